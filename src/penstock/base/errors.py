@@ -1,0 +1,124 @@
+"""Errors: what happened, where, the numbers, and the next step.
+
+PenstockError
+├── ConfigError      2   the job file says something penstock does not understand
+├── PlanError        3   the job cannot fit in the memory or on the disk it was given
+├── InputError       4   a file or row of the input cannot be read
+├── OutputError      5   the output is held by another run, foreign, or made by another job
+├── IntegrityError   6   bytes on disk are not the bytes that were written
+├── TaskError        7   a task died, hung, or its code raised
+├── FileError        8   the file system refused: disk full, I/O error, no permission
+└── Interrupted    130   stopped by Ctrl-C or SIGTERM; the same command goes on
+
+The number is the exit code of the command line. Code 1 is a defect of penstock itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any
+
+
+class PenstockError(Exception):
+    """The root. `what` is one sentence, `where` a place a person can open, `next_step` a thing to do."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, where: str | None = None, next_step: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.where:
+            lines.append(f"  where: {self.where}")
+        if self.next_step:
+            lines.append(f"  try: {self.next_step}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> Any:
+        # Errors cross from a worker to the driver; the default reduce would lose `where` and the notes.
+        return (_rebuild, (type(self), self.what, self.where, self.next_step, self.notes))
+
+    @property
+    def notes(self) -> list[str]:
+        return list(getattr(self, "__notes__", []))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "error": type(self).__name__,
+            "what": self.what,
+            "where": self.where,
+            "next_step": self.next_step,
+            "notes": self.notes,
+            "exit_code": self.exit_code,
+        }
+
+
+def _rebuild(
+    kind: type[PenstockError], what: str, where: str | None, next_step: str | None, notes: list[str]
+) -> PenstockError:
+    error = kind(what, where, next_step)
+    for note in notes:
+        error.add_note(note)
+    return error
+
+
+class ConfigError(PenstockError):
+    exit_code = 2
+
+
+class PlanError(PenstockError):
+    exit_code = 3
+
+
+class InputError(PenstockError):
+    exit_code = 4
+
+
+class OutputError(PenstockError):
+    exit_code = 5
+
+
+class IntegrityError(PenstockError):
+    exit_code = 6
+
+
+class TaskError(PenstockError):
+    exit_code = 7
+
+
+class FileError(PenstockError):
+    exit_code = 8
+
+
+class Interrupted(PenstockError):
+    exit_code = 130
+
+
+_NEXT_STEP = {
+    errno.ENOSPC: "free some space or choose another `output:`, then run the same command: it goes on from here",
+    errno.EDQUOT: "your disk quota is used up: free some space, then run the same command",
+    errno.EACCES: "check the owner and permissions of that path",
+    errno.EROFS: "that file system is read-only: choose another `output:`",
+    errno.EMFILE: "raise the open-file limit (`ulimit -n 4096`), then run the same command",
+}
+
+
+def file_error(error: OSError, action: str, path: str) -> FileError:
+    """Say which path an OSError came from, and what a person can do about it."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    name = errno.errorcode.get(error.errno or 0, "OSError")
+    next_step = _NEXT_STEP.get(error.errno or 0, "check the disk, then run the same command: it goes on from here")
+    return FileError(f"cannot {action}: {reason} ({name})", where=path, next_step=next_step)
+
+
+def did_you_mean(wrong: str, known: list[str]) -> str:
+    """`. Did you mean 'column'?`, or nothing when no known name is close."""
+    import difflib
+
+    close = difflib.get_close_matches(wrong, known, n=1, cutoff=0.6)
+    return f" Did you mean '{close[0]}'?" if close else ""

@@ -1,0 +1,40 @@
+"""Events: what a run says while it works, as lines of `.penstock/events.jsonl` and to whoever listens.
+
+The screen and the report only read these; nothing that decides an output byte depends on them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from penstock.base.files import STATE, Folder
+
+Event = dict[str, Any]
+Observer = Callable[[Event], None]
+EVENTS = f"{STATE}/events.jsonl"
+
+
+class EventLog:
+    """Appends events to the folder's log and hands each to the observer."""
+
+    def __init__(self, folder: Folder, observer: Observer | None) -> None:
+        self._file = folder.append(EVENTS)
+        self._observer = observer
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def say(self, name: str, **facts: Any) -> None:
+        event: Event = {"event": name, "time": round(time.time(), 3), **facts}
+        self._file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+        if self._observer:
+            self._observer(event)

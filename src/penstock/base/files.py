@@ -1,0 +1,256 @@
+"""Files: the one layer through which penstock touches the file system.
+
+A file appears in an output folder in one way: written beside, synced, renamed, its directory synced. Unfinished
+files live in `.penstock/tmp`, so sweeping that folder removes every leftover of a run that was killed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import itertools
+import mmap
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from penstock.base.errors import OutputError, file_error
+from penstock.base.faults import crash_point, operation
+
+STATE = ".penstock"
+TEMPORARY = f"{STATE}/tmp"
+LOCK = f"{STATE}/lock"
+_attempts = itertools.count()
+
+
+@contextmanager
+def _doing(action: str, path: str, kind: str) -> Iterator[None]:
+    """Announce the operation, and turn an OSError into an error that names the path."""
+    try:
+        operation(kind, path)
+        yield
+    except OSError as error:
+        raise file_error(error, action, path) from error
+
+
+class ReadFile(io.FileIO):
+    """A file open for reading, whose every read is announced and whose errors name it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with _doing("open", path, "open"):
+            super().__init__(path, "rb")
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        with _doing("read", self.path, "read"):
+            return super().read(-1 if size is None else size) or b""
+
+    def readinto(self, buffer: Any, /) -> int:
+        with _doing("read", self.path, "read"):
+            return super().readinto(buffer) or 0
+
+
+class WriteFile:
+    """A file being written. `write` returns when every byte has been taken."""
+
+    def __init__(self, path: str, flags: int) -> None:
+        self.path = path
+        self.size = 0
+        with _doing("create", path, "open"):
+            self._descriptor = os.open(path, flags | os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+    def write(self, data: bytes | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        try:
+            while view:
+                taken = os.write(self._descriptor, view[: operation("write", self.path, len(view))])
+                self.size += taken
+                view = view[taken:]
+        except OSError as error:
+            raise file_error(error, "write", self.path) from error
+
+    def copy_range(self, source: ReadFile, start: int, length: int) -> None:
+        """Append `length` bytes of `source`, inside the kernel where it can."""
+        try:
+            while length:
+                taken = _copy_some(source, self._descriptor, start, operation("write", self.path, length))
+                self.size += taken
+                start, length = start + taken, length - taken
+        except OSError as error:
+            raise file_error(error, "write", self.path) from error
+
+    def sync(self) -> None:
+        with _doing("sync", self.path, "sync"):
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _copy_some(source: ReadFile, target: int, start: int, length: int) -> int:
+    if hasattr(os, "copy_file_range"):
+        try:
+            taken = os.copy_file_range(source.fileno(), target, length, offset_src=start)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+                raise
+        else:
+            if taken == 0:
+                raise OSError(errno.EIO, f"{source.path} ends before byte {start + length}")
+            return taken
+    data = os.pread(source.fileno(), min(length, 1 << 20), start)
+    if not data:
+        raise OSError(errno.EIO, f"{source.path} ends before byte {start + length}")
+    return os.write(target, data)
+
+
+class Folder:
+    """A dataset folder on a local disk. Names inside it are relative and use `/`."""
+
+    def __init__(self, root: str) -> None:
+        self.root = os.path.abspath(root)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.root, name)
+
+    def exists(self, name: str) -> bool:
+        return os.path.exists(self.path(name))
+
+    def size(self, name: str) -> int:
+        """Bytes of the file, or -1 where there is none."""
+        try:
+            return os.stat(self.path(name)).st_size
+        except FileNotFoundError:
+            return -1
+
+    def make(self, name: str = "") -> None:
+        """Create a folder and the ones above it, so that they outlast a crash of the machine."""
+        path = self.path(name).rstrip("/")
+        if os.path.isdir(path):
+            return
+        missing = [path]
+        while not os.path.isdir(parent := os.path.dirname(missing[-1])):
+            missing.append(parent)
+        for each in reversed(missing):
+            with _doing("create the folder", each, "mkdir"):
+                os.makedirs(each, exist_ok=True)
+            _sync_folder(os.path.dirname(each))
+
+    @contextmanager
+    def commit(self, name: str) -> Iterator[WriteFile]:
+        """Write `name` whole or not at all: beside, synced, renamed, directory synced."""
+        self.make(os.path.dirname(name))
+        file = self.scratch(name)
+        try:
+            yield file
+            crash_point("commit.before_sync")
+            file.sync()
+            file.close()
+            crash_point("commit.before_rename")
+            with _doing("rename into place", self.path(name), "rename"):
+                os.replace(file.path, self.path(name))
+        except BaseException:
+            self.discard(file)
+            raise
+        crash_point("commit.after_rename")
+        _sync_folder(os.path.dirname(self.path(name)))
+
+    def commit_bytes(self, name: str, data: bytes) -> None:
+        with self.commit(name) as file:
+            file.write(data)
+
+    def scratch(self, name: str) -> WriteFile:
+        """A file of this attempt alone, under `.penstock/tmp`, gone at the next start if not discarded."""
+        self.make(TEMPORARY)
+        temporary = f"{TEMPORARY}/{os.getpid()}-{next(_attempts)}-{os.path.basename(name)}"
+        return WriteFile(self.path(temporary), os.O_EXCL)
+
+    def discard(self, file: WriteFile) -> None:
+        file.close()
+        with suppress(FileNotFoundError):  # it was renamed into place already
+            os.unlink(file.path)
+
+    def append(self, name: str) -> WriteFile:
+        """Open a log for appending; nothing of it is needed to resume."""
+        self.make(os.path.dirname(name))
+        return WriteFile(self.path(name), os.O_APPEND)
+
+    def open(self, name: str) -> ReadFile:
+        return ReadFile(self.path(name))
+
+    def read(self, name: str) -> bytes:
+        with self.open(name) as file:
+            return file.read()
+
+    def map(self, name: str) -> mmap.mmap:
+        """The file's bytes, mapped read-only. An empty file cannot be mapped and is an error."""
+        with _doing("map", self.path(name), "open"), open(self.path(name), "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def list(self, prefix: str = "") -> list[str]:
+        """Names of all files below `prefix`, in bytewise order."""
+        top = self.path(prefix)
+        names: list[str] = []
+        with _doing("list", top, "list"):
+            for folder, _, files in os.walk(top):
+                names += [os.path.relpath(os.path.join(folder, file), self.root) for file in files]
+        return sorted(names, key=os.fsencode)
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a whole folder; one that is not there is fine."""
+        path = self.path(name)
+        with _doing("remove", path, "remove"):
+            if os.path.isdir(path):
+                shutil.rmtree(path)
+            else:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+
+    @contextmanager
+    def lock(self, owner: bytes) -> Iterator[int]:
+        """Hold the folder, or say who does. The kernel lets go when the last holder dies.
+
+        The descriptor is handed to workers too: while one of a dead driver's workers is still writing, the
+        folder is still held.
+        """
+        self.make(STATE)
+        with _doing("lock", self.path(LOCK), "open"):
+            descriptor = os.open(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self._take(descriptor)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, owner, 0)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _take(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "a run that has just started"
+            raise OutputError(
+                f"another run holds this output: {holder}",
+                where=self.root,
+                next_step="wait for it, stop it, or choose another `output:`",
+            ) from None
+
+
+def _sync_folder(path: str) -> None:
+    with _doing("sync the folder", path, "sync"):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def read_range(path: str, start: int, length: int) -> bytes:
+    with ReadFile(path) as file:
+        file.seek(start)
+        return file.read(length)

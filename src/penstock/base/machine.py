@@ -1,0 +1,118 @@
+"""Machine: how much memory, how many cores and how much disk this process may really use.
+
+Inside a container the operating system shows the host's memory; the limit that kills is the cgroup's.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+_NO_LIMIT = 1 << 60  # cgroup v1 reports about 2^63 for "none"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit and who sets it: `Limit(2_000_000_000, "cgroup v2 /app")`."""
+
+    amount: int
+    source: str
+
+
+def memory_limit() -> Limit:
+    """The smallest of physical memory and every cgroup limit above this process."""
+    return min([Limit(physical_memory(), "physical memory"), *_cgroup_memory()], key=lambda limit: limit.amount)
+
+
+def cpu_count() -> Limit:
+    """Whole cores this process may use: the smaller of CPU affinity and cgroup quota, at least one."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = Limit(len(os.sched_getaffinity(0)), "CPU affinity")
+    else:
+        cores = Limit(os.cpu_count() or 1, "CPU count")
+    return min([cores, *_cgroup_cpus()], key=lambda limit: limit.amount)
+
+
+def physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def free_disk(path: str) -> int:
+    """Free bytes where `path` is or will be."""
+    place = Path(path).absolute()
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
+def describe() -> dict[str, str | int]:
+    """What run.json remembers of the machine."""
+    memory, cores = memory_limit(), cpu_count()
+    return {
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "memory_limit_bytes": memory.amount,
+        "memory_limit_source": memory.source,
+        "cores": cores.amount,
+    }
+
+
+def cgroup_folders(controller: str, root: Path | None = None, table: str | None = None) -> list[tuple[str, Path]]:
+    """(version, folder) of each cgroup this process is in for `controller`, from its own up to the root."""
+    root = root or Path("/sys/fs/cgroup")
+    if table is None:
+        try:
+            table = Path("/proc/self/cgroup").read_text()
+        except OSError:  # not Linux: there are no cgroups to ask
+            return []
+    folders = []
+    for line in table.splitlines():
+        _, names, path = line.split(":", 2)
+        if names == "":
+            folders += [("v2", folder) for folder in _upwards(root, path)]
+        elif controller in names.split(","):
+            folders += [("v1", folder) for folder in _upwards(root / controller, path)]
+    return folders
+
+
+def _upwards(top: Path, path: str) -> list[Path]:
+    """A limit anywhere above counts. Inside a container the path may not be visible; its top is."""
+    folder = top / path.lstrip("/")
+    found = []
+    while True:
+        if folder.is_dir():
+            found.append(folder)
+        if folder == top or top not in folder.parents:
+            return found
+        folder = folder.parent
+
+
+def _cgroup_memory() -> list[Limit]:
+    limits = []
+    for version, folder in cgroup_folders("memory"):
+        text = _read(folder / ("memory.max" if version == "v2" else "memory.limit_in_bytes"))
+        if text.isdigit() and int(text) < _NO_LIMIT:
+            limits.append(Limit(int(text), f"cgroup {version} {folder}"))
+    return limits
+
+
+def _cgroup_cpus() -> list[Limit]:
+    limits = []
+    for version, folder in cgroup_folders("cpu"):
+        if version == "v2":
+            words = _read(folder / "cpu.max").split()
+        else:
+            words = [_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")]
+        if len(words) == 2 and words[0].isdigit() and words[1].isdigit():
+            limits.append(Limit(max(1, int(words[0]) // int(words[1])), f"cgroup {version} {folder}"))
+    return limits
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # that controller is not there, so it limits nothing
+        return ""

@@ -1,0 +1,109 @@
+"""Memory: the Budget a job was given, and what its process tree really holds.
+
+The metric is Pss_Anon + Shmem over the tree: anonymous pages, each counted once however many processes
+share it, plus shared memory. Mapped file pages can be dropped by the kernel at any time and are shown apart.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.base import machine
+from penstock.base.sizes import format_size, parse_size
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`allowed` bytes for the whole process tree, and who set them."""
+
+    allowed: int
+    source: str
+
+    def __str__(self) -> str:
+        return f"{format_size(self.allowed)} ({self.source})"
+
+
+def make_budget(memory: str | int) -> Budget:
+    """The smaller of what the user asked for and what the machine allows. A percentage is of the latter."""
+    limit = machine.memory_limit()
+    asked = parse_size(memory, whole=limit.amount)
+    if asked <= limit.amount:
+        return Budget(asked, f"memory: {memory}")
+    return Budget(limit.amount, f"{limit.source}, less than memory: {memory}")
+
+
+@dataclass(frozen=True)
+class TreeMemory:
+    """Bytes of a process tree. `file` is page cache mapped by it, which no budget counts."""
+
+    anon: int = 0
+    shmem: int = 0
+    file: int = 0
+
+    @property
+    def counted(self) -> int:
+        return self.anon + self.shmem
+
+    def __add__(self, other: TreeMemory) -> TreeMemory:
+        return TreeMemory(self.anon + other.anon, self.shmem + other.shmem, self.file + other.file)
+
+
+def own_memory() -> TreeMemory:
+    """This process alone."""
+    return _process_memory(os.getpid())
+
+
+def tree_memory(pid: int) -> TreeMemory:
+    """`pid` and everything below it. One read of smaps_rollup a process: about a millisecond at 2 GB."""
+    return sum((_process_memory(each) for each in process_tree(pid)), TreeMemory())
+
+
+def process_tree(pid: int) -> list[int]:
+    """`pid` first, then its descendants. Processes that end meanwhile are left out."""
+    found = [pid]
+    for parent in found:
+        found.extend(_children(parent))
+    return found
+
+
+def _children(pid: int) -> Iterable[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children") as file:
+                yield from map(int, file.read().split())
+        except OSError:  # the thread ended between the listing and the reading
+            continue
+
+
+_COUNTED = {"Pss_Anon:": "anon", "Pss_Shmem:": "shmem", "Pss_File:": "file"}
+
+
+def _process_memory(pid: int) -> TreeMemory:
+    if sys.platform != "linux":
+        return _resident_memory(pid)
+    amounts: dict[str, int] = {}
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            for line in file:
+                name, _, rest = line.partition(" ")
+                if name in _COUNTED:
+                    amounts[_COUNTED[name]] = int(rest.split()[0]) * 1024
+    except (FileNotFoundError, ProcessLookupError):  # it ended: it holds nothing
+        return TreeMemory()
+    return TreeMemory(**amounts)
+
+
+def _resident_memory(pid: int) -> TreeMemory:
+    """Elsewhere than on Linux: resident size from ps, which counts file pages too and so errs high."""
+    import subprocess
+
+    answer = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    words = answer.stdout.split()
+    return TreeMemory(anon=int(words[0]) * 1024) if words else TreeMemory()

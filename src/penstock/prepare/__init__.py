@@ -1,0 +1,1 @@
+"""The CPU half: raw files in, shards out, inside a memory budget."""

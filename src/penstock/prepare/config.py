@@ -1,0 +1,254 @@
+"""Config: a job file (YAML) as a frozen value. Every error has a path into the file. Next: survey.py.
+
+What decides output bytes is *semantic*: sources' options, stages, format, slice size, bad input. What only
+decides how the work is done is not: memory, workers, time-outs, where input and output lie.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.sizes import parse_size
+from penstock.prepare.stage import Stage
+from penstock.prepare.stages import build_stage
+from penstock.shards.schema import parse_type, type_to_arrow
+
+_FROZEN = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class SourceConfig(BaseModel):
+    """Where rows come from. `input: 'data/*.parquet'` is short for `input: {path: 'data/*.parquet'}`."""
+
+    model_config = _FROZEN
+
+    path: tuple[str, ...] = Field(description="files, folders or globs (`**` crosses folders)")
+    format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
+    types: dict[str, str] = Field({}, description="column types of text formats, such as {time: timestamp[us]}")
+    delimiter: str | None = Field(None, min_length=1, max_length=1, description="of CSV; comma, or tab for .tsv")
+    null_values: tuple[str, ...] = Field(("", "NA", "N/A", "NULL", "null"), description="what CSV writes for null")
+    newlines_in_values: bool = Field(False, description="CSV values may hold newlines between quotes")
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str | os.PathLike) else value
+
+    @field_validator("types")
+    @classmethod
+    def _known_types(cls, value: dict[str, str]) -> dict[str, str]:
+        for column, word in value.items():
+            try:
+                type_to_arrow(parse_type(word))
+            except (ValueError, AttributeError, TypeError) as error:
+                raise ValueError(f"{column}: {word!r} is not a type such as int64 or timestamp[us]") from error
+        return value
+
+    def semantic(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude={"path"})
+
+
+class Config(BaseModel):
+    """A job: what to read, what to do with it, where to put it, and what it may use."""
+
+    model_config = _FROZEN
+
+    input: tuple[SourceConfig, ...]
+    output: str
+    stages: tuple[dict[str, Any], ...] = ()
+    format: Literal["safetensors", "npy"] = Field("safetensors", description="container of the columns")
+    on_bad_input: Literal["fail", "set_aside"] = "fail"
+    slice_size: str = Field("64MB", description="input bytes a task reads, and so the size of a shard")
+    memory: str = Field("80%", description="of the whole process tree: 2GB, 512MiB, or a share of the machine's")
+    workers: Literal["auto"] | int = Field("auto", description="processes; 0 works inside the driver, to debug")
+    task_timeout: float = Field(600, gt=0, description="seconds without a row before a task is killed")
+    stall_notice: float = Field(60, gt=0, description="seconds without a row before a task is named")
+    folder: str = Field("", exclude=True)  # where relative paths and modules of this job are looked up
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise ValueError("a job is a mapping with `input:`, `output:` and `stages:`")
+        value = dict(value)
+        sources = value.get("input")
+        if isinstance(sources, str | os.PathLike | dict):
+            sources = [sources]
+        if isinstance(sources, list | tuple):
+            value["input"] = [{"path": each} if isinstance(each, str | os.PathLike) else each for each in sources]
+        if "stages" in value:
+            value["stages"] = _stage_mappings(value["stages"])
+        for size in ("memory", "slice_size"):
+            if isinstance(value.get(size), int) and not isinstance(value[size], bool):
+                value[size] = str(value[size])
+        return value
+
+    @field_validator("memory", "slice_size")
+    @classmethod
+    def _sizes(cls, value: str, info: Any) -> str:
+        parse_size(value, whole=2**40 if info.field_name == "memory" else None)
+        return value
+
+    @field_validator("workers")
+    @classmethod
+    def _workers(cls, value: Any) -> Any:
+        if isinstance(value, int) and value < 0:
+            raise ValueError("workers is `auto`, 0 (inside the driver) or a number of processes")
+        return value
+
+    @property
+    def slice_bytes(self) -> int:
+        return parse_size(self.slice_size)
+
+    @property
+    def output_path(self) -> str:
+        return os.path.normpath(os.path.join(self.folder, self.output))
+
+    def build_stages(self) -> tuple[Stage, ...]:
+        """The stages as values. Their modules are looked for beside the job file first."""
+        if self.folder and self.folder not in sys.path:
+            sys.path.insert(0, self.folder)
+        return tuple(_build(number, stage) for number, stage in enumerate(self.stages))
+
+    def semantic(self, stages: tuple[Stage, ...]) -> dict[str, Any]:
+        """The part of the job that decides output bytes, with every default spelled out."""
+        return {
+            "input": [source.semantic() for source in self.input],
+            "stages": [{name: stage.describe()} for name, stage in zip(self.stage_names, stages, strict=True)],
+            "format": self.format,
+            "on_bad_input": self.on_bad_input,
+            "slice_size": self.slice_bytes,
+        }
+
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        return tuple(next(iter(stage)) for stage in self.stages)
+
+
+def _stage_mappings(stages: Any) -> list[dict[str, Any]]:
+    if not isinstance(stages, list | tuple):
+        raise ValueError("stages: is a list, each entry one stage such as `- filter: rtt > 0`")
+    mappings = []
+    for number, entry in enumerate(stages):
+        if isinstance(entry, str):
+            entry = {entry: None}
+        if not isinstance(entry, dict) or len(entry) != 1:
+            raise ValueError(f"stages[{number}]: one stage with its options, such as `- filter: rtt > 0`")
+        mappings.append({str(name): options for name, options in entry.items()})
+    return mappings
+
+
+def _build(number: int, stage: dict[str, Any]) -> Stage:
+    ((name, written),) = stage.items()
+    with stage_errors(number, name):
+        return build_stage(name, written)
+    raise AssertionError("unreachable: build_stage returned or raised")
+
+
+class stage_errors:
+    """`with stage_errors(2, "filter"):` puts `stages[2].filter: ` before what a ConfigError says."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self._path = f"stages[{number}].{name}"
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> Literal[False]:
+        if isinstance(error, ConfigError) and not error.what.startswith("stages["):
+            error.what = f"{self._path}: {error.what}"
+        return False
+
+
+def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None = None) -> Config:
+    """Read a job file. `overrides` replace its top-level keys, as the command line's options do."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot read the job file: {error}",
+            where=str(path),
+            next_step="`penstock init` writes one to start from",
+        ) from error
+    lines: dict[str, int] = {}
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        _note_lines(node, "", lines)
+        written = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not YAML: {error}", where=str(path)) from error
+    if not isinstance(written, dict):
+        raise ConfigError("a job is a mapping with `input:`, `output:` and `stages:`", where=str(path))
+    try:
+        return make_config({**written, **(overrides or {})}, folder=str(path.parent.absolute()))
+    except ConfigError as error:
+        error.where = error.where or _place(path, error.what, lines)
+        raise
+
+
+def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
+    """A Config from Python values; relative paths start at `folder`, or at the working directory."""
+    _refuse_unknown(written, Config, "")
+    for number, source in enumerate(_sources_of(written)):
+        _refuse_unknown(source, SourceConfig, f"input[{number}].")
+    try:
+        config = Config(**{**written, "folder": folder or os.getcwd()})
+    except ValidationError as error:
+        raise ConfigError(_first_problem(error)) from error
+    config.build_stages()  # so that a wrong option is told before any file is touched
+    return config
+
+
+def _sources_of(written: dict[str, Any]) -> list[dict[str, Any]]:
+    sources = written.get("input")
+    sources = sources if isinstance(sources, list | tuple) else [sources]
+    return [source for source in sources if isinstance(source, dict)]
+
+
+def _refuse_unknown(written: dict[str, Any], model: type[BaseModel], path: str) -> None:
+    known = [name for name, info in model.model_fields.items() if not info.exclude]
+    for key in written:
+        if key not in known:
+            raise ConfigError(f"{path}{key}: unknown key. Keys: {', '.join(known)}.{did_you_mean(str(key), known)}")
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    path = ""
+    for part in first["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    if first["type"] == "missing":
+        return f"{path}: this key is required"
+    message = first["msg"].removeprefix("Value error, ")
+    got = "" if first["type"] == "value_error" else f", got {first['input']!r}"
+    return f"{path}: {message}{got}" if path else message
+
+
+def _note_lines(node: yaml.Node | None, path: str, lines: dict[str, int]) -> None:
+    """Remember the line of every key, and refuse a key that is written twice: YAML would drop the first."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            name = f"{path}.{key.value}" if path else str(key.value)
+            if key.value in seen:
+                raise ConfigError(f"{name}: written twice", where=f"line {key.start_mark.line + 1}")
+            seen.add(key.value)
+            lines[name] = key.start_mark.line + 1
+            _note_lines(value, name, lines)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, value in enumerate(node.value):
+            lines[f"{path}[{number}]"] = value.start_mark.line + 1
+            _note_lines(value, f"{path}[{number}]", lines)
+
+
+def _place(path: Path, what: str, lines: dict[str, int]) -> str:
+    """`job.yaml, line 7`: the line of the longest known path that the message starts with."""
+    known = [name for name in lines if what.startswith(name)]
+    return f"{path}, line {lines[max(known, key=len)]}" if known else str(path)

@@ -1,0 +1,22 @@
+"""Engine: does the tasks of a pass somewhere and tells of each that is done. It decides nothing about bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.plan import Settings
+from penstock.prepare.task import Recipe, Task
+
+Done = Callable[[Task, LedgerRow], None]
+
+
+class Engine(Protocol):
+    def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
+        """Return when every task is in the ledger; raise the error of the first that cannot be."""
+        ...
+
+    def close(self) -> None:
+        """Leave no process behind, whatever state the tasks are in."""
+        ...

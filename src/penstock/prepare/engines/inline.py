@@ -1,0 +1,32 @@
+"""Inline engine: the tasks one after the other inside the driver (`workers: 0`), for debuggers and fault sweeps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from penstock.base.events import EventLog
+from penstock.base.memory import tree_memory
+from penstock.prepare.engines import Done
+from penstock.prepare.measure import sized
+from penstock.prepare.plan import Settings
+from penstock.prepare.task import Recipe, Task, execute
+
+
+def _nobody_watches(rows: int) -> None:  # noqa: ARG001
+    return None
+
+
+class InlineEngine:
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
+        for task in tasks:
+            ready = sized(recipe, settings.batch_bytes, settings.row_bytes_of(task.slice))
+            done(task, execute(task, ready, _nobody_watches))
+            memory = tree_memory(os.getpid())
+            self._log.say("sample", memory=memory.counted, file=memory.file, rows=0, busy=1)
+
+    def close(self) -> None:
+        return None

@@ -1,0 +1,288 @@
+"""Local engine: worker processes on this machine, within the memory budget.
+
+A worker that dies has its task tried again with half the batch; one that shows no row for `stall_notice` seconds
+is named with its slice and Python stack, and after `task_timeout` killed and tried once more. Should the tree grow
+past the budget in spite of the plan, the largest worker is stopped and its task tried with half the batch.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from penstock.base.errors import TaskError
+from penstock.base.events import EventLog
+from penstock.base.memory import Budget, tree_memory
+from penstock.base.sizes import format_size
+from penstock.prepare.engines import Done
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.measure import Measurement
+from penstock.prepare.plan import Settings
+from penstock.prepare.slices import Slice
+from penstock.prepare.task import Recipe, Task
+
+ATTEMPTS = 3  # of a task whose worker dies: whole, half and quarter batches
+TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
+_TICK_SECONDS = 0.1
+_SAMPLE_SECONDS = 0.25
+_WORKER_ENVIRONMENT = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # returns memory: peaks were 47 MB where mimalloc had 86
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "2",
+}
+
+
+class Worker:
+    """One worker process and what is known of it."""
+
+    def __init__(self, hold: tuple[int, ...] = ()) -> None:
+        ours, theirs = socket.socketpair()
+        reading, self._lifeline = os.pipe()
+        self._stacks = tempfile.TemporaryFile()  # noqa: SIM115
+        numbers = (theirs.fileno(), reading, self._stacks.fileno())
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "penstock.prepare.engines.worker", *map(str, numbers)],
+            env={**os.environ, **_WORKER_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # what a user's function prints must not mix with --json
+            pass_fds=(*numbers, *hold),
+            start_new_session=True,
+        )
+        theirs.close()
+        os.close(reading)
+        self.connection: Connection[Any, Any] = Connection(ours.detach())
+        self.connection.send(sys.path)
+        self.attempt: Attempt | None = None
+        self.tasks = 0
+        self.ready_bytes = 0
+
+    def send(self, *message: Any) -> None:
+        try:
+            self.connection.send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # it died; the engine sees that at the next wait
+
+    def stack(self) -> str:
+        """The Python stack of all its threads, from a signal handler that works even in the middle of C code."""
+        before = self._stacks.seek(0, 2)
+        self.process.send_signal(signal.SIGUSR1)
+        time.sleep(0.3)
+        self._stacks.seek(before)
+        return self._stacks.read().decode(errors="replace").strip()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.connection.close()
+        self._stacks.close()
+        os.close(self._lifeline)
+
+
+@dataclass
+class Attempt:
+    """A task, how often it was tried, and how it is getting on."""
+
+    task: Task
+    number: int = 0
+    stalls: int = 0
+    rows: int = 0
+    moved: float = 0.0  # when it last showed a row
+    noticed: bool = False
+    reason: str = ""  # why the last attempt ended
+
+
+class LocalEngine:
+    def __init__(
+        self,
+        budget: Budget,
+        log: EventLog,
+        stall_notice: float,
+        task_timeout: float,
+        hold: tuple[int, ...] = (),
+    ) -> None:
+        self._budget, self._log, self._hold = budget, log, hold
+        self._stall_notice, self._task_timeout = stall_notice, task_timeout
+        self._workers: list[Worker] = []
+        self._sampled = 0.0
+        self._sample_pause = _SAMPLE_SECONDS
+        self._rows_done = 0
+
+    def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
+        self._recipe, self._settings, self._done = recipe, settings, done
+        self._pending = deque(Attempt(task) for task in tasks)
+        for worker in self._workers:
+            worker.send("recipe", recipe)
+        while self._pending or self._busy():
+            self._hand_out()
+            for worker in self._heard():
+                self._listen(worker)
+            self._watch_progress()
+            self._sample_memory()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        self._workers.clear()
+
+    def _busy(self) -> list[Worker]:
+        return [worker for worker in self._workers if worker.attempt]
+
+    def _hand_out(self) -> None:
+        idle = [worker for worker in self._workers if not worker.attempt]
+        while self._pending and (idle or len(self._workers) < self._settings.workers):
+            worker = idle.pop() if idle else self._start()
+            attempt = self._pending.popleft()
+            attempt.rows, attempt.moved, attempt.noticed = 0, time.monotonic(), False
+            worker.attempt = attempt
+            batch = max(1024, self._settings.batch_bytes >> attempt.number)
+            worker.send("task", attempt.task, batch, self._settings.row_bytes_of(attempt.task.slice))
+
+    def _start(self) -> Worker:
+        worker = Worker(self._hold)
+        worker.send("recipe", self._recipe)
+        self._workers.append(worker)
+        return worker
+
+    def _heard(self) -> list[Worker]:
+        by_connection = {worker.connection: worker for worker in self._workers}
+        return [by_connection[each] for each in wait(list(by_connection), timeout=_TICK_SECONDS)]  # type: ignore[index]
+
+    def _listen(self, worker: Worker) -> None:
+        try:
+            kind, *facts = worker.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self._bury(worker)
+            return
+        if kind == "ready":
+            worker.ready_bytes = facts[0]
+        elif kind == "progress":
+            self._moved(worker, facts[0])
+        elif kind == "done":
+            self._finished(worker, facts[0], facts[1])
+        else:
+            raise facts[0]
+
+    def _moved(self, worker: Worker, rows: int) -> None:
+        if worker.attempt and rows > worker.attempt.rows:
+            worker.attempt.rows, worker.attempt.moved, worker.attempt.noticed = rows, time.monotonic(), False
+
+    def _finished(self, worker: Worker, row: LedgerRow, held_bytes: int) -> None:
+        assert worker.attempt
+        attempt, worker.attempt = worker.attempt, None
+        self._rows_done += row.steps[0].taken
+        worker.tasks += 1
+        self._done(attempt.task, row)
+        grown = held_bytes - worker.ready_bytes > self._budget.allowed / (4 * max(1, self._settings.workers))
+        if worker.tasks >= TASKS_PER_WORKER or (grown and worker.tasks >= 8):
+            self._workers.remove(worker)
+            worker.kill()
+
+    def _bury(self, worker: Worker) -> None:
+        """A worker is gone: its task is tried again with half the batch, then reported."""
+        worker.process.wait()
+        code = worker.process.returncode
+        death = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+        self._drop(worker, f"its worker died of {death}")
+
+    def _drop(self, worker: Worker, reason: str) -> None:
+        self._workers.remove(worker)
+        worker.kill()
+        attempt = worker.attempt
+        if attempt is None:
+            return
+        attempt.number += 1
+        attempt.reason = reason
+        if attempt.number >= ATTEMPTS:
+            raise self._given_up(attempt)
+        batch = self._settings.batch_bytes >> attempt.number
+        self._log.say("retry", task=attempt.task.name, slice=str(attempt.task.slice), reason=reason, batch_bytes=batch)
+        self._pending.appendleft(attempt)
+
+    def _given_up(self, attempt: Attempt) -> TaskError:
+        return TaskError(
+            f"a task failed {attempt.number} times, the last time because {attempt.reason}; "
+            f"its batches were {format_size(self._settings.batch_bytes)}, a half and a quarter of that",
+            where=f"{attempt.task.slice}, after {attempt.rows:,} rows",
+            next_step=f"allow more than {self._budget} or look for rows that are very large; "
+            "SIGKILL without a reason is mostly the kernel's out-of-memory killer (see `dmesg`)",
+        )
+
+    def _watch_progress(self) -> None:
+        for worker in self._busy():
+            attempt = worker.attempt
+            assert attempt
+            still = time.monotonic() - attempt.moved
+            if still >= self._task_timeout:
+                self._stop_hung(worker, attempt, still)
+            elif still >= self._stall_notice and not attempt.noticed:
+                attempt.noticed = True
+                self._log.say(
+                    "stall",
+                    task=attempt.task.name,
+                    slice=str(attempt.task.slice),
+                    seconds=round(still, 1),
+                    rows=attempt.rows,
+                    stack=worker.stack(),
+                )
+
+    def _stop_hung(self, worker: Worker, attempt: Attempt, still: float) -> None:
+        stack = worker.stack()
+        attempt.stalls += 1
+        if attempt.stalls > 1:
+            error = TaskError(
+                f"a task showed no row for {still:.0f} s (task_timeout), twice",
+                where=f"{attempt.task.slice}, after {attempt.rows:,} rows",
+                next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`",
+            )
+            error.add_note(stack)
+            raise error
+        attempt.number -= 1  # time, not memory: the batch stays as it is
+        self._drop(worker, f"it showed no row for {still:.0f} s")
+
+    def _sample_memory(self) -> None:
+        """Read the tree's memory rarely enough that reading it costs at most a fiftieth of the time."""
+        now = time.monotonic()
+        if now - self._sampled < self._sample_pause:
+            return
+        memory = tree_memory(os.getpid())
+        self._sampled = time.monotonic()
+        self._sample_pause = max(_SAMPLE_SECONDS, 50 * (self._sampled - now))
+        busy = self._busy()
+        rows = self._rows_done + sum(worker.attempt.rows for worker in busy if worker.attempt)
+        self._log.say("sample", memory=memory.counted, file=memory.file, rows=rows, busy=len(busy))
+        if memory.counted > self._budget.allowed and busy:
+            largest = max(busy, key=lambda worker: tree_memory(worker.process.pid).counted)
+            self._drop(largest, f"the tree held {format_size(memory.counted)}, more than {self._budget}")
+
+
+def measure_in_worker(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float) -> Measurement:
+    """Measure in a process like the ones that will do the work, and end it."""
+    worker = Worker()
+    try:
+        worker.connection.recv()  # ready
+        worker.send("measure", recipe, slices, batch_bytes, row_bytes)
+        kind, answer, _ = worker.connection.recv()
+    except EOFError:
+        worker.process.wait()
+        raise TaskError(
+            f"the first rows of the input ended the worker that measured them (exit {worker.process.returncode})",
+            where=str(slices[0]) if slices else None,
+            next_step="run with `workers: 0` to see what happens inside one process",
+        ) from None
+    finally:
+        worker.kill()
+    if kind == "failed":
+        raise answer
+    return answer  # type: ignore[no-any-return]

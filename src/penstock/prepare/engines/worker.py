@@ -1,0 +1,81 @@
+"""Worker: the process that does tasks for the local engine, one at a time, until it is told to stop.
+
+Started as `python -m penstock.prepare.engines.worker CONNECTION LIFELINE STACKS`, three inherited descriptors. It
+never outlives its driver: the lifeline is a pipe whose other end only the driver holds.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+from penstock.base.errors import PenstockError, TaskError
+from penstock.base.memory import own_memory
+from penstock.prepare.measure import measure, sized
+from penstock.prepare.task import Recipe, Task, execute
+
+PROGRESS_SECONDS = 0.2
+
+
+def main() -> None:
+    connection_number, lifeline, stacks = map(int, sys.argv[1:])
+    threading.Thread(target=_die_with_the_driver, args=(lifeline,), daemon=True).start()
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
+    connection: Connection[Any, Any] = Connection(connection_number)
+    sys.path[:] = connection.recv()
+    connection.send(("ready", own_memory().counted))
+    recipe: Recipe | None = None
+    while message := connection.recv():
+        if message[0] == "recipe":
+            recipe = message[1]
+        elif message[0] == "measure":
+            _answer(connection, lambda message=message: measure(*message[1:]))
+        else:
+            assert recipe is not None
+            _answer(connection, lambda message=message, recipe=recipe: _do(connection, recipe, *message[1:]))
+
+
+def _do(connection: Connection[Any, Any], recipe: Recipe, task: Task, batch_bytes: int, row_bytes: float) -> Any:
+    last = [time.monotonic()]
+
+    def report(rows: int) -> None:
+        if time.monotonic() - last[0] >= PROGRESS_SECONDS:
+            last[0] = time.monotonic()
+            connection.send(("progress", rows))
+
+    return execute(task, sized(recipe, batch_bytes, row_bytes), report)
+
+
+def _answer(connection: Connection[Any, Any], work: Any) -> None:
+    """Send what `work` returns, or the error it raises, in a form that survives the way."""
+    try:
+        answer = ("done", work(), own_memory().counted)
+    except MemoryError:
+        os._exit(1)  # as good as killed: the driver tries again with half the batch
+    except PenstockError as error:
+        answer = ("failed", error, 0)
+    except Exception as error:
+        defect = TaskError(
+            f"a task raised {type(error).__name__}: {error}",
+            next_step="run with --debug for the traceback; if the code is not yours, it is a defect of penstock",
+        )
+        defect.add_note("".join(traceback.format_exception(error)))
+        answer = ("failed", defect, 0)
+    connection.send(answer)
+
+
+def _die_with_the_driver(lifeline: int) -> None:
+    os.read(lifeline, 1)  # returns when the driver's end is closed, however it ended
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

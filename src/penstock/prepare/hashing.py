@@ -1,0 +1,105 @@
+"""Hashing: a 64-bit number for each value of a column, the same on every machine and in every version.
+
+Equal values hash equally whatever their Arrow type's width (int32 5 and int64 5, string and large_string), so a
+row keeps its split when a file is written again with another type. Pinned by literal values in the tests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+Array = np.ndarray[Any, Any]
+_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+_NULL = np.uint64(0x6E756C6C)  # "null"
+_SHORT = 64  # longer text goes to xxh3: word by word is only faster while there are few words
+
+
+def hash_array(array: pa.Array) -> Array:
+    """One uint64 a row. NaNs are equal to each other, -0.0 to 0.0, nulls to nulls."""
+    if pa.types.is_dictionary(array.type):
+        return hash_array(array.dictionary_decode())
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        hashes = np.full(len(array), _mix(np.array([_NULL]))[0])
+        hashes[valid] = hash_array(array.drop_null())
+        return hashes
+    if _is_text(array.type):
+        return _hash_text(array.cast(pa.large_binary()))
+    return _mix(_words(array))
+
+
+def hash_positions(path: str, ordinals: Array) -> Array:
+    return combine(np.full(len(ordinals), _xxh3(path.encode())), _mix(ordinals.astype("u8")))
+
+
+def combine(left: Array, right: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return _mix(left * np.uint64(3) + right)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    is_a = pa.types
+    return bool(
+        is_a.is_string(kind)
+        or is_a.is_large_string(kind)
+        or is_a.is_binary(kind)
+        or is_a.is_large_binary(kind)
+        or is_a.is_fixed_size_binary(kind)
+    )
+
+
+def _words(array: pa.Array) -> Array:
+    """Each value of a fixed-width column as one 64-bit word."""
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        return np.asarray(array.cast(pa.uint8())).astype("u8")
+    if pa.types.is_floating(kind):
+        values = np.asarray(array).astype("f8") + 0.0  # -0.0 + 0.0 is 0.0
+        values[np.isnan(values)] = np.nan
+        return values.view("u8")
+    if pa.types.is_integer(kind):
+        return np.asarray(array).astype("i8" if pa.types.is_signed_integer(kind) else "u8").view("u8")
+    if pa.types.is_decimal(kind) or pa.types.is_nested(kind):
+        return np.array([_xxh3(str(value).encode()) for value in array.to_pylist()], "u8")
+    wide = kind.bit_width == 64
+    return np.asarray(array.view(pa.int64() if wide else pa.int32())).astype("i8").view("u8")
+
+
+def _hash_text(array: pa.Array) -> Array:
+    """Text of up to 64 bytes word by word over all rows at once, longer text by xxh3."""
+    lengths = np.asarray(pc.binary_length(array)).astype("i8")
+    first = array.offset
+    starts = np.frombuffer(array.buffers()[1], "i8")[first : first + len(array)]
+    data = array.buffers()[2]
+    padded = np.zeros((data.size if data else 0) + 8, "u1")
+    if data:
+        padded[:-8] = np.frombuffer(data, "u1")
+    words = np.ndarray(len(padded) - 7, "<u8", padded.data, strides=(1,))  # a word may start at any byte
+    hashes = _mix(lengths.astype("u8"))
+    for number in range(int(-(-lengths[lengths <= _SHORT].max(initial=0) // 8))):
+        rows = np.flatnonzero((lengths > 8 * number) & (lengths <= _SHORT))
+        left = np.minimum(lengths[rows] - 8 * number, 8).astype("u8")
+        mask = ~np.uint64(0) >> (np.uint64(64) - np.uint64(8) * left)
+        hashes[rows] = combine(hashes[rows], words[starts[rows] + 8 * number] & mask)
+    for row in np.flatnonzero(lengths > _SHORT):
+        hashes[row] = _xxh3(padded.data[starts[row] : starts[row] + lengths[row]])
+    return hashes
+
+
+def _xxh3(data: bytes | memoryview) -> np.uint64:
+    return np.uint64(xxhash.xxh3_64_intdigest(data))
+
+
+def _mix(words: Array) -> Array:
+    """Splitmix64's finish: every input bit reaches every output bit."""
+    with np.errstate(over="ignore"):
+        words = words + _INCREMENT
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed: Array = words ^ (words >> np.uint64(31))
+        return mixed

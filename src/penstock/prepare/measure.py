@@ -1,0 +1,134 @@
+"""Measure: run a little of the job in a fresh worker, to learn what it costs on this machine, with these data.
+
+Arrow's own sizes cover about half of what a process really grows by, and a user's function may do anything; so the
+plan does not compute memory from types, it measures two batch sizes and draws the line through them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.errors import PenstockError
+from penstock.base.files import Folder
+from penstock.base.memory import own_memory
+from penstock.prepare.slices import Slice
+from penstock.prepare.sources import UnreadablePart, read_segment
+from penstock.prepare.task import Count, Recipe, Rejected, Shards, Tap, run_stages
+
+_BATCHES = 3
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Bytes a worker holds before a task, what a task adds (fixed, and per byte of its batches), and its speed."""
+
+    worker_bytes: int
+    fixed_bytes: int
+    bytes_per_batch_byte: float
+    rows_per_second: float
+    output_row_bytes: float  # written per row read: what filters drop is in it
+
+    def task_bytes(self, batch_bytes: int) -> int:
+        return int(self.fixed_bytes + self.bytes_per_batch_byte * batch_bytes)
+
+
+def measure(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float) -> Measurement:
+    """Run up to three batches of an eighth of `batch_bytes`, then of all of it, and watch this process grow."""
+    reserved = own_memory().counted
+    small_bytes = batch_bytes // 8
+    with tempfile.TemporaryDirectory(prefix="penstock-measure-") as folder, _watching() as peak:
+        recipe = replace(recipe, root=folder, on_bad_input="set_aside", stages=_bound(recipe, slices))
+        _run(recipe, slices, small_bytes, row_bytes)
+        small = peak[0]
+        started = time.perf_counter()
+        rows, written = _run(recipe, slices, batch_bytes, row_bytes)
+        seconds = time.perf_counter() - started
+    slope = max(0.0, (peak[0] - small) / (batch_bytes - small_bytes))
+    return Measurement(
+        worker_bytes=reserved,
+        fixed_bytes=max(0, int(small - reserved - slope * small_bytes)),
+        bytes_per_batch_byte=slope,
+        rows_per_second=max(rows, 1) / seconds,
+        output_row_bytes=written / max(rows, 1),
+    )
+
+
+def _run(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float) -> tuple[int, int]:
+    """(rows read, bytes written): a task cut short, into a folder that is thrown away."""
+    recipe = replace(recipe, reading=sized(recipe, batch_bytes, row_bytes).reading)
+    account = [Count() for _ in range(len(recipe.stages) + 1)]
+    taps = {number: Tap(fit) for number in recipe.fits if (fit := recipe.stages[number].fit())}
+    with ExitStack() as stack:
+        folder = Folder(recipe.root)
+        rejected = Rejected(folder, "rejected", stack, writes=False)
+        shards = Shards(folder, recipe, 0, stack)
+        for number, rows in enumerate(_batches(recipe, slices)):
+            shards.write(run_stages(rows, recipe, account, taps, rejected))
+            if number + 1 == _BATCHES:
+                break
+        files = [file for facts in shards.commit().values() for file in facts.files]
+        return account[0].taken, sum(file.bytes for file in files)
+
+
+def _batches(recipe: Recipe, slices: tuple[Slice, ...]) -> Iterator[Any]:
+    for segment in (segment for piece in slices for segment in piece.segments):
+        try:
+            yield from read_segment(segment, recipe.reading, frozenset())
+        except (UnreadablePart, PenstockError):
+            continue  # the task that reads it reports it
+
+
+def sized(recipe: Recipe, batch_bytes: int, row_bytes: float) -> Recipe:
+    """The recipe, holding about `batch_bytes` of decoded rows at a time."""
+    rows = max(1, int(batch_bytes / max(row_bytes, 1.0)))
+    return replace(recipe, reading=replace(recipe.reading, rows_at_once=rows, bytes_at_once=max(batch_bytes, 1024)))
+
+
+def _bound(recipe: Recipe, slices: tuple[Slice, ...]) -> tuple[Any, ...]:
+    """Stages that need an artifact get one from the first rows, so that they can be run at all."""
+    stages = list(recipe.stages)
+    for number, stage in enumerate(stages):
+        fit = stage.fit()
+        if stage.uses_artifact and fit:
+            trial = replace(recipe, stages=tuple(stages[: number + 1]), fits=(number,), writes=False)
+            tap = Tap(fit)
+            count = [Count() for _ in range(number + 2)]
+            with ExitStack() as stack:
+                rejected = Rejected(Folder(recipe.root), "rejected", stack, writes=False)
+                for rows in _batches(trial, slices):
+                    run_stages(rows, trial, count, {number: tap}, rejected)
+                    break
+            stages[number] = stage.bind(fit.finish(tap.finish()))
+    return tuple(stages)
+
+
+@contextmanager
+def _watching() -> Iterator[list[int]]:
+    """The highest memory of this process while the block runs, as the one entry of a list."""
+    peak = [own_memory().counted]
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.002):
+            peak[0] = max(peak[0], own_memory().counted)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+        peak[0] = max(peak[0], own_memory().counted)
+
+
+def decoded_row_bytes(sample: pa.RecordBatch) -> float:
+    return sample.nbytes / sample.num_rows if sample.num_rows else 64.0

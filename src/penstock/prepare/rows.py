@@ -1,0 +1,85 @@
+"""Rows: a batch on its way through the stages, with where each row came from and what was set aside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """Rows that go no further, and why. `kept` lines go to `rejected/`; without them only the count stays."""
+
+    reason: str
+    count: int
+    kept: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """`batch` row i stands at `ordinals[i]` of file `path` of source number `source`.
+
+    An ordinal is the row's number in a Parquet file. In a text file it is the byte where its segment starts plus
+    its number in the segment: no line is shorter than a byte, so ordinals are unique, ordered, and stay put when
+    the file grows.
+    """
+
+    batch: pa.RecordBatch
+    source: int
+    path: str
+    ordinals: Array
+    splits: Array | None = None  # the number of each row's split, once a split stage has decided
+    set_aside: tuple[SetAside, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def with_batch(self, batch: pa.RecordBatch) -> Rows:
+        return replace(self, batch=batch)
+
+    def keep(self, mask: Array, reason: str, keep_rejected: bool = False) -> Rows:
+        """The rows where `mask` is true; the others are set aside for `reason`."""
+        if mask.all():
+            return self
+        dropped = np.flatnonzero(~mask)
+        kept = tuple(self._line(int(row), reason) for row in dropped) if keep_rejected else ()
+        return replace(
+            self,
+            batch=self.batch.filter(pa.array(mask)),
+            ordinals=self.ordinals[mask],
+            splits=None if self.splits is None else self.splits[mask],
+            set_aside=(*self.set_aside, SetAside(reason, len(dropped), kept)),
+        )
+
+    def take_split(self, split: int) -> pa.RecordBatch:
+        if self.splits is None:
+            return self.batch
+        mask = self.splits == split
+        return self.batch if mask.all() else self.batch.filter(pa.array(mask))
+
+    def _line(self, row: int, reason: str) -> dict[str, Any]:
+        values = {name: _jsonable(self.batch[name][row].as_py()) for name in self.batch.schema.names}
+        return rejected_line(self.source, self.path, int(self.ordinals[row]), reason, row=values)
+
+
+def rejected_line(source: int, path: str, position: int | None, reason: str, **facts: Any) -> dict[str, Any]:
+    """One line of `rejected/`: enough to find the row again, and the row itself where it could be read."""
+    return {"source": source, "file": path, "position": position, "reason": reason, **facts}
+
+
+def _jsonable(value: Any) -> Any:
+    """JSON's own types as they are; NaN, times, bytes and decimals by their text."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else str(value)
+    if isinstance(value, list):
+        return [_jsonable(each) for each in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(value)

@@ -1,0 +1,300 @@
+"""Run: turn a Plan into a Manifest. Pending tasks go to an engine, what they produced to the ledger.
+
+It decides nothing: plan.py said what to do, resume.py says what is done already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import socket
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
+
+import numpy
+import pyarrow
+
+from penstock.base import machine
+from penstock.base.errors import Interrupted, PenstockError
+from penstock.base.events import Event, EventLog, Observer
+from penstock.base.faults import crash_point
+from penstock.base.files import STATE, TEMPORARY, Folder
+from penstock.base.fingerprint import digest
+from penstock.prepare.engines import Engine
+from penstock.prepare.engines.inline import InlineEngine
+from penstock.prepare.engines.local import LocalEngine
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.plan import Pass, Plan, describe_input, make_recipe
+from penstock.prepare.resume import finished, keep_or_forget, refuse_foreign, remember_job
+from penstock.prepare.rows import rejected_line
+from penstock.prepare.task import Recipe, Task
+from penstock.shards.columns import FileFacts
+from penstock.shards.manifest import MANIFEST, Manifest, Step, write_manifest
+
+RUN = f"{STATE}/run.json"
+
+
+@dataclass
+class Progress:
+    """What this run has seen, for run.json."""
+
+    started: float = field(default_factory=time.time)
+    peak_memory: int = 0
+    tasks_done: int = 0
+    tasks_kept: int = 0
+
+
+def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
+    """Do the job, or what is left of it. Returns at once when its output is already there."""
+    folder = Folder(plan.config.output_path)
+    refuse_foreign(folder)
+    with folder.lock(_owner(plan)) as lock:
+        there = finished(folder, plan, redo)
+        if there:
+            if observe:
+                observe({"event": "already_done", "time": time.time()})
+            return there
+        folder.remove(MANIFEST)
+        crash_point("run.after_forgetting_manifest")
+        folder.remove(TEMPORARY)
+        progress = Progress()
+        with EventLog(folder, _watching(progress, observe)) as log:
+            return _run(plan, folder, log, lock, progress)
+
+
+def _watching(progress: Progress, observe: Observer | None) -> Observer:
+    def watch(event: Event) -> None:
+        if event["event"] == "sample":
+            progress.peak_memory = max(progress.peak_memory, event["memory"])
+        if observe:
+            observe(event)
+
+    return watch
+
+
+def _owner(plan: Plan) -> bytes:
+    owner = f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}"
+    return f"{owner}, job {plan.job[:8]}".encode()
+
+
+def _run(plan: Plan, folder: Folder, log: EventLog, lock: int, progress: Progress) -> Manifest:
+    rows, changes = keep_or_forget(folder, plan)
+    progress.tasks_kept = len(rows)
+    crash_point("run.after_forgetting_tasks")
+    remember_job(folder, plan)
+    log.say("start", **_start_facts(plan, rows, changes))
+    engine = _engine(plan, log, lock)
+    try:
+        artifacts: dict[int, Any] = {}
+        for each in plan.passes:
+            _run_pass(each, plan, engine, log, rows, artifacts, progress)
+        engine.close()  # before run.json, so that the workers' CPU time is in it
+        manifest = _finish(plan, folder, rows, artifacts, progress)
+    except KeyboardInterrupt:
+        raise _stopped(plan, rows) from None
+    finally:
+        engine.close()
+        folder.remove(TEMPORARY)
+    log.say("done", seconds=round(time.time() - progress.started, 3))
+    return manifest
+
+
+def _start_facts(plan: Plan, rows: dict[str, LedgerRow], changes: list[str]) -> dict[str, Any]:
+    tasks = sum(len(each.tasks) for each in plan.passes)
+    return {
+        "job": plan.job,
+        "tasks": tasks,
+        "tasks_kept": len(rows),
+        "changes": changes,
+        "workers": plan.settings.workers,
+        "allowed": plan.means.budget.allowed,
+        "projected": plan.projected_memory,
+        "rows": sum(each.projected.rows for each in plan.passes),
+        "bad_files": len(plan.survey.bad_files),
+    }
+
+
+def _engine(plan: Plan, log: EventLog, lock: int) -> Engine:
+    if plan.settings.workers == 0:
+        return InlineEngine(log)
+    return LocalEngine(plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, hold=(lock,))
+
+
+def _run_pass(
+    each: Pass,
+    plan: Plan,
+    engine: Engine,
+    log: EventLog,
+    rows: dict[str, LedgerRow],
+    artifacts: dict[int, Any],
+    progress: Progress,
+) -> None:
+    recipe = _recipe(plan, each, artifacts)
+    pending = [task for task in each.tasks if task.name not in rows]
+    log.say("pass", number=each.number, kind=each.kind, tasks=len(each.tasks), pending=len(pending))
+
+    def done(task: Task, row: LedgerRow) -> None:
+        rows[task.name] = row
+        progress.tasks_done += 1
+        log.say("task", task=task.name, rows=row.steps[0].taken)
+
+    engine.run(pending, recipe, plan.settings, done)
+    for number in each.fits:
+        artifacts[number] = _merge(number, plan, [rows[task.name] for task in each.tasks])
+
+
+def _recipe(plan: Plan, each: Pass, artifacts: dict[int, Any]) -> Recipe:
+    recipe = make_recipe(plan.config, plan.survey)
+    stages = [
+        stage.bind(artifacts[number]) if number in artifacts else stage
+        for number, stage in enumerate(recipe.stages[: each.stage_count])
+    ]
+    return replace(
+        recipe,
+        stages=tuple(stages),
+        names=recipe.names[: each.stage_count],
+        fits=each.fits,
+        writes=each.kind == "map",
+    )
+
+
+def _merge(number: int, plan: Plan, rows: list[LedgerRow]) -> Any:
+    """Merge the slices' states from left to right, in the order of the slices."""
+    fit = plan.survey.stages[number].fit()
+    assert fit
+    return fit.finish(reduce(fit.merge, (row.states[str(number)] for row in rows), fit.start()))
+
+
+def _finish(
+    plan: Plan, folder: Folder, rows: dict[str, LedgerRow], artifacts: dict[int, Any], progress: Progress
+) -> Manifest:
+    """Everything but the manifest, then what does not belong removed, then the manifest."""
+    last = [rows[task.name] for task in plan.passes[-1].tasks]
+    manifest = Manifest(
+        config=plan.semantic,
+        input=_input_facts(plan),
+        schema=plan.survey.output,
+        splits={split: tuple(row.shards[split] for row in last if split in row.shards) for split in plan.splits},
+        account=_account(plan, last),
+        artifacts=_write_artifacts(plan, folder, artifacts),
+        rejected=(*_write_bad_files(plan, folder), *(row.rejected for row in last if row.rejected)),
+        job=plan.job,
+    )
+    for step in manifest.account:
+        if not step.balances:
+            raise PenstockError(f"defect: the account of {step.step!r} does not balance: {step}")
+    crash_point("run.before_clean_up")
+    _remove_leftovers(folder, manifest)
+    folder.commit_bytes(RUN, _run_facts(plan, progress))
+    crash_point("run.before_manifest")
+    write_manifest(folder, manifest)
+    crash_point("run.after_manifest")
+    return manifest
+
+
+def _account(plan: Plan, rows: list[LedgerRow]) -> tuple[Step, ...]:
+    lost = [path for row in rows for path in row.lost_files]
+    reasons = [each.reason for each in plan.survey.bad_files] + ["unreadable file"] * len(lost)
+    aside = {reason: reasons.count(reason) for reason in sorted(set(reasons))}
+    files = Step("files", "files", plan.survey.files, plan.survey.files - len(reasons), aside)
+    counts = range(len(plan.survey.stages) + 1) if rows else ()
+    steps = [_sum_steps([row.steps[number] for row in rows]) for number in counts]
+    records = sum(shard.records for row in rows for shard in row.shards.values())
+    taken = steps[-1].given if steps else 0
+    return (files, *steps, Step("write", "records", taken, records))
+
+
+def _sum_steps(steps: list[Step]) -> Step:
+    aside: dict[str, int] = {}
+    for reason, count in sorted(pair for step in steps for pair in step.set_aside.items()):
+        aside[reason] = aside.get(reason, 0) + count
+    return Step(
+        steps[0].step,
+        steps[0].unit,
+        sum(step.taken for step in steps),
+        sum(step.given for step in steps),
+        aside,
+    )
+
+
+def _input_facts(plan: Plan) -> dict[str, Any]:
+    described = describe_input(plan.survey)
+    files = described["files"]
+    return {"files": len(files), "bytes": plan.survey.bytes, "digest": digest(json.dumps(described).encode())}
+
+
+def _write_artifacts(plan: Plan, folder: Folder, artifacts: dict[int, Any]) -> tuple[FileFacts, ...]:
+    facts, used = [], set[str]()
+    for number, artifact in sorted(artifacts.items()):
+        name = plan.config.stage_names[number].replace(":", ".")
+        name = name if name not in used else f"{name}-{number}"
+        used.add(name)
+        facts.append(_commit(folder, f"artifacts/{name}.json", [json.dumps(artifact, indent=1)]))
+    return tuple(facts)
+
+
+def _write_bad_files(plan: Plan, folder: Folder) -> tuple[FileFacts, ...]:
+    if not plan.survey.bad_files:
+        return ()
+    lines = [
+        json.dumps(rejected_line(each.source, each.path, None, each.reason, detail=each.detail), ensure_ascii=False)
+        for each in plan.survey.bad_files
+    ]
+    return (_commit(folder, "rejected/files.jsonl", lines),)
+
+
+def _commit(folder: Folder, name: str, lines: list[str]) -> FileFacts:
+    data = "".join(line + "\n" for line in lines).encode()
+    folder.commit_bytes(name, data)
+    return FileFacts(name, len(data), digest(data))
+
+
+def _remove_leftovers(folder: Folder, manifest: Manifest) -> None:
+    """Shards and rejected rows of an earlier job in this output that this one does not have."""
+    known = {file.file for file in manifest.files}
+    for name in _own_files(folder):
+        if name not in known:
+            folder.remove(name)
+
+
+def _own_files(folder: Folder) -> Iterable[str]:
+    return [name for name in folder.list() if not name.startswith(f"{STATE}/") and name != MANIFEST]
+
+
+def _run_facts(plan: Plan, progress: Progress) -> bytes:
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    facts = {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(progress.started)),
+        "seconds": round(time.time() - progress.started, 3),
+        "cpu_seconds": round(sum(each.ru_utime + each.ru_stime for each in usage), 3),
+        "tasks_done": progress.tasks_done,
+        "tasks_kept": progress.tasks_kept,
+        "peak_memory_bytes": progress.peak_memory,
+        "allowed_memory_bytes": plan.means.budget.allowed,
+        "projected_memory_bytes": plan.projected_memory,
+        "workers": plan.settings.workers,
+        "batch_bytes": plan.settings.batch_bytes,
+        "input": [list(source.path) for source in plan.config.input],
+        "output": plan.config.output_path,
+        "machine": machine.describe(),
+        "versions": {
+            "numpy": numpy.__version__,
+            "pyarrow": pyarrow.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    return json.dumps(facts, indent=1).encode() + b"\n"
+
+
+def _stopped(plan: Plan, rows: dict[str, LedgerRow]) -> Interrupted:
+    tasks = sum(len(each.tasks) for each in plan.passes)
+    return Interrupted(
+        f"stopped with {len(rows)} of {tasks} tasks done; nothing half-written is left",
+        where=plan.config.output_path,
+        next_step="run the same command: it goes on from here",
+    )

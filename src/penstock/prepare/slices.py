@@ -1,0 +1,78 @@
+"""Slice: a piece of the input that one task reads. Cut from the input alone, never from the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of one file: row groups `first` to `last` of a Parquet file, or bytes of a text file.
+
+    `path` is the file's name in positions and in the manifest, relative to its source; `location` is where this
+    machine finds it. `ordinal` is the position of its first row. `rows` is -1 where only reading would tell.
+    """
+
+    source: int
+    path: str
+    location: str
+    identity: str
+    first: int
+    last: int
+    ordinal: int
+    rows: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.path} [{self.first}:{self.last}]"
+
+    def describe(self) -> list[Any]:
+        """What the segment is, wherever it lies: part of a task's fingerprint."""
+        return [self.source, self.path, self.identity, self.first, self.last]
+
+
+@dataclass(frozen=True)
+class Slice:
+    number: int
+    segments: tuple[Segment, ...]
+
+    @property
+    def rows(self) -> int:
+        """-1 where unknown."""
+        rows = [segment.rows for segment in self.segments]
+        return -1 if -1 in rows else sum(rows)
+
+    @property
+    def bytes(self) -> int:
+        return sum(segment.bytes for segment in self.segments)
+
+    def __str__(self) -> str:
+        more = f" and {len(self.segments) - 1} more files" if len(self.segments) > 1 else ""
+        return f"slice {self.number}: {self.segments[0]}{more}"
+
+
+def cut_slices(pieces: Iterable[Segment], slice_bytes: int) -> tuple[Slice, ...]:
+    """Fill slices with pieces in order. A piece is never cut, so one larger than a slice has its own."""
+    groups: list[list[Segment]] = []
+    size = 0
+    for piece in pieces:
+        if not groups or size + piece.bytes > slice_bytes:
+            groups.append([])
+            size = 0
+        size += piece.bytes
+        if groups[-1] and _follows(groups[-1][-1], piece):
+            groups[-1][-1] = _joined(groups[-1][-1], piece)
+        else:
+            groups[-1].append(piece)
+    return tuple(Slice(number, tuple(group)) for number, group in enumerate(groups))
+
+
+def _follows(left: Segment, right: Segment) -> bool:
+    return (left.source, left.path, left.last) == (right.source, right.path, right.first)
+
+
+def _joined(left: Segment, right: Segment) -> Segment:
+    rows = -1 if -1 in (left.rows, right.rows) else left.rows + right.rows
+    return replace(left, last=right.last, rows=rows, bytes=left.bytes + right.bytes)

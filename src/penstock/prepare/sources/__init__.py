@@ -1,0 +1,129 @@
+"""Source: files of one format. Survey a file (schema, pieces, identity), then read segments of it as Rows.
+
+Each format is a module with two functions, `survey` and `read`; adding a format is adding a module here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.base.errors import InputError
+from penstock.base.files import read_range
+from penstock.base.fingerprint import digest
+from penstock.prepare.rows import Rows
+from penstock.prepare.slices import Segment
+
+SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+_ENDS = 64 * 1024
+
+
+class SourceOptions(Protocol):
+    """The part of a source's config that decides how its bytes are read."""
+
+    @property
+    def types(self) -> dict[str, str]: ...
+    @property
+    def delimiter(self) -> str | None: ...
+    @property
+    def null_values(self) -> tuple[str, ...]: ...
+    @property
+    def newlines_in_values(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the input, as listed: its source, its name in positions, where it lies, its format."""
+
+    source: int
+    path: str
+    location: str
+    format: str
+
+
+@dataclass(frozen=True)
+class FileSurvey:
+    """What was learnt of a file without reading its rows."""
+
+    schema: pa.Schema
+    pieces: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read every segment of a pass: which columns, as which types, how many rows or bytes at a time."""
+
+    schema: pa.Schema  # all columns of the file, in the dataset's types
+    columns: tuple[str, ...]  # the ones to read
+    strict: bool  # whether a column that is not in `schema` is an error
+    rows_at_once: int
+    bytes_at_once: int
+    formats: tuple[str, ...]
+    options: tuple[SourceOptions, ...]  # one a source
+
+
+class UnreadablePart(Exception):
+    """A part of a file cannot be decoded; nothing of it must be used, however much was read before."""
+
+    def __init__(self, segment: Segment, part: int, ordinal: int, rows: int, reason: str) -> None:
+        super().__init__(reason)
+        self.segment, self.part, self.ordinal, self.rows, self.reason = segment, part, ordinal, rows, reason
+
+
+def survey_file(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
+    """Raises InputError, with the reason, for a file that cannot be read."""
+    return _format(file.format).survey(file, options, slice_bytes)  # type: ignore[no-any-return]
+
+
+def read_segment(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
+    """Rows of one segment, in order. `excluded` parts are known to be unreadable and are passed over."""
+    module = _format(reading.formats[segment.source])
+    return module.read(segment, reading, excluded)  # type: ignore[no-any-return]
+
+
+def _format(name: str) -> ModuleType:
+    import importlib
+
+    return importlib.import_module(f"penstock.prepare.sources.{name}")
+
+
+def format_of(location: str, declared: str) -> str:
+    """The declared format, or the one its name tells."""
+    if declared != "auto":
+        return declared
+    name = location.lower()
+    for suffix in COMPRESSIONS:
+        name = name.removesuffix(suffix)
+    for suffix, format_name in SUFFIXES.items():
+        if name.endswith(suffix):
+            return format_name
+    raise InputError(
+        "cannot tell the format from the file name",
+        where=location,
+        next_step=f"name it in the job: input: {{path: ..., format: parquet | csv | jsonl}} "
+        f"(known endings: {' '.join(SUFFIXES)}, each also with {' '.join(COMPRESSIONS)})",
+    )
+
+
+def compression_of(location: str) -> str | None:
+    return next((kind for suffix, kind in COMPRESSIONS.items() if location.lower().endswith(suffix)), None)
+
+
+def identity_of_ends(location: str, size: int) -> str:
+    """Size and hash of both ends: a file that was replaced or appended to gets another identity."""
+    head = read_range(location, 0, _ENDS)
+    tail = read_range(location, max(0, size - _ENDS), _ENDS)
+    return f"{size}-{digest(head, tail)}"

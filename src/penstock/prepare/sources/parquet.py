@@ -1,0 +1,108 @@
+"""Parquet: a piece is a row group; rows are decoded a batch at a time, whatever the row group's size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.base.errors import InputError
+from penstock.base.files import ReadFile, read_range
+from penstock.base.fingerprint import digest
+from penstock.prepare.rows import Rows
+from penstock.prepare.slices import Segment
+from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart
+from penstock.prepare.sources.text import drop_bad_text
+
+# Compressed pages are fetched this much at a time a column; without it Arrow holds a whole column chunk.
+_BUFFER_BYTES = 1 << 20
+
+
+def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG001
+    with ReadFile(file.location) as handle:
+        size = handle.seek(0, 2)
+        try:
+            metadata = pq.read_metadata(handle)
+            schema = metadata.schema.to_arrow_schema().remove_metadata()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InputError(
+                f"not a readable Parquet file: {_first_line(error)}",
+                where=f"{file.location}, footer, {size:,} bytes",
+                next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
+            ) from error
+    identity = _identity(file.location, size)
+    pieces, ordinal = [], 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        size_bytes = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
+        pieces.append(
+            Segment(
+                file.source,
+                file.path,
+                file.location,
+                identity,
+                number,
+                number + 1,
+                ordinal,
+                group.num_rows,
+                size_bytes,
+            )
+        )
+        ordinal += group.num_rows
+    return FileSurvey(schema, tuple(pieces))
+
+
+def _identity(location: str, size: int) -> str:
+    """Size and hash of the footer, which names every column chunk's place, size and statistics."""
+    length = int.from_bytes(read_range(location, size - 8, 4), "little")
+    return f"{size}-{digest(read_range(location, size - 8 - length, length + 8))}"
+
+
+def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
+    with ReadFile(segment.location) as handle:
+        file = _open(handle, segment)
+        ordinal = segment.ordinal
+        for group in range(segment.first, segment.last):
+            count = file.metadata.row_group(group).num_rows
+            if group not in excluded:
+                yield from _read_group(file, group, ordinal, count, segment, reading)
+            ordinal += count
+
+
+def _open(handle: ReadFile, segment: Segment) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(handle, pre_buffer=False, buffer_size=_BUFFER_BYTES, page_checksum_verification=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(
+            f"the file changed while it was being read: {_first_line(error)}",
+            where=segment.location,
+            next_step="let nothing write to the input during a run, then run the same command",
+        ) from error
+
+
+def _read_group(
+    file: pq.ParquetFile, group: int, ordinal: int, count: int, segment: Segment, reading: Reading
+) -> Iterator[Rows]:
+    first, seen = ordinal, 0
+    columns = [reading.schema.field(name) for name in reading.columns]
+    try:
+        for batch in file.iter_batches(
+            reading.rows_at_once, row_groups=[group], columns=list(reading.columns), use_threads=False
+        ):
+            ordinals = np.arange(ordinal, ordinal + batch.num_rows)
+            arrays = [batch.column(field.name) for field in columns]  # the file may order them otherwise
+            ordered = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(columns))
+            yield drop_bad_text(Rows(ordered, segment.source, segment.path, ordinals))
+            ordinal += batch.num_rows
+            seen += batch.num_rows
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UnreadablePart(segment, group, first, count, _first_line(error)) from error
+    if seen != count:
+        reason = f"{seen:,} rows could be read, its footer says {count:,}"
+        raise UnreadablePart(segment, group, first, count, reason)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,0 +1,91 @@
+"""Stages by name: a built-in, an entry point of an installed package, or `module:name` of the user's own code."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from penstock.base.errors import ConfigError, did_you_mean
+from penstock.prepare.stage import FunctionStage, Stage, load_object
+
+BUILT_IN = {
+    "filter": "penstock.prepare.stages.filter:Filter",
+    "normalize": "penstock.prepare.stages.normalize:Normalize",
+    "select": "penstock.prepare.stages.select:Select",
+    "split": "penstock.prepare.stages.split:Split",
+    "statistics": "penstock.prepare.stages.statistics:Statistics",
+}
+ENTRY_POINTS = "penstock.stages"
+
+
+def build_stage(name: str, written: Any) -> Stage:
+    """The stage that `- name: written` asks for. A ConfigError says what is wrong; config.py adds where."""
+    found = load_object(_target(name)) if ":" not in name else _load_user_object(name)
+    if inspect.isclass(found) and issubclass(found, Stage):
+        return _build_class(found, written)
+    if not callable(found):
+        raise ConfigError(f"{name} is neither a function nor a Stage")
+    return _build_function(found, name, written)
+
+
+def _target(name: str) -> str:
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    installed = {entry.name: entry.value for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+    if name in installed:
+        return installed[name]
+    known = sorted([*BUILT_IN, *installed])
+    raise ConfigError(
+        f"unknown stage {name!r}. Stages: {', '.join(known)}.{did_you_mean(name, known)}",
+        next_step="name a function of your own as module:function",
+    )
+
+
+def _load_user_object(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        return load_object(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"there is no module {error.name!r}",
+            next_step=f"put {module.partition('.')[0]}.py beside the job file, or install the package that has it",
+        ) from error
+    except AttributeError as error:
+        names = [key for key in vars(importlib.import_module(module)) if not key.startswith("_")]
+        raise ConfigError(f"module {module!r} has no {attribute!r}.{did_you_mean(attribute, names)}") from error
+
+
+def _build_class(kind: type[Stage], written: Any) -> Stage:
+    options = kind.options_from_yaml(written)
+    names = [each.name for each in dataclasses.fields(kind)]
+    for option in options:
+        if option not in names:
+            raise ConfigError(f"unknown option {option!r}. Options: {', '.join(names)}.{did_you_mean(option, names)}")
+    try:
+        return TypeAdapter(kind).validate_python(options)
+    except ValidationError as error:
+        raise ConfigError(first_problem(error)) from error
+
+
+def first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    path = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] in ("missing", "missing_argument"):
+        return f"option {path!r} is required"
+    return f"{path}: {message}" if first["type"] == "value_error" else f"{path}: {message}, got {first['input']!r}"
+
+
+def _build_function(function: Callable[..., Any], name: str, written: Any) -> Stage:
+    options = Stage.options_from_yaml(written)
+    try:
+        inspect.signature(function).bind(None, **options)
+    except TypeError as error:
+        raise ConfigError(f"{name} does not take these options: {error}") from error
+    return FunctionStage(target=name, options=options)

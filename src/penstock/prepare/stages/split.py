@@ -1,0 +1,78 @@
+"""Split: decide for each row which split it belongs to, by a hash that never changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.hashing import combine, hash_array, hash_positions
+from penstock.prepare.rows import Rows
+from penstock.prepare.stage import Stage, require_columns
+
+TRAIN = "train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split(Stage):
+    """`split: {test: 0.1}` or `split: {by: user, val: 0.05, test: 0.1}`; what is left is `train`.
+
+    `by` a column (or a list of them) puts equal values into one split; without it each row is decided by its
+    position (file and row). Either way a row stays in its split when files or rows are added.
+    """
+
+    fractions: dict[str, float]
+    by: tuple[str, ...] = ()
+
+    @classmethod
+    def options_from_yaml(cls, written: Any) -> dict[str, Any]:
+        if not isinstance(written, dict):
+            raise ConfigError(f"expected fractions, such as {{test: 0.1}}, got {written!r}")
+        by = written.get("by", [])
+        fractions = {str(name): share for name, share in written.items() if name != "by"}
+        return {"by": [by] if isinstance(by, str) else by, "fractions": dict(sorted(fractions.items()))}
+
+    def __post_init__(self) -> None:
+        if not self.fractions:
+            raise ConfigError("name at least one split and its share, such as {test: 0.1}")
+        for name, share in self.fractions.items():
+            if not name.isidentifier() or name in (TRAIN, "by", "artifacts", "rejected"):
+                raise ConfigError(f"{name!r} cannot be a split's name; {TRAIN!r} is what the others leave")
+            if not 0 < share < 1:
+                raise ConfigError(f"{name}: {share} is not a share between 0 and 1")
+        if sum(self.fractions.values()) >= 1:
+            raise ConfigError(f"the shares add up to {sum(self.fractions.values()):g}: nothing is left for train")
+
+    def __call__(self, rows: Rows) -> Rows:
+        return replace(rows, splits=self.decide(self._hashes(rows)))
+
+    def decide(self, hashes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Split numbers, 0 = train. Named splits take ranges of the hash from 0 upwards, in order of name."""
+        splits = np.zeros(len(hashes), "u1")
+        low = Fraction(0)
+        for number, share in enumerate(self.fractions.values(), start=1):
+            high = low + Fraction(str(share))
+            edges = [np.uint64(int(edge * 2**64)) for edge in (low, high)]
+            splits[(hashes >= edges[0]) & (hashes < edges[1])] = number
+            low = high
+        return splits
+
+    def _hashes(self, rows: Rows) -> np.ndarray[Any, Any]:
+        if not self.by:
+            return hash_positions(rows.path, rows.ordinals)
+        return reduce(combine, [hash_array(rows.batch.column(name)) for name in self.by])
+
+    def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
+        require_columns(schema, list(self.by))
+        return schema
+
+    def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:
+        return None if after is None else after | frozenset(self.by)
+
+    def splits(self) -> tuple[str, ...]:
+        return (TRAIN, *self.fractions)

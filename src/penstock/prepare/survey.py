@@ -1,0 +1,250 @@
+"""Survey: turn a Config into what is known of its input before a row is used. Next: plan.py.
+
+Reads listings, footers, headers and a hundred rows; writes nothing.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import InputError, PenstockError
+from penstock.prepare.config import Config, SourceConfig, stage_errors
+from penstock.prepare.rows import Rows
+from penstock.prepare.slices import Segment, Slice, cut_slices
+from penstock.prepare.sources import (
+    COMPRESSIONS,
+    SUFFIXES,
+    File,
+    FileSurvey,
+    Reading,
+    UnreadablePart,
+    format_of,
+    read_segment,
+    survey_file,
+)
+from penstock.prepare.stage import FunctionStage, Stage
+from penstock.shards.schema import Schema, schema_from_arrow
+
+_SAMPLE_ROWS = 100
+_SAMPLE_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class BadFile:
+    """A file that cannot be used at all, and why."""
+
+    source: int
+    path: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Survey:
+    stages: tuple[Stage, ...]
+    schema: pa.Schema  # of the input, all its columns
+    columns: tuple[str, ...]  # the ones the stages need
+    strict: bool
+    output: Schema
+    slices: tuple[Slice, ...]
+    formats: tuple[str, ...]
+    files: int
+    bad_files: tuple[BadFile, ...]
+    sample: pa.RecordBatch  # the first rows, at most a hundred
+    stored_row_bytes: float  # bytes a row takes in the input, as far as can be told without reading it
+
+    @property
+    def bytes(self) -> int:
+        return sum(piece.bytes for piece in self.slices)
+
+    def rows_of(self, piece: Slice) -> int:
+        """Rows of a slice: counted where a footer tells, estimated for text."""
+        return piece.rows if piece.rows >= 0 else max(1, int(piece.bytes / self.stored_row_bytes))
+
+    def reading(self, config: Config, rows_at_once: int, bytes_at_once: int) -> Reading:
+        return Reading(self.schema, self.columns, self.strict, rows_at_once, bytes_at_once, self.formats, config.input)
+
+
+def take_survey(config: Config) -> Survey:
+    stages = config.build_stages()
+    files = [file for number, source in enumerate(config.input) for file in find_files(config, number, source)]
+    good, bad = _survey_files(config, files)
+    schema = good[0][1].schema
+    needed = columns_needed(stages)
+    columns = tuple(name for name in schema.names if needed is None or name in needed)
+    good, wrong = _same_schema(good, schema, columns, config)
+    formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))
+    slices = cut_slices(chain.from_iterable(survey.pieces for _, survey in good), config.slice_bytes)
+    reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, config.input)
+    sample, stored_row_bytes = _sample(slices, reading)
+    stages, output = _check_stages(config, stages, sample, schema)
+    return Survey(
+        stages=stages,
+        schema=schema,
+        columns=columns,
+        strict=needed is None,
+        output=output,
+        slices=slices,
+        formats=formats,
+        files=len(files),
+        bad_files=(*bad, *wrong),
+        sample=sample,
+        stored_row_bytes=stored_row_bytes,
+    )
+
+
+def find_files(config: Config, number: int, source: SourceConfig) -> list[File]:
+    """Files of one source in bytewise order of their paths relative to the pattern's fixed part."""
+    found: dict[str, File] = {}
+    for pattern in source.path:
+        root, locations = _match(os.path.join(config.folder, pattern))
+        for location in locations:
+            path = os.path.relpath(location, root)
+            if found.get(path, File(number, path, location, "")).location != location:
+                raise InputError(
+                    f"two files of one source have the same name: {path}",
+                    where=f"{found[path].location} and {location}",
+                    next_step="give them as two sources, or under one common folder",
+                )
+            found[path] = File(number, path, location, format_of(location, source.format))
+        if not locations:
+            raise InputError(
+                f"no file matches {pattern!r}",
+                where=f"input[{number}], looked in {root}",
+                next_step="check the path; quote patterns on the command line; `**` crosses folders",
+            )
+    files = sorted(found.values(), key=lambda file: os.fsencode(file.path))
+    formats = sorted({file.format for file in files})
+    if len(formats) > 1:
+        raise InputError(
+            f"one source has files of different formats: {', '.join(formats)}",
+            where=f"input[{number}]",
+            next_step="give each format as a source of its own: input: ['*.csv', '*.parquet']",
+        )
+    return files
+
+
+def _match(pattern: str) -> tuple[str, list[str]]:
+    """(the folder that positions are relative to, the files). A folder means every known file below it."""
+    if os.path.isdir(pattern):
+        endings = tuple(suffix + packed for suffix in SUFFIXES for packed in ("", *COMPRESSIONS))
+        below = glob.glob(os.path.join(glob.escape(pattern), "**", "*"), recursive=True)
+        return pattern, [each for each in below if each.lower().endswith(endings) and os.path.isfile(each)]
+    if os.path.isfile(pattern):
+        return os.path.dirname(pattern), [pattern]
+    root = pattern
+    while glob.has_magic(root):
+        root = os.path.dirname(root)
+    return root, [each for each in glob.glob(pattern, recursive=True) if os.path.isfile(each)]
+
+
+def _format_of_source(files: list[File], number: int) -> str:
+    return next(file.format for file in files if file.source == number)
+
+
+Surveyed = list[tuple[File, FileSurvey]]
+
+
+def _survey_files(config: Config, files: list[File]) -> tuple[Surveyed, list[BadFile]]:
+    good: Surveyed = []
+    bad = []
+    for file in files:
+        try:
+            good.append((file, survey_file(file, config.input[file.source], config.slice_bytes)))
+        except InputError as error:
+            if config.on_bad_input == "fail":
+                raise
+            bad.append(BadFile(file.source, file.path, "unreadable file", error.what))
+    if not good:
+        raise InputError(
+            f"none of the {len(files)} files can be read", where=f"the first: {bad[0].path}: {bad[0].detail}"
+        )
+    return good, bad
+
+
+def _same_schema(
+    good: Surveyed, schema: pa.Schema, columns: tuple[str, ...], config: Config
+) -> tuple[Surveyed, list[BadFile]]:
+    """Hold every file's needed columns against the first file's."""
+    fitting: Surveyed = []
+    wrong = []
+    for file, survey in good:
+        difference = _difference(survey.schema, schema, columns, file)
+        if difference is None:
+            fitting.append((file, survey))
+        elif config.on_bad_input == "fail":
+            raise InputError(
+                f"this file's columns differ from the first file's: {difference}",
+                where=f"{file.location}; the first is {good[0][0].location}",
+                next_step="`select` the columns they share, or set `on_bad_input: set_aside` to go on without it",
+            )
+        else:
+            wrong.append(BadFile(file.source, file.path, "other columns than the first file", difference))
+    return fitting, wrong
+
+
+def _difference(found: pa.Schema, expected: pa.Schema, columns: tuple[str, ...], file: File) -> str | None:
+    if file.format == "jsonl":
+        return None  # a line tells its own columns, and is held against the schema when it is read
+    for name in columns:
+        if name not in found.names:
+            return f"it has no column {name!r}"
+        if file.format == "parquet" and found.field(name).type != expected.field(name).type:
+            return f"column {name!r} is {found.field(name).type}, not {expected.field(name).type}"
+    extra = [name for name in found.names if name not in expected.names]
+    if extra and len(columns) == len(expected.names):
+        return f"it has a column {extra[0]!r} that the first has not"
+    return None
+
+
+def columns_needed(stages: tuple[Stage, ...]) -> frozenset[str] | None:
+    """The input columns some stage or the output uses; None means all of them."""
+    needed: frozenset[str] | None = None
+    for stage in reversed(stages):
+        needed = stage.needs(needed)
+    return needed
+
+
+def _sample(slices: tuple[Slice, ...], reading: Reading) -> tuple[pa.RecordBatch, float]:
+    """(the first rows, stored bytes a row): footers count rows, a text file's first chunk tells its lines."""
+    counted = [piece for piece in slices if piece.rows > 0]
+    stored = sum(piece.bytes for piece in counted) / max(1, sum(piece.rows for piece in counted))
+    for segment in chain.from_iterable(piece.segments for piece in slices):
+        for rows in _readable(segment, reading):
+            if len(rows):
+                return rows.batch.slice(0, _SAMPLE_ROWS), stored or min(segment.bytes, _SAMPLE_BYTES) / len(rows)
+    schema = pa.schema([reading.schema.field(name) for name in reading.columns])
+    return pa.RecordBatch.from_pylist([], schema=schema), stored or 1.0
+
+
+def _readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
+    try:
+        yield from read_segment(segment, reading, frozenset())
+    except (UnreadablePart, PenstockError):
+        return  # the task that reads it reports it
+
+
+def _check_stages(
+    config: Config, stages: tuple[Stage, ...], sample: pa.RecordBatch, schema: pa.Schema
+) -> tuple[tuple[Stage, ...], Schema]:
+    """Let every stage check the columns it is given; the answer is the stages and the columns they write."""
+    rows = Rows(sample, 0, "", np.arange(sample.num_rows))
+    checked = []
+    for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):
+        with stage_errors(number, name):
+            schema = stage.output_schema(schema, rows.batch)
+        if isinstance(stage, FunctionStage):
+            stage = replace(stage, expected=schema)
+        checked.append(stage)
+        if stage.uses_artifact:
+            rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, "", np.arange(0))
+        else:
+            rows = stage(rows)
+    return tuple(checked), schema_from_arrow(schema, "the columns that the stages give")

@@ -1,0 +1,301 @@
+"""Columns: flat arrays on disk, laid out in a container, mapped into memory, checked block by block.
+
+Writing: pieces of each column go to one scratch file as they come, hashed on the way; when their sizes are known
+the container is laid out and the pieces are copied into place inside the kernel. Memory does not grow with the
+shard. Reading: a column is a view of the mapped file, and a 64 KiB block is checked the first time it is touched.
+
+Two containers: safetensors (one self-describing file a shard) and npy (one file a column).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import xxhash
+
+from penstock.base.errors import IntegrityError
+from penstock.base.files import Folder, ReadFile, WriteFile
+from penstock.base.fingerprint import digest
+
+Container = Literal["safetensors", "npy"]
+BLOCK = 64 * 1024
+CHECKSUMS = "/checksums"  # no field can have this name: theirs never start with a slash
+_SAFETENSORS_DTYPES = {
+    "i1": "I8",
+    "i2": "I16",
+    "i4": "I32",
+    "i8": "I64",
+    "u1": "U8",
+    "u2": "U16",
+    "u4": "U32",
+    "u8": "U64",
+    "f2": "F16",
+    "f4": "F32",
+    "f8": "F64",
+}
+_NUMPY_DTYPES = {ours: dtype for dtype, ours in _SAFETENSORS_DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """A committed file: its size, and the digest of its header and block checksums."""
+
+    file: str
+    bytes: int
+    digest: str
+
+
+@dataclass
+class _Pieces:
+    """One column while it is written: where its pieces lie in the scratch file, and their block hashes."""
+
+    dtype: str
+    row_shape: tuple[int, ...]
+    bytes: int = 0
+    pieces: list[tuple[int, int]] = field(default_factory=list)
+    hashes: list[int] = field(default_factory=list)
+    hasher: Any = field(default_factory=xxhash.xxh3_64)
+
+    def add(self, view: memoryview, offset: int) -> None:
+        if self.pieces and sum(self.pieces[-1]) == offset:
+            self.pieces[-1] = (self.pieces[-1][0], self.pieces[-1][1] + len(view))
+        else:
+            self.pieces.append((offset, len(view)))
+        while view:
+            room = BLOCK - self.bytes % BLOCK
+            self.hasher.update(view[:room])
+            self.bytes += len(view[:room])
+            view = view[room:]
+            if self.bytes % BLOCK == 0:
+                self.end_block()
+
+    def end_block(self) -> None:
+        self.hashes.append(self.hasher.intdigest())
+        self.hasher.reset()
+
+    @property
+    def shape(self) -> list[int]:
+        row_bytes = np.dtype(self.dtype).itemsize * math.prod(self.row_shape)
+        return [self.bytes // row_bytes, *self.row_shape]
+
+
+class ColumnWriter:
+    """Takes pieces of columns in any order; `commit` lays them out as the files of one shard."""
+
+    def __init__(self, folder: Folder, name: str, container: Container) -> None:
+        self._folder = folder
+        self._name = name
+        self._container = container
+        self._scratch = folder.scratch(name)
+        self._columns: dict[str, _Pieces] = {}
+
+    def add(self, column: str, array: np.ndarray[Any, Any]) -> None:
+        """Append rows to `column`. A declared but empty column takes an array of no rows."""
+        dtype = array.dtype.str.lstrip("<|=")
+        pieces = self._columns.setdefault(column, _Pieces(dtype, array.shape[1:]))
+        if array.size:
+            view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+            offset = self._scratch.size
+            self._scratch.write(view)
+            pieces.add(view, offset)
+
+    def commit(self, metadata: dict[str, str]) -> tuple[FileFacts, ...]:
+        for pieces in self._columns.values():
+            if pieces.bytes % BLOCK:
+                pieces.end_block()
+        # The widest items first: every column then starts at a multiple of its item size.
+        columns = dict(sorted(self._columns.items(), key=lambda item: -np.dtype(item[1].dtype).itemsize))
+        write = _write_safetensors if self._container == "safetensors" else _write_npy
+        with ReadFile(self._scratch.path) as scratch:
+            facts = write(self._folder, self._name, columns, scratch, metadata)
+        self.discard()
+        return facts
+
+    def discard(self) -> None:
+        self._folder.discard(self._scratch)
+
+
+def _copy(pieces: _Pieces, scratch: ReadFile, file: WriteFile) -> None:
+    for start, length in pieces.pieces:
+        file.copy_range(scratch, start, length)
+
+
+def _write_safetensors(
+    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: ReadFile, metadata: dict[str, str]
+) -> tuple[FileFacts, ...]:
+    hashes = np.array([value for pieces in columns.values() for value in pieces.hashes], dtype="<u8")
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = hashes.nbytes
+    header[CHECKSUMS] = {"dtype": "U64", "shape": [len(hashes)], "data_offsets": [0, end]}
+    for column, pieces in columns.items():
+        offsets = [end, end := end + pieces.bytes]
+        header[column] = {
+            "dtype": _SAFETENSORS_DTYPES[pieces.dtype],
+            "shape": pieces.shape,
+            "data_offsets": offsets,
+        }
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    head = len(text).to_bytes(8, "little") + text
+    with folder.commit(f"{name}.safetensors") as file:
+        file.write(head)
+        file.write(hashes.tobytes())
+        for pieces in columns.values():
+            _copy(pieces, scratch, file)
+    return (FileFacts(f"{name}.safetensors", len(head) + end, digest(head, hashes.tobytes())),)
+
+
+def _write_npy(
+    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: ReadFile, metadata: dict[str, str]
+) -> tuple[FileFacts, ...]:
+    facts = []
+    for column, pieces in columns.items():
+        head = _npy_header(pieces.dtype, pieces.shape)
+        hashes = np.array(pieces.hashes, dtype="<u8").tobytes()
+        with folder.commit(npy_name(name, column)) as file:
+            file.write(head)
+            _copy(pieces, scratch, file)
+        facts.append(FileFacts(npy_name(name, column), len(head) + pieces.bytes, digest(head, hashes)))
+    every = np.array([value for pieces in columns.values() for value in pieces.hashes], dtype="<u8")
+    body = json.dumps({**metadata, "columns": list(columns), "checksums": every.tolist()}).encode() + b"\n"
+    folder.commit_bytes(f"{name}.checksums.json", body)
+    facts.append(FileFacts(f"{name}.checksums.json", len(body), digest(body)))
+    return tuple(facts)
+
+
+def npy_name(name: str, column: str) -> str:
+    """`train/00000-of-00004.rtt.npy`; characters that file systems dislike are percent-encoded."""
+    return f"{name}.{urllib.parse.quote(column.replace('/', '.'), safe='. ')}.npy"
+
+
+def _npy_header(dtype: str, shape: list[int]) -> bytes:
+    """Version 1.0, padded to 64 bytes as numpy does, so that data is aligned."""
+    descr = np.dtype(dtype).newbyteorder("<").str
+    shape_text = f"({shape[0]},)" if len(shape) == 1 else "(" + ", ".join(map(str, shape)) + ")"
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape_text}, }}"
+    text += " " * (-(10 + len(text) + 1) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("latin1")
+
+
+class Column:
+    """A mapped column. `read` checks the blocks it touches, each once."""
+
+    def __init__(self, file: str, name: str, array: np.ndarray[Any, Any], hashes: np.ndarray[Any, Any]) -> None:
+        self.file = file
+        self.name = name
+        self.array = array
+        self._bytes = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+        self._row_bytes = array.itemsize * math.prod(array.shape[1:])
+        self._hashes = hashes
+        self._checked = np.zeros(len(hashes), dtype=bool)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        self.check(start, stop)
+        return self.array[start:stop]
+
+    def check(self, start: int, stop: int) -> None:
+        for block in self.damaged(start, stop):
+            raise damaged_block(self.file, self.name, block)
+
+    def damaged(self, start: int, stop: int) -> Iterator[int]:
+        """Numbers of the blocks under rows `start` to `stop` whose bytes are not the ones written."""
+        if stop <= start:
+            return
+        first, last = start * self._row_bytes // BLOCK, -(-stop * self._row_bytes // BLOCK)
+        for block in np.flatnonzero(~self._checked[first:last]) + first:
+            data = self._bytes[block * BLOCK : (block + 1) * BLOCK]
+            if xxhash.xxh3_64_intdigest(data) != int(self._hashes[block]):
+                yield int(block)
+            else:
+                self._checked[block] = True
+
+
+def damaged_block(file: str, column: str, block: int) -> IntegrityError:
+    return IntegrityError(
+        f"block {block} of column {column!r} is damaged: its bytes are not the ones that were written",
+        where=f"{file}, column {column!r}, bytes {block * BLOCK:,} to {(block + 1) * BLOCK:,} of it",
+        next_step="delete that file and run the job again: only its task is redone. Then check the disk",
+    )
+
+
+def damaged_file(file: str, reason: str) -> IntegrityError:
+    return IntegrityError(
+        f"{file} {reason}",
+        where=f"{file}, header (block 0 of the file)",
+        next_step="delete that file and run the job again: only its task is redone. Then check the disk",
+    )
+
+
+def open_columns(folder: Folder, files: tuple[FileFacts, ...]) -> dict[str, Column]:
+    """Map the columns of one shard. Sizes, headers and checksums are held against the manifest's facts."""
+    for facts in files:
+        size = folder.size(facts.file)
+        if size < 0:
+            raise damaged_file(facts.file, "is missing")
+        if size != facts.bytes:
+            raise damaged_file(facts.file, f"has {size:,} bytes, {facts.bytes:,} were written")
+    if files[0].file.endswith(".safetensors"):
+        return _open_safetensors(folder, files[0])
+    return _open_npy(folder, files)
+
+
+def _open_safetensors(folder: Folder, facts: FileFacts) -> dict[str, Column]:
+    mapped = memoryview(folder.map(facts.file))
+    length = int.from_bytes(mapped[:8], "little")
+    if length > len(mapped) - 8:
+        raise damaged_file(facts.file, f"claims a header of {length:,} bytes, more than the file has")
+    data = mapped[8 + length :]
+    try:
+        header = json.loads(bytes(mapped[8 : 8 + length]))
+        end = header[CHECKSUMS]["data_offsets"][1]
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged_file(facts.file, "has a header that cannot be read") from error
+    if digest(mapped[: 8 + length], data[:end]) != facts.digest:
+        raise damaged_file(facts.file, "has a header or checksum table other than the one that was written")
+    hashes = np.frombuffer(data[:end], dtype="<u8")
+    columns, first = {}, 0
+    for column, entry in header.items():
+        if column in ("__metadata__", CHECKSUMS):
+            continue
+        start, stop = entry["data_offsets"]
+        array = np.frombuffer(data[start:stop], dtype="<" + _NUMPY_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        blocks = -(-(stop - start) // BLOCK)
+        columns[column] = Column(facts.file, column, array, hashes[first : first + blocks])
+        first += blocks
+    return columns
+
+
+def _open_npy(folder: Folder, files: tuple[FileFacts, ...]) -> dict[str, Column]:
+    table = folder.read(files[-1].file)
+    if digest(table) != files[-1].digest:
+        raise damaged_file(files[-1].file, "is not the checksum table that was written")
+    facts = json.loads(table)
+    hashes = np.array(facts["checksums"], dtype="<u8")
+    columns, first = {}, 0
+    for column, file in zip(facts["columns"], files, strict=False):
+        mapped = memoryview(folder.map(file.file))
+        head = 10 + int.from_bytes(mapped[8:10], "little")
+        blocks = -(-(file.bytes - head) // BLOCK)
+        own = hashes[first : first + blocks]
+        if digest(mapped[:head], own.tobytes()) != file.digest:
+            raise damaged_file(file.file, "has a header other than the one that was written")
+        array = _npy_array(mapped, head)
+        columns[column] = Column(file.file, column, array, own)
+        first += blocks
+    return columns
+
+
+def _npy_array(mapped: memoryview, head: int) -> np.ndarray[Any, Any]:
+    import ast
+
+    header = ast.literal_eval(bytes(mapped[10:head]).decode("latin1"))
+    return np.frombuffer(mapped[head:], dtype=header["descr"]).reshape(header["shape"])

@@ -1,0 +1,136 @@
+"""Manifest: what a finished dataset holds. Written last, read first; its presence means "done".
+
+It depends on input and config alone: no times, paths, versions or worker counts (those are in run.json), so two
+machines that prepare the same job have equal manifests, and the xxh3 of the file is the dataset's name.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from penstock.base.errors import IntegrityError, OutputError
+from penstock.base.files import Folder
+from penstock.base.fingerprint import digest, fingerprint
+from penstock.shards.columns import FileFacts
+from penstock.shards.schema import Field, Schema
+
+MANIFEST = "manifest.json"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ShardFacts:
+    """One shard: its name without suffix, its records, its files."""
+
+    name: str
+    records: int
+    files: tuple[FileFacts, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of the account: `taken` = `given` + everything set aside, in `unit`."""
+
+    step: str
+    unit: str
+    taken: int
+    given: int
+    set_aside: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def balances(self) -> bool:
+        return self.taken == self.given + sum(self.set_aside.values())
+
+
+@dataclass(frozen=True)
+class Manifest:
+    config: dict[str, Any]
+    input: dict[str, Any]
+    schema: Schema
+    splits: dict[str, tuple[ShardFacts, ...]]
+    account: tuple[Step, ...]
+    artifacts: tuple[FileFacts, ...]
+    rejected: tuple[FileFacts, ...]
+    job: str  # fingerprint of the semantic config, the input and the code: what this dataset was made from
+
+    def records(self, split: str) -> int:
+        return sum(shard.records for shard in self.splits[split])
+
+    @property
+    def files(self) -> list[FileFacts]:
+        shards = [file for shards in self.splits.values() for shard in shards for file in shard.files]
+        return [*shards, *self.artifacts, *self.rejected]
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    body = {"format": "penstock", "format_version": FORMAT_VERSION, **asdict(manifest)}
+    return json.dumps({**body, "digest": fingerprint(body)}, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def decode_manifest(data: bytes, where: str) -> Manifest:
+    try:
+        body = json.loads(data)
+        version = body["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(f"cannot be read ({error})", where) from error
+    if version != FORMAT_VERSION:
+        raise OutputError(
+            f"this dataset has format version {version}, this penstock reads version {FORMAT_VERSION}",
+            where=where,
+            next_step="prepare it again with `penstock run --redo`, or install the penstock that wrote it",
+        )
+    try:
+        manifest = _from_body(body)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _damaged(f"lacks or misspells {error}", where) from error
+    if encode_manifest(manifest) != data:
+        raise _damaged("is not the manifest that was written: its digest does not fit its text", where)
+    return manifest
+
+
+def _damaged(reason: str, where: str) -> IntegrityError:
+    return IntegrityError(
+        f"{MANIFEST} {reason}",
+        where=f"{where} (one block, the whole file)",
+        next_step="delete it and run the job again: finished tasks are kept and a new manifest is written",
+    )
+
+
+def _from_body(body: dict[str, Any]) -> Manifest:
+    return Manifest(
+        config=body["config"],
+        input=body["input"],
+        schema=tuple(Field(**each) for each in body["schema"]),
+        splits={split: tuple(map(shard_from_dict, shards)) for split, shards in body["splits"].items()},
+        account=tuple(Step(**each) for each in body["account"]),
+        artifacts=tuple(FileFacts(**each) for each in body["artifacts"]),
+        rejected=tuple(FileFacts(**each) for each in body["rejected"]),
+        job=body["job"],
+    )
+
+
+def shard_from_dict(shard: dict[str, Any]) -> ShardFacts:
+    return ShardFacts(shard["name"], shard["records"], tuple(FileFacts(**each) for each in shard["files"]))
+
+
+def write_manifest(folder: Folder, manifest: Manifest) -> None:
+    folder.commit_bytes(MANIFEST, encode_manifest(manifest))
+
+
+def read_manifest(folder: Folder) -> Manifest:
+    if not folder.exists(MANIFEST):
+        unfinished = folder.exists(".penstock")
+        raise OutputError(
+            "this dataset is not finished: it has no manifest.json" if unfinished else "there is no dataset here",
+            where=folder.root,
+            next_step="run its job again, it goes on from where it stopped"
+            if unfinished
+            else "give the folder that `penstock run` wrote (its `output:`)",
+        )
+    return decode_manifest(folder.read(MANIFEST), folder.path(MANIFEST))
+
+
+def dataset_id(folder: Folder) -> str:
+    return digest(folder.read(MANIFEST))

@@ -1,0 +1,174 @@
+"""Schema: the fields of a record, named by our own type words, and which flat columns each one becomes.
+
+| type word | columns of field `a` |
+|---|---|
+| int8 .. uint64, float16 .. float64, bool, timestamp[..], date32, ... | `a` |
+| decimal128(p, s), fixed_size_binary[k] | `a`, one row of k bytes a record |
+| fixed_size_list<float32>[k] | `a`, one row of k values a record |
+| string, binary, large_string, large_binary | `a/bytes`, `a/offsets` (int64, one more than records) |
+| list<float32>, large_list<float32> | `a/values`, `a/offsets` |
+| dictionary<string> | `a/codes` (int32) and `a/dictionary/...`, the columns of its values |
+
+A field with nulls in a shard also has `a/valid` (one byte a record) there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NUMBERS = {
+    "int8": "i1",
+    "int16": "i2",
+    "int32": "i4",
+    "int64": "i8",
+    "uint8": "u1",
+    "uint16": "u2",
+    "uint32": "u4",
+    "uint64": "u8",
+    "float16": "f2",
+    "float32": "f4",
+    "float64": "f8",
+    "bool": "u1",
+    "date32": "i4",
+    "date64": "i8",
+    "time32": "i4",
+    "time64": "i8",
+    "timestamp": "i8",
+    "duration": "i8",
+}
+TEXTS = ("string", "binary", "large_string", "large_binary")
+_WORD = re.compile(r"([a-z_0-9]+)(?:<(.+)>)?(?:\(([^)]*)\))?(?:\[([^\]]*)\])?")
+
+
+@dataclass(frozen=True)
+class Type:
+    """A parsed type word: `timestamp[us, UTC]` has name `timestamp` and arguments `("us", "UTC")`."""
+
+    name: str
+    inner: Type | None = None
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def is_number(self) -> bool:
+        return self.name in NUMBERS
+
+    @property
+    def is_text(self) -> bool:
+        return self.name in TEXTS
+
+    @property
+    def width(self) -> int:
+        """Items in one record of a fixed-width type that is not a plain number."""
+        if self.name == "decimal128":
+            return 16
+        return int(self.arguments[0])
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    type: str
+
+    @property
+    def parsed(self) -> Type:
+        return parse_type(self.type)
+
+
+Schema = tuple[Field, ...]
+
+
+def parse_type(word: str) -> Type:
+    match = _WORD.fullmatch(word)
+    if not match:
+        raise ValueError(f"{word!r} is not a type")
+    name, inner, parentheses, brackets = match.groups()
+    arguments = tuple(part.strip() for part in (parentheses or brackets or "").split(",") if part)
+    return Type(name, parse_type(inner) if inner else None, arguments)
+
+
+def schema_from_arrow(schema: pa.Schema, where: str) -> Schema:
+    """Our words for an Arrow schema; a type that columns cannot hold is refused by name."""
+    return tuple(_field_from_arrow(field, where) for field in schema)
+
+
+def schema_to_arrow(schema: Schema) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([pa.field(field.name, type_to_arrow(field.parsed)) for field in schema])
+
+
+def _field_from_arrow(field: pa.Field, where: str) -> Field:
+    if "/" in field.name or not field.name:
+        raise InputError(
+            f"column {field.name!r} cannot be stored: a name must not be empty or contain '/'",
+            where=where,
+            next_step="rename it with `select: {new_name: old_name}`",
+        )
+    word = type_from_arrow(field.type)
+    if word is None:
+        raise InputError(
+            f"column {field.name!r} has type {field.type}, which cannot be stored as flat columns",
+            where=where,
+            next_step="leave it out with `select:`, or flatten it in a stage of your own (`module:function`)",
+        )
+    return Field(field.name, word)
+
+
+def type_from_arrow(kind: pa.DataType) -> str | None:
+    """The type word, or None for a type that has no columns. `type_to_arrow` below is its inverse."""
+    import pyarrow.types as is_a
+
+    if is_a.is_timestamp(kind):
+        return f"timestamp[{kind.unit}, {kind.tz}]" if kind.tz else f"timestamp[{kind.unit}]"
+    if is_a.is_time(kind) or is_a.is_duration(kind):
+        return f"{str(kind).partition('[')[0]}[{kind.unit}]"
+    if is_a.is_decimal128(kind):
+        return f"decimal128({kind.precision}, {kind.scale})"
+    if is_a.is_fixed_size_binary(kind):
+        return f"fixed_size_binary[{kind.byte_width}]"
+    if is_a.is_dictionary(kind):
+        return _wrap("dictionary<{}>", kind.value_type, texts=True)
+    if is_a.is_fixed_size_list(kind):
+        return _wrap(f"fixed_size_list<{{}}>[{kind.list_size}]", kind.value_type)
+    if is_a.is_list(kind) or is_a.is_large_list(kind):
+        return _wrap("large_list<{}>" if is_a.is_large_list(kind) else "list<{}>", kind.value_type)
+    return _plain_word(kind)
+
+
+def _plain_word(kind: pa.DataType) -> str | None:
+    word = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(kind), str(kind))
+    word = word.partition("[")[0] if word.startswith("date") else word
+    return word if word in NUMBERS or word in TEXTS else None
+
+
+def _wrap(pattern: str, inner: pa.DataType, texts: bool = False) -> str | None:
+    word = type_from_arrow(inner)
+    if word is None or parse_type(word).is_text != texts or not (texts or parse_type(word).is_number):
+        return None
+    return pattern.format(word)
+
+
+def type_to_arrow(kind: Type) -> Any:
+    import pyarrow as pa
+
+    if kind.name in ("timestamp", "time32", "time64", "duration"):
+        return getattr(pa, kind.name)(*kind.arguments)
+    if kind.name == "decimal128":
+        return pa.decimal128(int(kind.arguments[0]), int(kind.arguments[1]))
+    if kind.name == "fixed_size_binary":
+        return pa.binary(kind.width)
+    if kind.inner is None:
+        return pa.bool_() if kind.name == "bool" else getattr(pa, kind.name)()
+    inner = type_to_arrow(kind.inner)
+    if kind.name == "dictionary":
+        return pa.dictionary(pa.int32(), inner)
+    if kind.name == "fixed_size_list":
+        return pa.list_(inner, kind.width)
+    return pa.large_list(inner) if kind.name == "large_list" else pa.list_(inner)
