@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import InputError
 from penstock.base.files import Folder
 from penstock.base.memory import own_memory
 from penstock.prepare.slices import Slice
@@ -82,7 +82,7 @@ def _batches(recipe: Recipe, slices: tuple[Slice, ...]) -> Iterator[Any]:
     for segment in (segment for piece in slices for segment in piece.segments):
         try:
             yield from read_segment(segment, recipe.reading, frozenset())
-        except (UnreadablePart, PenstockError):
+        except (UnreadablePart, InputError):
             continue  # the task that reads it reports it
 
 

@@ -21,10 +21,11 @@ from penstock.prepare.survey import Survey
 from penstock.prepare.task import Recipe, Task
 from penstock.shards.manifest import FORMAT_VERSION
 
-BATCH_BYTES = 8 << 20  # larger batches were not faster
+BATCH_BYTES = 4 << 20  # 1 to 8 MiB were equally fast, see benchmarks/LOG.md
 GOOD_BATCH_BYTES = 1 << 20  # below this a worker less is better than a smaller batch
 SMALLEST_BATCH_BYTES = 64 << 10
-MARGIN = 1.15  # over what was measured: allocators keep a little more as a task goes on
+MARGIN = 1.25  # over what a task was measured to add: allocators keep more as it goes on
+SLACK_BYTES = 4 << 20  # and a little a worker, which matters when batches are small
 
 
 @dataclass(frozen=True)
@@ -184,13 +185,13 @@ def _choose_settings(config: Config, survey: Survey, means: Means) -> Settings:
 def _batch_for(workers: int, means: Means) -> int:
     measured = means.measured
     share = (means.budget.allowed - means.driver_bytes) / workers - measured.worker_bytes
-    left = share / MARGIN - measured.fixed_bytes
+    left = (share - SLACK_BYTES) / MARGIN - measured.fixed_bytes
     return int(min(BATCH_BYTES, left / max(measured.bytes_per_batch_byte, 0.01)))
 
 
 def memory_of(workers: int, batch_bytes: int, means: Means) -> int:
     """Driver, then each worker: what it holds before a task and what a task adds."""
-    task = means.measured.task_bytes(batch_bytes) * MARGIN
+    task = means.measured.task_bytes(batch_bytes) * MARGIN + SLACK_BYTES
     if workers == 0:
         return int(means.driver_bytes + task)
     return int(means.driver_bytes + workers * (means.measured.worker_bytes + task))
@@ -203,7 +204,7 @@ def _too_small(config: Config, means: Means) -> PlanError:
     return PlanError(
         f"the job needs {format_size(least)}: {format_size(means.driver_bytes)} for the driver, "
         f"{format_size(measured.worker_bytes)} for one worker and "
-        f"{format_size(measured.task_bytes(SMALLEST_BATCH_BYTES) * MARGIN)} for the smallest batch; "
+        f"{format_size(measured.task_bytes(SMALLEST_BATCH_BYTES) * MARGIN + SLACK_BYTES)} for the smallest batch; "
         f"{means.budget} allows {format_size(means.budget.allowed)}",
         where="measured on the first rows of the input, in this very run",
         next_step=f"memory: {suggestion}MB" + (", or fewer columns with `select`" if len(config.stages) else ""),

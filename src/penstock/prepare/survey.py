@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import InputError, PenstockError
+from penstock.base.errors import InputError
 from penstock.prepare.config import Config, SourceConfig, stage_errors
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment, Slice, cut_slices
@@ -105,6 +107,7 @@ def find_files(config: Config, number: int, source: SourceConfig) -> list[File]:
     found: dict[str, File] = {}
     for pattern in source.path:
         root, locations = _match(os.path.join(config.folder, pattern))
+        locations = [each for each in locations if not _is_below(each, config.output_path)]
         for location in locations:
             path = os.path.relpath(location, root)
             if found.get(path, File(number, path, location, "")).location != location:
@@ -129,6 +132,11 @@ def find_files(config: Config, number: int, source: SourceConfig) -> list[File]:
             next_step="give each format as a source of its own: input: ['*.csv', '*.parquet']",
         )
     return files
+
+
+def _is_below(path: str, folder: str) -> bool:
+    """Whether a file is the job's own output: an output inside the input folder must not feed itself."""
+    return os.path.abspath(path).startswith(os.path.join(os.path.abspath(folder), ""))
 
 
 def _match(pattern: str) -> tuple[str, list[str]]:
@@ -227,7 +235,7 @@ def _sample(slices: tuple[Slice, ...], reading: Reading) -> tuple[pa.RecordBatch
 def _readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
     try:
         yield from read_segment(segment, reading, frozenset())
-    except (UnreadablePart, PenstockError):
+    except (UnreadablePart, InputError):
         return  # the task that reads it reports it
 
 
@@ -238,7 +246,7 @@ def _check_stages(
     rows = Rows(sample, 0, "", np.arange(sample.num_rows))
     checked = []
     for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):
-        with stage_errors(number, name):
+        with stage_errors(number, name), redirect_stdout(sys.stderr):  # a user's function may print
             schema = stage.output_schema(schema, rows.batch)
         if isinstance(stage, FunctionStage):
             stage = replace(stage, expected=schema)
@@ -246,5 +254,6 @@ def _check_stages(
         if stage.uses_artifact:
             rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, "", np.arange(0))
         else:
-            rows = stage(rows)
+            with redirect_stdout(sys.stderr):
+                rows = stage(rows)
     return tuple(checked), schema_from_arrow(schema, "the columns that the stages give")

@@ -20,7 +20,7 @@ from penstock.base.faults import crash_point
 from penstock.base.files import Folder, WriteFile
 from penstock.prepare.ledger import LedgerRow, write_row
 from penstock.prepare.rows import Rows, SetAside, rejected_line
-from penstock.prepare.slices import Slice
+from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment
 from penstock.prepare.stage import Fit, Stage
 from penstock.shards.columns import Container, FileFacts
@@ -110,8 +110,6 @@ def _attempt(task: Task, recipe: Recipe, unreadable: list[UnreadablePart], repor
 
 def run_stages(rows: Rows, recipe: Recipe, account: list[Count], taps: dict[int, Tap], rejected: Rejected) -> Rows:
     """The fold: each stage takes what the one before gave; what is set aside on the way is counted."""
-    if rows.set_aside and recipe.on_bad_input == "fail":
-        raise _bad_record(rows.set_aside[0])
     taken = len(rows) + sum(aside.count for aside in rows.set_aside)
     rows = _count(rows, taken, account[0], rejected)
     for number, stage in enumerate(recipe.stages):
@@ -132,7 +130,10 @@ def _count(rows: Rows, taken: int, count: Count, rejected: Rejected) -> Rows:
 def _read(task: Task, recipe: Recipe, unreadable: list[UnreadablePart]) -> Iterator[Rows]:
     for segment in task.slice.segments:
         excluded = frozenset(part.part for part in unreadable if part.segment == segment)
-        yield from read_segment(segment, recipe.reading, excluded)
+        for rows in read_segment(segment, recipe.reading, excluded):
+            if rows.set_aside and recipe.on_bad_input == "fail":
+                raise _bad_record(rows.set_aside[0], segment)
+            yield rows
 
 
 def _refusal(part: UnreadablePart) -> InputError:
@@ -160,12 +161,12 @@ def _unreadable_rows(part: UnreadablePart) -> SetAside:
     return SetAside(reason, max(part.rows, 0), (line,))
 
 
-def _bad_record(aside: SetAside) -> InputError:
+def _bad_record(aside: SetAside, segment: Segment) -> InputError:
     line = aside.kept[0]
     shown = line.get("raw") or json.dumps(line.get("row"), ensure_ascii=False)
     return InputError(
         f"{aside.reason}: {line.get('detail', '')}".rstrip(": "),
-        where=f"{line['file']}, position {line['position']}: {shown[:200]}",
+        where=f"{segment.location}, position {line['position']}: {shown[:200]}",
         next_step="mend the record, or set `on_bad_input: set_aside` to keep it in rejected/ and go on",
     )
 

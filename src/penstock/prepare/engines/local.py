@@ -268,21 +268,24 @@ class LocalEngine:
 
 
 def measure_in_worker(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float) -> Measurement:
-    """Measure in a process like the ones that will do the work, and end it."""
-    worker = Worker()
-    try:
-        worker.connection.recv()  # ready
-        worker.send("measure", recipe, slices, batch_bytes, row_bytes)
-        kind, answer, _ = worker.connection.recv()
-    except EOFError:
-        worker.process.wait()
-        raise TaskError(
-            f"the first rows of the input ended the worker that measured them (exit {worker.process.returncode})",
-            where=str(slices[0]) if slices else None,
-            next_step="run with `workers: 0` to see what happens inside one process",
-        ) from None
-    finally:
-        worker.kill()
-    if kind == "failed":
-        raise answer
-    return answer  # type: ignore[no-any-return]
+    """Measure in a process like the ones that will do the work; one that dies is followed by one that takes less."""
+    for attempt in range(ATTEMPTS):
+        worker = Worker()
+        try:
+            worker.connection.recv()  # ready
+            worker.send("measure", recipe, slices, batch_bytes >> 3 * attempt, row_bytes)
+            kind, answer, _ = worker.connection.recv()
+        except (EOFError, ConnectionResetError):
+            worker.process.wait()
+            continue
+        finally:
+            worker.kill()
+        if kind == "failed":
+            raise answer
+        return answer  # type: ignore[no-any-return]
+    raise TaskError(
+        f"the worker that measured the first rows of the input died {ATTEMPTS} times, "
+        f"the last time with exit code {worker.process.returncode}",
+        where=str(slices[0]) if slices else None,
+        next_step="allow more memory, or run with `workers: 0` to see what happens inside one process",
+    )

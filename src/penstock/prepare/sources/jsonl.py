@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import json as python_json
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
@@ -13,66 +15,148 @@ from penstock.base.errors import InputError
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions
-from penstock.prepare.sources.text import head_of, parse_chunk, pieces_of, plain_type, read_chunks
+from penstock.prepare.sources.bad_records import parse_chunk
+from penstock.prepare.sources.text import (
+    BYTE_ORDER_MARK,
+    Array,
+    Bytes,
+    head_of,
+    line_ends,
+    pieces_of,
+    plain_type,
+    read_chunks,
+)
 from penstock.shards.schema import parse_type, type_to_arrow
-
-_SAMPLE_BYTES = 1 << 20
 
 
 def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
     declared = {name: type_to_arrow(parse_type(word)) for name, word in options.types.items()}
-    sample = head_of(file, _SAMPLE_BYTES)
-    inferred = _infer(sample, file) if sample.strip() else pa.schema([])
-    fields = {field.name: plain_type(field.type) for field in inferred} | declared
+    sample = head_of(file, line_ends, at_least=b"{").removeprefix(BYTE_ORDER_MARK)
+    fields = {field.name: plain_type(field.type) for field in _infer(sample, declared, file)} | declared
     return FileSurvey(pa.schema(list(fields.items())), pieces_of(file, 0, slice_bytes, whole=False))
 
 
-def _infer(sample: bytes, file: File) -> pa.Schema:
-    """Bad lines are left for the reading to report; only a sample with no good line is an error here."""
+def _infer(sample: bytes, declared: dict[str, pa.DataType], file: File) -> pa.Schema:
+    """Bad lines are left for the reading to report; a sample with no good line is an error here."""
+    lines = [line for line in sample.split(b"\n") if _is_braced(line)]
+    if not lines:
+        if sample.strip() and not declared:
+            raise _untold(sample, file, "no line of it is a JSON object")
+        return pa.schema([])
     try:
-        return _parse(memoryview(sample), None, "infer").schema
+        return _read_json(b"\n".join(lines), None, "infer").schema
     except pa.ArrowException:
-        lines = [line for line in sample.splitlines() if _is_object(line)]
+        objects = [each for each in map(_object, lines) if isinstance(each, dict)]
+    others = [{name: value for name, value in each.items() if name not in declared} for each in objects]
     try:
-        return _parse(memoryview(b"\n".join(lines)), None, "infer").schema
+        return _read_json("\n".join(map(json.dumps, others)).encode(), None, "infer").schema
     except pa.ArrowException as error:
-        raise InputError(
-            f"cannot tell the columns from the first {len(sample):,} bytes: {error}",
-            where=file.location,
-            next_step="declare them: input: {path: ..., types: {column: int64, ...}}",
-        ) from error
+        raise _untold(sample, file, str(error)) from error
 
 
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(python_json.loads(line), dict)
-    except ValueError:
-        return False
+def _untold(sample: bytes, file: File, reason: str) -> InputError:
+    return InputError(
+        f"cannot tell the columns from the first {len(sample):,} bytes: {reason}",
+        where=file.location,
+        next_step="declare them: input: {path: ..., types: {column: int64, ...}}",
+    )
 
 
 def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
     if excluded:  # it has one part, the whole file
         return
     wanted = pa.schema([reading.schema.field(name) for name in reading.columns])
-    explicit = reading.schema if reading.strict else wanted
-    behaviour = "error" if reading.strict else "ignore"
+    parser = JsonParser(wanted, reading.schema if reading.strict else wanted, reading.strict)
     ordinal = segment.ordinal
-    for chunk in read_chunks(segment, reading.bytes_at_once, quoted=False):
-        rows = parse_chunk(
-            chunk,
-            segment,
-            ordinal,
-            lambda data: _parse(data, explicit, behaviour).select(wanted.names),
-            quoted=False,
-            schema=wanted,
-        )
+    for chunk in read_chunks(segment, reading.bytes_at_once, line_ends):
+        rows = parse_chunk(chunk, segment, ordinal, parser)
         yield rows
         ordinal += len(rows) + sum(aside.count for aside in rows.set_aside)
 
 
-def _parse(data: memoryview, schema: pa.Schema | None, unexpected: str) -> pa.RecordBatch:
+@dataclass(frozen=True)
+class JsonParser:
+    """Parses lines into `schema`. When `strict`, a field that is not in `known` makes its line bad."""
+
+    schema: pa.Schema
+    known: pa.Schema
+    strict: bool
+    blank: ClassVar[bytes] = b" \t\r\n"
+
+    def ends(self, data: Bytes) -> Array:
+        return line_ends(data)
+
+    def parse(self, data: Bytes) -> pa.RecordBatch:
+        return _read_json(data, self.known, "error" if self.strict else "ignore").select(self.schema.names)
+
+    def together(self, data: bytes, starts: Array, ends: Array) -> bool:
+        """No JSON value has `}` at the end of one line and `{` at the start of the next: none spans two lines.
+
+        It also keeps a line that says `null` from the parser, which such a line kills.
+        """
+        view = np.frombuffer(data, "u1")
+        last = np.maximum(ends - 2, 0)
+        last -= view[last] == ord("\r")
+        plain = (view[starts] == ord("{")) & (view[last] == ord("}")) & (view[ends - 1] == ord("\n"))
+        return all(_is_braced(data[starts[line] : ends[line]]) for line in np.flatnonzero(~plain))
+
+    def refused(self, records: list[bytes]) -> dict[int, str]:
+        reasons = {}
+        for number, line in enumerate(records):
+            reason = self._refusal(line) if _is_braced(line) else "not a JSON object"
+            if reason:
+                reasons[number] = reason
+        return reasons
+
+    def _refusal(self, line: bytes) -> str | None:
+        """Why a line is bad, where Python's parser can tell as surely as Arrow's."""
+        answer = _object(line)
+        if isinstance(answer, str):
+            return None if b"Inf" in line else f"not JSON: {answer}"  # Arrow knows the word Inf, Python does not
+        for name, value in answer.items():
+            field = self.known.get_field_index(name)
+            if field < 0:
+                if self.strict:
+                    return f"unexpected field {name!r}"
+            elif not _has_shape(value, self.known.field(field).type):
+                return f"column {name!r}: {json.dumps(value)[:100]} is not {self.known.field(field).type}"
+        return None
+
+
+def _is_braced(line: bytes) -> bool:
+    line = line.strip()
+    return line.startswith(b"{") and line.endswith(b"}")
+
+
+def _object(line: bytes) -> dict[str, Any] | str:
+    """The object on a line, or what is wrong with it. Text that is not UTF-8 is told of elsewhere."""
+    try:
+        answer: dict[str, Any] = json.loads(line.decode("utf-8", "replace"))
+        return answer
+    except ValueError as error:
+        return str(error)
+    except RecursionError:
+        return {}
+
+
+def _has_shape(value: Any, kind: pa.DataType) -> bool:
+    is_a = pa.types
+    if value is None:
+        return True
+    if is_a.is_integer(kind):
+        return isinstance(value, int) and not isinstance(value, bool)
+    if is_a.is_floating(kind):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if is_a.is_boolean(kind):
+        return isinstance(value, bool)
+    if is_a.is_string(kind) or is_a.is_large_string(kind):
+        return isinstance(value, str)
+    return True
+
+
+def _read_json(data: Bytes, schema: pa.Schema | None, unexpected: str) -> pa.RecordBatch:
     table = arrow_json.read_json(
-        io.BytesIO(data),
+        pa.BufferReader(pa.py_buffer(data)),
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
         parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
     ).combine_chunks()

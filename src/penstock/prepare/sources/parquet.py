@@ -14,7 +14,7 @@ from penstock.base.fingerprint import digest
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart
-from penstock.prepare.sources.text import drop_bad_text
+from penstock.prepare.sources.bad_records import drop_bad_text
 
 # Compressed pages are fetched this much at a time a column; without it Arrow holds a whole column chunk.
 _BUFFER_BYTES = 1 << 20

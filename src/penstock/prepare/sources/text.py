@@ -1,7 +1,6 @@
-"""Text: what CSV and JSONL share. Whole records in chunks of bytes, and the search for the bad ones.
+"""Text: what CSV and JSONL share. A file's bytes, decompressed, in chunks of whole records. Next: bad_records.py.
 
-A record belongs to the segment in which its first byte lies. A chunk that does not parse is halved until the
-bad records stand alone: good ones always go through the same parser, so a neighbour cannot change a value.
+A record belongs to the segment in which its first byte lies.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ import pyarrow as pa
 
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
-from penstock.prepare.rows import Rows, SetAside, rejected_line
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import File, UnreadablePart, compression_of, identity_of_ends
 
 Array = np.ndarray[Any, Any]
-Parser = Callable[[memoryview], pa.RecordBatch]
-_RAW_KEPT = 64 * 1024  # characters of a bad record kept in rejected/
-_NEWLINE = 10
+Bytes = bytes | bytearray | memoryview
+Ends = Callable[[Bytes], Array]  # where each record of some bytes ends
+SAMPLE_BYTES = 1 << 20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NEWLINE = 10
 
 
 def pieces_of(file: File, begin: int, slice_bytes: int, whole: bool) -> tuple[Segment, ...]:
@@ -29,12 +29,13 @@ def pieces_of(file: File, begin: int, slice_bytes: int, whole: bool) -> tuple[Se
     with ReadFile(file.location) as handle:
         size = handle.seek(0, 2)
     identity = identity_of_ends(file.location, size)
-    whole = whole or compression_of(file.location) is not None
-    starts = [begin] if whole else list(range(begin, max(size, begin + 1), slice_bytes))
-    stops = [*starts[1:], max(size, begin)]
+    if compression_of(file.location):  # `begin` counts bytes that come out of it, `size` those that go in
+        return (Segment(file.source, file.path, file.location, identity, begin, begin + size, begin, -1, size),)
+    starts = [begin] if whole else list(range(begin, size, slice_bytes))
+    stops = [*starts[1:], size]
     return tuple(
         Segment(file.source, file.path, file.location, identity, start, stop, start, -1, stop - start)
-        for start, stop in zip(starts, stops, strict=True)
+        for start, stop in zip(starts, stops, strict=False)
         if stop > start
     )
 
@@ -48,75 +49,76 @@ def open_text(location: str) -> BinaryIO:
     return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(handle, "r"), compression))
 
 
-def head_of(file: File, size: int) -> bytes:
-    """The first `size` bytes at most, cut after a newline where there is one."""
+def head_of(file: File, ends: Ends, at_least: bytes = b"") -> bytes:
+    """The first whole records, about a megabyte of them. A first record that starts with `at_least` is read whole
+    however long it is; otherwise what there is of it."""
     try:
         with open_text(file.location) as stream:
-            data = stream.read(size)
+            data = stream.read(SAMPLE_BYTES)
+            while at_least and data.startswith(at_least) and b"\n" not in data and (more := stream.read(len(data))):
+                data += more
+            complete = not stream.read(1)
     except (pa.ArrowException, OSError) as error:
         raise InputError(
             f"cannot be decompressed: {error}",
             where=file.location,
             next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
         ) from error
-    return data[: data.rfind(b"\n") + 1] or data
+    return data if complete else data[: _last_end(data, ends)] or data
 
 
-def read_chunks(segment: Segment, size: int, quoted: bool) -> Iterator[bytes]:
+def read_chunks(segment: Segment, size: int, ends: Ends) -> Iterator[bytes]:
     """The segment's records, whole, in chunks of about `size` bytes; only the file's last may lack a newline.
 
     A compressed file that breaks off is unreadable as a whole: how much of it comes out before the break would
     depend on how much is asked for at a time.
     """
     try:
-        yield from _chunks(segment, size, quoted)
+        for number, chunk in enumerate(_chunks(segment, size, ends)):
+            yield chunk.removeprefix(BYTE_ORDER_MARK) if number == segment.first == 0 else chunk
     except (pa.ArrowException, OSError) as error:
         raise UnreadablePart(segment, 0, segment.ordinal, -1, str(error).partition("\n")[0]) from error
 
 
-def _chunks(segment: Segment, size: int, quoted: bool) -> Iterator[bytes]:
-    compressed = compression_of(segment.location) is not None
+def _chunks(segment: Segment, size: int, ends: Ends) -> Iterator[bytes]:
     with open_text(segment.location) as stream:
-        left = 1 << 62 if compressed else segment.last - segment.first
-        rest = b""
-        if not compressed:
-            left += _skip_to_record(stream, segment)
-        else:
-            stream.read(segment.first)
-        while left > 0:
-            data = stream.read(min(size, left))
-            if not data:
-                break
+        left = _go_to_first_record(stream, segment)
+        held, seen, look_at = bytearray(), 0, 0
+        while left > 0 and (data := stream.read(min(size, left))):
             left -= len(data)
-            rest += data
+            held += data
             if left <= 0:
-                rest += _rest_of_record(stream, rest)
-                break
-            end = _last_record_end(rest, quoted)
-            if end:
-                yield rest[:end]
-                rest = rest[end:]
-        if rest:
-            yield rest
+                held += _rest_of_record(stream, held)
+            elif ends is line_ends or len(held) >= look_at:
+                end = _last_end(held, ends, seen)
+                if end:
+                    yield bytes(memoryview(held)[:end])
+                    del held[:end]
+                # A quoted record longer than a chunk is looked through again when twice as much of it is here.
+                seen, look_at = len(held), 0 if end else 2 * len(held)
+        if held:
+            yield bytes(held)
 
 
-def _skip_to_record(stream: BinaryIO, segment: Segment) -> int:
-    """Move to the first record that starts inside the segment; the answer is minus the bytes passed over."""
+def _go_to_first_record(stream: BinaryIO, segment: Segment) -> int:
+    """Move to the first record that starts inside the segment; the answer is the bytes from there to its end."""
+    if compression_of(segment.location):
+        stream.read(segment.first)
+        return 1 << 62
+    left = segment.last - segment.first
     if segment.first == 0:
-        return 0
+        return left
     stream.seek(segment.first - 1)
-    skipped = 0
-    while piece := stream.read(4096):
+    while left > 0 and (piece := stream.read(4096)):
         newline = piece.find(b"\n")
         if newline >= 0:
-            skipped += newline
-            stream.seek(segment.first + skipped)
-            return -skipped
-        skipped += len(piece)
-    return -skipped
+            stream.seek(segment.last - left + newline)
+            return left - newline
+        left -= len(piece)
+    return 0
 
 
-def _rest_of_record(stream: BinaryIO, data: bytes) -> bytes:
+def _rest_of_record(stream: BinaryIO, data: bytes | bytearray) -> bytes:
     """What follows a segment's end and still belongs to its last record."""
     if data.endswith(b"\n"):
         return b""
@@ -129,129 +131,23 @@ def _rest_of_record(stream: BinaryIO, data: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def record_ends(data: bytes | memoryview, quoted: bool) -> Array:
-    """Where each record ends, just after its newline. With `quoted`, a newline between quotes ends nothing."""
-    view = np.frombuffer(data, "u1")
-    newlines = view == _NEWLINE
-    if quoted:
-        newlines &= np.cumsum(view == ord('"')) % 2 == 0
-    ends = np.flatnonzero(newlines) + 1
-    if len(view) and (not len(ends) or ends[-1] != len(view)):
-        ends = np.append(ends, len(view))
-    return ends
+def line_ends(data: Bytes) -> Array:
+    """Where each line ends, just after its newline."""
+    return np.flatnonzero(np.frombuffer(data, "u1") == NEWLINE) + 1
 
 
-def _last_record_end(data: bytes, quoted: bool) -> int:
-    if not quoted:
-        return data.rfind(b"\n") + 1
-    ends = record_ends(data, quoted)
-    closed = ends[:-1] if len(ends) and not data.endswith(b"\n") else ends
-    return int(closed[-1]) if len(closed) else 0
-
-
-def parse_chunk(data: bytes, segment: Segment, ordinal: int, parse: Parser, quoted: bool, schema: pa.Schema) -> Rows:
-    """All records of a chunk: the good ones as rows, the bad ones set aside with their text and the reason."""
-    ends = record_ends(data, quoted)
-    starts = np.concatenate([[0], ends[:-1]]).astype("i8")
-    filled = _not_blank(data, starts, ends)
-    starts, ends = starts[filled], ends[filled]
-    good, bad = _search(memoryview(data), starts, ends, parse)
-    batches = [batch for _, batch in good]
-    table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
-    batch = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=schema)
-    mask = np.ones(len(starts), bool)
-    mask[[number for number, _ in bad]] = False
-    ordinals = ordinal + np.flatnonzero(mask)
-    aside = tuple(
-        _bad_record(data[starts[number] : ends[number]], segment, ordinal + number, reason) for number, reason in bad
-    )
-    return drop_bad_text(Rows(batch, segment.source, segment.path, ordinals, set_aside=aside))
-
-
-def count_records(data: bytes, quoted: bool) -> int:
-    ends = record_ends(data, quoted)
-    return int(_not_blank(data, np.concatenate([[0], ends[:-1]]).astype("i8"), ends).sum())
-
-
-def _not_blank(data: bytes, starts: Array, ends: Array) -> Array:
-    lengths = ends - starts
-    filled = lengths > 2
-    for row in np.flatnonzero(~filled):
-        filled[row] = bool(data[starts[row] : ends[row]].strip())
-    return filled
-
-
-def _search(
-    data: memoryview, starts: Array, ends: Array, parse: Parser
-) -> tuple[list[tuple[int, pa.RecordBatch]], list[tuple[int, str]]]:
-    """(batches of good records, [(number, reason)] of bad ones), by halving whatever does not parse."""
-    good: list[tuple[int, pa.RecordBatch]] = []
-    bad: list[tuple[int, str]] = []
-    pending = [(0, len(starts))]
-    while pending:
-        low, high = pending.pop()
-        if low == high:
-            continue
-        try:
-            batch = parse(data[starts[low] : ends[high - 1]])
-            if batch.num_rows != high - low:
-                raise pa.ArrowInvalid(f"{batch.num_rows} records on {high - low} lines")
-            good.append((low, batch))
-        except pa.ArrowException as error:
-            if high - low == 1:
-                bad.append((low, str(error).partition("\n")[0]))
-            else:
-                middle = (low + high) // 2
-                pending += [(middle, high), (low, middle)]
-    return good, bad
-
-
-def _bad_record(raw: bytes, segment: Segment, ordinal: int, detail: str) -> SetAside:
-    text = raw.rstrip(b"\r\n").decode("utf-8", "backslashreplace")[:_RAW_KEPT]
-    line = rejected_line(segment.source, segment.path, ordinal, "not a valid record", detail=detail, raw=text)
-    return SetAside("not a valid record", 1, (line,))
-
-
-def drop_bad_text(rows: Rows) -> Rows:
-    """Set aside rows whose text is not UTF-8: Arrow reads such bytes without a word."""
-    good = np.ones(len(rows), bool)
-    for name, array in zip(rows.batch.schema.names, rows.batch.columns, strict=True):
-        if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-            good &= _is_utf8(rows.batch.column(name))
-    if good.all():
-        return rows
-    binary = pa.RecordBatch.from_arrays(
-        [_as_binary(array) for array in rows.batch.columns], names=rows.batch.schema.names
-    )
-    marked = rows.with_batch(binary).keep(good, "text is not UTF-8", keep_rejected=True)
-    return marked.with_batch(rows.batch.filter(pa.array(good)))
-
-
-def _is_utf8(array: pa.Array) -> Array:
-    try:
-        array.validate(full=True)
-        return np.ones(len(array), bool)
-    except pa.ArrowInvalid:
-        return np.array([_decodes(value) for value in _as_binary(array).to_pylist()])
-
-
-def _decodes(value: bytes | None) -> bool:
-    try:
-        (value or b"").decode()
-        return True
-    except UnicodeDecodeError:
-        return False
-
-
-def _as_binary(array: pa.Array) -> pa.Array:
-    if pa.types.is_string(array.type):
-        return array.cast(pa.binary())
-    return array.cast(pa.large_binary()) if pa.types.is_large_string(array.type) else array
+def _last_end(data: bytes | bytearray, ends: Ends, seen: int = 0) -> int:
+    """Where the last whole record ends, 0 where there is none. No line ends within the first `seen` bytes."""
+    if ends is line_ends:
+        return data.rfind(b"\n", seen) + 1
+    found = ends(data)
+    return int(found[-1]) if len(found) else 0
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """What is inferred from text: bool, int64, float64, string. Times must be declared, or they stay text."""
+    """What is inferred from text: bool, int64, float64, string. Times must be declared, or they stay text.
+
+    Text that is not UTF-8 is inferred as binary; it is text all the same, and its bad rows are set aside.
+    """
     is_a = pa.types
-    if is_a.is_temporal(kind):
-        return pa.string()
-    return kind
+    return pa.string() if is_a.is_temporal(kind) or is_a.is_binary(kind) else kind

@@ -1,0 +1,48 @@
+# The two words of the README are `demo` and `test`; people and CI use the same ones.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all promises bench check format lint types layers clean
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "penstock needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2
+
+# What `test` leaves to a thorough machine: everything `test` runs, plus what needs heavy libraries.
+test-all: test
+
+promises: $(READY)
+	PENSTOCK_THOROUGH=1 $(BIN)/python -m pytest tests/promises -n 2 -v
+
+bench: $(READY)
+	$(BIN)/python benchmarks/map_against_pyarrow.py
+
+check: lint types layers test
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+layers: $(READY)
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) demo build dist

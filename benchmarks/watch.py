@@ -1,0 +1,51 @@
+"""Watch: run a command and measure it as a user feels it: wall, CPU of the whole tree, peak memory of the whole tree."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import time
+from dataclasses import dataclass
+
+from penstock.base.memory import tree_memory
+
+
+@dataclass(frozen=True)
+class Cost:
+    wall_seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+
+    def row(self, name: str) -> str:
+        return f"| {name} | {self.wall_seconds:.1f} | {self.cpu_seconds:.1f} | {self.peak_bytes / 1e6:.0f} |"
+
+
+def watch(command: list[str], environment: dict[str, str] | None = None) -> Cost:
+    """Imports, start-up and fsync included. Memory is Pss_Anon + Shmem over the tree, sampled every 50 ms."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    process = subprocess.Popen(command, env={**os.environ, **(environment or {})}, stdout=subprocess.DEVNULL)
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, tree_memory(process.pid).counted)
+        time.sleep(0.05)
+    wall = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if process.returncode:
+        raise SystemExit(f"exit {process.returncode}: {' '.join(command)}")
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(wall, cpu, peak)
+
+
+def settle() -> None:
+    """Let written pages reach the disk, so that one run does not pay for the run before it."""
+    os.sync()
+    time.sleep(1)
+
+
+def machine() -> str:
+    with open("/proc/cpuinfo") as file:
+        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{len(os.sched_getaffinity(0))} cores of {model}, {memory:.0f} GiB"

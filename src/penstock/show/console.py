@@ -1,0 +1,39 @@
+"""Console: facts -> one JSON document or tables on stdout; everything else goes to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from rich.console import Console, RenderableType
+
+Facts = dict[str, Any]
+Tables = Callable[[Facts], Iterable[RenderableType]]
+_PLAIN_WIDTH = 120  # in a file or a pipe nobody has a width; rich would take 80 and fold the paths
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError  # rich would exit with 1, which says that penstock has a defect
+
+
+def make_console(stderr: bool = False) -> Console:
+    """A console that takes text as it is: `kind in [a, b]` is a condition here, not markup."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream is None or stream.isatty() or "COLUMNS" in os.environ else _PLAIN_WIDTH
+    return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+
+
+def show(facts: Facts, tables: Tables, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(facts, indent=1, ensure_ascii=False, default=str), flush=True)
+        return
+    console = make_console()
+    with console.capture() as drawn:
+        for part in tables(facts):
+            console.print(part)
+    # rich fills lines up with blanks, which in a file or a diff are noise.
+    print("\n".join(line.rstrip() for line in drawn.get().splitlines()), flush=True)

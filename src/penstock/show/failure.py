@@ -1,0 +1,81 @@
+"""Failure: an error -> one screen on stderr, or one JSON document on stdout; and the exit code."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import traceback
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from penstock.base.errors import Interrupted, PenstockError, TaskError
+from penstock.show.console import make_console
+from penstock.show.stack import working_stack
+
+
+def tell(error: BaseException, as_json: bool, debug: bool) -> int:
+    """Print what happened and answer the exit code."""
+    known = known_error(error)
+    if as_json:
+        print(json.dumps(known.as_dict(), indent=1, ensure_ascii=False), flush=True)
+    console = make_console(stderr=True)
+    if debug:
+        console.print(Text("".join(traceback.format_exception(error))), soft_wrap=True)
+    if not as_json:
+        for line in message(known, debug):
+            _print(console, line)
+    return known.exit_code
+
+
+def known_error(error: BaseException) -> PenstockError:
+    """The error as one of ours: what we did not foresee is a defect, and is called one."""
+    if isinstance(error, PenstockError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return Interrupted("stopped", next_step="run the same command again: whatever was finished is kept")
+    return PenstockError(
+        f"{type(error).__name__}: {error} -- this is a defect of penstock, not of your job",
+        next_step="run the same command with --debug and send us the traceback",
+    )
+
+
+def message(error: PenstockError, debug: bool) -> Iterator[Text]:
+    name = "Defect" if type(error) is PenstockError else type(error).__name__
+    color = "yellow" if isinstance(error, Interrupted) else "bold red"
+    yield Text.assemble((f"{name}:", color), " ", error.what)
+    if error.where:
+        yield Text.assemble(("  where:", "bold"), " ", error.where)
+    if error.next_step:
+        yield Text.assemble(("  try:", "bold green"), " ", error.next_step)
+    for note in error.notes:
+        yield from _note(note, error, debug)
+
+
+def _note(note: str, error: PenstockError, debug: bool) -> Iterator[Text]:
+    """A line is shown; a traceback only on demand; the stack of a task that hung is the message itself."""
+    if "\n" not in note:
+        yield Text.assemble(("  note:", "bold"), " ", note)
+    elif debug:
+        yield Text(note)
+    elif isinstance(error, TaskError) and not note.startswith("Traceback"):
+        yield Text(working_stack(note))
+
+
+def _print(console: Console, text: Text) -> None:
+    """Wrapped with an indent where a person reads; in a log a message stays on its line."""
+    if not console.is_terminal or "\n" in text.plain:
+        console.print(text, soft_wrap=True)
+        return
+    wrapped = textwrap.fill(
+        text.plain, console.width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    console.print(_styled(wrapped, text), soft_wrap=True)
+
+
+def _styled(wrapped: str, text: Text) -> Text:
+    label = text.spans[0]
+    styled = Text(wrapped)
+    styled.stylize(label.style, label.start, label.end)
+    return styled

@@ -1,0 +1,45 @@
+"""Notices: an event that a person should know of when it happens -> lines of text. Most events have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from penstock.base.events import Event
+from penstock.base.sizes import format_count, format_size
+from penstock.show.stack import working_stack
+from penstock.show.tables import counted
+
+
+def notices(event: Event) -> Iterator[Text]:
+    write = {"start": _start, "retry": _retry, "stall": _stall}.get(event["event"])
+    if write:
+        yield from write(event)
+
+
+def _start(event: Event) -> Iterator[Text]:
+    for change in event["changes"]:
+        yield Text(f"changed since the last run: {change}", style="yellow")
+    left, kept = event["tasks"] - event["tasks_kept"], event["tasks_kept"]
+    if event["changes"]:
+        yield Text(f"what that concerns is redone: {counted(left, 'task')} to do, {kept:,} kept", style="yellow")
+    elif kept:
+        yield Text(f"going on from an earlier run: {kept:,} of {counted(event['tasks'], 'task')} done", style="green")
+    if event["bad_files"]:
+        yield Text(f"set aside as unusable: {counted(event['bad_files'], 'file')}", style="yellow")
+    workers = counted(event["workers"], "worker") if event["workers"] else "inside the driver (workers: 0)"
+    memory = f"{format_size(event['projected'])} projected, {format_size(event['allowed'])} allowed"
+    yield Text(f"{counted(left, 'task')} to do, {counted(event['rows'], 'row')} in all, {workers}; memory: {memory}")
+
+
+def _retry(event: Event) -> Iterator[Text]:
+    batch = format_size(event["batch_bytes"])
+    yield Text(f"trying again: {event['slice']}, because {event['reason']}; with batches of {batch}", style="yellow")
+
+
+def _stall(event: Event) -> Iterator[Text]:
+    rows = format_count(event["rows"])
+    yield Text(f"no row for {event['seconds']:.0f} s: {event['slice']}, after {rows} rows", style="yellow")
+    if event["stack"]:
+        yield Text("it is here (innermost first):\n" + working_stack(event["stack"]), style="dim")

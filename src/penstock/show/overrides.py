@@ -1,0 +1,132 @@
+"""Overrides: what the command line says instead of the job file -> a Config. Next: prepare/config.py.
+
+`--set` values are YAML, and mean what they would mean inside the file. A path given to `--input` or `--output`
+starts at the working directory, as on any command line; a path inside the file starts at the file's folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.config import Config, load_config
+
+
+@dataclass(frozen=True)
+class Override:
+    """`keys` into the file, the value to put there, and the option that says so."""
+
+    keys: tuple[str, ...]
+    value: Any
+    option: str
+
+
+def gather(
+    inputs: Sequence[str] = (),
+    output: str | None = None,
+    memory: str | None = None,
+    workers: str | None = None,
+    settings: Sequence[str] = (),
+) -> list[Override]:
+    """The options of a command, in the order in which they are applied."""
+    found = [_parse_setting(text) for text in settings]
+    if inputs:
+        found.append(Override(("input", "path"), [_absolute(each) for each in inputs], f"--input {' '.join(inputs)}"))
+    if output:
+        found.append(Override(("output",), _absolute(output), f"--output {output}"))
+    if memory:
+        found.append(Override(("memory",), memory, f"--memory {memory}"))
+    if workers:
+        found.append(Override(("workers",), yaml.safe_load(workers), f"--workers {workers}"))
+    return found
+
+
+def load_job(path: str, overrides: Sequence[Override]) -> Config:
+    """The job file with the overrides on top; an error in one of them names the option, not a line."""
+    written = _written(path)
+    replaced: dict[str, Any] = {}
+    for each in overrides:
+        key = each.keys[0]
+        replaced[key] = _replace(replaced.get(key, written.get(key)), each.keys[1:], each)
+    try:
+        return load_config(path, replaced)
+    except ConfigError as error:
+        word = re.match(r"\w+", error.what)
+        options = [each.option for each in overrides if word and each.keys[0] == word[0]]
+        if options:
+            error.where = f"{options[-1]}, on top of {path}"
+        raise
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)
+
+
+def _parse_setting(text: str) -> Override:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigError(
+            f"cannot read `--set {text}`",
+            where="the command line",
+            next_step="write key=value, for example --set slice_size=16MB or --set input.format=csv",
+        )
+    try:
+        return Override(tuple(name.split(".")), yaml.safe_load(value), f"--set {text}")
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the value is not YAML: {error}", where=f"--set {text}") from error
+
+
+def _written(path: str) -> dict[str, Any]:
+    """The file's top-level keys, or none where load_config will say what is wrong with it."""
+    try:
+        written = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    return written if isinstance(written, dict) else {}
+
+
+def _replace(current: Any, keys: tuple[str, ...], override: Override) -> Any:
+    """`current` with the entry at `keys` replaced. Short forms are spelled out where a key goes inside them."""
+    if not keys:
+        return override.value
+    if override.keys[0] == "input" and keys == override.keys[1:]:
+        current = _long_input(current, keys[0])
+    if isinstance(current, list):
+        return _replace_entry(current, keys, override)
+    if current is None:
+        current = {}
+    if not isinstance(current, dict):
+        raise ConfigError(
+            f"there is no {keys[0]!r} inside {current!r}",
+            where=override.option,
+            next_step=f"set the whole of it: --set '{override.keys[0]}=...'",
+        )
+    return {**current, keys[0]: _replace(current.get(keys[0]), keys[1:], override)}
+
+
+def _long_input(current: Any, key: str) -> Any:
+    """`input: data.csv` and `input: [data.csv]` as `{path: data.csv}`, so that an option can stand beside it."""
+    if isinstance(current, list) and len(current) == 1 and not key.isdigit():
+        current = current[0]
+    if isinstance(current, list):
+        return [{"path": each} if isinstance(each, str) else each for each in current]
+    return {"path": current} if isinstance(current, str) else current
+
+
+def _replace_entry(current: list[Any], keys: tuple[str, ...], override: Override) -> list[Any]:
+    if not keys[0].isdigit() or int(keys[0]) >= len(current):
+        place = ".".join(override.keys[: len(override.keys) - len(keys)])
+        raise ConfigError(
+            f"{place} is a list, and {keys[0]!r} is not the number of one of its entries",
+            where=override.option,
+            next_step=f"number them from 0: {place}.0" + (f" to {place}.{len(current) - 1}" if current[1:] else ""),
+        )
+    number = int(keys[0])
+    return [*current[:number], _replace(current[number], keys[1:], override), *current[number + 1 :]]

@@ -1,0 +1,146 @@
+"""Planned: a Plan -> what the job would read, hold, write and need, before a byte of it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.base.files import Folder
+from penstock.base.sizes import format_count, format_seconds, format_size
+from penstock.prepare.ledger import read_rows
+from penstock.prepare.plan import Pass, Plan
+from penstock.shards.schema import type_from_arrow
+from penstock.show.tables import counted, make_list, make_table
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    survey, settings = plan.survey, plan.settings
+    return {
+        "job": plan.job,
+        "output": plan.config.output_path,
+        "input": {
+            "files": survey.files,
+            "bytes": survey.bytes,
+            "rows": plan.passes[-1].projected.rows,
+            "rows_are_estimated": any(piece.rows < 0 for piece in survey.slices),
+            "slices": len(survey.slices),
+            "bad_files": [asdict(each) for each in survey.bad_files],
+        },
+        "memory": _memory_facts(plan),
+        "settings": {"workers": settings.workers, "batch_bytes": settings.batch_bytes, "cores": plan.means.cores},
+        "disk": {"free_bytes": plan.means.free_disk},
+        "passes": _pass_facts(plan),
+        "schema": {
+            "in": [{"name": each.name, "type": type_from_arrow(each.type) or str(each.type)} for each in survey.schema],
+            "read": list(survey.columns),
+            "out": [asdict(each) for each in survey.output],
+        },
+        "splits": list(plan.splits),
+    }
+
+
+def _memory_facts(plan: Plan) -> dict[str, Any]:
+    """The three words: *allowed* is the budget, *reserved* what is held before a row is read, *projected* the peak."""
+    means = plan.means
+    return {
+        "allowed_bytes": means.budget.allowed,
+        "allowed_by": means.budget.source,
+        "reserved_bytes": means.driver_bytes + plan.settings.workers * means.measured.worker_bytes,
+        "projected_bytes": plan.projected_memory,
+    }
+
+
+def _pass_facts(plan: Plan) -> list[dict[str, Any]]:
+    folder = Folder(plan.config.output_path)
+    ledger = {name: row.fingerprint for name, row in read_rows(folder).items()} if folder.exists("") else {}
+    return [_one_pass(each, plan, ledger) for each in plan.passes]
+
+
+def _one_pass(each: Pass, plan: Plan, ledger: dict[str, str]) -> dict[str, Any]:
+    return {
+        "number": each.number,
+        "kind": each.kind,
+        "stages": list(plan.config.stage_names[: each.stage_count]),
+        "tasks": len(each.tasks),
+        "tasks_done": sum(ledger.get(task.name) == task.fingerprint for task in each.tasks),
+        **asdict(each.projected),
+    }
+
+
+def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
+    yield make_list(_lines(facts))
+    yield ""
+    yield _pass_table(facts["passes"])
+    yield ""
+    yield _schema_table(facts["schema"])
+    yield ""
+    if facts["input"]["bad_files"]:
+        yield _bad_file_table(facts["input"]["bad_files"])
+        yield ""
+    yield Text("Nothing has been written. `penstock run` with the same options does this.", style="dim")
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    source, memory, settings = facts["input"], facts["memory"], facts["settings"]
+    about = "about " if source["rows_are_estimated"] else ""
+    files = f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"
+    yield "input", f"{files}, {about}{counted(source['rows'], 'row')}, in {counted(source['slices'], 'slice')}"
+    yield "output", f"{facts['output']} ({format_size(facts['disk']['free_bytes'])} free)"
+    yield "memory", _memory_words(memory)
+    yield "settings", _settings_words(settings)
+    yield "splits", ", ".join(facts["splits"])
+    done = sum(each["tasks_done"] for each in facts["passes"])
+    if done:
+        yield "resume", f"{counted(done, 'task')} of an earlier run will be kept"
+
+
+def _memory_words(memory: dict[str, Any]) -> str:
+    allowed, reserved = format_size(memory["allowed_bytes"]), format_size(memory["reserved_bytes"])
+    projected = format_size(memory["projected_bytes"])
+    return f"{projected} projected, of it {reserved} reserved; {allowed} allowed ({memory['allowed_by']})"
+
+
+def _settings_words(settings: dict[str, Any]) -> str:
+    workers = counted(settings["workers"], "worker") if settings["workers"] else "inside the driver (workers: 0)"
+    return f"{workers}, {counted(settings['cores'], 'core')}, batches of {format_size(settings['batch_bytes'])}"
+
+
+def _pass_table(passes: list[dict[str, Any]]) -> Table:
+    table = make_table("pass", "stages", ">tasks", ">rows", ">memory", ">spill", ">output", ">time")
+    for each in passes:
+        table.add_row(
+            f"{each['number']} {each['kind']}",
+            ", ".join(each["stages"]) or "copy",
+            format_count(each["tasks"]),
+            format_count(each["rows"]),
+            format_size(each["memory_bytes"]),
+            format_size(each["spill_bytes"]),
+            format_size(each["output_bytes"]),
+            format_seconds(each["seconds"]),
+        )
+    return table
+
+
+def _schema_table(schema: dict[str, Any]) -> Table:
+    """Columns by name: one that is renamed or made by a stage stands on a line of its own."""
+    table = make_table("column", "in", "out")
+    outputs = {field["name"]: field["type"] for field in schema["out"]}
+    for field in schema["in"]:
+        name = field["name"]
+        kind = field["type"] if name in schema["read"] else f"{field['type']} (not read)"
+        table.add_row(name, kind, outputs.pop(name, "-"))
+    for name, kind in outputs.items():
+        table.add_row(name, "-", kind)
+    return table
+
+
+def _bad_file_table(bad_files: list[dict[str, Any]]) -> Table:
+    table = make_table("bad file", "reason", "detail")
+    for each in bad_files:
+        table.add_row(each["path"], each["reason"], each["detail"])
+    return table

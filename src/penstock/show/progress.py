@@ -1,0 +1,144 @@
+"""Progress: the events of a run -> a bar on a terminal, or a plain line now and then where there is none.
+
+Fed by events alone (see base/events.py), and written to stderr: stdout belongs to the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.status import Status
+from rich.text import Text
+
+from penstock.base.events import Event
+from penstock.base.sizes import format_seconds
+from penstock.show.notices import notices
+from penstock.show.tracker import Tracker
+
+FIRST_LINE_SECONDS = 2.0
+LINE_SECONDS = 10.0
+_PLANNING = "planning: listing the input, measuring its first rows"
+_DRAW_SECONDS = 0.1  # small tasks end by the hundred a second, and drawing costs a millisecond or two
+_WIDE = 120  # columns from which the total finds room beside the bar
+
+
+class View(Protocol):
+    """Where progress is drawn."""
+
+    def say(self, text: Text) -> None: ...
+    def update(self, tracker: Tracker) -> None: ...
+    def close(self) -> None: ...
+
+
+class Display:
+    """`with Display(console) as display: run(plan, observe=display.observe)`."""
+
+    def __init__(self, console: Console) -> None:
+        self.tracker = Tracker()
+        self._view: View | None = Bar(console) if console.is_terminal else Lines(console)
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._draw(lambda view: view.close())
+
+    def observe(self, event: Event) -> None:
+        self.tracker.take(event)
+        self._draw(lambda view: self._tell(view, event))
+
+    def _tell(self, view: View, event: Event) -> None:
+        for text in notices(event):
+            view.say(text)
+        view.update(self.tracker)
+
+    def _draw(self, draw: Callable[[View], None]) -> None:
+        """A screen that went away (a closed terminal, `| head`) must not end the run it looks at."""
+        try:
+            if self._view:
+                draw(self._view)
+        except OSError:
+            self._view = None
+
+
+class Bar:
+    """For a terminal. Drawn when an event comes, not by a thread, so that a debugger can have the terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status: Status | None = console.status(Text(_PLANNING))
+        self._status.start()
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[words]}", markup=False),
+            console=console,
+            auto_refresh=False,
+            expand=True,
+            transient=True,
+        )
+        self._bar = self._progress.add_task("", total=1.0, words="")
+        self._drawn = 0.0
+
+    def say(self, text: Text) -> None:
+        self._end_planning()
+        self._console.print(text, soft_wrap=True)
+
+    def update(self, tracker: Tracker) -> None:
+        self._end_planning()
+        if tracker.now - self._drawn >= _DRAW_SECONDS or tracker.ended:
+            self._drawn = tracker.now
+            self._progress.update(
+                self._bar,
+                completed=tracker.share,
+                description=tracker.kind,
+                words=self._words(tracker),
+                refresh=True,
+            )
+
+    def _end_planning(self) -> None:
+        if self._status:
+            self._status.stop()
+            self._status = None
+            self._progress.start()
+
+    def _words(self, tracker: Tracker) -> str:
+        rows = tracker.rows_of_total if self._console.width >= _WIDE else tracker.rows_words
+        words = [f"{tracker.share:4.0%}", rows, tracker.speed_words, tracker.memory_words, tracker.left_words]
+        return "  ".join(filter(None, words))
+
+    def close(self) -> None:
+        if self._status:
+            self._status.stop()
+        self._progress.stop()
+
+
+class Lines:
+    """For a log: what happens, and how far it is after two seconds and then every ten."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next_line = FIRST_LINE_SECONDS
+        self.say(Text(_PLANNING))
+
+    def say(self, text: Text) -> None:
+        self._console.print(Text("penstock: ").append_text(text), soft_wrap=True)
+
+    def update(self, tracker: Tracker) -> None:
+        elapsed = tracker.now - tracker.started
+        if tracker.started and elapsed >= self._next_line and not tracker.ended:
+            self._next_line = elapsed + LINE_SECONDS
+            self.say(Text(self._line(tracker, elapsed)))
+
+    def _line(self, tracker: Tracker, elapsed: float) -> str:
+        words = [f"{tracker.share:.0%}", tracker.rows_of_total, tracker.speed_words, tracker.memory_words]
+        return f"{format_seconds(elapsed)}: {tracker.kind}: " + ", ".join(filter(None, [*words, tracker.left_words]))
+
+    def close(self) -> None:
+        return None

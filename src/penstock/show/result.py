@@ -1,0 +1,72 @@
+"""Result: a run that has ended -> where every record went, what it cost, and how to open what it made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from penstock.base.files import Folder
+from penstock.base.sizes import format_count, format_seconds, format_size
+from penstock.prepare.plan import Plan
+from penstock.shards.manifest import Manifest
+from penstock.show.dataset import dataset_facts
+from penstock.show.tables import account_table, balance_line, counted, make_list, split_table
+
+
+def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
+    return {"already_done": already_done, **dataset_facts(Folder(plan.config.output_path), manifest)}
+
+
+def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
+    if facts["already_done"]:
+        yield Text("This job is done already; nothing had to be written.\n")
+    yield split_table(facts["splits"])
+    yield ""
+    yield account_table(facts["account"])
+    yield balance_line(facts["account"])
+    yield ""
+    yield make_list(_lines(facts))
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "dataset", facts["dataset"]
+    yield "output", facts["output"]
+    yield "written", _written(facts)
+    run = facts["run"]
+    if run:
+        yield "time", _time(facts, run)
+        yield "memory", memory_line(run)
+    yield "next", f"penstock inspect {facts['output']}, or penstock.open({facts['output']!r}) in Python"
+
+
+def _written(facts: dict[str, Any]) -> str:
+    lines = sum(file["lines"] or 0 for file in facts["rejected"])
+    aside = f"; {counted(lines, 'line')} in rejected/" if lines else ""
+    return f"{format_size(facts['bytes'])} in {counted(facts['files'], 'file')}{aside}"
+
+
+def _time(facts: dict[str, Any], run: dict[str, Any]) -> str:
+    words = [format_seconds(run["seconds"]), f"{format_seconds(run['cpu_seconds'])} of CPU"]
+    words.append(counted(run["workers"], "worker"))
+    kept = run["tasks_kept"]
+    if facts["already_done"]:
+        words.append("when it was made")
+    elif kept:
+        words.append(f"{kept} of {counted(kept + run['tasks_done'], 'task')} kept from an earlier run")
+    else:
+        words.append(f"{format_count(_rows_read(facts) / max(run['seconds'], 0.001))} rows/s")
+    return ", ".join(words)
+
+
+def _rows_read(facts: dict[str, Any]) -> int:
+    return sum(step["taken"] for step in facts["account"] if step["step"] == "read")
+
+
+def memory_line(run: dict[str, Any]) -> str:
+    """The three words, and what was really held."""
+    allowed, projected = format_size(run["allowed_memory_bytes"]), format_size(run["projected_memory_bytes"])
+    peak = run["peak_memory_bytes"]
+    return f"peak {format_size(peak) if peak else 'not sampled'}, projected {projected}, allowed {allowed}"

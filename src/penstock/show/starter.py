@@ -1,0 +1,76 @@
+"""Starter: a job file to begin with, every key explained, that runs on any input as it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from penstock.base.errors import OutputError, file_error
+
+STARTER = """\
+# A penstock job. `penstock plan` shows what it would do, `penstock run` does it.
+# Paths start at this file's folder. Sizes: GB = 10^9 bytes, GiB = 2^30, or a share such as 50%.
+#
+# For completion in your editor, run `penstock init --schema > penstock.schema.json`
+# and make this the first line:   # yaml-language-server: $schema=penstock.schema.json
+
+# What to read: a file, a folder, a pattern, or a list of them. Parquet, CSV and JSON lines are told by their
+# names (.parquet .csv .tsv .jsonl, text also as .gz .zst .bz2).
+input: data/*.parquet
+# With options, and for formats whose names do not tell:
+# input:
+#   path: data/*.csv
+#   format: csv                  # auto | parquet | csv | jsonl
+#   types: {time: timestamp[us]} # of text columns; what is not named is inferred from the first rows
+
+# Where the dataset goes. A run that was stopped goes on when the same command is given again.
+output: prepared
+
+# What to do with each row, in this order.
+stages:
+  # - select: [user, time, value]         # these columns; {new_name: old_name} renames
+  # - filter: value > 0                   # also ==, !=, in [a, b], is not null, or a list of conditions
+  # - my_module:my_function: {option: 1}  # your own: a pyarrow.RecordBatch in, one of as many rows out
+  - split: {test: 0.1} # {by: user, test: 0.1} keeps the rows of a user together
+  # - normalize: [value]                  # mean 0, deviation 1, measured on the training rows alone
+  # - statistics: [value]                 # left in artifacts/statistics.json
+
+# What it may use. The whole process tree stays below `memory`; a job that cannot is refused before it starts.
+memory: 80%
+workers: auto # processes; 0 works inside the driver, for a debugger
+
+# A row or file that cannot be read stops the run (fail), or is kept in rejected/ with the reason (set_aside).
+on_bad_input: fail
+
+# Seldom changed:
+# format: safetensors  # or npy: one file a column
+# slice_size: 64MB     # input that one task reads, and so about the size of a shard
+# stall_notice: 60     # seconds without a row before a task is named, with its stack
+# task_timeout: 600    # ... before it is killed and tried once more
+"""
+
+
+def write_starter(path: str) -> dict[str, Any]:
+    """Write the file where there is none yet."""
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(STARTER)
+    except FileExistsError:
+        raise OutputError(
+            "there is a file of that name already, and it is not overwritten",
+            where=str(Path(path).absolute()),
+            next_step="penstock init another_name.yaml",
+        ) from None
+    except OSError as error:
+        raise file_error(error, "write the job file", str(Path(path).absolute())) from error
+    return {"written": path}
+
+
+def starter_lines(facts: dict[str, Any]) -> list[Text]:
+    path = facts["written"]
+    return [
+        Text(f"wrote {path}", style="green"),
+        Text(f"Set `input:` in it, then `penstock plan {path}` and `penstock run {path}`."),
+    ]

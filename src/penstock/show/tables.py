@@ -1,0 +1,61 @@
+"""Tables: the one look that all of penstock's tables have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from penstock.base.sizes import format_count, format_size
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 file`, `2,000 files`."""
+    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def make_table(*columns: str) -> Table:
+    """A table with these headers; one that starts with `>` is aligned to the right, as numbers are."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        number = column.startswith(">")
+        table.add_column(column.lstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
+    return table
+
+
+def make_list(pairs: Iterable[tuple[str, str]]) -> Table:
+    """Names on the left, what they are on the right."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row(name, value)
+    return table
+
+
+def split_table(splits: dict[str, dict[str, int]]) -> Table:
+    table = make_table("split", ">records", ">bytes", ">shards")
+    for name, facts in splits.items():
+        row = (format_count(facts["records"]), format_size(facts["bytes"]), format_count(facts["shards"]))
+        table.add_row(name, *row)
+    return table
+
+
+def account_table(account: list[dict[str, Any]]) -> Table:
+    """Each step's `in = out + set aside`, one line a reason."""
+    table = make_table("step", "unit", ">in", ">= out", ">+ set aside", "reason")
+    for step in account:
+        reasons = list(step["set_aside"].items()) or [("", 0)]
+        head = (step["step"], step["unit"], format_count(step["taken"]), format_count(step["given"]))
+        for number, (reason, count) in enumerate(reasons):
+            table.add_row(*(head if number == 0 else ("",) * 4), format_count(count), reason)
+    return table
+
+
+def balance_line(account: list[dict[str, Any]]) -> Text:
+    if all(step["balances"] for step in account):
+        return Text("in = out + set aside, in every step", style="green")
+    return Text("in = out + set aside does NOT hold: this is a defect of penstock", style="bold red")

@@ -1,0 +1,112 @@
+"""Tracker: the events of a run -> how far it is, how fast, how much memory it holds, how long it still needs."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from penstock.base.events import Event
+from penstock.base.sizes import format_count, format_seconds, format_size
+
+_WINDOW_SECONDS = 15.0  # speed is that of the last so many seconds: a run on a warming or sharing machine changes
+
+
+@dataclass
+class Tracker:
+    """Feed it every event with `take`; the rest only reads. Time comes from the events themselves."""
+
+    kind: str = ""
+    workers: int = 0
+    tasks: int = 0
+    tasks_done: int = 0
+    total: int = 0  # rows of all passes: exact where footers tell, an estimate for text
+    kept: int = 0  # rows of tasks that an earlier run did
+    finished: int = 0  # rows of tasks that this run did
+    seen: int = 0  # the same, with the rows of tasks at work
+    memory: int = 0
+    allowed: int = 0
+    started: float = 0.0
+    now: float = 0.0
+    ended: bool = False
+    already_done: bool = False
+    _recent: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def take(self, event: Event) -> None:
+        self.now = event["time"]
+        name = event["event"]
+        if name == "start":
+            self._start(event)
+        elif name == "pass":
+            self.kind = event["kind"]
+        elif name == "sample":
+            self.memory = event["memory"]
+            self.seen = event["rows"]
+        elif name == "task":
+            self.tasks_done += 1
+            self.finished += event["rows"]
+        elif name in ("done", "already_done"):
+            self.ended, self.already_done = True, name == "already_done"
+        self._remember()
+
+    def _start(self, event: Event) -> None:
+        self.started = event["time"]
+        self.workers, self.allowed, self.total = event["workers"], event["allowed"], event["rows"]
+        self.tasks, self.tasks_done = event["tasks"], event["tasks_kept"]
+        # The ledger's rows are not in the event; slices are about equal, so their share is near enough for a bar.
+        self.kept = round(self.total * self.tasks_done / max(1, self.tasks))
+
+    def _remember(self) -> None:
+        self._recent.append((self.now, self._new_rows))
+        while self.now - self._recent[0][0] > _WINDOW_SECONDS:
+            self._recent.popleft()
+
+    @property
+    def _new_rows(self) -> int:
+        return max(self.finished, self.seen)  # inside the driver (`workers: 0`) samples see no rows
+
+    @property
+    def rows(self) -> int:
+        return self.kept + self._new_rows
+
+    @property
+    def share(self) -> float:
+        """0 to 1, and 1 only when the run says so: an estimated total may be too small."""
+        if self.ended:
+            return 1.0
+        return min(self.rows / self.total, 0.99) if self.total else 0.0
+
+    @property
+    def rows_per_second(self) -> float:
+        seconds = self.now - self._recent[0][0] if self._recent else 0.0
+        return max(0, self._new_rows - self._recent[0][1]) / seconds if seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        speed = self.rows_per_second
+        return max(0, self.total - self.rows) / speed if speed > 0 else None
+
+    @property
+    def rows_words(self) -> str:
+        return f"{format_count(self.rows)} rows"
+
+    @property
+    def rows_of_total(self) -> str:
+        return f"{format_count(self.rows)} of {format_count(max(self.total, self.rows))} rows"
+
+    @property
+    def speed_words(self) -> str:
+        speed = self.rows_per_second
+        return f"{format_count(float(f'{speed:.3g}'))} rows/s" if speed else ""
+
+    @property
+    def memory_words(self) -> str:
+        return f"memory {format_size(self.memory)} of {format_size(self.allowed)}" if self.memory else ""
+
+    @property
+    def left_words(self) -> str:
+        if self.total and self.rows >= self.total:
+            return "finishing"
+        left = self.seconds_left
+        if left is None:
+            return ""
+        return f"{max(1, round(left))} s left" if left < 100 else f"{format_seconds(left)} left"

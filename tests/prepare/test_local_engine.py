@@ -1,0 +1,140 @@
+"""The local engine: dead, hung, greedy and failing workers, through the public door with real processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.base.errors import TaskError
+from tests.promises import workshop
+
+PREAMBLE = """
+import os, time, pathlib
+import numpy as np, pyarrow as pa
+HERE = pathlib.Path(__file__).parent
+
+def once(name):
+    \"\"\"True for the first caller among all processes.\"\"\"
+    try:
+        os.close(os.open(HERE / name, os.O_CREAT | os.O_EXCL))
+        return True
+    except FileExistsError:
+        return False
+
+def working():
+    \"\"\"Not while the job is being measured or checked: only in a task.\"\"\"
+    return (HERE / "out" / ".penstock" / "job.json").exists()
+"""
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    workshop.make_input(tmp_path / "data", files=2)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("mine", None)
+
+
+def _run(workplace: Path, code: str, **keys: Any) -> list[dict[str, Any]]:
+    """Run a job whose one stage is `mine:stage`; the answer is what it said on the way."""
+    (workplace / "mine.py").write_text(PREAMBLE + code)
+    events: list[dict[str, Any]] = []
+    job = workshop.write_job(workplace / "job.yaml", workplace / "data", stages=["mine:stage"], **keys)
+    try:
+        penstock.run(job, observe=events.append)
+    finally:
+        (workplace / "events.json").write_text(json.dumps(events))
+    return events
+
+
+def _said(events: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["event"] == name]
+
+
+def test_a_dead_workers_task_is_tried_again_with_half_the_batch(workplace):
+    events = _run(
+        workplace, "def stage(batch):\n    if working() and once('a'): os.kill(os.getpid(), 9)\n    return batch\n"
+    )
+    (retry,) = _said(events, "retry")
+    assert "SIGKILL" in retry["reason"]
+    assert "part-" in retry["slice"]
+    assert penstock.verify(workplace / "out").ok
+
+
+def test_a_task_whose_worker_always_dies_is_reported_with_its_slice(workplace):
+    with pytest.raises(TaskError) as caught:
+        _run(workplace, "def stage(batch):\n    if working(): os._exit(3)\n    return batch\n")
+    assert "exit code 3" in caught.value.what
+    assert "part-" in (caught.value.where or "")
+    assert not (workplace / "out" / "manifest.json").exists()
+    assert not (workplace / "out" / ".penstock" / "tmp").exists()
+
+
+def test_an_exception_in_user_code_is_told_with_its_line_and_not_retried(workplace):
+    code = "def stage(batch):\n    if working():\n        raise ValueError('no such luck')\n    return batch\n"
+    with pytest.raises(TaskError) as caught:
+        _run(workplace, code)
+    assert "no such luck" in caught.value.what
+    assert "mine.py, line" in (caught.value.where or "")
+    assert any("slice" in note for note in caught.value.notes)
+
+
+def test_a_hung_task_is_named_with_its_stack_killed_and_tried_once_more(workplace):
+    events = _run(
+        workplace,
+        "def stage(batch):\n    if working() and once('a'): time.sleep(600)\n    return batch\n",
+        stall_notice=0.5,
+        task_timeout=2,
+    )
+    stall = _said(events, "stall")[0]
+    assert "part-" in stall["slice"]
+    assert "in stage" in stall["stack"]
+    assert "no row for" in _said(events, "retry")[0]["reason"]
+    assert penstock.verify(workplace / "out").ok
+
+
+def test_a_task_that_always_hangs_is_reported_with_its_stack(workplace):
+    with pytest.raises(TaskError) as caught:
+        _run(
+            workplace,
+            "def stage(batch):\n    if working(): time.sleep(600)\n    return batch\n",
+            stall_notice=0.2,
+            task_timeout=1,
+        )
+    assert "task_timeout" in caught.value.what
+    assert any("in stage" in note for note in caught.value.notes)
+
+
+def test_a_worker_that_outgrows_the_budget_is_stopped_and_its_task_tried_again(workplace):
+    code = (
+        "def stage(batch):\n"
+        "    if working() and once('a'):\n"
+        "        hog = np.ones(60_000_000)\n"
+        "        time.sleep(5)\n"
+        "    return batch\n"
+    )
+    events = _run(workplace, code, memory="400MB")
+    assert any("more than" in retry["reason"] for retry in _said(events, "retry"))
+    assert penstock.verify(workplace / "out").ok
+
+
+def test_what_user_code_prints_does_not_reach_standard_output(workplace):
+    (workplace / "mine.py").write_text(PREAMBLE + "def stage(batch):\n    print('chatter')\n    return batch\n")
+    job = workshop.write_job(workplace / "job.yaml", workplace / "data", stages=["mine:stage"])
+    workshop.run_well(job)
+
+
+def test_a_script_without_a_main_guard_can_run_a_job(workplace):
+    """Workers are started as modules, so the user's script is not run again in each of them."""
+    job = workshop.write_job(workplace / "job.yaml", workplace / "data", stages=[])
+    script = workplace / "script.py"
+    script.write_text(f"import penstock\nprint('once')\npenstock.run({str(job)!r})\n")
+    import subprocess
+
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "once\n"), done.stderr

@@ -1,0 +1,163 @@
+"""Promises 3 and 7, on a bad day: the n-th file operation fails, for every n.
+
+Each run ends in a clear error or a complete dataset; nothing that was committed changes; the next run succeeds.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.base.errors import FileError
+from penstock.base.faults import Sweep, sweeping
+from penstock.prepare.plan import Plan
+from tests.promises import workshop
+
+FAULTS = {
+    "write": [Sweep(error=errno.ENOSPC), Sweep(error=errno.EIO), Sweep(short=True)],
+    "sync": [Sweep(error=errno.EIO)],
+    "rename": [Sweep(error=errno.EIO), Sweep(error=errno.ENOSPC)],
+    "open": [Sweep(error=errno.EMFILE)],
+    "read": [Sweep(error=errno.EIO)],
+    "mkdir": [Sweep(error=errno.ENOSPC)],
+    "list": [Sweep(error=errno.EIO)],
+    "remove": [Sweep(error=errno.EIO)],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job, what an undisturbed run of it writes, and the file operations that planning and running take."""
+
+    data: Path
+    plan: Plan
+    expected: dict[str, str]
+    planning: list[tuple[str, str]]
+    running: list[tuple[str, str]]
+
+    def plan_at(self, output: Path) -> Plan:
+        return replace(self.plan, config=self.plan.config.model_copy(update={"output": str(output)}))
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    folder = tmp_path_factory.mktemp("sweep")
+    data = workshop.make_input(folder / "data", files=2, rows=1000, group=1000)
+    plan, planning = _counted(lambda: penstock.plan(_job(data, folder / "out")))
+    _, running = _counted(lambda: penstock.run(plan))
+    return Case(data, plan, workshop.bytes_of(folder / "out"), planning, running)
+
+
+def _job(data: Path, output: Path) -> dict[str, Any]:
+    """Inside one process, so that operations come in one order; two tasks are enough to meet every kind."""
+    return {"input": str(data), "output": str(output), "stages": workshop.STAGES, "slice_size": "10kB", "workers": 0}
+
+
+def _counted(work: Any) -> tuple[Any, list[tuple[str, str]]]:
+    with sweeping(Sweep()) as sweep:
+        return work(), sweep.operations
+
+
+def test_a_clean_run_takes_the_same_operations_every_time(case, tmp_path):
+    _, operations = _counted(lambda: penstock.run(case.plan_at(tmp_path / "out")))
+    assert [kind for kind, _ in operations] == [kind for kind, _ in case.running]
+    assert {kind for kind, _ in operations} == set(FAULTS)
+
+
+def test_every_operation_of_a_run_may_fail_in_every_way(case, tmp_path):
+    swept = set()
+    for number, (kind, path) in enumerate(case.running):
+        for fault in FAULTS[kind]:
+            output = tmp_path / f"{number}-{fault.error}"
+            where = f"operation {number}: {kind} {Path(path).name}, {fault}"
+            _fail_once(case, output, replace(fault, fail_at=number, operations=[]), where)
+            swept.add(number)
+    assert swept == set(range(len(case.running)))
+    print(f"{len(swept)} operations swept, {len(case.running)} in a clean run")
+
+
+def _fail_once(case: Case, output: Path, fault: Sweep, where: str) -> None:
+    committed: dict[str, str] = {}
+    try:
+        with sweeping(fault):
+            penstock.run(case.plan_at(output))
+        assert fault.short, f"{where}: the fault went unnoticed"
+    except FileError as error:
+        _assert_clear(error, fault, where)
+        committed = workshop.bytes_of(output) if output.exists() else {}
+        assert "manifest.json" not in committed or penstock.verify(output).ok, where
+    penstock.run(case.plan_at(output))
+    after = workshop.bytes_of(output)
+    assert {name: after.get(name) for name in committed} == committed, f"{where}: a committed file changed"
+    assert after == case.expected, where
+    assert not list((output / ".penstock").glob("tmp/*")), where
+
+
+def _assert_clear(error: FileError, fault: Sweep, where: str) -> None:
+    assert os.strerror(fault.error) in error.what, where
+    assert error.where, where
+    assert error.next_step, where
+
+
+def test_every_operation_of_planning_may_fail_and_touches_no_output(case, tmp_path):
+    swept = set()
+    for number, (kind, path) in enumerate(case.planning):
+        fault = replace(FAULTS[kind][0], fail_at=number, operations=[])
+        with sweeping(fault), pytest.raises(FileError) as caught:
+            penstock.plan(_job(case.data, tmp_path / "out"))
+        _assert_clear(caught.value, fault, f"operation {number}: {kind} {path}")
+        assert not (tmp_path / "out").exists()
+        swept.add(number)
+    assert swept == set(range(len(case.planning)))
+    print(f"{len(swept)} operations swept, {len(case.planning)} in a clean plan")
+
+
+FILLER = """
+import os
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+def fill(batch):
+    \"\"\"Someone else's file takes the last bytes of the disk while a worker is in the middle of a task.\"\"\"
+    if (HERE / "small" / "out" / ".penstock" / "job.json").exists() and not (HERE / "filled").exists():
+        (HERE / "filled").touch()
+        with open(HERE / "small" / "filler", "wb", buffering=0) as file:
+            try:
+                while file.write(bytes(4096)):
+                    pass
+            except OSError:
+                pass
+    return batch
+"""
+
+
+def test_a_disk_that_fills_up_is_a_clear_error_and_the_next_run_goes_on(tmp_path):
+    """A real file system without a byte left, met by worker processes; then the same one with room."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system takes root")
+    data = workshop.make_input(tmp_path / "data", files=2)
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(small)]
+    if (mounted := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr}")
+    try:
+        (tmp_path / "mine.py").write_text(FILLER)
+        job = workshop.write_job(tmp_path / "job.yaml", data, output=str(small / "out"), stages=["mine:fill"])
+        done = workshop.run(job)
+        assert done.returncode == 8, done.stderr
+        assert "No space left on device" in done.stdout
+        assert not (small / "out" / "manifest.json").exists()
+        (small / "filler").unlink()
+        workshop.run_well(job)
+        assert penstock.verify(small / "out").ok
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)

@@ -1,0 +1,163 @@
+"""Promise 3, second half: changed inputs, options, code or format are noticed and redone or refused, never mixed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from penstock.shards import manifest
+from tests.promises import workshop
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return workshop.write_job(tmp_path / "job.yaml", workshop.make_input(tmp_path / "data"))
+
+
+def _fresh(job: Path, name: str) -> dict[str, str]:
+    """What the job as it now stands writes into an untouched output."""
+    text = yaml.safe_load(job.read_text())
+    other = workshop.write_job(job.parent / name / "job.yaml", text["input"], **text)
+    for module in job.parent.glob("*.py"):
+        (other.parent / module.name).write_bytes(module.read_bytes())
+    workshop.run_well(other)
+    return workshop.bytes_of(other.parent / "out")
+
+
+def _edit(job: Path, **keys: object) -> None:
+    job.write_text(yaml.safe_dump({**yaml.safe_load(job.read_text()), **keys}))
+
+
+def _stop_midway(job: Path) -> int:
+    """Kill the run once some tasks are in the ledger; the answer is how many."""
+    process = subprocess.Popen(workshop.command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    workshop.wait_for(lambda: workshop.ledger_rows(job.parent / "out") >= 3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (job.parent / "out" / "manifest.json").unlink(missing_ok=True)
+    return workshop.ledger_rows(job.parent / "out")
+
+
+def test_running_a_finished_job_again_does_nothing(job):
+    workshop.run_well(job)
+    before = {path: path.stat().st_mtime_ns for path in (job.parent / "out").rglob("*") if path.is_file()}
+    workshop.run_well(job)
+    after = {path: path.stat().st_mtime_ns for path in (job.parent / "out").rglob("*") if path.is_file()}
+    before.pop(job.parent / "out" / ".penstock" / "lock")
+    after.pop(job.parent / "out" / ".penstock" / "lock")
+    assert before == after
+
+
+def test_settings_that_change_no_byte_change_nothing(job):
+    workshop.run_well(job)
+    _edit(job, workers=1, memory="500MB", task_timeout=99)
+    workshop.run_well(job)
+
+
+def test_a_finished_output_is_not_replaced_by_another_job_unless_told_to(job):
+    workshop.run_well(job)
+    before = workshop.bytes_of(job.parent / "out")
+    _edit(job, stages=[{"filter": "rtt > 2"}])
+    refused = workshop.run(job)
+    assert refused.returncode == 5
+    error = json.loads(refused.stdout)
+    assert "stages" in error["what"]
+    assert "--redo" in error["next_step"]
+    assert workshop.bytes_of(job.parent / "out") == before
+    workshop.run_well(job, "--redo")
+    assert workshop.bytes_of(job.parent / "out") == _fresh(job, "fresh")
+
+
+def test_a_changed_option_in_an_unfinished_output_is_told_and_redone(job):
+    _stop_midway(job)
+    _edit(job, stages=[{"filter": "rtt > 2"}, *workshop.STAGES[1:]])
+    done = workshop.run(job)
+    assert done.returncode == 0, done.stderr
+    assert "rtt > 1" in done.stderr
+    assert "rtt > 2" in done.stderr
+    assert workshop.bytes_of(job.parent / "out") == _fresh(job, "fresh")
+
+
+def test_a_changed_input_file_is_noticed(job):
+    workshop.run_well(job)
+    pq.write_table(workshop.make_rows(6000, 99), job.parent / "data" / "part-2.parquet", row_group_size=1500)
+    refused = workshop.run(job)
+    assert refused.returncode == 5
+    assert "part-2.parquet: changed" in json.loads(refused.stdout)["what"]
+
+
+def test_only_tasks_of_a_changed_file_are_redone_in_an_unfinished_output(job):
+    workshop.run_well(job)
+    (job.parent / "out" / "manifest.json").unlink()
+    table = pq.read_table(job.parent / "data" / "part-3.parquet")
+    rows = table.to_pylist()
+    rows[-1]["size"] = 77
+    pq.write_table(
+        type(table).from_pylist(rows, schema=table.schema), job.parent / "data" / "part-3.parquet", row_group_size=1500
+    )
+    answer = workshop.run_well(job)
+    assert 0 < answer["run"]["tasks_done"] < answer["run"]["tasks_done"] + answer["run"]["tasks_kept"]
+    assert workshop.bytes_of(job.parent / "out") == _fresh(job, "fresh")
+
+
+def test_a_new_file_is_noticed(job):
+    workshop.run_well(job)
+    pq.write_table(workshop.make_rows(100, 5), job.parent / "data" / "part-9.parquet")
+    refused = workshop.run(job)
+    assert refused.returncode == 5
+    assert "part-9.parquet: new" in json.loads(refused.stdout)["what"]
+
+
+def test_changed_user_code_is_noticed(job):
+    code = job.parent / "mine.py"
+    code.write_text(
+        "import pyarrow.compute as pc\ndef big(batch):\n    return pc.fill_null(pc.greater(batch['size'], 9), False)\n"
+    )
+    _edit(job, stages=[{"filter": "mine:big"}])
+    workshop.run_well(job)
+    code.write_text(code.read_text().replace("9", "99"))
+    refused = workshop.run(job)
+    assert refused.returncode == 5
+    assert "mine:big" in json.loads(refused.stdout)["what"]
+    workshop.run_well(job, "--redo")
+    assert workshop.bytes_of(job.parent / "out") == _fresh(job, "fresh")
+
+
+def test_another_format_version_is_refused_and_can_be_redone(job):
+    workshop.run_well(job)
+    path = job.parent / "out" / "manifest.json"
+    before = workshop.bytes_of(job.parent / "out")
+    for name in (path, job.parent / "out" / ".penstock" / "job.json"):
+        text = name.read_text()
+        version = f'"format_version": {manifest.FORMAT_VERSION}'
+        assert version in text
+        name.write_text(text.replace(version, '"format_version": 999').replace('"job": "', '"job": "0'))
+    refused = workshop.run(job)
+    assert refused.returncode == 5
+    assert "999" in json.loads(refused.stdout)["what"]
+    workshop.run_well(job, "--redo")
+    assert workshop.bytes_of(job.parent / "out") == before
+
+
+def test_a_lost_shard_is_made_again(job):
+    workshop.run_well(job)
+    before = workshop.bytes_of(job.parent / "out")
+    next((job.parent / "out" / "train").iterdir()).unlink()
+    answer = workshop.run_well(job)
+    assert answer["run"]["tasks_done"] == 1
+    assert workshop.bytes_of(job.parent / "out") == before
+
+
+def test_a_folder_with_other_peoples_files_is_not_written_to(job):
+    (job.parent / "out").mkdir()
+    (job.parent / "out" / "thesis.txt").write_text("years of work")
+    refused = workshop.run(job)
+    assert refused.returncode == 5
+    assert "thesis.txt" in json.loads(refused.stdout)["what"]
+    assert workshop.names_in(job.parent / "out") == {"thesis.txt"}

@@ -1,0 +1,141 @@
+"""Promise 4: in = out + set aside by reason, with broken files among good ones; nothing is skipped in silence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock
+from tests.promises import workshop
+
+GOOD_ROWS = 6000
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Two good files, and one of each way a Parquet file can be broken."""
+    data = workshop.make_input(tmp_path / "data", files=2, rows=GOOD_ROWS)
+    whole = (data / "part-0.parquet").read_bytes()
+    (data / "broken-empty.parquet").write_bytes(b"")
+    (data / "broken-truncated.parquet").write_bytes(whole[: len(whole) // 2])
+    (data / "broken-page.parquet").write_bytes(_with_damaged_row_group(data / "part-1.parquet", group=2))
+    pq.write_table(workshop.make_rows(100, 1).drop_columns(["rtt"]), data / "other-columns.parquet")
+    (data / "not-parquet.parquet").write_text("src,rtt\n1,2\n")
+    return data
+
+
+def _with_damaged_row_group(path: Path, group: int) -> bytes:
+    """The file with 200 bytes overwritten inside one row group's first column."""
+    column = pq.read_metadata(path).row_group(group).column(0)
+    start = column.dictionary_page_offset or column.data_page_offset
+    data = bytearray(path.read_bytes())
+    data[start : start + 200] = b"\xff" * 200
+    return bytes(data)
+
+
+def _steps(output: Path) -> dict[str, dict[str, Any]]:
+    account = json.loads((output / "manifest.json").read_text())["account"]
+    for step in account:
+        assert step["taken"] == step["given"] + sum(step["set_aside"].values()), step
+    return {step["step"]: step for step in account}
+
+
+def _rejected(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in sorted((output / "rejected").glob("*.jsonl")) for line in path.open()]
+
+
+def test_broken_files_among_good_ones_are_set_aside_by_name(mixed, tmp_path):
+    job = workshop.write_job(tmp_path / "job.yaml", mixed, on_bad_input="set_aside")
+    workshop.run_well(job)
+    steps = _steps(tmp_path / "out")
+    assert steps["files"] == {
+        "step": "files",
+        "unit": "files",
+        "taken": 7,
+        "given": 3,
+        "set_aside": {"other columns than the first file": 1, "unreadable file": 3},
+    }
+    assert steps["read"]["taken"] == 3 * GOOD_ROWS
+    assert steps["read"]["set_aside"] == {"unreadable row group": 1500}
+    rejected = {line["file"]: line for line in _rejected(tmp_path / "out")}
+    assert set(rejected) == {
+        "broken-empty.parquet",
+        "broken-page.parquet",
+        "broken-truncated.parquet",
+        "not-parquet.parquet",
+        "other-columns.parquet",
+    }
+    assert all(line["reason"] and line["detail"] for line in rejected.values())
+    assert rejected["broken-page.parquet"]["row_group"] == 2
+    assert rejected["broken-page.parquet"]["position"] == 3000
+
+
+def test_every_good_row_arrives_exactly_once_and_unchanged(tmp_path):
+    data = workshop.make_input(tmp_path / "data")
+    workshop.run_well(workshop.write_job(tmp_path / "job.yaml", data, stages=[{"split": {"test": 0.3}}]))
+    written = pa.concat_tables([penstock.open(tmp_path / "out", split)[:] for split in ("train", "test")])
+    given = pa.concat_tables([pq.read_table(path) for path in sorted(data.iterdir())])
+    assert _sorted(written) == _sorted(given)
+
+
+def _sorted(table: pa.Table) -> list[str]:
+    return sorted(repr(row) for row in table.to_pylist())
+
+
+@pytest.mark.parametrize("bad", ["broken-empty", "broken-truncated", "broken-page", "other-columns", "not-parquet"])
+def test_by_default_a_broken_file_stops_the_run_and_is_named(mixed, tmp_path, bad):
+    for path in mixed.glob("*-*.parquet"):
+        if not path.name.startswith(("part-", bad)):
+            path.unlink()
+    if bad == "other-columns":  # the first file decides, so the odd one must not be first
+        (mixed / "other-columns.parquet").rename(mixed / "z-other-columns.parquet")
+    done = workshop.run(workshop.write_job(tmp_path / "job.yaml", mixed))
+    assert done.returncode == 4, done.stderr
+    error = json.loads(done.stdout)
+    assert bad in error["where"]
+    assert "on_bad_input: set_aside" in error["next_step"]
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_bad_lines_of_text_are_kept_with_their_place_and_reason(tmp_path):
+    lines = [json.dumps({"a": number, "b": "x" * (number % 50)}) for number in range(5000)]
+    lines[1234] = '{"a": 1, "b": '
+    lines[2345] = '{"a": "seven", "b": "x"}'
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    job = workshop.write_job(tmp_path / "job.yaml", tmp_path / "rows.jsonl", stages=[], on_bad_input="set_aside")
+    workshop.run_well(job)
+    assert _steps(tmp_path / "out")["read"] == {
+        "step": "read",
+        "unit": "rows",
+        "taken": 5000,
+        "given": 4998,
+        "set_aside": {"not a valid record": 2},
+    }
+    assert [line["raw"] for line in _rejected(tmp_path / "out")] == [lines[1234], lines[2345]]
+    assert len(penstock.open(tmp_path / "out")) == 4998
+
+
+def test_filtered_rows_are_counted_and_kept_only_by_option(tmp_path):
+    data = workshop.make_input(tmp_path / "data", files=1)
+    expected = sum(1 for size in workshop.make_rows(GOOD_ROWS, 0)["size"].to_pylist() if not size > 700)
+    for keep in (False, True):
+        job = workshop.write_job(
+            tmp_path / str(keep) / "job.yaml", data, stages=[{"filter": {"where": "size > 700", "keep": keep}}]
+        )
+        workshop.run_well(job)
+        output = tmp_path / str(keep) / "out"
+        assert _steps(output)["filter"]["set_aside"] == {"size > 700": expected}
+        assert len(_rejected(output)) == (expected if keep else 0)
+
+
+def test_no_rows_at_all_is_a_valid_dataset(tmp_path):
+    data = workshop.make_input(tmp_path / "data", files=1)
+    workshop.run_well(workshop.write_job(tmp_path / "job.yaml", data, stages=[{"filter": "size > 99999"}]))
+    assert len(penstock.open(tmp_path / "out")) == 0
+    assert penstock.open(tmp_path / "out")[:].num_rows == 0
+    assert penstock.verify(tmp_path / "out").ok

@@ -1,0 +1,141 @@
+"""Promise 3: kill it any time; the same command goes on and ends in identical bytes, with no leftovers."""
+
+from __future__ import annotations
+
+import ast
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
+from penstock.base.memory import process_tree
+from tests.promises import workshop
+
+KILLS = 40 if workshop.THOROUGH else 5
+
+
+def crash_points() -> list[str]:
+    """Every name that the source passes to crash_point: a new one is walked from the day it is written."""
+    found = set()
+    for path in Path(penstock.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "crash_point":
+                assert isinstance(node.args[0], ast.Constant), f"{path}: a crash point's name must be a literal"
+                found.add(node.args[0].value)
+    return sorted(found)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], set[str]]:
+    """The input, and what an undisturbed run writes and leaves."""
+    folder = tmp_path_factory.mktemp("clean")
+    data = workshop.make_input(folder / "data", files=6)
+    workshop.run_well(workshop.write_job(folder / "job.yaml", data))
+    return data, workshop.bytes_of(folder / "out"), workshop.names_in(folder / "out")
+
+
+def _assert_recovers(job: Path, clean: tuple[Path, dict[str, str], set[str]]) -> None:
+    workshop.run_well(job)
+    assert workshop.bytes_of(job.parent / "out") == clean[1]
+    assert workshop.names_in(job.parent / "out") == clean[2]
+
+
+def test_there_are_crash_points_around_every_lasting_effect():
+    assert len(crash_points()) >= 10
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("point", crash_points())
+def test_a_crash_at_every_named_point_is_recovered_from(clean, tmp_path, point, workers):
+    job = workshop.write_job(tmp_path / "job.yaml", clean[0], workers=workers)
+    token = tmp_path / "token"
+    token.touch()
+    done = workshop.run(job, environment={CRASH_VARIABLE: f"{point}:{token}"})
+    assert not token.exists(), "the point was never reached"
+    # In the driver the run dies; in a worker the driver tries the task again and the run succeeds.
+    assert done.returncode in ((CRASH_EXIT_CODE,) if workers == 0 else (CRASH_EXIT_CODE, 0)), done.stderr
+    _assert_recovers(job, clean)
+
+
+def test_sigkill_of_the_driver_at_random_moments_is_recovered_from(clean, tmp_path):
+    chance = random.Random(5)
+    job = workshop.write_job(tmp_path / "job.yaml", clean[0])
+    tasks = len([name for name in clean[2] if "/tasks/" in name])
+    for kill in range(KILLS):
+        process = subprocess.Popen(workshop.command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        target = kill * tasks // KILLS
+        workshop.wait_for(
+            lambda target=target, process=process: (
+                workshop.ledger_rows(tmp_path / "out") >= target or process.poll() is not None
+            )
+        )
+        time.sleep(chance.random() * 0.3)
+        below = process_tree(process.pid)[1:]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        workshop.wait_for(lambda below=below: not any(map(_runs, below)), 20)
+    _assert_recovers(job, clean)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_sigkill_of_workers_at_random_moments_changes_nothing(clean, tmp_path):
+    chance = random.Random(6)
+    job = workshop.write_job(tmp_path / "job.yaml", clean[0])
+    process = subprocess.Popen(workshop.command(job), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    killed = 0
+    while process.poll() is None and killed < KILLS:
+        below = process_tree(process.pid)[1:]
+        if below and workshop.ledger_rows(tmp_path / "out") >= killed:
+            os.kill(chance.choice(below), signal.SIGKILL)
+            killed += 1
+        time.sleep(0.05 + chance.random() * 0.1)
+    _, errors = process.communicate(timeout=120)
+    assert killed > 0
+    # A task whose worker was shot three times is reported, and the same command goes on.
+    assert process.returncode in (0, 7), errors
+    _assert_recovers(job, clean)
+
+
+def test_two_runs_on_one_output_do_not_mix(clean, tmp_path):
+    job = workshop.write_job(tmp_path / "job.yaml", clean[0])
+    first = subprocess.Popen(workshop.command(job), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    lock = tmp_path / "out" / ".penstock" / "lock"
+    workshop.wait_for(lambda: lock.exists() and lock.read_text())
+    os.kill(first.pid, signal.SIGSTOP)  # so that the second surely meets it
+    second = workshop.run(job)
+    os.kill(first.pid, signal.SIGCONT)
+    first.communicate(timeout=120)
+    assert second.returncode == 5
+    assert f"process {first.pid}" in second.stdout
+    assert first.returncode == 0
+    _assert_recovers(job, clean)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_polite_stop_says_how_to_resume_and_leaves_no_process(clean, tmp_path, stop):
+    job = workshop.write_job(tmp_path / "job.yaml", clean[0])
+    process = subprocess.Popen(workshop.command(job), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    workshop.wait_for(lambda: workshop.ledger_rows(tmp_path / "out") >= 1)
+    below = process_tree(process.pid)[1:]
+    process.send_signal(stop)
+    output, errors = process.communicate(timeout=60)
+    if process.returncode == 0:
+        pytest.skip("the run was over before the signal came")
+    assert process.returncode == 130, errors
+    assert "run the same command" in output + errors
+    assert not any(map(_runs, below))
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    _assert_recovers(job, clean)

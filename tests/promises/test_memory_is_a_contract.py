@@ -1,0 +1,200 @@
+"""Promise 1: the whole process tree stays within `memory:`; a plan that cannot fit is refused before it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.base.machine import cgroup_folders
+from penstock.base.memory import tree_memory
+from tests.promises import workshop
+
+JOBS: dict[str, list[Any]] = {
+    "no stage": [],
+    "select": [{"select": ["src", "time", "rtt"]}],
+    "filter": [{"filter": ["rtt > 1", "size > 100"]}],
+    "split": [{"split": {"by": "src", "val": 0.1, "test": 0.1}}],
+    "statistics": [{"statistics": ["rtt", "size"]}],
+    "normalize": [{"split": {"test": 0.1}}, {"normalize": ["rtt", "size"]}],
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same rows as one copy, ten copies, one giant row group, CSV and JSONL."""
+    folder = tmp_path_factory.mktemp("memory")
+    table = workshop.make_rows(600_000, 1)
+    (folder / "1x").mkdir()
+    for number in range(4):
+        pq.write_table(table, folder / "1x" / f"{number}.parquet", row_group_size=200_000)
+    (folder / "10x").mkdir()
+    for number in range(40):
+        os.link(folder / "1x" / f"{number % 4}.parquet", folder / "10x" / f"{number:02d}.parquet")
+    (folder / "giant").mkdir()
+    for number in range(4):  # a whole file in one row group, many times a batch
+        pq.write_table(table, folder / "giant" / f"{number}.parquet", row_group_size=600_000)
+    _write_text(folder, table.slice(0, 300_000))
+    return {path.name: path for path in folder.iterdir()}
+
+
+def _write_text(folder: Path, table: Any) -> None:
+    import pyarrow.csv as csv
+
+    for name in ("csv", "jsonl"):
+        (folder / name).mkdir()
+    plain = table.drop_columns(["time"]).set_column(3, "kind", table["kind"].cast("string"))
+    rows = "\n".join(map(json.dumps, plain.slice(0, 50_000).drop_columns(["rtt"]).to_pylist())) + "\n"
+    for number in range(4):
+        csv.write_csv(plain, folder / "csv" / f"{number}.csv")
+        (folder / "jsonl" / f"{number}.jsonl").write_text(rows * 4)
+
+
+@contextmanager
+def watching(process: subprocess.Popen[str]) -> Iterator[list[int]]:
+    """The highest Pss_Anon + Shmem of the process and everything below it, as the one entry of a list."""
+    peak, done = [0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.01):
+            peak[0] = max(peak[0], tree_memory(process.pid).counted)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+
+
+def _watched_run(job: Path) -> tuple[int, dict[str, Any]]:
+    process = subprocess.Popen(workshop.command(job), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with watching(process) as peak:
+        output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, output + errors
+    return peak[0], json.loads((job.parent / "out" / ".penstock" / "run.json").read_text())
+
+
+def _assert_kept(peak: int, run: dict[str, Any], budget: int) -> None:
+    projected = run["projected_memory_bytes"]
+    told = f"measured {peak / 1e6:.0f} MB, projected {projected / 1e6:.0f} MB, allowed {budget / 1e6:.0f} MB"
+    print(told)
+    assert peak <= projected <= budget, told
+    assert projected <= 1.5 * peak, told
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("size", ["1x", "10x"])
+def test_every_built_in_stage_stays_below_its_projection_and_near_it(data, tmp_path, name, size):
+    job = workshop.write_job(
+        tmp_path / "job.yaml", data[size], stages=JOBS[name], memory="600MB", slice_size="8MB", workers=2
+    )
+    _assert_kept(*_watched_run(job), 600_000_000)
+
+
+@pytest.mark.parametrize("name", ["giant", "csv", "jsonl"])
+def test_giant_row_groups_and_text_stay_below_their_projection(data, tmp_path, name):
+    job = workshop.write_job(
+        tmp_path / "job.yaml",
+        data[name],
+        stages=[{"filter": "size > 100"}, {"split": {"test": 0.1}}],
+        memory="600MB",
+        slice_size="8MB",
+        workers=2,
+    )
+    _assert_kept(*_watched_run(job), 600_000_000)
+
+
+@pytest.mark.parametrize("size", ["1x", "10x"])
+@pytest.mark.parametrize("budget_mb", [180, 300])
+def test_the_run_survives_a_cgroup_that_kills_at_the_budget(data, tmp_path, size, budget_mb):
+    with cgroup(budget_mb * 10**6) as (enter, kills):
+        job = workshop.write_job(tmp_path / "job.yaml", data[size], memory=f"{budget_mb}MB", slice_size="8MB")
+        done = subprocess.run(
+            workshop.command(job), preexec_fn=enter, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert kills() == 0
+
+
+def test_a_limit_of_the_container_is_the_budget_even_if_more_is_asked_for(data, tmp_path):
+    with cgroup(250 * 10**6) as (enter, kills):
+        job = workshop.write_job(tmp_path / "job.yaml", data["1x"], memory="100GB", slice_size="8MB")
+        done = subprocess.run(
+            workshop.command(job), preexec_fn=enter, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert kills() == 0
+    run = json.loads((tmp_path / "out" / ".penstock" / "run.json").read_text())
+    assert run["allowed_memory_bytes"] <= 250 * 10**6
+
+
+@contextmanager
+def cgroup(limit: int) -> Iterator[tuple[Any, Any]]:
+    """A child cgroup that really kills at `limit`: (a function that enters it, a function that counts kills)."""
+    own = [(version, folder) for version, folder in cgroup_folders("memory")][:1]
+    if os.geteuid() != 0 or not own:
+        pytest.skip("creating a cgroup with a memory limit takes root and a memory controller")
+    version, parent = own[0]
+    folder = parent / f"penstock-{os.getpid()}-{time.monotonic_ns()}"
+    folder.mkdir()
+    try:
+        (folder / ("memory.max" if version == "v2" else "memory.limit_in_bytes")).write_text(str(limit))
+        yield lambda: (folder / "cgroup.procs").write_text(str(os.getpid())), lambda: _kills(folder, version)
+    finally:
+        deadline = time.monotonic() + 20
+        while (folder / "cgroup.procs").read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        folder.rmdir()
+
+
+def _kills(folder: Path, version: str) -> int:
+    text = (folder / ("memory.events" if version == "v2" else "memory.oom_control")).read_text()
+    return int(dict(line.split() for line in text.splitlines())["oom_kill"])
+
+
+def test_the_cgroup_of_these_tests_really_kills(tmp_path):
+    with cgroup(60 * 10**6) as (enter, kills):
+        eater = "x = bytearray(200_000_000)"
+        done = subprocess.run(["python3", "-c", eater], preexec_fn=enter, check=False)
+        assert done.returncode == -9
+        assert kills() == 1
+
+
+def test_a_budget_that_cannot_hold_the_job_is_refused_before_it_starts(data, tmp_path):
+    job = workshop.write_job(tmp_path / "job.yaml", data["1x"], memory="60MB")
+    done = workshop.run(job)
+    assert done.returncode == 3, done.stderr
+    error = json.loads(done.stdout)
+    assert "MB for the driver" in error["what"]
+    assert error["next_step"].startswith("memory: ")
+    assert not (tmp_path / "out").exists()
+    suggested = error["next_step"].split(",")[0].removeprefix("memory: ")
+    workshop.run_well(workshop.write_job(tmp_path / "job.yaml", data["1x"], memory=suggested, slice_size="8MB"))
+
+
+def test_a_disk_that_cannot_hold_the_output_is_refused_before_it_starts(data, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system takes root")
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(small)]
+    if (mounted := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr}")
+    try:
+        done = workshop.run(workshop.write_job(tmp_path / "job.yaml", data["1x"], output=str(small / "out")))
+        assert done.returncode == 3, done.stderr
+        assert "is free" in json.loads(done.stdout)["what"]
+        assert not (small / "out").exists()
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)

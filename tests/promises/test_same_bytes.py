@@ -1,0 +1,113 @@
+"""Promise 2: the same bytes, whatever the machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.promises import workshop
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The input, and the bytes that one worker with a large budget writes."""
+    folder = tmp_path_factory.mktemp("same")
+    data = workshop.make_input(folder / "data")
+    workshop.run_well(workshop.write_job(folder / "first" / "job.yaml", data, workers=1, memory="2GB"))
+    return data, workshop.bytes_of(folder / "first" / "out")
+
+
+def _written(job: Path, **environment: str) -> dict[str, str]:
+    workshop.run_well(job, environment=environment)
+    return workshop.bytes_of(job.parent / "out")
+
+
+@pytest.mark.parametrize("workers", [0, 2, 4])
+def test_the_number_of_workers_does_not_show(expected, tmp_path, workers):
+    data, first = expected
+    assert _written(workshop.write_job(tmp_path / "job.yaml", data, workers=workers)) == first
+
+
+@pytest.mark.parametrize("memory", ["150MB", "220MB"])
+def test_the_memory_budget_does_not_show(expected, tmp_path, memory):
+    data, first = expected
+    assert _written(workshop.write_job(tmp_path / "job.yaml", data, memory=memory)) == first
+
+
+def test_the_order_of_files_on_disk_does_not_show(expected, tmp_path):
+    data, first = expected
+    (tmp_path / "elsewhere").mkdir()
+    for path in sorted(data.iterdir(), reverse=True):  # another directory, filled in another order
+        shutil.copyfile(path, tmp_path / "elsewhere" / path.name)
+    assert _written(workshop.write_job(tmp_path / "job.yaml", tmp_path / "elsewhere")) == first
+
+
+def test_the_way_the_input_is_written_does_not_show(expected, tmp_path):
+    data, first = expected
+    relative = os.path.relpath(data, tmp_path)
+    assert _written(workshop.write_job(tmp_path / "job.yaml", f"{relative}/*.parquet")) == first
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"PYTHONHASHSEED": "1"},
+        {"PYTHONHASHSEED": "2", "TZ": "Pacific/Chatham"},
+        {"TZ": "America/St_Johns", "LC_ALL": "C", "PYTHONUTF8": "0"},
+    ],
+)
+def test_hash_seed_time_zone_and_locale_do_not_show(expected, tmp_path, environment):
+    data, first = expected
+    assert _written(workshop.write_job(tmp_path / "job.yaml", data), **environment) == first
+
+
+@pytest.mark.parametrize("format_name", ["csv", "jsonl"])
+def test_text_formats_give_the_same_bytes_for_any_budget_and_workers(tmp_path, format_name):
+    """Chunks of another size meet lines, quotes and bad records elsewhere; the output must not know."""
+    data = _text_input(tmp_path / "data", format_name)
+    seen = []
+    for number, (workers, memory) in enumerate([(1, "2GB"), (2, "200MB"), (0, "2GB")]):
+        job = workshop.write_job(
+            tmp_path / str(number) / "job.yaml",
+            data,
+            input={"path": str(data), "types": {"size": "int64"}},
+            workers=workers,
+            memory=memory,
+            slice_size="100kB",
+            on_bad_input="set_aside",
+            stages=[{"filter": "size > 10"}, {"split": {"test": 0.2}}],
+        )
+        seen.append(_written(job))
+    assert seen[0] == seen[1] == seen[2]
+    assert any(name.startswith("rejected/") for name in seen[0])
+
+
+def _text_input(folder: Path, format_name: str) -> Path:
+    folder.mkdir()
+    rows = workshop.make_rows(8000, 7).select(["src", "size"]).to_pylist()
+    if format_name == "csv":
+        lines = ["src,size"] + [f'"{row["src"]}, é",{row["size"]}' for row in rows]
+        lines[4000] = "only-one-column"
+        lines[4001] = "x,not a number"
+    else:
+        import json
+
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+        lines[4000] = '{"src": "x", "size": '
+        lines[4001] = '{"src": "x", "size": "not a number"}'
+    (folder / f"rows.{format_name}").write_text("\r\n".join(lines))
+    return folder
+
+
+def test_the_job_file_itself_may_lie_anywhere_and_be_spelled_otherwise(expected, tmp_path):
+    data, first = expected
+    job = workshop.write_job(tmp_path / "deep" / "er" / "job.yaml", data)
+    text = yaml.safe_load(job.read_text())
+    text["input"] = [{"path": [text["input"]], "format": "auto"}]
+    text["stages"][0] = {"filter": {"where": ["rtt > 1"]}}
+    job.write_text(yaml.safe_dump(text, sort_keys=True, default_flow_style=True))
+    assert _written(job) == first
