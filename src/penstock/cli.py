@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -142,11 +142,11 @@ def run(
 ) -> None:
     """Prepare the dataset, going on from where an earlier run stopped."""
     from penstock.prepare.job import run as run_plan
-    from penstock.show.console import make_console, show
+    from penstock.show.console import make_console, show, stdout_kept_clean
     from penstock.show.progress import Display
     from penstock.show.result import result_facts, result_tables
 
-    with redirect_stdout(sys.stderr):  # whatever the user's own functions print is not the result
+    with stdout_kept_clean():
         config = _load(job, inputs, output, memory, workers, settings)
         with Display(make_console(stderr=True)) as display:
             planned = _plan(config, job)
@@ -166,11 +166,13 @@ def plan(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Show what a run would do, hold and need. Writes nothing."""
-    from penstock.show.console import show
-    from penstock.show.planned import plan_facts, plan_tables
+    from penstock.show.console import show, stdout_kept_clean, waiting
+    from penstock.show.planned import PLANNING, plan_facts, plan_tables
 
-    with redirect_stdout(sys.stderr):  # the user's own functions may print when they are tried
-        planned = _plan(_load(job, inputs, output, memory, workers, settings), job)
+    with stdout_kept_clean():
+        config = _load(job, inputs, output, memory, workers, settings)
+        with waiting(PLANNING):
+            planned = _plan(config, job)
     show(plan_facts(planned), plan_tables, as_json)
 
 
@@ -178,10 +180,11 @@ def plan(
 def verify(path: Dataset, as_json: AsJson = False, debug: Debug = False) -> int:  # noqa: ARG001
     """Read every byte of a dataset again, and name each that is not the one that was written."""
     from penstock.shards.verify import verify as verify_dataset
-    from penstock.show.console import show
+    from penstock.show.console import show, waiting
     from penstock.show.verification import verification_facts, verification_tables
 
-    facts = verification_facts(path, verify_dataset(path))
+    with waiting("reading every byte again"):
+        facts = verification_facts(path, verify_dataset(path))
     show(facts, verification_tables, as_json)
     return int(facts["exit_code"])
 

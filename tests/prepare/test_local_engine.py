@@ -110,6 +110,14 @@ def test_a_task_that_always_hangs_is_reported_with_its_stack(workplace):
     assert any("in stage" in note for note in caught.value.notes)
 
 
+def test_a_function_that_hangs_while_it_is_measured_is_told_with_its_stack(workplace):
+    code = "def stage(batch):\n    if len(batch) > 100: time.sleep(600)\n    return batch\n"
+    with pytest.raises(TaskError) as caught:
+        _run(workplace, code, task_timeout=1)
+    assert "measured" in caught.value.what
+    assert any("in stage" in note for note in caught.value.notes)
+
+
 def test_a_worker_that_outgrows_the_budget_is_stopped_and_its_task_tried_again(workplace):
     code = (
         "def stage(batch):\n"

@@ -29,7 +29,7 @@ def make_rows(count: int, seed: int) -> pa.Table:
     rtt[rng.random(count) < 0.01] = np.nan
     return pa.table(
         {
-            "src": pa.array([f"10.0.{k >> 8 & 255}.{k & 255}" for k in rng.zipf(1.4, count) % 5000]),
+            "src": pa.array([f"10.0.{k >> 8 & 255}.{k & 255}" for k in rng.zipf(1.4, count) % 5000], pa.string()),
             "time": pa.array(rng.integers(1_600_000_000_000_000, 1_700_000_000_000_000, count), pa.timestamp("us")),
             "rtt": pa.array(rtt, pa.float32(), mask=rng.random(count) < 0.01),
             "size": pa.array(rng.integers(0, 1500, count), pa.int32()),

@@ -16,7 +16,6 @@ The number is the exit code of the command line. Code 1 is a defect of penstock 
 from __future__ import annotations
 
 import errno
-import os
 from typing import Any
 
 
@@ -110,7 +109,7 @@ _NEXT_STEP = {
 
 def file_error(error: OSError, action: str, path: str) -> FileError:
     """Say which path an OSError came from, and what a person can do about it."""
-    reason = os.strerror(error.errno) if error.errno else str(error)
+    reason = error.strerror or str(error)
     name = errno.errorcode.get(error.errno or 0, "OSError")
     next_step = _NEXT_STEP.get(error.errno or 0, "check the disk, then run the same command: it goes on from here")
     return FileError(f"cannot {action}: {reason} ({name})", where=path, next_step=next_step)

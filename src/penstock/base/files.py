@@ -197,7 +197,7 @@ class Folder:
         top = self.path(prefix)
         names: list[str] = []
         with _doing("list", top, "list"):
-            for folder, _, files in os.walk(top):
+            for folder, _, files in os.walk(top, onerror=_unless_missing):
                 names += [os.path.relpath(os.path.join(folder, file), self.root) for file in files]
         return sorted(names, key=os.fsencode)
 
@@ -223,8 +223,9 @@ class Folder:
             descriptor = os.open(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             self._take(descriptor)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, owner, 0)
+            with _doing("lock", self.path(LOCK), "write"):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, owner, 0)
             yield descriptor
         finally:
             os.close(descriptor)
@@ -239,6 +240,11 @@ class Folder:
                 where=self.root,
                 next_step="wait for it, stop it, or choose another `output:`",
             ) from None
+
+
+def _unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
 
 
 def _sync_folder(path: str) -> None:

@@ -24,7 +24,8 @@ class Limit:
 
 def memory_limit() -> Limit:
     """The smallest of physical memory and every cgroup limit above this process."""
-    return min([Limit(physical_memory(), "physical memory"), *_cgroup_memory()], key=lambda limit: limit.amount)
+    limits = [Limit(physical_memory(), "physical memory"), *memory_limits(cgroup_folders("memory"))]
+    return min(limits, key=lambda limit: limit.amount)
 
 
 def cpu_count() -> Limit:
@@ -33,7 +34,7 @@ def cpu_count() -> Limit:
         cores = Limit(len(os.sched_getaffinity(0)), "CPU affinity")
     else:
         cores = Limit(os.cpu_count() or 1, "CPU count")
-    return min([cores, *_cgroup_cpus()], key=lambda limit: limit.amount)
+    return min([cores, *cpu_limits(cgroup_folders("cpu"))], key=lambda limit: limit.amount)
 
 
 def physical_memory() -> int:
@@ -60,7 +61,10 @@ def describe() -> dict[str, str | int]:
     }
 
 
-def cgroup_folders(controller: str, root: Path | None = None, table: str | None = None) -> list[tuple[str, Path]]:
+Folders = list[tuple[str, Path]]
+
+
+def cgroup_folders(controller: str, root: Path | None = None, table: str | None = None) -> Folders:
     """(version, folder) of each cgroup this process is in for `controller`, from its own up to the root."""
     root = root or Path("/sys/fs/cgroup")
     if table is None:
@@ -68,7 +72,7 @@ def cgroup_folders(controller: str, root: Path | None = None, table: str | None 
             table = Path("/proc/self/cgroup").read_text()
         except OSError:  # not Linux: there are no cgroups to ask
             return []
-    folders = []
+    folders: Folders = []
     for line in table.splitlines():
         _, names, path = line.split(":", 2)
         if names == "":
@@ -90,18 +94,18 @@ def _upwards(top: Path, path: str) -> list[Path]:
         folder = folder.parent
 
 
-def _cgroup_memory() -> list[Limit]:
+def memory_limits(folders: Folders) -> list[Limit]:
     limits = []
-    for version, folder in cgroup_folders("memory"):
+    for version, folder in folders:
         text = _read(folder / ("memory.max" if version == "v2" else "memory.limit_in_bytes"))
         if text.isdigit() and int(text) < _NO_LIMIT:
             limits.append(Limit(int(text), f"cgroup {version} {folder}"))
     return limits
 
 
-def _cgroup_cpus() -> list[Limit]:
+def cpu_limits(folders: Folders) -> list[Limit]:
     limits = []
-    for version, folder in cgroup_folders("cpu"):
+    for version, folder in folders:
         if version == "v2":
             words = _read(folder / "cpu.max").split()
         else:

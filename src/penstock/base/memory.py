@@ -82,12 +82,13 @@ def _children(pid: int) -> Iterable[int]:
             continue
 
 
+_HAS_ROLLUPS = os.path.exists("/proc/self/smaps_rollup")  # Linux since 4.14; not every sandbox that looks like it
 _COUNTED = {"Pss_Anon:": "anon", "Pss_Shmem:": "shmem", "Pss_File:": "file"}
 
 
 def _process_memory(pid: int) -> TreeMemory:
-    if sys.platform != "linux":
-        return _resident_memory(pid)
+    if not _HAS_ROLLUPS:
+        return resident_memory(pid)
     amounts: dict[str, int] = {}
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
@@ -100,8 +101,17 @@ def _process_memory(pid: int) -> TreeMemory:
     return TreeMemory(**amounts)
 
 
-def _resident_memory(pid: int) -> TreeMemory:
-    """Elsewhere than on Linux: resident size from ps, which counts file pages too and so errs high."""
+def resident_memory(pid: int) -> TreeMemory:
+    """Where the kernel does not tell shares: all private pages, or all resident ones. It errs high."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            resident, shared = map(int, file.read().split()[1:3])
+        return TreeMemory(anon=(resident - shared) * os.sysconf("SC_PAGE_SIZE"))
+    except OSError:
+        return _memory_from_ps(pid) if sys.platform != "linux" else TreeMemory()
+
+
+def _memory_from_ps(pid: int) -> TreeMemory:
     import subprocess
 
     answer = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False)

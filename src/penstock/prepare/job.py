@@ -54,7 +54,7 @@ def _measure(config: Config, survey: Survey) -> Measurement:
     row_bytes = decoded_row_bytes(survey.sample)
     if config.workers == 0:
         return measure(recipe, survey.slices, BATCH_BYTES, row_bytes)
-    return measure_in_worker(recipe, survey.slices, BATCH_BYTES, row_bytes)
+    return measure_in_worker(recipe, survey.slices, BATCH_BYTES, row_bytes, config.task_timeout)
 
 
 def _held(folder: Folder) -> int:

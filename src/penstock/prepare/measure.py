@@ -24,6 +24,7 @@ from penstock.prepare.sources import UnreadablePart, read_segment
 from penstock.prepare.task import Count, Recipe, Rejected, Shards, Tap, run_stages
 
 _BATCHES = 3
+_SECONDS = 2.0  # a stage so slow that this is not enough is measured on what it did
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,23 @@ class Measurement:
 
 
 def measure(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float) -> Measurement:
-    """Run up to three batches of an eighth of `batch_bytes`, then of all of it, and watch this process grow."""
+    """Run up to three batches of an eighth of `batch_bytes`, then of all of it, and watch this process grow.
+
+    A slow stage has no time for the second: then all that the first added counts as growing with the batch.
+    """
     reserved = own_memory().counted
     small_bytes = batch_bytes // 8
     with tempfile.TemporaryDirectory(prefix="penstock-measure-") as folder, _watching() as peak:
         recipe = replace(recipe, root=folder, on_bad_input="set_aside", stages=_bound(recipe, slices))
-        _run(recipe, slices, small_bytes, row_bytes)
-        small = peak[0]
         started = time.perf_counter()
-        rows, written = _run(recipe, slices, batch_bytes, row_bytes)
-        seconds = time.perf_counter() - started
-    slope = max(0.0, (peak[0] - small) / (batch_bytes - small_bytes))
+        rows, written = _run(recipe, slices, small_bytes, row_bytes)
+        seconds, small = time.perf_counter() - started, peak[0]
+        slope = (small - reserved) / small_bytes
+        if seconds < _SECONDS / 8:
+            started = time.perf_counter()
+            rows, written = _run(recipe, slices, batch_bytes, row_bytes)
+            seconds = time.perf_counter() - started
+            slope = max(0.0, (peak[0] - small) / (batch_bytes - small_bytes))
     return Measurement(
         worker_bytes=reserved,
         fixed_bytes=max(0, int(small - reserved - slope * small_bytes)),
@@ -66,13 +73,14 @@ def _run(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes:
     recipe = replace(recipe, reading=sized(recipe, batch_bytes, row_bytes).reading)
     account = [Count() for _ in range(len(recipe.stages) + 1)]
     taps = {number: Tap(fit) for number in recipe.fits if (fit := recipe.stages[number].fit())}
+    deadline = time.perf_counter() + _SECONDS
     with ExitStack() as stack:
         folder = Folder(recipe.root)
         rejected = Rejected(folder, "rejected", stack, writes=False)
         shards = Shards(folder, recipe, 0, stack)
         for number, rows in enumerate(_batches(recipe, slices)):
             shards.write(run_stages(rows, recipe, account, taps, rejected))
-            if number + 1 == _BATCHES:
+            if number + 1 == _BATCHES or time.perf_counter() > deadline:
                 break
         files = [file for facts in shards.commit().values() for file in facts.files]
         return account[0].taken, sum(file.bytes for file in files)
@@ -117,8 +125,10 @@ def _watching() -> Iterator[list[int]]:
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(0.002):
+        pause = 0.002
+        while not done.wait(pause):
             peak[0] = max(peak[0], own_memory().counted)
+            pause = min(pause * 1.01, 0.1)  # the first moments matter most; a slow stage is not slowed further
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

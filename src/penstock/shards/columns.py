@@ -170,8 +170,12 @@ def _write_npy(
 
 
 def npy_name(name: str, column: str) -> str:
-    """`train/00000-of-00004.rtt.npy`; characters that file systems dislike are percent-encoded."""
-    return f"{name}.{urllib.parse.quote(column.replace('/', '.'), safe='. ')}.npy"
+    """`train/00000-of-00004.rtt.npy`; characters that file systems dislike are percent-encoded.
+
+    So is a dot in a field's name: field `a.valid` and the validity of field `a` are two files.
+    """
+    parts = [urllib.parse.quote(part, safe=" ").replace(".", "%2E") for part in column.split("/")]
+    return f"{name}.{'.'.join(parts)}.npy"
 
 
 def _npy_header(dtype: str, shape: list[int]) -> bytes:
@@ -257,9 +261,10 @@ def _open_safetensors(folder: Folder, facts: FileFacts) -> dict[str, Column]:
     try:
         header = json.loads(bytes(mapped[8 : 8 + length]))
         end = header[CHECKSUMS]["data_offsets"][1]
-    except (ValueError, KeyError, TypeError) as error:
+        found = digest(mapped[: 8 + length], data[:end])
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise damaged_file(facts.file, "has a header that cannot be read") from error
-    if digest(mapped[: 8 + length], data[:end]) != facts.digest:
+    if found != facts.digest:
         raise damaged_file(facts.file, "has a header or checksum table other than the one that was written")
     hashes = np.frombuffer(data[:end], dtype="<u8")
     columns, first = {}, 0

@@ -72,21 +72,21 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def decode_manifest(data: bytes, where: str) -> Manifest:
     try:
         body = json.loads(data)
-        version = body["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
+        version, written = body["format_version"], body.pop("digest")
+        intact = fingerprint(body) == written
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(f"cannot be read ({error})", where) from error
-    if version != FORMAT_VERSION:
+    if version != FORMAT_VERSION and intact:
         raise OutputError(
             f"this dataset has format version {version}, this penstock reads version {FORMAT_VERSION}",
             where=where,
             next_step="prepare it again with `penstock run --redo`, or install the penstock that wrote it",
         )
-    try:
-        manifest = _from_body(body)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _damaged(f"lacks or misspells {error}", where) from error
-    if encode_manifest(manifest) != data:
+    if not intact:
         raise _damaged("is not the manifest that was written: its digest does not fit its text", where)
+    manifest = _from_body(body)
+    if encode_manifest(manifest) != data:  # the same values in other words, or words that were added
+        raise _damaged("is not the manifest that was written: its text was changed", where)
     return manifest
 
 

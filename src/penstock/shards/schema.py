@@ -44,6 +44,7 @@ NUMBERS = {
     "duration": "i8",
 }
 TEXTS = ("string", "binary", "large_string", "large_binary")
+_SAFETENSORS_METADATA = "__metadata__"
 _WORD = re.compile(r"([a-z_0-9]+)(?:<(.+)>)?(?:\(([^)]*)\))?(?:\[([^\]]*)\])?")
 
 
@@ -95,6 +96,11 @@ def parse_type(word: str) -> Type:
 
 def schema_from_arrow(schema: pa.Schema, where: str) -> Schema:
     """Our words for an Arrow schema; a type that columns cannot hold is refused by name."""
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise InputError(
+                f"column {name!r} is there twice", where=where, next_step="give each column a name of its own"
+            )
     return tuple(_field_from_arrow(field, where) for field in schema)
 
 
@@ -105,11 +111,18 @@ def schema_to_arrow(schema: Schema) -> pa.Schema:
 
 
 def _field_from_arrow(field: pa.Field, where: str) -> Field:
-    if "/" in field.name or not field.name:
+    if "/" in field.name or field.name in ("", _SAFETENSORS_METADATA):
         raise InputError(
-            f"column {field.name!r} cannot be stored: a name must not be empty or contain '/'",
+            f"column {field.name!r} cannot be stored: a name must not be empty, contain '/' or be "
+            f"{_SAFETENSORS_METADATA}",
             where=where,
             next_step="rename it with `select: {new_name: old_name}`",
+        )
+    if field.type == "null":
+        raise InputError(
+            f"column {field.name!r} has no value that tells its type",
+            where=where,
+            next_step=f"declare it: input: {{path: ..., types: {{{field.name}: string}}}}, or leave it out with `select:`",
         )
     word = type_from_arrow(field.type)
     if word is None:
@@ -132,10 +145,10 @@ def type_from_arrow(kind: pa.DataType) -> str | None:
     if is_a.is_decimal128(kind):
         return f"decimal128({kind.precision}, {kind.scale})"
     if is_a.is_fixed_size_binary(kind):
-        return f"fixed_size_binary[{kind.byte_width}]"
+        return f"fixed_size_binary[{kind.byte_width}]" if kind.byte_width else None
     if is_a.is_dictionary(kind):
         return _wrap("dictionary<{}>", kind.value_type, texts=True)
-    if is_a.is_fixed_size_list(kind):
+    if is_a.is_fixed_size_list(kind) and kind.list_size:
         return _wrap(f"fixed_size_list<{{}}>[{kind.list_size}]", kind.value_type)
     if is_a.is_list(kind) or is_a.is_large_list(kind):
         return _wrap("large_list<{}>" if is_a.is_large_list(kind) else "list<{}>", kind.value_type)
@@ -164,11 +177,24 @@ def type_to_arrow(kind: Type) -> Any:
         return pa.decimal128(int(kind.arguments[0]), int(kind.arguments[1]))
     if kind.name == "fixed_size_binary":
         return pa.binary(kind.width)
-    if kind.inner is None:
+    if kind.is_number or kind.is_text:
         return pa.bool_() if kind.name == "bool" else getattr(pa, kind.name)()
+    if kind.inner is None or kind.name not in ("dictionary", "fixed_size_list", "list", "large_list"):
+        raise ValueError(f"{kind.name!r} is not a type")
     inner = type_to_arrow(kind.inner)
     if kind.name == "dictionary":
         return pa.dictionary(pa.int32(), inner)
     if kind.name == "fixed_size_list":
         return pa.list_(inner, kind.width)
     return pa.large_list(inner) if kind.name == "large_list" else pa.list_(inner)
+
+
+def declared_type(word: str) -> Any:
+    """The Arrow type of a word that a person wrote; ValueError for one that columns cannot hold."""
+    try:
+        arrow = type_to_arrow(parse_type(word))
+    except (ValueError, TypeError, IndexError) as error:
+        raise ValueError(f"{word!r} is not a type such as int64 or timestamp[us]") from error
+    if (type_from_arrow(arrow) or "").replace(" ", "") != word.replace(" ", ""):
+        raise ValueError(f"{word!r} is not a type such as int64 or timestamp[us]")
+    return arrow

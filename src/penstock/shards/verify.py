@@ -69,7 +69,9 @@ def _shard_problems(folder: Folder, shard: ShardFacts, schema: Schema) -> Iterat
 
 
 def _plain_file_problems(folder: Folder, file: FileFacts) -> Iterator[IntegrityError]:
-    if folder.size(file.file) != file.bytes:
+    if folder.size(file.file) < 0:
+        yield damaged_file(file.file, "is missing")
+    elif folder.size(file.file) != file.bytes:
         yield damaged_file(file.file, f"has {folder.size(file.file):,} bytes, {file.bytes:,} were written")
     elif digest(folder.read(file.file)) != file.digest:
         yield damaged_file(file.file, "is not the file that was written")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any, NoReturn
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 Facts = dict[str, Any]
 Tables = Callable[[Facts], Iterable[RenderableType]]
@@ -27,6 +29,28 @@ def make_console(stderr: bool = False) -> Console:
     return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
+@contextmanager
+def stdout_kept_clean() -> Iterator[None]:
+    """Whatever a user's functions print, from Python or from C, goes to stderr: stdout is the result's alone."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """A sign of life on a terminal while something takes its time; nothing elsewhere."""
+    console = make_console(stderr=True)
+    with console.status(Text(text)) if console.is_terminal else nullcontext():
+        yield
+
+
 def show(facts: Facts, tables: Tables, as_json: bool) -> None:
     if as_json:
         print(json.dumps(facts, indent=1, ensure_ascii=False, default=str), flush=True)
@@ -34,6 +58,7 @@ def show(facts: Facts, tables: Tables, as_json: bool) -> None:
     console = make_console()
     with console.capture() as drawn:
         for part in tables(facts):
-            console.print(part)
+            # In a file a sentence stays on its line, where it can be searched for.
+            console.print(part, soft_wrap=isinstance(part, Text) and not console.is_terminal)
     # rich fills lines up with blanks, which in a file or a diff are noise.
     print("\n".join(line.rstrip() for line in drawn.get().splitlines()), flush=True)

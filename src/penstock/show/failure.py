@@ -36,8 +36,8 @@ def known_error(error: BaseException) -> PenstockError:
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("stopped", next_step="run the same command again: whatever was finished is kept")
     return PenstockError(
-        f"{type(error).__name__}: {error} -- this is a defect of penstock, not of your job",
-        next_step="run the same command with --debug and send us the traceback",
+        f"{type(error).__name__}: {str(error).partition(chr(10))[0]} (penstock did not foresee this)",
+        next_step="run the same command with --debug for the traceback, and report it with that",
     )
 
 

@@ -17,6 +17,8 @@ from penstock.prepare.plan import Pass, Plan
 from penstock.shards.schema import type_from_arrow
 from penstock.show.tables import counted, make_list, make_table
 
+PLANNING = "planning: listing the input, measuring its first rows"  # shown while a Plan is being made
+
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
     survey, settings = plan.survey, plan.settings

@@ -17,11 +17,11 @@ from rich.text import Text
 from penstock.base.events import Event
 from penstock.base.sizes import format_seconds
 from penstock.show.notices import notices
+from penstock.show.planned import PLANNING
 from penstock.show.tracker import Tracker
 
-FIRST_LINE_SECONDS = 2.0
+FIRST_LINE_SECONDS = 1.0
 LINE_SECONDS = 10.0
-_PLANNING = "planning: listing the input, measuring its first rows"
 _DRAW_SECONDS = 0.1  # small tasks end by the hundred a second, and drawing costs a millisecond or two
 _WIDE = 120  # columns from which the total finds room beside the bar
 
@@ -29,6 +29,7 @@ _WIDE = 120  # columns from which the total finds room beside the bar
 class View(Protocol):
     """Where progress is drawn."""
 
+    def planning(self) -> None: ...
     def say(self, text: Text) -> None: ...
     def update(self, tracker: Tracker) -> None: ...
     def close(self) -> None: ...
@@ -42,6 +43,7 @@ class Display:
         self._view: View | None = Bar(console) if console.is_terminal else Lines(console)
 
     def __enter__(self) -> Display:
+        self._draw(lambda view: view.planning())
         return self
 
     def __exit__(
@@ -72,8 +74,7 @@ class Bar:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._status: Status | None = console.status(Text(_PLANNING))
-        self._status.start()
+        self._status: Status | None = None
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
@@ -85,6 +86,10 @@ class Bar:
         )
         self._bar = self._progress.add_task("", total=1.0, words="")
         self._drawn = 0.0
+
+    def planning(self) -> None:
+        self._status = self._console.status(Text(PLANNING))
+        self._status.start()
 
     def say(self, text: Text) -> None:
         self._end_planning()
@@ -120,12 +125,14 @@ class Bar:
 
 
 class Lines:
-    """For a log: what happens, and how far it is after two seconds and then every ten."""
+    """For a log: what happens, and how far it is after a second and then every ten."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._next_line = FIRST_LINE_SECONDS
-        self.say(Text(_PLANNING))
+
+    def planning(self) -> None:
+        self.say(Text(PLANNING))
 
     def say(self, text: Text) -> None:
         self._console.print(Text("penstock: ").append_text(text), soft_wrap=True)
@@ -137,8 +144,9 @@ class Lines:
             self.say(Text(self._line(tracker, elapsed)))
 
     def _line(self, tracker: Tracker, elapsed: float) -> str:
-        words = [f"{tracker.share:.0%}", tracker.rows_of_total, tracker.speed_words, tracker.memory_words]
-        return f"{format_seconds(elapsed)}: {tracker.kind}: " + ", ".join(filter(None, [*words, tracker.left_words]))
+        share = f"{tracker.kind} {tracker.share:.0%}".strip()
+        words = [share, tracker.rows_of_total, tracker.speed_words, tracker.memory_words, tracker.left_words]
+        return f"{format_seconds(elapsed)}: " + ", ".join(filter(None, words))
 
     def close(self) -> None:
         return None

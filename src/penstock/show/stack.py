@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 _THREAD = re.compile(r"(?=^(?:Current thread|Thread) 0x)", re.MULTILINE)
 _IDLE = "_die_with_the_driver"  # every worker has this thread, and it always waits
-_MOST_LINES = 25  # a message is one screen; the outermost frames are penstock's own
+_ENGINE = re.compile(r'File ".*penstock/prepare/(?:task|engines/\w+)\.py"')  # from here outwards it is our own affair
 
 
-def working_stack(dump: str, most_lines: int = _MOST_LINES) -> str:
-    """The threads that do the work, innermost frame first, as many lines as fit."""
-    threads = [part.strip() for part in _THREAD.split(dump) if part.strip() and _IDLE not in part]
-    lines = "\n".join(threads).splitlines()
-    if len(lines) <= most_lines:
-        return "\n".join(lines)
-    return "\n".join([*lines[:most_lines], f"  ... and {len(lines) - most_lines} lines more (events.jsonl has all)"])
+def working_stack(dump: str) -> str:
+    """The frames of the threads that do the work, innermost first, down to where penstock called them."""
+    threads = [part.strip().splitlines() for part in _THREAD.split(dump) if part.strip() and _IDLE not in part]
+    return "\n".join(line for thread in threads for line in _frames(thread))
+
+
+def _frames(thread: list[str]) -> list[str]:
+    frames = thread[1:] if _THREAD.match(thread[0]) else thread
+    inner = list(takewhile(lambda line: not _ENGINE.search(line), frames))
+    return inner or frames

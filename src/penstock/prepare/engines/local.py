@@ -184,6 +184,7 @@ class LocalEngine:
         self._rows_done += row.steps[0].taken
         worker.tasks += 1
         self._done(attempt.task, row)
+        self._sampled = 0.0  # its memory is still there: sample it, or a short run would never be seen
         grown = held_bytes - worker.ready_bytes > self._budget.allowed / (4 * max(1, self._settings.workers))
         if worker.tasks >= TASKS_PER_WORKER or (grown and worker.tasks >= 8):
             self._workers.remove(worker)
@@ -267,13 +268,17 @@ class LocalEngine:
             self._drop(largest, f"the tree held {format_size(memory.counted)}, more than {self._budget}")
 
 
-def measure_in_worker(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float) -> Measurement:
+def measure_in_worker(
+    recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, timeout: float
+) -> Measurement:
     """Measure in a process like the ones that will do the work; one that dies is followed by one that takes less."""
     for attempt in range(ATTEMPTS):
         worker = Worker()
         try:
             worker.connection.recv()  # ready
             worker.send("measure", recipe, slices, batch_bytes >> 3 * attempt, row_bytes)
+            if not worker.connection.poll(timeout):
+                raise _too_slow(worker, slices, timeout)
             kind, answer, _ = worker.connection.recv()
         except (EOFError, ConnectionResetError):
             worker.process.wait()
@@ -286,6 +291,20 @@ def measure_in_worker(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: in
     raise TaskError(
         f"the worker that measured the first rows of the input died {ATTEMPTS} times, "
         f"the last time with exit code {worker.process.returncode}",
-        where=str(slices[0]) if slices else None,
+        where=_place(slices),
         next_step="allow more memory, or run with `workers: 0` to see what happens inside one process",
     )
+
+
+def _too_slow(worker: Worker, slices: tuple[Slice, ...], timeout: float) -> TaskError:
+    error = TaskError(
+        f"the first rows of the input took longer than {timeout:.0f} s (task_timeout) when they were measured",
+        where=_place(slices),
+        next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`",
+    )
+    error.add_note(worker.stack())
+    return error
+
+
+def _place(slices: tuple[Slice, ...]) -> str | None:
+    return str(slices[0]) if slices else None

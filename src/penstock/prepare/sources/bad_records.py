@@ -158,13 +158,16 @@ def drop_bad_text(rows: Rows) -> Rows:
         return rows
     binary = pa.RecordBatch.from_arrays([_as_binary(array) for array in rows.batch.columns], rows.batch.schema.names)
     marked = rows.with_batch(binary).keep(good, "text is not UTF-8", keep_rejected=True)
-    return marked.with_batch(rows.batch.filter(pa.array(good)))
+    left = rows.batch.filter(pa.array(good))
+    arrays = [_without_unused(array) for array in left.columns]
+    return marked.with_batch(pa.RecordBatch.from_arrays(arrays, schema=left.schema))
 
 
 def _is_utf8(array: pa.Array) -> Array:
     if pa.types.is_dictionary(array.type):
-        known = _is_utf8(array.dictionary)
-        return known[array.indices.fill_null(0).to_numpy()] if not known.all() else np.ones(len(array), bool)
+        known = np.append(_is_utf8(array.dictionary), True)  # the last stands for null
+        answer: Array = known[array.indices.cast(pa.int64()).fill_null(-1).to_numpy()]
+        return answer
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         return np.ones(len(array), bool)
     try:
@@ -180,6 +183,13 @@ def _decodes(value: bytes | None) -> bool:
         return True
     except UnicodeDecodeError:
         return False
+
+
+def _without_unused(array: pa.Array) -> pa.Array:
+    """A dictionary keeps the bad values of rows that are gone, unless it is made anew."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    return array.dictionary_decode().dictionary_encode().cast(array.type)
 
 
 def _as_binary(array: pa.Array) -> pa.Array:

@@ -39,14 +39,14 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
 def _infer(sample: bytes, declared: dict[str, pa.DataType], file: File) -> pa.Schema:
     """Bad lines are left for the reading to report; a sample with no good line is an error here."""
     lines = [line for line in sample.split(b"\n") if _is_braced(line)]
-    if not lines:
-        if sample.strip() and not declared:
-            raise _untold(sample, file, "no line of it is a JSON object")
-        return pa.schema([])
     try:
         return _read_json(b"\n".join(lines), None, "infer").schema
     except pa.ArrowException:
         objects = [each for each in map(_object, lines) if isinstance(each, dict)]
+    if not objects:
+        if sample.strip() and not declared:
+            raise _untold(sample, file, "no line of it is a JSON object")
+        return pa.schema([])
     others = [{name: value for name, value in each.items() if name not in declared} for each in objects]
     try:
         return _read_json("\n".join(map(json.dumps, others)).encode(), None, "infer").schema

@@ -32,6 +32,7 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey: 
                 where=f"{file.location}, footer, {size:,} bytes",
                 next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
             ) from error
+    _refuse_twins(schema, file.location)
     identity = _identity(file.location, size)
     pieces, ordinal = [], 0
     for number in range(metadata.num_row_groups):
@@ -52,6 +53,12 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey: 
         )
         ordinal += group.num_rows
     return FileSurvey(schema, tuple(pieces))
+
+
+def _refuse_twins(schema: pa.Schema, location: str) -> None:
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise InputError(f"column {name!r} is there twice", where=f"{location}, footer")
 
 
 def _identity(location: str, size: int) -> str:

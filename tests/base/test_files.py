@@ -1,0 +1,208 @@
+"""Files: a file appears whole or not at all, and everything unfinished lies where it can be swept."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.base.errors import FileError, OutputError
+from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE, Sweep, sweeping
+from penstock.base.files import LOCK, TEMPORARY, Folder, WriteFile, read_range
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(str(tmp_path / "out"))
+
+
+def test_a_committed_file_has_every_byte_and_leaves_nothing_beside_it(folder):
+    with folder.commit("train/00000.bin") as file:
+        file.write(b"one ")
+        file.write(memoryview(b"two"))
+        assert folder.list() == [file.path.removeprefix(folder.root + "/")]
+        assert folder.list(TEMPORARY) == folder.list()
+    assert folder.list() == ["train/00000.bin"]
+    assert folder.read("train/00000.bin") == b"one two"
+    assert folder.size("train/00000.bin") == 7
+
+
+def test_a_commit_that_raises_leaves_nothing_and_keeps_what_was_there(folder):
+    folder.commit_bytes("a", b"old")
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error), folder.commit("a") as file:
+            write_and_raise(file, error)
+        assert folder.list() == ["a"]
+        assert folder.read("a") == b"old"
+
+
+def write_and_raise(file: WriteFile, error: type[BaseException]) -> None:
+    file.write(b"half of the n")
+    raise error
+
+
+def test_a_commit_replaces_the_file_of_an_earlier_attempt(folder):
+    folder.commit_bytes("a", b"first, and longer")
+    folder.commit_bytes("a", b"second")
+    assert folder.read("a") == b"second"
+
+
+@pytest.mark.parametrize("point", ["commit.before_sync", "commit.before_rename", "commit.after_rename"])
+def test_a_kill_inside_a_commit_leaves_its_leftover_in_the_temporary_folder_alone(tmp_path, point):
+    token = tmp_path / "token"
+    token.touch()
+    program = f"from penstock.base.files import Folder; Folder({str(tmp_path / 'out')!r}).commit_bytes('a', b'data')"
+    environment = {**os.environ, CRASH_VARIABLE: f"{point}:{token}"}
+    died = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
+    assert died.returncode == CRASH_EXIT_CODE
+    folder = Folder(str(tmp_path / "out"))
+    folder.remove(TEMPORARY)
+    assert folder.list() == (["a"] if point == "commit.after_rename" else [])
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=5), st.integers(0, 12))
+def test_a_write_that_takes_a_part_is_gone_on_with(tmp_path_factory, pieces, short_at):
+    folder = Folder(str(tmp_path_factory.mktemp("short")))
+    with sweeping(Sweep(fail_at=short_at, short=True)), folder.commit("a") as file:
+        for piece in pieces:
+            file.write(piece)
+    assert folder.read("a") == b"".join(pieces)
+    assert file.size == len(b"".join(pieces))
+
+
+def test_names_are_listed_in_bytewise_order_whatever_the_disks_own(folder):
+    names = ["b", "B", "a/z", "a-z", "a/é", "ab", "a/z2", "é", "a/\U0001f600", "a/\uffff"]
+    for name in names:
+        folder.commit_bytes(name, b"x")
+    assert folder.list() == sorted(names, key=lambda name: name.encode())
+    assert folder.list("a") == sorted([name for name in names if name.startswith("a/")], key=lambda name: name.encode())
+    assert folder.list("nowhere") == []
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_and_not_an_empty_one(folder):
+    folder.commit_bytes("a/b", b"x")
+    with pytest.raises(FileError, match="cannot list"), sweeping(Sweep(fail_at=0, error=errno.EIO)):
+        folder.list()
+
+
+def test_remove_takes_files_and_folders_and_minds_nothing_missing(folder):
+    folder.commit_bytes("a/b", b"x")
+    folder.commit_bytes("c", b"x")
+    folder.remove("a")
+    folder.remove("c")
+    folder.remove("never there")
+    assert folder.list() == []
+
+
+def test_a_range_is_read_and_what_is_not_there_is_named(folder):
+    folder.commit_bytes("a", b"0123456789")
+    assert read_range(folder.path("a"), 3, 4) == b"3456"
+    assert read_range(folder.path("a"), 8, 40) == b"89"
+    assert (folder.size("a"), folder.size("b"), folder.exists("b")) == (10, -1, False)
+    with pytest.raises(FileError) as caught:
+        folder.read("b")
+    assert caught.value.where == folder.path("b")
+    assert "ENOENT" in caught.value.what
+
+
+def test_a_mapped_file_is_its_bytes(folder):
+    folder.commit_bytes("a", b"0123456789")
+    with folder.map("a") as mapped:
+        assert mapped[:] == b"0123456789"
+
+
+@pytest.mark.parametrize("kernel_copies", [True, False], ids=["inside the kernel", "by hand"])
+def test_ranges_of_another_file_are_copied_whole(folder, monkeypatch, kernel_copies):
+    if not kernel_copies:
+        monkeypatch.setattr(os, "copy_file_range", refuse(errno.EXDEV), raising=False)
+    data = os.urandom(3 << 20)
+    folder.commit_bytes("a", data)
+    with folder.open("a") as source, folder.commit("b") as file:
+        file.write(b"head")
+        file.copy_range(source, 1000, 2 << 20)
+        file.copy_range(source, 7, 0)
+        file.copy_range(source, 0, 10)
+    assert folder.read("b") == b"head" + data[1000 : 1000 + (2 << 20)] + data[:10]
+    assert file.size == folder.size("b")
+
+
+@pytest.mark.parametrize("kernel_copies", [True, False], ids=["inside the kernel", "by hand"])
+def test_a_source_that_ends_too_early_is_named(folder, monkeypatch, kernel_copies):
+    if not kernel_copies:
+        monkeypatch.setattr(os, "copy_file_range", refuse(errno.EINVAL), raising=False)
+    folder.commit_bytes("a", b"0123456789")
+    with folder.open("a") as source, pytest.raises(FileError) as caught, folder.commit("b") as file:
+        file.copy_range(source, 5, 6)
+    assert f"{folder.path('a')} ends before byte 11" in caught.value.what
+    assert folder.list() == ["a"]
+
+
+def refuse(number: int):
+    def copy(*_arguments, **_options):
+        raise OSError(number, os.strerror(number))
+
+    return copy
+
+
+def test_the_lock_says_who_holds_it_and_is_free_afterwards(folder):
+    with folder.lock(b"pid 7 on host x"), pytest.raises(OutputError) as caught, folder.lock(b"pid 8"):
+        pass
+    assert "pid 7 on host x" in caught.value.what
+    assert caught.value.where == folder.root
+    with folder.lock(b"me"):
+        assert folder.read(LOCK) == b"me"
+
+
+HOLDER = """
+import sys
+from penstock.base.files import Folder
+with Folder({!r}).lock(b"the holder"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_lock_of_a_killed_holder_is_free(folder):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER.format(folder.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(OutputError, match="the holder"), folder.lock(b"me"):
+            pass
+        holder.send_signal(signal.SIGKILL)
+        holder.wait(timeout=30)
+        with folder.lock(b"me"):
+            pass
+
+
+def test_the_lock_stays_while_a_worker_of_a_dead_driver_has_it(folder):
+    with folder.lock(b"the driver") as descriptor:
+        worker = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[descriptor])
+    with worker:
+        with pytest.raises(OutputError, match="the driver"), folder.lock(b"me"):
+            pass
+        worker.communicate(b"\n", timeout=30)
+        with folder.lock(b"me"):
+            pass
+
+
+def test_a_disk_that_is_full_when_the_lock_is_taken_is_named(folder):
+    folder.make(".penstock")
+    with pytest.raises(FileError) as caught, sweeping(Sweep(fail_at=1, error=errno.ENOSPC)), folder.lock(b"me"):
+        pass
+    assert caught.value.where == folder.path(LOCK)
+
+
+def test_a_log_is_appended_to(folder):
+    for word in (b"one\n", b"two\n"):
+        file = folder.append(".penstock/log")
+        file.write(word)
+        file.close()
+    assert folder.read(".penstock/log") == b"one\ntwo\n"

@@ -1,0 +1,230 @@
+"""JSONL: every object arrives once with its own values, or its line is set aside with its text and the reason."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.base.errors import InputError
+from penstock.prepare.sources import UnreadablePart
+from penstock.prepare.sources.jsonl import JsonParser
+from tests.prepare.sources.reader import read, survey
+
+TYPES = {"a": "int64", "b": "string"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("jsonl")
+
+
+def write(folder: Path, data: bytes | str, name: str = "rows.jsonl") -> Path:
+    path = folder / name
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+OBJECTS = st.fixed_dictionaries(
+    {"a": st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), "b": st.one_of(st.none(), st.text(max_size=20))}
+)
+LINE_ENDS = st.sampled_from(["\n", "\r\n", "\n\n", "\n \t \n", "  \n", "\r\n\r\n"])
+
+
+@given(
+    rows=st.lists(OBJECTS, min_size=1, max_size=25),
+    ends=st.lists(LINE_ENDS, min_size=1),
+    final=st.booleans(),
+    mark=st.booleans(),
+    ascii_only=st.booleans(),
+    data=st.data(),
+)
+def test_cutting_a_file_anywhere_gives_the_rows_of_one_whole_read(folder, rows, ends, final, mark, ascii_only, data):
+    lines = [json.dumps(row, ensure_ascii=ascii_only) for row in rows]
+    text = "".join(line + ends[i % len(ends)] for i, line in enumerate(lines))
+    text = text if final else text.rstrip()
+    path = write(folder, (b"\xef\xbb\xbf" if mark else b"") + text.encode())
+    assert read(path, types=TYPES).rows == rows
+    slice_bytes = data.draw(st.integers(1, len(text) + 1))
+    cut = read(path, slice_bytes=slice_bytes, bytes_at_once=data.draw(st.integers(1, 64)), types=TYPES)
+    assert cut.rows == rows
+    assert cut.aside == []
+    assert cut.ordinals == sorted(set(cut.ordinals))
+    assert read(path, slice_bytes=slice_bytes, types=TYPES).ordinals == cut.ordinals
+
+
+GOOD_LINES = st.sampled_from(
+    ['{"a":1,"b":"x"}', '{"b":"é"}', "{}", ' {"a": 2 } ', '{"a":null}', '{"b":"}{"}', '{"a":-9223372036854775808}']
+)
+BAD_LINES = st.sampled_from(
+    ["null", "nullnull", "[1]", "1", '"x"', "{", "}", '{"a":1}{"a":2}', '{"a":', "3}", '{"a":"x"}', '{"a":1.5}']
+    + ['{"a":1,"a":2}', '{"b":7}', '{"a":true}', '{"c":1}', '{"a":1}null', '{"a":1} {"a":', '"b":"x"}', '{"a":1},{}']
+    + ['{"a":NaN}', '{"a":Inf}', '{"b":"\\ud800"}', '{"a":9223372036854775808}', '{"a":{"b":1}}', '{"a":[1]}', "}{"]
+)
+
+
+@given(
+    lines=st.lists(st.one_of(GOOD_LINES, BAD_LINES), min_size=1, max_size=30),
+    sizes=st.lists(st.integers(1, 200), min_size=2, max_size=2),
+)
+def test_bad_lines_stand_aside_and_all_others_arrive_whatever_their_neighbours(folder, lines, sizes):
+    rows, raw = [], []
+    for line in lines:  # each line read as the only one of its file: that is what it must be among others
+        alone = read(write(folder, line + "\n", "alone.jsonl"), types=TYPES, columns=["a", "b"])
+        assert len(alone.rows) + len(alone.raw) == 1
+        rows += alone.rows
+        raw += list(zip(alone.raw, alone.details, strict=True))
+    path = write(folder, "".join(f"{line}\n" for line in lines))
+    answers = [
+        read(path, types=TYPES, columns=["a", "b"], slice_bytes=60, bytes_at_once=size) for size in (*sizes, 1 << 20)
+    ]
+    for answer in answers:
+        assert answer.rows == rows
+        assert list(zip(answer.raw, answer.details, strict=True)) == raw
+        assert answer.ordinals == answers[0].ordinals
+
+
+def test_a_bad_record_is_kept_with_its_file_position_reason_and_text(tmp_path):
+    answer = read(write(tmp_path, '{"a":1}\nnull\n{"a":3}\n'), types={"a": "int64"})
+    assert answer.rows == [{"a": 1}, {"a": 3}]
+    assert answer.ordinals == [0, 2]
+    assert answer.aside == [
+        {
+            "source": 0,
+            "file": "rows.jsonl",
+            "position": 1,
+            "reason": "not a valid record",
+            "detail": "not a JSON object",
+            "raw": "null",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "detail"),
+    [
+        ('{"a":1}{"a":2}', "not JSON: Extra data"),
+        ('{"a":"x"}', "column 'a': \"x\" is not int64"),
+        ('{"a":1,"a":2}', "Column(/a) was specified twice"),
+        ('{"a":9223372036854775808}', "couldn't parse:9223372036854775808"),
+    ],
+)
+def test_a_reason_says_what_is_wrong_with_the_line(tmp_path, line, detail):
+    answer = read(write(tmp_path, f'{{"a":1}}\n{line}\n{{"a":2}}\n'), types={"a": "int64"})
+    assert [row["a"] for row in answer.rows] == [1, 2]
+    assert answer.raw == [line]
+    assert detail in answer.details[0]
+
+
+def test_a_field_that_the_first_megabyte_did_not_show_makes_its_line_bad_unless_columns_are_chosen(tmp_path):
+    first = "".join(f'{{"a":{i}}}\n' for i in range(120_000))
+    path = write(tmp_path, first + '{"a":-1,"late":5}\n{"a":-2}\n')
+    assert survey(path).schema.names == ["a"]
+    answer = read(path)
+    assert [row["a"] for row in answer.rows[-2:]] == [119_999, -2]
+    assert answer.details == ["unexpected field 'late'"]
+    assert read(path, columns=["a"]).rows[-2:] == [{"a": -1}, {"a": -2}]
+    assert read(path, types={"late": "int8"}).rows[-2] == {"a": -1, "late": 5}
+
+
+def test_a_missing_field_is_null(tmp_path):
+    path = write(tmp_path, '{"a":1}\n{"b":"x"}\n{}\n')
+    assert read(path).rows == [{"a": 1, "b": None}, {"a": None, "b": "x"}, {"a": None, "b": None}]
+
+
+def test_an_object_may_not_span_lines(tmp_path):
+    answer = read(write(tmp_path, '{"a":1}{"a":2}\n{"a":\n3}\n{"a":4}\n'), types={"a": "int64"})
+    assert answer.rows == [{"a": 4}]
+    assert answer.raw == ['{"a":1}{"a":2}', '{"a":', "3}"]
+
+
+def test_text_that_is_not_utf8_is_set_aside_beside_other_bad_records(tmp_path):
+    answer = read(write(tmp_path, b'{"a":1,"b":"caf\xe9"}\n{"a":2,"b":"ok"}\nnull\n{"a":3,"b":"\xff"}\n'))
+    assert answer.rows == [{"a": 2, "b": "ok"}]
+    assert [line["reason"] for line in answer.aside] == ["not a valid record"] + 2 * ["text is not UTF-8"]
+    assert answer.aside[1]["row"] == {"a": 1, "b": "caf\\xe9"}
+    assert answer.ordinals == [1]
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".zst", None)])
+def test_compressed_input_is_the_same_rows(tmp_path, suffix, pack):
+    data = "\ufeff" + "".join(f'{{"a":{i},"b":"{"x" * (i % 50)}"}}\n' for i in range(2000)) + "bad\n"
+    pack = pack or (lambda data: pa.compress(data, "zstd", asbytes=True))
+    plain = read(write(tmp_path, data), bytes_at_once=1000)
+    packed = read(write(tmp_path, pack(data.encode()), f"rows.jsonl{suffix}"), slice_bytes=100, bytes_at_once=777)
+    assert packed.rows == plain.rows
+    assert packed.raw == plain.raw == ["bad"]
+    assert packed.ordinals == plain.ordinals
+
+
+def test_a_compressed_file_that_breaks_off_is_unreadable_as_a_whole(tmp_path):
+    whole = gzip.compress("".join(f'{{"a":{i * i}}}\n' for i in range(200_000)).encode())
+    with pytest.raises(UnreadablePart) as caught:
+        read(write(tmp_path, whole[: len(whole) * 9 // 10], "rows.jsonl.gz"))
+    assert (caught.value.part, caught.value.rows) == (0, -1)
+
+
+def test_types_are_told_by_the_first_megabyte_and_times_stay_text(tmp_path):
+    path = write(tmp_path, '{"i":1,"f":1.5,"b":true,"s":"x","t":"2020-01-01","n":null,"l":[1,2],"d":{"x":1}}\n')
+    kinds = {field.name: str(field.type) for field in survey(path).schema}
+    assert kinds.pop("d").startswith("struct")
+    assert kinds.pop("l").startswith("list<")
+    assert kinds == {"i": "int64", "f": "double", "b": "bool", "s": "string", "t": "string", "n": "null"}
+
+
+def test_types_are_told_by_the_good_lines_among_bad_ones(tmp_path):
+    path = write(tmp_path, b'null\n{"a":1}\n{"a":\n[2]\n{"a":1,"a":2}\n{"a":3,"b":"\xff"}\n')
+    assert survey(path).schema == pa.schema([("a", pa.int64()), ("b", pa.string())])
+
+
+def test_a_declared_type_holds_although_a_line_of_the_sample_breaks_it(tmp_path):
+    path = write(tmp_path, '{"a":1,"b":1}\n{"a":"not a number","b":2}\n{"a":3,"b":3}\n')
+    with pytest.raises(InputError, match="cannot tell the columns"):
+        survey(path)
+    assert survey(path, types={"a": "int32"}).schema == pa.schema([("b", pa.int64()), ("a", pa.int32())])
+    assert [row["a"] for row in read(path, types={"a": "int32"}).rows] == [1, 3]
+
+
+def test_a_first_line_longer_than_the_sample_tells_its_types(tmp_path):
+    text = "x" * (3 << 20)
+    path = write(tmp_path, f'{{"b":"{text}"}}\n{{"b":"y"}}\n')
+    assert survey(path).schema == pa.schema([("b", pa.string())])
+    assert [len(row["b"]) for row in read(path, bytes_at_once=1000, slice_bytes=1 << 20).rows] == [len(text), 1]
+
+
+@pytest.mark.parametrize("data", ["[\n 1,\n 2\n]\n", "null\n", "a,b\n1,2\n"])
+def test_a_file_without_one_object_is_refused_by_name_unless_its_columns_are_declared(tmp_path, data):
+    path = write(tmp_path, data)
+    with pytest.raises(InputError) as caught:
+        survey(path)
+    assert "no line of it is a JSON object" in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert len(read(path, types=TYPES).aside) == data.count("\n")
+
+
+@pytest.mark.parametrize("data", ["", "\n \n", "\ufeff"])
+def test_an_empty_file_is_a_file_of_no_rows(tmp_path, data):
+    assert read(write(tmp_path, data), types=TYPES).rows == []
+
+
+WORDS = st.sampled_from(["1", "1.5", "1e3", "-0", "true", "null", '"x"', "NaN", "Inf", "-Inf", "Infinity", "[1]", "{}"])
+
+
+@given(values=st.lists(WORDS | st.text('0123456789.-+eE"{}[],:aInf\\', max_size=6), min_size=1, max_size=5))
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.bool_(), pa.string(), pa.timestamp("s")], ids=str)
+def test_no_line_that_the_parser_takes_is_refused_at_sight(kind, values):
+    schema = pa.schema([("a", kind)])
+    parser = JsonParser(schema, schema, strict=True)
+    for value in values:
+        line = f'{{"a":{value}}}\n'.encode()
+        if parser.refused([line]):
+            try:
+                assert parser.parse(line).num_rows > 1
+            except pa.ArrowException:
+                continue

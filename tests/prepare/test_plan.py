@@ -1,0 +1,107 @@
+"""The plan: pure, printable, and right about what it projects."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.base.errors import PlanError
+from penstock.base.memory import Budget
+from penstock.prepare.plan import make_plan
+from tests.promises import workshop
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("plan")
+    return penstock.plan(workshop.write_job(folder / "job.yaml", workshop.make_input(folder / "data"), workers=2))
+
+
+def _with_memory(plan, allowed: int):
+    return make_plan(plan.config, plan.survey, replace(plan.means, budget=Budget(allowed, "a test")))
+
+
+def test_planning_twice_gives_the_same_plan(plan):
+    again = make_plan(plan.config, plan.survey, plan.means)
+    assert again.passes == plan.passes
+    assert again.job == plan.job
+
+
+def test_less_memory_gives_smaller_batches_then_fewer_workers_then_a_refusal(plan):
+    seen = []
+    for allowed in range(400_000_000, 50_000_000, -5_000_000):
+        try:
+            smaller = _with_memory(plan, allowed)
+        except PlanError as error:
+            seen.append((0, 0))
+            assert error.next_step
+            assert error.next_step.startswith("memory: ")
+            continue
+        assert smaller.projected_memory <= allowed
+        seen.append((smaller.settings.workers, smaller.settings.batch_bytes))
+    assert seen[0][0] == 2
+    assert seen[-1] == (0, 0)
+    assert [workers for workers, _ in seen] == sorted((workers for workers, _ in seen), reverse=True)
+
+
+def test_what_is_physical_changes_no_fingerprint(plan):
+    smaller = _with_memory(plan, 150_000_000)
+    assert smaller.job == plan.job
+    assert smaller.passes[0].tasks == plan.passes[0].tasks
+
+
+def test_a_disk_without_room_is_refused_with_the_numbers(plan):
+    with pytest.raises(PlanError, match="is free"):
+        make_plan(plan.config, plan.survey, replace(plan.means, free_disk=1000))
+
+
+def test_a_stage_that_needs_its_artifact_gets_a_pass_of_its_own(tmp_path):
+    stages = [{"statistics": ["size"]}, {"normalize": ["rtt"]}, {"normalize": ["size"]}]
+    data = workshop.make_input(tmp_path / "data", files=1)
+    plan = penstock.plan(workshop.write_job(tmp_path / "job.yaml", data, stages=stages))
+    assert [(each.kind, each.stage_count, each.fits) for each in plan.passes] == [
+        ("fit", 2, (1,)),
+        ("fit", 3, (2,)),
+        ("map", 3, (0,)),
+    ]
+
+
+def test_columns_that_nobody_needs_are_not_read(tmp_path):
+    data = workshop.make_input(tmp_path / "data", files=1)
+    stages = [{"filter": "size > 5"}, {"select": {"latency": "rtt"}}]
+    assert penstock.plan(workshop.write_job(tmp_path / "job.yaml", data, stages=stages)).survey.columns == (
+        "rtt",
+        "size",
+    )
+
+
+@pytest.mark.parametrize("stages", [[], workshop.STAGES, [{"select": ["src"]}]])
+def test_the_projected_output_is_near_what_is_written(tmp_path, stages):
+    data = workshop.make_input(tmp_path / "data", files=4, rows=30_000, group=10_000)
+    plan = penstock.plan(workshop.write_job(tmp_path / "job.yaml", data, stages=stages, slice_size="500kB"))
+    manifest = penstock.run(plan)
+    written = sum(file.bytes for shards in manifest.splits.values() for shard in shards for file in shard.files)
+    assert 0.75 * written <= plan.passes[-1].projected.output_bytes <= 1.25 * written
+
+
+def test_an_output_inside_the_input_folder_does_not_feed_itself(tmp_path):
+    data = workshop.make_input(tmp_path / "data", files=1)
+    job = workshop.write_job(data / "job.yaml", data, stages=[{"filter": {"where": "size > 5", "keep": True}}])
+    penstock.run(job)
+    assert json.loads((data / "out" / "manifest.json").read_text())["input"]["files"] == 1
+    penstock.run(job)
+
+
+def test_input_with_no_rows_at_all_is_a_dataset_of_none(tmp_path):
+    import pyarrow.parquet as pq
+
+    (tmp_path / "data").mkdir()
+    pq.write_table(workshop.make_rows(0, 0), tmp_path / "data" / "none.parquet")
+    for stages in ([], [{"normalize": ["rtt"]}], workshop.STAGES):
+        job = workshop.write_job(Path(tmp_path / str(len(stages)) / "job.yaml"), tmp_path / "data", stages=stages)
+        penstock.run(job)
+        assert len(penstock.open(job.parent / "out")) == 0

@@ -1,0 +1,90 @@
+"""An editor that has the schema accepts what penstock accepts, and marks what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.config import make_config
+from penstock.prepare.stages import BUILT_IN
+from penstock.show.job_schema import job_schema
+from penstock.show.starter import STARTER
+
+jsonschema = pytest.importorskip("jsonschema")
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/*.yaml"))
+JOB = {"input": "a.csv", "output": "out"}
+
+
+def accepts(job: Any) -> bool:
+    schema = job_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return not list(jsonschema.Draft202012Validator(schema).iter_errors(job))
+
+
+def test_the_starter_is_accepted_as_it_stands_and_with_every_line_uncommented():
+    assert accepts(yaml.safe_load(STARTER))
+    uncommented = STARTER.replace("  # - ", "  - ")
+    assert len(yaml.safe_load(uncommented)["stages"]) == 6
+    assert accepts(yaml.safe_load(uncommented))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
+def test_the_examples_are_accepted(path):
+    assert accepts(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"input": ["a.csv", {"path": ["b.csv", "c.csv"], "format": "csv", "types": {"x": "int8"}}]},
+        {"memory": 2_000_000_000, "slice_size": "1MiB", "workers": "auto", "task_timeout": 3.5},
+        {"workers": 0, "format": "npy", "on_bad_input": "set_aside"},
+        {"stages": [{"filter": "x > 0"}, {"filter": ["x > 0", "y is null"]}, {"filter": {"where": "x > 0"}}]},
+        {"stages": [{"filter": {"where": ["x > 0"], "keep": True}}]},
+        {"stages": [{"select": "x"}, {"select": ["x", "y"]}, {"select": {"new": "old"}}]},
+        {"stages": [{"split": {"test": 0.1}}, {"split": {"by": "user", "test": 0.1, "val": 0.2}}]},
+        {"stages": [{"split": {"by": ["a", "b"], "test": 0.1}}]},
+        {"stages": [{"normalize": ["x"]}, {"statistics": {"columns": ["x"]}}]},
+        {"stages": [{"json:loads": {"anything": 1}}, "json:loads", {"json:loads": None}]},
+    ],
+)
+def test_every_form_that_penstock_takes_is_accepted(keys):
+    job = {**JOB, **keys}
+    assert accepts(job)
+    if "json:loads" not in str(keys):  # a name that any function may have; this one is no stage
+        make_config(job)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"memroy": "1GB"},
+        {"workers": -1},
+        {"workers": "many"},
+        {"format": "zip"},
+        {"task_timeout": 0},
+        {"input": {"path": "a.csv", "delimeter": ";"}},
+        {"input": {"format": "csv"}},
+        {"stages": [{"filtre": "x > 0"}]},
+        {"stages": [{"filter": "x > 0", "select": ["x"]}]},
+        {"stages": [{"filter": {"were": "x > 0"}}]},
+        {"stages": [{"split": {"test": 2}}]},
+        {"stages": {"filter": "x > 0"}},
+    ],
+)
+def test_what_penstock_refuses_is_marked(keys):
+    job = {**JOB, **keys}
+    assert not accepts(job)
+    with pytest.raises(ConfigError):
+        make_config(job)
+
+
+def test_every_built_in_stage_can_be_completed_and_is_explained():
+    stages = job_schema()["properties"]["stages"]["items"]["anyOf"][0]["properties"]
+    assert stages.keys() >= BUILT_IN.keys()
+    assert all(stages[name]["description"] for name in BUILT_IN)

@@ -1,0 +1,120 @@
+"""plan, inspect, doctor and init, as people and as programs see them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import numpy as np
+import pytest
+
+from penstock.cli import main
+from penstock.show.doctor import doctor_facts
+from penstock.show.values import jsonable, short
+from tests.show.desk import document, make_job
+
+
+def test_a_plan_tells_memory_in_the_three_words_and_every_column(tmp_path, capfd):
+    job = make_job(tmp_path, stages=[{"select": {"who": "user"}}])
+    assert main(["plan", str(job)]) == 0
+    printed = capfd.readouterr().out
+    memory = next(line for line in printed.splitlines() if line.startswith("memory"))
+    assert all(word in memory for word in ("allowed", "reserved", "projected"))
+    assert ["value", "float64", "(not", "read)", "-"] in [line.split() for line in printed.splitlines()]
+    assert ["who", "-", "int64"] in [line.split() for line in printed.splitlines()]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_as_json_has_every_pass_with_its_projections(tmp_path, capfd):
+    job = make_job(tmp_path, stages=[{"normalize": ["value"]}])
+    assert main(["plan", str(job), "--json"]) == 0
+    facts = document(capfd.readouterr().out)
+    assert [(each["kind"], each["tasks"], each["rows"]) for each in facts["passes"]] == [
+        ("fit", 3, 3000),
+        ("map", 3, 3000),
+    ]
+    assert facts["memory"]["reserved_bytes"] <= facts["memory"]["projected_bytes"]
+    assert {"memory_bytes", "spill_bytes", "output_bytes", "seconds"} <= facts["passes"][0].keys()
+
+
+def test_a_plan_names_files_that_cannot_be_used(tmp_path, capfd):
+    job = make_job(tmp_path, on_bad_input="set_aside")
+    (tmp_path / "data" / "part-9.parquet").write_text("no parquet at all")
+    assert main(["plan", str(job)]) == 0
+    assert "part-9.parquet" in capfd.readouterr().out
+
+
+def test_inspect_shows_splits_account_files_and_records(tmp_path, capfd):
+    stages = [{"filter": {"where": "value >= 100", "keep": True}}, {"statistics": ["value"]}]
+    assert main(["run", str(make_job(tmp_path, stages=stages))]) == 0
+    capfd.readouterr()
+    assert main(["inspect", str(tmp_path / "out"), "--records", "1"]) == 0
+    printed = capfd.readouterr().out
+    assert "artifacts/statistics.json" in printed
+    assert "train[0]" in printed
+    assert "train[1]" not in printed
+
+    assert main(["inspect", str(tmp_path / "out"), "--records", "2", "--json"]) == 0
+    facts = document(capfd.readouterr().out)
+    assert facts["splits"]["train"]["records"] == 2900
+    assert sum(file["lines"] for file in facts["rejected"]) == 100
+    assert facts["records"] == {"split": "train", "first": [{"user": 0, "value": 100.0}, {"user": 1, "value": 101.0}]}
+
+
+def test_inspect_names_the_splits_there_are(tmp_path, capfd):
+    assert main(["run", str(make_job(tmp_path))]) == 0
+    assert main(["inspect", str(tmp_path / "out"), "--split", "tset"]) == 5
+    assert "Did you mean 'test'?" in capfd.readouterr().err
+
+
+def test_doctor_checks_the_machine_and_names_versions(tmp_path, capfd):
+    assert main(["doctor", "--output", str(tmp_path / "not" / "yet"), "--json"]) == 0
+    facts = document(capfd.readouterr().out)
+    names = [check["name"] for check in facts["checks"]]
+    assert {"memory", "cores", "open files", "output disk"} <= set(names)
+    assert {"python", "penstock", "numpy", "pyarrow", "xxhash", "pydantic", "typer", "rich"} <= facts["versions"].keys()
+    assert all(check["change"] for check in facts["checks"] if check["status"] == "warn")
+
+
+def test_doctor_warns_of_a_folder_that_cannot_hold_a_dataset(monkeypatch):
+    monkeypatch.setattr("penstock.base.machine.free_disk", lambda path: 10**6)  # noqa: ARG005
+    disk = next(check for check in doctor_facts(".")["checks"] if check["name"] == "output disk")
+    assert disk["status"] == "warn"
+    assert "free some space" in disk["change"]
+
+
+def test_init_writes_a_job_that_plans_and_never_overwrites_one(tmp_path, capfd):
+    make_job(tmp_path)
+    assert main(["init", str(tmp_path / "mine.yaml")]) == 0
+    assert main(["plan", str(tmp_path / "mine.yaml"), "--workers", "0"]) == 0
+    (tmp_path / "mine.yaml").write_text("mine")
+    assert main(["init", str(tmp_path / "mine.yaml")]) == 5
+    assert (tmp_path / "mine.yaml").read_text() == "mine"
+    assert "try: penstock init another_name.yaml" in capfd.readouterr().err
+
+
+def test_init_prints_the_schema_of_job_files(capfd):
+    assert main(["init", "--schema"]) == 0
+    assert "stages" in json.loads(capfd.readouterr().out)["properties"]
+
+
+@pytest.mark.parametrize(
+    ("value", "as_json"),
+    [
+        (float("nan"), "nan"),
+        (b"\xff", "\\xff"),
+        (np.float32(0.5), 0.5),
+        (np.arange(3), [0, 1, 2]),
+        (datetime.date(2024, 2, 29), "2024-02-29"),
+        ({"a": [None, True]}, {"a": [None, True]}),
+    ],
+)
+def test_every_value_of_a_record_has_a_json_form(value, as_json):
+    assert jsonable(value) == as_json
+
+
+def test_a_long_value_is_cut_and_its_size_told():
+    assert short("a\nb") == "a\\nb"
+    assert short(0.10000000149011612) == "0.1"
+    assert short("x" * 300).endswith("... (300 characters)")
+    assert short(list(range(100)), most=20).endswith("... (100 values)")

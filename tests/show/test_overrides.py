@@ -1,0 +1,77 @@
+"""What the command line says wins over the job file, and is what an error in it points at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.config import Config
+from penstock.show.overrides import gather, load_job
+
+
+def loaded(folder: Path, job: dict[str, Any], *settings: str, **options: Any) -> Config:
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump({"output": "out", **job}))
+    return load_job(str(path), gather(settings=settings, **options))
+
+
+def test_a_setting_is_yaml_and_replaces_the_files_key(tmp_path):
+    config = loaded(tmp_path, {"input": "a.csv", "slice_size": "1MB"}, "slice_size=2MB", "stages=[{filter: x > 0}]")
+    assert config.slice_size == "2MB"
+    assert config.stages == ({"filter": "x > 0"},)
+
+
+@pytest.mark.parametrize("written", ["a.csv", ["a.csv"], {"path": "a.csv"}, [{"path": ["a.csv"]}]])
+def test_a_dotted_setting_goes_inside_every_form_of_input(written, tmp_path):
+    (source,) = loaded(tmp_path, {"input": written}, "input.types.x=float32", "input.format=csv").input
+    assert (source.path, source.format, source.types) == (("a.csv",), "csv", {"x": "float32"})
+
+
+def test_a_number_picks_one_of_several_entries(tmp_path):
+    job = {"input": ["a.txt", "b.csv"], "stages": [{"filter": "x > 0"}, {"split": {"test": 0.1}}]}
+    config = loaded(tmp_path, job, "input.0.format=jsonl", "stages.1.split.test=0.3")
+    assert [source.format for source in config.input] == ["jsonl", "auto"]
+    assert config.stages[1] == {"split": {"test": 0.3}}
+
+
+def test_other_files_keep_the_options_of_the_source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = {"input": {"path": "a.csv", "types": {"x": "int8"}}}
+    (source,) = loaded(tmp_path, job, inputs=["new/*.csv", "s3://bucket/b.csv"]).input
+    assert source.path == (str(tmp_path / "new" / "*.csv"), "s3://bucket/b.csv")
+    assert source.types == {"x": "int8"}
+
+
+def test_one_path_for_two_sources_is_refused_with_the_way_to_say_it(tmp_path):
+    with pytest.raises(ConfigError, match="is a list") as refused:
+        loaded(tmp_path, {"input": ["a.csv", "b.jsonl"]}, inputs=["c.csv"])
+    assert refused.value.next_step == "number them from 0: input.0 to input.1"
+
+
+def test_an_error_in_an_option_points_at_the_option_and_not_at_a_line(tmp_path):
+    with pytest.raises(ConfigError, match="'lots' is not a size") as refused:
+        loaded(tmp_path, {"input": "a.csv", "memory": "1GB"}, memory="lots")
+    assert refused.value.where == f"--memory lots, on top of {tmp_path / 'job.yaml'}"
+
+
+def test_an_error_in_the_file_still_points_at_its_line(tmp_path):
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, {"input": "a.csv", "stages": [{"filtre": "x > 0"}]}, memory="1GB")
+    assert refused.value.where is not None
+    assert ", line " in refused.value.where
+
+
+@pytest.mark.parametrize("setting", ["memory", "=3", "memory=[", "memory.inner=3"])
+def test_a_setting_that_cannot_be_read_is_named(setting, tmp_path):
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, {"input": "a.csv", "memory": "1GB"}, setting)
+    assert setting in f"{refused.value.what} {refused.value.where}"
+
+
+def test_workers_may_be_a_number_or_auto(tmp_path):
+    assert loaded(tmp_path, {"input": "a.csv"}, workers="3").workers == 3
+    assert loaded(tmp_path, {"input": "a.csv", "workers": 3}, workers="auto").workers == "auto"
