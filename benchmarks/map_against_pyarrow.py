@@ -62,7 +62,9 @@ def _write_file(path: Path, seed: int) -> None:
     pq.write_table(table, path, row_group_size=1_000_000)
 
 
-def run_penstock(data: Path, folder: Path, memory: str, stages: list[object], workers: int) -> tuple[Cost, dict[str, int]]:
+def run_penstock(
+    data: Path, folder: Path, memory: str, stages: list[object], workers: int
+) -> tuple[Cost, dict[str, int]]:
     shutil.rmtree(folder / "out", ignore_errors=True)
     job = {
         "input": f"{data}/*.parquet",
@@ -111,7 +113,9 @@ def main() -> None:
     print(f"\nspeed against the bare loop: {bare.wall_seconds / ours.wall_seconds:.2f} (wall), ", end="")
     print(f"{bare.cpu_seconds / ours.cpu_seconds:.2f} (CPU); against the fsynced one: ", end="")
     print(f"{synced.wall_seconds / ours.wall_seconds:.2f} (wall)")
-    print(f"projected {facts['projected_memory_bytes'] / 1e6:.0f} MB, allowed {facts['allowed_memory_bytes'] / 1e6:.0f} MB")
+    print(
+        f"projected {facts['projected_memory_bytes'] / 1e6:.0f} MB, allowed {facts['allowed_memory_bytes'] / 1e6:.0f} MB"
+    )
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def test_a_defect_is_called_one_and_debug_shows_the_traceback(tmp_path, capfd, m
     job = str(make_job(tmp_path))
     assert main(["plan", job]) == 1
     printed = capfd.readouterr().err
-    assert printed.startswith("Defect: KeyError: 'a hole in penstock'")
+    assert printed.startswith("Defect of penstock: KeyError: 'a hole in penstock'")
     assert "--debug" in printed
     assert "Traceback" not in printed
     assert main(["plan", job, "--debug"]) == 1

@@ -10,7 +10,9 @@ import penstock
 
 def _modules_after(code: str) -> set[str]:
     script = f"{code}\nimport sys; print(*sorted(sys.modules))"
-    return set(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split())
+    return set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
 
 
 def test_importing_penstock_imports_nothing_heavy():

@@ -136,7 +136,7 @@ def run(
     memory: Memory = None,
     workers: Workers = None,
     settings: Setting = None,
-    redo: Annotated[bool, typer.Option("--redo", help="Replace a finished output that another job made.")] = False,
+    redo: Annotated[bool, typer.Option("--redo", help="Do everything again, replacing what is there.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:

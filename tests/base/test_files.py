@@ -122,8 +122,9 @@ def test_ranges_of_another_file_are_copied_whole(folder, monkeypatch, kernel_cop
     if not kernel_copies:
         monkeypatch.setattr(os, "copy_file_range", refuse(errno.EXDEV), raising=False)
     data = os.urandom(3 << 20)
-    folder.commit_bytes("a", data)
-    with folder.open("a") as source, folder.commit("b") as file:
+    source = folder.borrow_scratch()
+    source.write(data)
+    with folder.commit("b") as file:
         file.write(b"head")
         file.copy_range(source, 1000, 2 << 20)
         file.copy_range(source, 7, 0)
@@ -136,11 +137,31 @@ def test_ranges_of_another_file_are_copied_whole(folder, monkeypatch, kernel_cop
 def test_a_source_that_ends_too_early_is_named(folder, monkeypatch, kernel_copies):
     if not kernel_copies:
         monkeypatch.setattr(os, "copy_file_range", refuse(errno.EINVAL), raising=False)
-    folder.commit_bytes("a", b"0123456789")
-    with folder.open("a") as source, pytest.raises(FileError) as caught, folder.commit("b") as file:
+    source = folder.borrow_scratch()
+    source.write(b"0123456789")
+    with pytest.raises(FileError) as caught, folder.commit("b") as file:
         file.copy_range(source, 5, 6)
-    assert f"{folder.path('a')} ends before byte 11" in caught.value.what
-    assert folder.list() == ["a"]
+    assert f"{source.path} ends before byte 11" in caught.value.what
+    assert folder.list() == []
+
+
+def test_a_scratch_file_has_no_name_and_is_used_again(folder):
+    first = folder.borrow_scratch()
+    first.write(b"something long")
+    assert folder.list() == []
+    other = folder.borrow_scratch()
+    assert other is not first
+    folder.return_scratch(first)
+    again = folder.borrow_scratch()
+    assert again is first
+    again.write(b"new")
+    assert again.size == 3
+    with folder.commit("a") as file:
+        file.copy_range(again, 0, 3)
+    assert folder.read("a") == b"new"
+    folder.return_scratch(again)
+    folder.release_scratch()
+    assert folder.borrow_scratch() is not first
 
 
 def refuse(number: int):

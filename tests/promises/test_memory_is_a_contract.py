@@ -82,7 +82,8 @@ def _watched_run(job: Path) -> tuple[int, dict[str, Any]]:
     with watching(process) as peak:
         output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, output + errors
-    return peak[0], json.loads((job.parent / "out" / ".penstock" / "run.json").read_text())
+    run = json.loads((job.parent / "out" / ".penstock" / "run.json").read_text())
+    return max(peak[0], run["peak_memory_bytes"]), run  # a busy machine may keep one of the two watchers waiting
 
 
 def _assert_kept(peak: int, run: dict[str, Any], budget: int) -> None:

@@ -44,7 +44,7 @@ def test_ctrl_c_outside_a_run_is_an_interruption_and_no_defect():
 def test_a_defect_is_told_in_one_line(capsys):
     assert tell(KeyError("first\nsecond"), as_json=False, debug=False) == 1
     told = capsys.readouterr().err.splitlines()
-    assert told[0].startswith("Defect: KeyError")
+    assert told[0].startswith("Defect of penstock: KeyError")
     assert len(told) == 2
 
 

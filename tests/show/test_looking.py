@@ -61,6 +61,16 @@ def test_inspect_shows_splits_account_files_and_records(tmp_path, capfd):
     assert facts["records"] == {"split": "train", "first": [{"user": 0, "value": 100.0}, {"user": 1, "value": 101.0}]}
 
 
+def test_of_a_very_wide_dataset_the_first_columns_are_shown_and_the_rest_counted(tmp_path, capfd):
+    (tmp_path / "wide.csv").write_text(",".join(f"c{i}" for i in range(100)) + "\n" + ",".join("1" * 100) + "\n")
+    job = make_job(tmp_path / "job", stages=[])
+    assert main(["plan", str(job), "--input", str(tmp_path / "wide.csv")]) == 0
+    printed = capfd.readouterr().out
+    assert "c39 " in printed
+    assert "c40 " not in printed
+    assert "... and 60 columns more; --json lists all" in printed
+
+
 def test_inspect_names_the_splits_there_are(tmp_path, capfd):
     assert main(["run", str(make_job(tmp_path))]) == 0
     assert main(["inspect", str(tmp_path / "out"), "--split", "tset"]) == 5

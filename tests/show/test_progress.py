@@ -22,6 +22,10 @@ STALL = {
 Thread 0x1 (most recent call first):
   File "/x/penstock/prepare/engines/worker.py", line 76 in _die_with_the_driver
 
+Thread 0x3 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 629 in wait
+  File "/x/penstock/prepare/measure.py", line 129 in watch
+
 Current thread 0x2 (most recent call first):
   File "/home/ann/mine.py", line 7 in wait_for_server
   File "/x/penstock/prepare/stage.py", line 151 in call_user
@@ -40,7 +44,7 @@ RETRY = {
 
 def drawn(*events: dict[str, Any], terminal: bool = False) -> str:
     screen = io.StringIO()
-    console = Console(file=screen, force_terminal=terminal, width=130, markup=False, highlight=False)
+    console = Console(file=screen, force_terminal=terminal, force_interactive=terminal, width=130, markup=False)
     with Display(console) as display:
         for event in events:
             display.observe(event)
@@ -64,6 +68,7 @@ def test_a_stall_names_the_slice_and_shows_where_the_users_code_stands():
     assert "no row for 60 s: slice 3: part-3.parquet [0:4], after 1,234 rows" in log
     assert "line 7 in wait_for_server" in log
     assert "_die_with_the_driver" not in log
+    assert "in watch" not in log
     assert "run_stages" not in log
 
 

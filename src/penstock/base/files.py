@@ -60,7 +60,7 @@ class WriteFile:
         self.path = path
         self.size = 0
         with _doing("create", path, "open"):
-            self._descriptor = os.open(path, flags | os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def write(self, data: bytes | memoryview) -> None:
         view = memoryview(data).cast("B")
@@ -72,7 +72,7 @@ class WriteFile:
         except OSError as error:
             raise file_error(error, "write", self.path) from error
 
-    def copy_range(self, source: ReadFile, start: int, length: int) -> None:
+    def copy_range(self, source: Scratch, start: int, length: int) -> None:
         """Append `length` bytes of `source`, inside the kernel where it can."""
         try:
             while length:
@@ -92,7 +92,29 @@ class WriteFile:
             self._descriptor = -1
 
 
-def _copy_some(source: ReadFile, target: int, start: int, length: int) -> int:
+class Scratch(WriteFile):
+    """A file without a name, to put down what will be copied elsewhere; the kernel removes it with its last user.
+
+    A process uses its scratch files again and again: overwriting pages that are in memory costs a quarter of
+    finding new ones (benchmarks/LOG.md).
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, os.O_RDWR | os.O_EXCL)
+        os.unlink(path)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def rewind(self) -> None:
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        self.size = 0
+
+
+_spare: dict[str, list[Scratch]] = {}  # by folder, so that a copy never crosses file systems
+
+
+def _copy_some(source: Scratch, target: int, start: int, length: int) -> int:
     if hasattr(os, "copy_file_range"):
         try:
             taken = os.copy_file_range(source.fileno(), target, length, offset_src=start)
@@ -145,7 +167,7 @@ class Folder:
     def commit(self, name: str) -> Iterator[WriteFile]:
         """Write `name` whole or not at all: beside, synced, renamed, directory synced."""
         self.make(os.path.dirname(name))
-        file = self.scratch(name)
+        file = WriteFile(self.path(self._temporary(name)), os.O_WRONLY | os.O_EXCL)
         try:
             yield file
             crash_point("commit.before_sync")
@@ -155,7 +177,9 @@ class Folder:
             with _doing("rename into place", self.path(name), "rename"):
                 os.replace(file.path, self.path(name))
         except BaseException:
-            self.discard(file)
+            file.close()
+            with suppress(FileNotFoundError):  # it was renamed into place already
+                os.unlink(file.path)
             raise
         crash_point("commit.after_rename")
         _sync_folder(os.path.dirname(self.path(name)))
@@ -164,21 +188,28 @@ class Folder:
         with self.commit(name) as file:
             file.write(data)
 
-    def scratch(self, name: str) -> WriteFile:
-        """A file of this attempt alone, under `.penstock/tmp`, gone at the next start if not discarded."""
+    def _temporary(self, name: str) -> str:
+        """A name of this attempt alone; whatever a killed run leaves there is gone at the next start."""
         self.make(TEMPORARY)
-        temporary = f"{TEMPORARY}/{os.getpid()}-{next(_attempts)}-{os.path.basename(name)}"
-        return WriteFile(self.path(temporary), os.O_EXCL)
+        return f"{TEMPORARY}/{os.getpid()}-{next(_attempts)}-{os.path.basename(name)}"
 
-    def discard(self, file: WriteFile) -> None:
-        file.close()
-        with suppress(FileNotFoundError):  # it was renamed into place already
-            os.unlink(file.path)
+    def borrow_scratch(self) -> Scratch:
+        spare = _spare.setdefault(self.root, [])
+        return spare.pop() if spare else Scratch(self.path(self._temporary("scratch")))
+
+    def return_scratch(self, scratch: Scratch) -> None:
+        scratch.rewind()
+        _spare[self.root].append(scratch)
+
+    def release_scratch(self) -> None:
+        """Give the disk space of this process' scratch files back."""
+        for scratch in _spare.pop(self.root, []):
+            scratch.close()
 
     def append(self, name: str) -> WriteFile:
         """Open a log for appending; nothing of it is needed to resume."""
         self.make(os.path.dirname(name))
-        return WriteFile(self.path(name), os.O_APPEND)
+        return WriteFile(self.path(name), os.O_WRONLY | os.O_APPEND)
 
     def open(self, name: str) -> ReadFile:
         return ReadFile(self.path(name))

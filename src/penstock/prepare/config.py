@@ -18,7 +18,7 @@ from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.sizes import parse_size
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages import build_stage
-from penstock.shards.schema import parse_type, type_to_arrow
+from penstock.shards.schema import declared_type
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -28,26 +28,34 @@ class SourceConfig(BaseModel):
 
     model_config = _FROZEN
 
-    path: tuple[str, ...] = Field(description="files, folders or globs (`**` crosses folders)")
+    path: tuple[str, ...] = Field(min_length=1, description="files, folders or globs (`**` crosses folders)")
     format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
     types: dict[str, str] = Field({}, description="column types of text formats, such as {time: timestamp[us]}")
-    delimiter: str | None = Field(None, min_length=1, max_length=1, description="of CSV; comma, or tab for .tsv")
+    delimiter: str | None = Field(None, description="of CSV; comma, or tab for .tsv")
     null_values: tuple[str, ...] = Field(("", "NA", "N/A", "NULL", "null"), description="what CSV writes for null")
     newlines_in_values: bool = Field(False, description="CSV values may hold newlines between quotes")
 
     @field_validator("path", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str | os.PathLike) else value
+        values = [value] if isinstance(value, str | os.PathLike) else value
+        return [_plain(each) for each in values] if isinstance(values, list | tuple) else values
 
     @field_validator("types")
     @classmethod
     def _known_types(cls, value: dict[str, str]) -> dict[str, str]:
         for column, word in value.items():
             try:
-                type_to_arrow(parse_type(word))
-            except (ValueError, AttributeError, TypeError) as error:
-                raise ValueError(f"{column}: {word!r} is not a type such as int64 or timestamp[us]") from error
+                declared_type(word)
+            except ValueError as error:
+                raise ValueError(f"{column}: {error}") from error
+        return value
+
+    @field_validator("delimiter")
+    @classmethod
+    def _one_plain_character(cls, value: str | None) -> str | None:
+        if value is not None and (len(value) != 1 or not value.isascii() or value in '"\r\n\0'):
+            raise ValueError(f"{value!r} cannot separate values; write one character such as ';' or \"\\t\"")
         return value
 
     def semantic(self) -> dict[str, Any]:
@@ -59,7 +67,7 @@ class Config(BaseModel):
 
     model_config = _FROZEN
 
-    input: tuple[SourceConfig, ...]
+    input: tuple[SourceConfig, ...] = Field(min_length=1)
     output: str
     stages: tuple[dict[str, Any], ...] = ()
     format: Literal["safetensors", "npy"] = Field("safetensors", description="container of the columns")
@@ -82,6 +90,8 @@ class Config(BaseModel):
             sources = [sources]
         if isinstance(sources, list | tuple):
             value["input"] = [{"path": each} if isinstance(each, str | os.PathLike) else each for each in sources]
+        if "output" in value:
+            value["output"] = _plain(value["output"])
         if "stages" in value:
             value["stages"] = _stage_mappings(value["stages"])
         for size in ("memory", "slice_size"):
@@ -95,12 +105,13 @@ class Config(BaseModel):
         parse_size(value, whole=2**40 if info.field_name == "memory" else None)
         return value
 
-    @field_validator("workers")
+    @field_validator("workers", mode="before")
     @classmethod
     def _workers(cls, value: Any) -> Any:
-        if isinstance(value, int) and value < 0:
-            raise ValueError("workers is `auto`, 0 (inside the driver) or a number of processes")
-        return value
+        number = int(value) if isinstance(value, str) and value.isdecimal() else value
+        if number != "auto" and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
+            raise ValueError(f"{value!r} is not `auto`, 0 (inside the driver) or a number of processes")
+        return number
 
     @property
     def slice_bytes(self) -> int:
@@ -129,6 +140,10 @@ class Config(BaseModel):
     @property
     def stage_names(self) -> tuple[str, ...]:
         return tuple(next(iter(stage)) for stage in self.stages)
+
+
+def _plain(path: Any) -> Any:
+    return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
 def _stage_mappings(stages: Any) -> list[dict[str, Any]]:
@@ -177,15 +192,7 @@ def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None =
             where=str(path),
             next_step="`penstock init` writes one to start from",
         ) from error
-    lines: dict[str, int] = {}
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        _note_lines(node, "", lines)
-        written = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"not YAML: {error}", where=str(path)) from error
-    if not isinstance(written, dict):
-        raise ConfigError("a job is a mapping with `input:`, `output:` and `stages:`", where=str(path))
+    written, lines = _read_yaml(text, path)
     try:
         return make_config({**written, **(overrides or {})}, folder=str(path.parent.absolute()))
     except ConfigError as error:
@@ -193,11 +200,30 @@ def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None =
         raise
 
 
+def _read_yaml(text: str, path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """(what the job file says, the line of each path into it)."""
+    lines: dict[str, int] = {}
+    try:
+        _note_lines(yaml.compose(text, Loader=yaml.SafeLoader), "", lines)
+        written = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"not YAML: {error.problem}", where=f"{path}{line}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not YAML: {error}", where=str(path)) from error
+    except _WrittenTwice as twice:
+        raise ConfigError(f"{twice.name}: written twice", where=f"{path}, line {twice.line}") from twice
+    if not isinstance(written, dict):
+        raise ConfigError("a job is a mapping with `input:`, `output:` and `stages:`", where=str(path))
+    return written, lines
+
+
 def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
     """A Config from Python values; relative paths start at `folder`, or at the working directory."""
     _refuse_unknown(written, Config, "")
     for number, source in enumerate(_sources_of(written)):
-        _refuse_unknown(source, SourceConfig, f"input[{number}].")
+        if isinstance(source, dict):
+            _refuse_unknown(source, SourceConfig, f"input[{number}].")
     try:
         config = Config(**{**written, "folder": folder or os.getcwd()})
     except ValidationError as error:
@@ -206,10 +232,9 @@ def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
     return config
 
 
-def _sources_of(written: dict[str, Any]) -> list[dict[str, Any]]:
+def _sources_of(written: dict[str, Any]) -> list[Any]:
     sources = written.get("input")
-    sources = sources if isinstance(sources, list | tuple) else [sources]
-    return [source for source in sources if isinstance(source, dict)]
+    return list(sources) if isinstance(sources, list | tuple) else [sources]
 
 
 def _refuse_unknown(written: dict[str, Any], model: type[BaseModel], path: str) -> None:
@@ -231,16 +256,21 @@ def _first_problem(error: ValidationError) -> str:
     return f"{path}: {message}{got}" if path else message
 
 
+class _WrittenTwice(Exception):
+    def __init__(self, name: str, line: int) -> None:
+        super().__init__(name)
+        self.name, self.line = name, line
+
+
 def _note_lines(node: yaml.Node | None, path: str, lines: dict[str, int]) -> None:
     """Remember the line of every key, and refuse a key that is written twice: YAML would drop the first."""
     if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
         for key, value in node.value:
             name = f"{path}.{key.value}" if path else str(key.value)
-            if key.value in seen:
-                raise ConfigError(f"{name}: written twice", where=f"line {key.start_mark.line + 1}")
-            seen.add(key.value)
-            lines[name] = key.start_mark.line + 1
+            line = key.start_mark.line + 1
+            if name in lines:
+                raise _WrittenTwice(name, line)
+            lines[name] = line
             _note_lines(value, name, lines)
     elif isinstance(node, yaml.SequenceNode):
         for number, value in enumerate(node.value):
@@ -250,5 +280,6 @@ def _note_lines(node: yaml.Node | None, path: str, lines: dict[str, int]) -> Non
 
 def _place(path: Path, what: str, lines: dict[str, int]) -> str:
     """`job.yaml, line 7`: the line of the longest known path that the message starts with."""
-    known = [name for name in lines if what.startswith(name)]
+    spellings = [what, what.replace("[0]", "", 1)]  # one source may be written without a list
+    known = [name for name in lines if any(spelling.startswith(name) for spelling in spellings)]
     return f"{path}, line {lines[max(known, key=len)]}" if known else str(path)

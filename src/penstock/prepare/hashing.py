@@ -6,11 +6,11 @@ row keeps its split when a file is written again with another type. Pinned by li
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
 Array = np.ndarray[Any, Any]
@@ -23,6 +23,8 @@ def hash_array(array: pa.Array) -> Array:
     """One uint64 a row. NaNs are equal to each other, -0.0 to 0.0, nulls to nulls."""
     if pa.types.is_dictionary(array.type):
         return hash_array(array.dictionary_decode())
+    if pa.types.is_null(array.type):
+        array = array.cast(pa.int8())
     if array.null_count:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         hashes = np.full(len(array), _mix(np.array([_NULL]))[0])
@@ -50,6 +52,8 @@ def _is_text(kind: pa.DataType) -> bool:
         or is_a.is_binary(kind)
         or is_a.is_large_binary(kind)
         or is_a.is_fixed_size_binary(kind)
+        or is_a.is_string_view(kind)
+        or is_a.is_binary_view(kind)
     )
 
 
@@ -59,26 +63,36 @@ def _words(array: pa.Array) -> Array:
     if pa.types.is_boolean(kind):
         return np.asarray(array.cast(pa.uint8())).astype("u8")
     if pa.types.is_floating(kind):
-        values = np.asarray(array).astype("f8") + 0.0  # -0.0 + 0.0 is 0.0
+        with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
+            values = np.asarray(array).astype("f8") + 0.0  # -0.0 + 0.0 is 0.0
         values[np.isnan(values)] = np.nan
         return values.view("u8")
     if pa.types.is_integer(kind):
         return np.asarray(array).astype("i8" if pa.types.is_signed_integer(kind) else "u8").view("u8")
     if pa.types.is_decimal(kind) or pa.types.is_nested(kind):
-        return np.array([_xxh3(str(value).encode()) for value in array.to_pylist()], "u8")
+        return np.array([_xxh3(_as_text(value).encode()) for value in array.to_pylist()], "u8")
     wide = kind.bit_width == 64
     return np.asarray(array.view(pa.int64() if wide else pa.int32())).astype("i8").view("u8")
 
 
+def _as_text(value: Any) -> str:
+    """A decimal without the zeros at its end: 1.50 is 1.5 whatever the column's scale."""
+    if isinstance(value, Decimal):
+        text = f"{value:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return str(value)
+
+
 def _hash_text(array: pa.Array) -> Array:
     """Text of up to 64 bytes word by word over all rows at once, longer text by xxh3."""
-    lengths = np.asarray(pc.binary_length(array)).astype("i8")
-    first = array.offset
-    starts = np.frombuffer(array.buffers()[1], "i8")[first : first + len(array)]
-    data = array.buffers()[2]
-    padded = np.zeros((data.size if data else 0) + 8, "u1")
-    if data:
-        padded[:-8] = np.frombuffer(data, "u1")
+    if not len(array):
+        return np.zeros(0, "u8")
+    offsets = np.frombuffer(array.buffers()[1], "i8")[array.offset : array.offset + len(array) + 1]
+    starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
+    size = int(offsets[-1] - offsets[0])
+    padded = np.zeros(size + 8, "u1")
+    if size:
+        padded[:size] = np.frombuffer(array.buffers()[2], "u1")[offsets[0] : offsets[-1]]
     words = np.ndarray(len(padded) - 7, "<u8", padded.data, strides=(1,))  # a word may start at any byte
     hashes = _mix(lengths.astype("u8"))
     for number in range(int(-(-lengths[lengths <= _SHORT].max(initial=0) // 8))):

@@ -83,7 +83,8 @@ def _run(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes:
             if number + 1 == _BATCHES or time.perf_counter() > deadline:
                 break
         files = [file for facts in shards.commit().values() for file in facts.files]
-        return account[0].taken, sum(file.bytes for file in files)
+    folder.release_scratch()
+    return account[0].taken, sum(file.bytes for file in files)
 
 
 def _batches(recipe: Recipe, slices: tuple[Slice, ...]) -> Iterator[Any]:

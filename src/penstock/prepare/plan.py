@@ -173,18 +173,19 @@ def _choose_settings(config: Config, survey: Survey, means: Means) -> Settings:
     wanted = means.cores if config.workers == "auto" else config.workers
     most = min(wanted, max(1, len(survey.slices)))
     row_bytes = decoded_row_bytes(survey.sample)
-    for workers in range(most, 0, -1):
+    for workers in range(most, 0, -1) if most else [0]:
         batch = _batch_for(workers, means)
         if batch >= (GOOD_BATCH_BYTES if workers > 1 else SMALLEST_BATCH_BYTES):
             return Settings(workers, batch, row_bytes, survey.stored_row_bytes)
-    if most == 0:
-        return Settings(0, min(BATCH_BYTES, max(_batch_for(1, means), SMALLEST_BATCH_BYTES)), row_bytes, 1.0)
     raise _too_small(config, means)
 
 
 def _batch_for(workers: int, means: Means) -> int:
+    """The largest batch that lets so many workers fit; none at all means inside the driver."""
     measured = means.measured
-    share = (means.budget.allowed - means.driver_bytes) / workers - measured.worker_bytes
+    share = means.budget.allowed - means.driver_bytes
+    if workers:
+        share = share // workers - measured.worker_bytes
     left = (share - SLACK_BYTES) / MARGIN - measured.fixed_bytes
     return int(min(BATCH_BYTES, left / max(measured.bytes_per_batch_byte, 0.01)))
 

@@ -30,19 +30,17 @@ def refuse_foreign(folder: Folder) -> None:
 
 def finished(folder: Folder, plan: Plan, redo: bool) -> Manifest | None:
     """The dataset that is already there, if it is this very job's and whole; refuses to mix with another's."""
-    if not folder.exists(MANIFEST):
+    if redo or not folder.exists(MANIFEST):
         return None
     try:
         manifest = read_manifest(folder)
     except (IntegrityError, OutputError):
-        if not redo and not _same_job(folder, plan):
+        if not _same_job(folder, plan):
             raise
         return None  # this job's, damaged or of another version: the tasks in the ledger will make it anew
     if manifest.job == plan.job:
         whole = all(folder.size(file.file) == file.bytes for file in manifest.files)
         return manifest if whole else None
-    if redo:
-        return None
     changes = changed(folder, plan)
     raise OutputError(
         "this output is finished, and was made from something else: " + "; ".join(changes),
@@ -56,15 +54,15 @@ def _same_job(folder: Folder, plan: Plan) -> bool:
     return bool(before and before.get("job") == plan.job)
 
 
-def keep_or_forget(folder: Folder, plan: Plan) -> tuple[dict[str, LedgerRow], list[str]]:
-    """(rows of tasks that need not be done again, what changed since they were). Stale rows are removed."""
+def keep_or_forget(folder: Folder, plan: Plan, redo: bool) -> tuple[dict[str, LedgerRow], list[str]]:
+    """(rows of tasks that need not be done again, what changed since they were). The other rows are removed."""
     changes = changed(folder, plan)
     rows = read_rows(folder)
     expected = {task.name: task.fingerprint for each in plan.passes for task in each.tasks}
     kept = {
         name: row
         for name, row in rows.items()
-        if expected.get(name) == row.fingerprint and files_are_there(folder, row)
+        if not redo and expected.get(name) == row.fingerprint and files_are_there(folder, row)
     }
     forget(folder, [name for name in rows if name not in kept])
     return kept, changes

@@ -63,7 +63,7 @@ class Rows:
         return self.batch if mask.all() else self.batch.filter(pa.array(mask))
 
     def _line(self, row: int, reason: str) -> dict[str, Any]:
-        values = {name: _jsonable(self.batch[name][row].as_py()) for name in self.batch.schema.names}
+        values = {name: _jsonable(self.batch[name][row]) for name in self.batch.schema.names}
         return rejected_line(self.source, self.path, int(self.ordinals[row]), reason, row=values)
 
 
@@ -72,14 +72,30 @@ def rejected_line(source: int, path: str, position: int | None, reason: str, **f
     return {"source": source, "file": path, "position": position, "reason": reason, **facts}
 
 
-def _jsonable(value: Any) -> Any:
-    """JSON's own types as they are; NaN, times, bytes and decimals by their text."""
+def _jsonable(scalar: pa.Scalar) -> Any:
+    """JSON's own types as they are; NaN, bytes, decimals and times by a text that no library's version changes."""
+    if pa.types.is_temporal(scalar.type) and scalar.is_valid:
+        return _time_text(scalar)
+    if pa.types.is_list(scalar.type) or pa.types.is_large_list(scalar.type) or pa.types.is_fixed_size_list(scalar.type):
+        return [_jsonable(each) for each in scalar.values] if scalar.is_valid else None
+    value = scalar.as_py()
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if np.isfinite(value) else str(value)
-    if isinstance(value, list):
-        return [_jsonable(each) for each in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return str(value)
+
+
+def _time_text(scalar: pa.Scalar) -> str:
+    """`2020-01-02T03:04:05.000000` (UTC where there is a zone), `1500 ms` for a duration or a time of day."""
+    kind = scalar.type
+    if kind.bit_width not in (32, 64):  # an interval of months, days and nanoseconds
+        return str(scalar.as_py())
+    number = int(scalar.cast(pa.int64() if kind.bit_width == 64 else pa.int32()).as_py())
+    if pa.types.is_date(kind):
+        return str(np.datetime64(number, "D" if pa.types.is_date32(kind) else "ms").astype("M8[D]"))
+    if pa.types.is_timestamp(kind):
+        return str(np.datetime64(number, kind.unit))
+    return f"{number} {kind.unit}"

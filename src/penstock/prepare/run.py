@@ -50,7 +50,7 @@ class Progress:
 
 
 def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
-    """Do the job, or what is left of it. Returns at once when its output is already there."""
+    """Do the job, or what is left of it; with `redo`, all of it. Returns at once when its output is there."""
     folder = Folder(plan.config.output_path)
     refuse_foreign(folder)
     with folder.lock(_owner(plan)) as lock:
@@ -64,7 +64,7 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
         folder.remove(TEMPORARY)
         progress = Progress()
         with EventLog(folder, _watching(progress, observe)) as log:
-            return _run(plan, folder, log, lock, progress)
+            return _run(plan, folder, log, lock, progress, redo)
 
 
 def _watching(progress: Progress, observe: Observer | None) -> Observer:
@@ -82,13 +82,13 @@ def _owner(plan: Plan) -> bytes:
     return f"{owner}, job {plan.job[:8]}".encode()
 
 
-def _run(plan: Plan, folder: Folder, log: EventLog, lock: int, progress: Progress) -> Manifest:
-    rows, changes = keep_or_forget(folder, plan)
+def _run(plan: Plan, folder: Folder, log: EventLog, lock: int, progress: Progress, redo: bool) -> Manifest:
+    rows, changes = keep_or_forget(folder, plan, redo)
     progress.tasks_kept = len(rows)
     crash_point("run.after_forgetting_tasks")
     remember_job(folder, plan)
     log.say("start", **_start_facts(plan, rows, changes))
-    engine = _engine(plan, log, lock)
+    engine = _engine(plan, folder, log, lock)
     try:
         artifacts: dict[int, Any] = {}
         for each in plan.passes:
@@ -119,9 +119,9 @@ def _start_facts(plan: Plan, rows: dict[str, LedgerRow], changes: list[str]) -> 
     }
 
 
-def _engine(plan: Plan, log: EventLog, lock: int) -> Engine:
+def _engine(plan: Plan, folder: Folder, log: EventLog, lock: int) -> Engine:
     if plan.settings.workers == 0:
-        return InlineEngine(log)
+        return InlineEngine(folder, log)
     return LocalEngine(plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, hold=(lock,))
 
 
@@ -202,24 +202,17 @@ def _account(plan: Plan, rows: list[LedgerRow]) -> tuple[Step, ...]:
     reasons = [each.reason for each in plan.survey.bad_files] + ["unreadable file"] * len(lost)
     aside = {reason: reasons.count(reason) for reason in sorted(set(reasons))}
     files = Step("files", "files", plan.survey.files, plan.survey.files - len(reasons), aside)
-    counts = range(len(plan.survey.stages) + 1) if rows else ()
-    steps = [_sum_steps([row.steps[number] for row in rows]) for number in counts]
+    names = ("read", *plan.config.stage_names)
+    steps = [_sum_steps(name, [row.steps[number] for row in rows]) for number, name in enumerate(names)]
     records = sum(shard.records for row in rows for shard in row.shards.values())
-    taken = steps[-1].given if steps else 0
-    return (files, *steps, Step("write", "records", taken, records))
+    return (files, *steps, Step("write", "records", steps[-1].given, records))
 
 
-def _sum_steps(steps: list[Step]) -> Step:
+def _sum_steps(name: str, steps: list[Step]) -> Step:
     aside: dict[str, int] = {}
     for reason, count in sorted(pair for step in steps for pair in step.set_aside.items()):
         aside[reason] = aside.get(reason, 0) + count
-    return Step(
-        steps[0].step,
-        steps[0].unit,
-        sum(step.taken for step in steps),
-        sum(step.given for step in steps),
-        aside,
-    )
+    return Step(name, "rows", sum(step.taken for step in steps), sum(step.given for step in steps), aside)
 
 
 def _input_facts(plan: Plan) -> dict[str, Any]:

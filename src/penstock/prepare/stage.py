@@ -145,6 +145,29 @@ def load_object(target: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
+def load_user_object(target: str) -> Any:
+    """What `module:name` stands for; a ConfigError where there is no such thing."""
+    module, _, attribute = target.partition(":")
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"there is no module {error.name!r}",
+            next_step=f"put {module.partition('.')[0]}.py beside the job file, or install the package that has it",
+        ) from error
+    except Exception as error:
+        raise ConfigError(f"importing {module} raised {type(error).__name__}: {error}", where=_place(error)) from error
+    if not hasattr(loaded, attribute):
+        names = [name for name in vars(loaded) if not name.startswith("_")]
+        raise ConfigError(f"module {module!r} has no {attribute!r}.{did_you_mean(attribute, names)}")
+    return getattr(loaded, attribute)
+
+
+def _place(error: BaseException) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}"
+
+
 def call_user(target: str, *arguments: Any, **options: Any) -> Any:
     """Call the user's code; what it raises comes back as a TaskError that names its line."""
     try:
@@ -152,10 +175,9 @@ def call_user(target: str, *arguments: Any, **options: Any) -> Any:
     except PenstockError:
         raise
     except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
         raise TaskError(
             f"{target} raised {type(error).__name__}: {error}",
-            where=f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}",
+            where=_place(error),
             next_step="mend it and run the same command; changed code is noticed and its tasks are redone",
         ) from error
 

@@ -80,6 +80,8 @@ def take_survey(config: Config) -> Survey:
     good, bad = _survey_files(config, files)
     schema = good[0][1].schema
     needed = columns_needed(stages)
+    if needed and not needed <= set(schema.names):  # the stage that names a column too many says so
+        _check_stages(config, stages, pa.RecordBatch.from_pylist([], schema=schema), schema)
     columns = tuple(name for name in schema.names if needed is None or name in needed)
     good, wrong = _same_schema(good, schema, columns, config)
     formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))

@@ -255,7 +255,7 @@ class Shards:
     def __init__(self, folder: Folder, recipe: Recipe, number: int, stack: ExitStack) -> None:
         self._folder, self._recipe, self._number = folder, recipe, number
         self._writers: dict[str, ShardWriter] = {}
-        stack.callback(self._discard)
+        stack.callback(self._close)
 
     def write(self, rows: Rows) -> None:
         if not self._recipe.writes:
@@ -274,6 +274,6 @@ class Shards:
     def commit(self) -> dict[str, ShardFacts]:
         return {split: self._writers[split].commit() for split in self._recipe.splits if split in self._writers}
 
-    def _discard(self) -> None:
+    def _close(self) -> None:
         for writer in self._writers.values():
-            writer.discard()
+            writer.close()

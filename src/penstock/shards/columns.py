@@ -20,7 +20,7 @@ import numpy as np
 import xxhash
 
 from penstock.base.errors import IntegrityError
-from penstock.base.files import Folder, ReadFile, WriteFile
+from penstock.base.files import Folder, Scratch, WriteFile
 from penstock.base.fingerprint import digest
 
 Container = Literal["safetensors", "npy"]
@@ -92,14 +92,14 @@ class ColumnWriter:
         self._folder = folder
         self._name = name
         self._container = container
-        self._scratch = folder.scratch(name)
+        self._scratch: Scratch | None = folder.borrow_scratch()
         self._columns: dict[str, _Pieces] = {}
 
     def add(self, column: str, array: np.ndarray[Any, Any]) -> None:
         """Append rows to `column`. A declared but empty column takes an array of no rows."""
         dtype = array.dtype.str.lstrip("<|=")
         pieces = self._columns.setdefault(column, _Pieces(dtype, array.shape[1:]))
-        if array.size:
+        if array.size and self._scratch:
             view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
             offset = self._scratch.size
             self._scratch.write(view)
@@ -109,25 +109,29 @@ class ColumnWriter:
         for pieces in self._columns.values():
             if pieces.bytes % BLOCK:
                 pieces.end_block()
-        # The widest items first: every column then starts at a multiple of its item size.
-        columns = dict(sorted(self._columns.items(), key=lambda item: -np.dtype(item[1].dtype).itemsize))
+        # The widest items first: every column then starts at a multiple of its item size. Then by name: a validity
+        # column comes when the first null does, and that is sooner or later as batches are small or large.
+        columns = dict(sorted(self._columns.items(), key=lambda item: (-np.dtype(item[1].dtype).itemsize, item[0])))
         write = _write_safetensors if self._container == "safetensors" else _write_npy
-        with ReadFile(self._scratch.path) as scratch:
-            facts = write(self._folder, self._name, columns, scratch, metadata)
-        self.discard()
+        assert self._scratch, "a shard is committed once"
+        facts = write(self._folder, self._name, columns, self._scratch, metadata)
+        self.close()
         return facts
 
-    def discard(self) -> None:
-        self._folder.discard(self._scratch)
+    def close(self) -> None:
+        """Hand the scratch file back, committed or not."""
+        if self._scratch:
+            self._folder.return_scratch(self._scratch)
+            self._scratch = None
 
 
-def _copy(pieces: _Pieces, scratch: ReadFile, file: WriteFile) -> None:
+def _copy(pieces: _Pieces, scratch: Scratch, file: WriteFile) -> None:
     for start, length in pieces.pieces:
         file.copy_range(scratch, start, length)
 
 
 def _write_safetensors(
-    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: ReadFile, metadata: dict[str, str]
+    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: Scratch, metadata: dict[str, str]
 ) -> tuple[FileFacts, ...]:
     hashes = np.array([value for pieces in columns.values() for value in pieces.hashes], dtype="<u8")
     header: dict[str, Any] = {"__metadata__": metadata}
@@ -152,7 +156,7 @@ def _write_safetensors(
 
 
 def _write_npy(
-    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: ReadFile, metadata: dict[str, str]
+    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: Scratch, metadata: dict[str, str]
 ) -> tuple[FileFacts, ...]:
     facts = []
     for column, pieces in columns.items():

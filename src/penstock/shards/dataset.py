@@ -12,7 +12,7 @@ from penstock.base.errors import OutputError, did_you_mean
 from penstock.base.files import Folder
 from penstock.shards.columns import Column, open_columns
 from penstock.shards.manifest import Manifest, read_manifest
-from penstock.shards.record import decode_range, decode_record
+from penstock.shards.record import decode_batches, decode_record
 from penstock.shards.schema import schema_to_arrow
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ class Dataset:
 
         if step != 1:
             raise ValueError("a slice of a dataset has no step: take the records one by one, or from the table")
-        batches = []
+        batches: list[pa.RecordBatch] = []
         for shard, first in enumerate(self._starts[:-1]):
             low, high = max(start - int(first), 0), min(stop - int(first), self._shards[shard].records)
             if low < high:
-                batches.append(decode_range(self.schema, self.columns(shard), low, high))
+                batches += decode_batches(self.schema, self.columns(shard), low, high)
         return pa.Table.from_batches(batches, schema=schema_to_arrow(self.schema))
 
 

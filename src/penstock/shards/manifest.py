@@ -76,17 +76,20 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
         intact = fingerprint(body) == written
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(f"cannot be read ({error})", where) from error
-    if version != FORMAT_VERSION and intact:
+    if not intact:
+        raise _damaged(f"(format version {version}) is not what was written: its digest does not fit its text", where)
+    if version != FORMAT_VERSION:
         raise OutputError(
             f"this dataset has format version {version}, this penstock reads version {FORMAT_VERSION}",
             where=where,
             next_step="prepare it again with `penstock run --redo`, or install the penstock that wrote it",
         )
-    if not intact:
-        raise _damaged("is not the manifest that was written: its digest does not fit its text", where)
-    manifest = _from_body(body)
-    if encode_manifest(manifest) != data:  # the same values in other words, or words that were added
-        raise _damaged("is not the manifest that was written: its text was changed", where)
+    try:
+        manifest = _from_body(body)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _damaged(f"lacks or misspells {error}", where) from error
+    if encode_manifest(manifest) != data:
+        raise _damaged("is not what was written: the same facts in another spelling", where)
     return manifest
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 Columns = Mapping[str, Column]
+MOST_RAGGED = 2**31 - 1  # what the offsets of Arrow's string, binary and list can count
 
 
 class Encoder:
@@ -53,10 +54,11 @@ class Encoder:
             yield f"{name}/offsets", np.zeros(1, "i8")
 
     def encode(self, array: pa.Array) -> Iterator[tuple[str, Array]]:
+        array = _without_hidden_nulls(array)
         yield from self._encode_validity(array)
-        if array.null_count:
-            array = _fill_nulls(array, self._type)
         name, kind = self.field.name, self._type
+        if array.null_count and kind.name != "dictionary":
+            array = _fill_nulls(array, kind)
         if kind.name == "dictionary":
             yield f"{name}/codes", self._encode_codes(array)
         elif kind.is_text or kind.name in ("list", "large_list"):
@@ -87,16 +89,19 @@ class Encoder:
             yield f"{self.field.name}/valid", array.is_valid().to_numpy(zero_copy_only=False).view("u1")
 
     def _encode_codes(self, array: pa.Array) -> Array:
+        """A null has code 0; the dictionary holds no value for it."""
         import pyarrow as pa
 
         if not pa.types.is_dictionary(array.type):
             array = array.dictionary_encode()
-        used = np.unique(array.indices.to_numpy(zero_copy_only=False), return_index=True)
-        translate = np.zeros(len(array.dictionary), "i4")
-        for code in used[0][np.argsort(used[1])]:  # in order of first appearance
-            value = array.dictionary[int(code)].as_py()
-            translate[code] = self._codes.setdefault(value, len(self._codes))
-        codes: Array = translate[array.indices.to_numpy(zero_copy_only=False)]
+        indices = array.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+        used, first = np.unique(indices, return_index=True)
+        translate = np.zeros(len(array.dictionary) + 1, "i4")
+        for index in used[np.argsort(first)]:  # in order of first appearance
+            if index >= 0:
+                value = array.dictionary[int(index)].as_py()
+                translate[index] = self._codes.setdefault(value, len(self._codes))
+        codes: Array = translate[indices]
         return codes
 
 
@@ -115,6 +120,29 @@ def decode_range(schema: Schema, columns: Columns, start: int, stop: int) -> pa.
 
     arrays = [_decode_array(field, columns, start, stop) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in schema])
+
+
+def decode_batches(
+    schema: Schema, columns: Columns, start: int, stop: int, most: int = MOST_RAGGED
+) -> Iterator[pa.RecordBatch]:
+    """The same in as many batches as 32-bit offsets ask for: `most` bytes of text or list values in each."""
+    pending = [(start, stop)]
+    while pending:
+        low, high = pending.pop()
+        if high - low > 1 and _ragged_items(schema, columns, low, high) > most:
+            middle = (low + high) // 2
+            pending += [(middle, high), (low, middle)]
+        elif high > low:
+            yield decode_range(schema, columns, low, high)
+
+
+def _ragged_items(schema: Schema, columns: Columns, start: int, stop: int) -> int:
+    items = [0]
+    for field in schema:
+        if field.parsed.name in ("string", "binary", "list"):
+            offsets = columns[f"{field.name}/offsets"]
+            items.append(int(offsets.read(stop, stop + 1)[0]) - int(offsets.read(start, start + 1)[0]))
+    return max(items)
 
 
 def record_count(schema: Schema, columns: Columns) -> int:
@@ -192,7 +220,10 @@ def _ragged_parts(array: pa.Array, kind: Type) -> tuple[Array, Array]:
 def _array_from_ragged(flat: Array, offsets: Array, kind: Type, valid: Array | None) -> pa.Array:
     import pyarrow as pa
 
-    offsets = np.ascontiguousarray(offsets - offsets[0], "i8" if kind.name.startswith("large_") else "i4")
+    wide = kind.name.startswith("large_")
+    if not wide and len(flat) > MOST_RAGGED:
+        raise ValueError(f"{len(flat):,} bytes or values of {kind.name} do not fit one Arrow array: take fewer records")
+    offsets = np.ascontiguousarray(offsets - offsets[0], "i8" if wide else "i4")
     bitmap = None if valid is None else pa.array(valid).buffers()[1]
     arrow_type = type_to_arrow(kind)
     if kind.is_text:
@@ -211,6 +242,14 @@ def _without_inner_nulls(values: pa.Array, kind: Type) -> pa.Array:
     return values
 
 
+def _without_hidden_nulls(array: pa.Array) -> pa.Array:
+    """A null may also be a value of the dictionary; Arrow does not count those."""
+    import pyarrow as pa
+
+    hidden = pa.types.is_dictionary(array.type) and array.dictionary.null_count
+    return array.dictionary_decode() if hidden else array
+
+
 def _fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
     """Put a fixed value under every null: Arrow leaves those bytes undefined, and output must not be."""
     import pyarrow as pa
@@ -222,10 +261,6 @@ def _fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
         filler = pa.array([[_zero(kind.inner)] * length], array.type)
         indices = pa.array(np.where(array.is_valid(), np.arange(len(array)), len(array)))
         return pa.concat_arrays([array, filler]).take(indices)
-    if kind.name == "dictionary":
-        array = array.dictionary_decode()
-        assert kind.inner
-        kind = kind.inner
     return pc.fill_null(array, pa.scalar(_zero(kind), array.type))
 
 

@@ -122,7 +122,7 @@ def _field_from_arrow(field: pa.Field, where: str) -> Field:
         raise InputError(
             f"column {field.name!r} has no value that tells its type",
             where=where,
-            next_step=f"declare it: input: {{path: ..., types: {{{field.name}: string}}}}, or leave it out with `select:`",
+            next_step=f"declare it (input: {{path: ..., types: {{{field.name}: string}}}}), or leave it out",
         )
     word = type_from_arrow(field.type)
     if word is None:

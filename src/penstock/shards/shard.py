@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ShardWriter:
-    """Takes Arrow batches; `commit` makes the shard appear, `discard` forgets it."""
+    """Takes Arrow batches; `commit` makes the shard appear; without it, `close` forgets them."""
 
     def __init__(self, folder: Folder, name: str, schema: Schema, container: Container) -> None:
         self.name = name
@@ -47,5 +47,6 @@ class ShardWriter:
         }
         return ShardFacts(self.name, self.records, self._columns.commit(metadata))
 
-    def discard(self) -> None:
-        self._columns.discard()
+    def close(self) -> None:
+        """Forget what was not committed."""
+        self._columns.close()

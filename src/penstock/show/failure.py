@@ -6,6 +6,7 @@ import json
 import textwrap
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 
 from rich.console import Console
 from rich.text import Text
@@ -18,6 +19,12 @@ from penstock.show.stack import working_stack
 def tell(error: BaseException, as_json: bool, debug: bool) -> int:
     """Print what happened and answer the exit code."""
     known = known_error(error)
+    with suppress(OSError):  # nobody listens any more; the exit code still tells
+        _tell(known, error, as_json, debug)
+    return known.exit_code
+
+
+def _tell(known: PenstockError, error: BaseException, as_json: bool, debug: bool) -> None:
     if as_json:
         print(json.dumps(known.as_dict(), indent=1, ensure_ascii=False), flush=True)
     console = make_console(stderr=True)
@@ -26,7 +33,6 @@ def tell(error: BaseException, as_json: bool, debug: bool) -> int:
     if not as_json:
         for line in message(known, debug):
             _print(console, line)
-    return known.exit_code
 
 
 def known_error(error: BaseException) -> PenstockError:
@@ -36,13 +42,13 @@ def known_error(error: BaseException) -> PenstockError:
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("stopped", next_step="run the same command again: whatever was finished is kept")
     return PenstockError(
-        f"{type(error).__name__}: {str(error).partition(chr(10))[0]} (penstock did not foresee this)",
+        f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
         next_step="run the same command with --debug for the traceback, and report it with that",
     )
 
 
 def message(error: PenstockError, debug: bool) -> Iterator[Text]:
-    name = "Defect" if type(error) is PenstockError else type(error).__name__
+    name = "Defect of penstock" if type(error) is PenstockError else type(error).__name__
     color = "yellow" if isinstance(error, Interrupted) else "bold red"
     yield Text.assemble((f"{name}:", color), " ", error.what)
     if error.where:

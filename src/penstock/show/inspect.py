@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from penstock.base.events import EVENTS
@@ -19,7 +18,7 @@ from penstock.shards.dataset import open_dataset
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 from penstock.show.dataset import dataset_facts
 from penstock.show.result import memory_line
-from penstock.show.tables import account_table, balance_line, counted, make_list, make_table, split_table
+from penstock.show.tables import account_table, balance_line, counted, filled, make_list, make_table, split_table
 from penstock.show.values import jsonable, short
 
 
@@ -77,13 +76,14 @@ def inspect_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield ""
     yield split_table(facts["splits"])
     yield ""
-    yield _schema_table(facts["schema"])
+    fields = [(field["name"], field["type"]) for field in facts["schema"]]
+    yield from filled(make_table("column", "type"), fields, "column")
     yield ""
     yield account_table(facts["account"])
     yield balance_line(facts["account"])
     if facts["artifacts"] or facts["rejected"]:
         yield ""
-        yield _file_table(facts)
+        yield from filled(make_table("other files", ">bytes", ">lines"), _file_rows(facts), "file")
     yield from _record_tables(facts["records"])
 
 
@@ -109,21 +109,12 @@ def _unfinished_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield Text("Run the job again: it goes on from here, with nothing done twice.", style="green")
 
 
-def _schema_table(schema: list[dict[str, str]]) -> Table:
-    table = make_table("column", "type")
-    for field in schema:
-        table.add_row(field["name"], field["type"])
-    return table
-
-
-def _file_table(facts: dict[str, Any]) -> Table:
-    table = make_table("other files", ">bytes", ">lines")
+def _file_rows(facts: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for file in facts["artifacts"]:
-        table.add_row(file["file"], format_size(file["bytes"]), "")
+        yield file["file"], format_size(file["bytes"]), ""
     for file in facts["rejected"]:
         lines = "gone" if file["lines"] is None else format_count(file["lines"])
-        table.add_row(file["file"], format_size(file["bytes"]), lines)
-    return table
+        yield file["file"], format_size(file["bytes"]), lines
 
 
 def _record_tables(records: dict[str, Any]) -> Iterator[RenderableType]:

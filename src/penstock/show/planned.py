@@ -15,7 +15,7 @@ from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.ledger import read_rows
 from penstock.prepare.plan import Pass, Plan
 from penstock.shards.schema import type_from_arrow
-from penstock.show.tables import counted, make_list, make_table
+from penstock.show.tables import counted, filled, make_list, make_table
 
 PLANNING = "planning: listing the input, measuring its first rows"  # shown while a Plan is being made
 
@@ -79,10 +79,11 @@ def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield ""
     yield _pass_table(facts["passes"])
     yield ""
-    yield _schema_table(facts["schema"])
+    yield from filled(make_table("column", "in", "out"), _schema_rows(facts["schema"]), "column")
     yield ""
-    if facts["input"]["bad_files"]:
-        yield _bad_file_table(facts["input"]["bad_files"])
+    bad = [(each["path"], each["reason"], each["detail"]) for each in facts["input"]["bad_files"]]
+    if bad:
+        yield from filled(make_table("bad file", "reason", "detail"), bad, "file")
         yield ""
     yield Text("Nothing has been written. `penstock run` with the same options does this.", style="dim")
 
@@ -128,21 +129,13 @@ def _pass_table(passes: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _schema_table(schema: dict[str, Any]) -> Table:
+def _schema_rows(schema: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Columns by name: one that is renamed or made by a stage stands on a line of its own."""
-    table = make_table("column", "in", "out")
     outputs = {field["name"]: field["type"] for field in schema["out"]}
+    read = set(schema["read"])
     for field in schema["in"]:
         name = field["name"]
-        kind = field["type"] if name in schema["read"] else f"{field['type']} (not read)"
-        table.add_row(name, kind, outputs.pop(name, "-"))
+        kind = field["type"] if name in read else f"{field['type']} (not read)"
+        yield name, kind, outputs.pop(name, "-")
     for name, kind in outputs.items():
-        table.add_row(name, "-", kind)
-    return table
-
-
-def _bad_file_table(bad_files: list[dict[str, Any]]) -> Table:
-    table = make_table("bad file", "reason", "detail")
-    for each in bad_files:
-        table.add_row(each["path"], each["reason"], each["detail"])
-    return table
+        yield name, "-", kind

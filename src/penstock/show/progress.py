@@ -40,7 +40,7 @@ class Display:
 
     def __init__(self, console: Console) -> None:
         self.tracker = Tracker()
-        self._view: View | None = Bar(console) if console.is_terminal else Lines(console)
+        self._view: View | None = Bar(console) if console.is_interactive else Lines(console)
 
     def __enter__(self) -> Display:
         self._draw(lambda view: view.planning())

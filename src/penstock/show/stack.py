@@ -6,14 +6,15 @@ import re
 from itertools import takewhile
 
 _THREAD = re.compile(r"(?=^(?:Current thread|Thread) 0x)", re.MULTILINE)
-_IDLE = "_die_with_the_driver"  # every worker has this thread, and it always waits
+# Threads of ours that only wait: for the driver to end, and between two looks at the memory.
+_WATCHING = re.compile(r"penstock/prepare/.*line \d+ in (?:_die_with_the_driver|watch)$", re.MULTILINE)
 _ENGINE = re.compile(r'File ".*penstock/prepare/(?:task|engines/\w+)\.py"')  # from here outwards it is our own affair
 
 
 def working_stack(dump: str) -> str:
     """The frames of the threads that do the work, innermost first, down to where penstock called them."""
-    threads = [part.strip().splitlines() for part in _THREAD.split(dump) if part.strip() and _IDLE not in part]
-    return "\n".join(line for thread in threads for line in _frames(thread))
+    threads = [part.strip() for part in _THREAD.split(dump) if part.strip() and not _WATCHING.search(part)]
+    return "\n".join(line for thread in threads for line in _frames(thread.splitlines()))
 
 
 def _frames(thread: list[str]) -> list[str]:

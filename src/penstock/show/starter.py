@@ -63,6 +63,9 @@ def write_starter(path: str) -> dict[str, Any]:
             where=str(Path(path).absolute()),
             next_step="penstock init another_name.yaml",
         ) from None
+    except FileNotFoundError:
+        folder = Path(path).absolute().parent
+        raise OutputError("there is no such folder", where=str(folder), next_step=f"mkdir -p {folder}") from None
     except OSError as error:
         raise file_error(error, "write the job file", str(Path(path).absolute())) from error
     return {"written": path}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich import box
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from penstock.base.sizes import format_count, format_size
+
+_MOST_ROWS = 40
 
 
 def counted(count: int, noun: str) -> str:
@@ -24,6 +27,16 @@ def make_table(*columns: str) -> Table:
         number = column.startswith(">")
         table.add_column(column.lstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
     return table
+
+
+def filled(table: Table, rows: Iterable[tuple[str, ...]], noun: str) -> Iterator[RenderableType]:
+    """The table with the first rows, and how many more there are: a screen is short, a dataset may be wide."""
+    rows = list(rows)
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(*row)
+    yield table
+    if len(rows) > _MOST_ROWS:
+        yield Text(f"... and {counted(len(rows) - _MOST_ROWS, noun)} more; --json lists all", style="dim")
 
 
 def make_list(pairs: Iterable[tuple[str, str]]) -> Table:

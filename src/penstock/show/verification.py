@@ -11,7 +11,7 @@ from rich.text import Text
 from penstock.base.errors import IntegrityError
 from penstock.base.sizes import format_size
 from penstock.shards.verify import Verification
-from penstock.show.tables import counted, make_table
+from penstock.show.tables import counted, filled, make_table
 
 
 def verification_facts(path: str, found: Verification) -> dict[str, Any]:
@@ -39,10 +39,8 @@ def verification_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
         yield Text(f"dataset {facts['dataset']}")
         return
     problems = facts["problems"]
-    table = make_table("where", "what is wrong")
-    for each in problems:
-        table.add_row(each["where"] or "", each["what"])
-    yield table
+    rows = [(each["where"] or "", each["what"]) for each in problems]
+    yield from filled(make_table("where", "what is wrong"), rows, "problem")
     yield Text(f"\n{counted(len(problems), 'problem')} in {read}", style="bold red")
     for step in dict.fromkeys(each["next_step"] for each in problems if each["next_step"]):
         yield Text.assemble(("  try:", "bold green"), " ", step)

@@ -168,6 +168,10 @@ def test_a_bad_record_is_kept_with_its_file_position_reason_and_text(tmp_path):
         ("1", "expected 2 columns, got 1"),
         ("one,x", "column 'a': 'one' is not int64"),
         ("99999999999999999999,x", "column 'a': '99999999999999999999' is not int64"),
+        (
+            "0xfffffffffffffffff,x",
+            "In CSV column #0: CSV conversion error to int64: invalid value '0xfffffffffffffffff'",
+        ),
         ("5,a\rb", "a carriage return without a newline stands between its values"),
     ],
 )
@@ -175,7 +179,7 @@ def test_a_reason_says_what_is_wrong_with_the_line(tmp_path, line, detail):
     answer = read(write(tmp_path, f"a,b\n1,x\n{line}\n2,y\n".encode()), types={"a": "int64"})
     assert [row["a"] for row in answer.rows] == [1, 2]
     assert answer.raw == [line]
-    assert answer.details[0].endswith(detail)
+    assert answer.details == [detail]
 
 
 def test_a_quoted_newline_where_none_is_allowed_is_told_and_names_the_option(tmp_path):
@@ -185,6 +189,12 @@ def test_a_quoted_newline_where_none_is_allowed_is_told_and_names_the_option(tmp
     assert answer.raw == ['1,"two', 'lines"']
     assert "newlines_in_values: true" in answer.details[0]
     assert read(path, newlines_in_values=True).rows == [{"a": 1, "b": "two\nlines"}, {"a": 3, "b": "z"}]
+
+
+def test_a_line_that_is_two_rows_does_not_make_up_for_two_lines_that_are_one(tmp_path):
+    answer = read(write(tmp_path, b'a,b\n1,"x\n2,y"\n3,4\r5,6\n7,z\n'), types={"b": "string"})
+    assert answer.rows == [{"a": 2, "b": 'y"'}, {"a": 7, "b": "z"}]
+    assert answer.raw == ['1,"x', "3,4\r5,6"]
 
 
 def test_a_quote_that_never_ends_takes_only_what_it_opened(tmp_path):

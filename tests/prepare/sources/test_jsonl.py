@@ -109,17 +109,17 @@ def test_a_bad_record_is_kept_with_its_file_position_reason_and_text(tmp_path):
 @pytest.mark.parametrize(
     ("line", "detail"),
     [
-        ('{"a":1}{"a":2}', "not JSON: Extra data"),
+        ('{"a":1}{"a":2}', "not JSON: Extra data: line 1 column 8 (char 7)"),
         ('{"a":"x"}', "column 'a': \"x\" is not int64"),
-        ('{"a":1,"a":2}', "Column(/a) was specified twice"),
-        ('{"a":9223372036854775808}', "couldn't parse:9223372036854775808"),
+        ('{"a":1,"a":2}', "JSON parse error: Column(/a) was specified twice"),
+        ('{"a":9223372036854775808}', "Failed to convert JSON to int64, couldn't parse:9223372036854775808"),
     ],
 )
 def test_a_reason_says_what_is_wrong_with_the_line(tmp_path, line, detail):
     answer = read(write(tmp_path, f'{{"a":1}}\n{line}\n{{"a":2}}\n'), types={"a": "int64"})
     assert [row["a"] for row in answer.rows] == [1, 2]
     assert answer.raw == [line]
-    assert detail in answer.details[0]
+    assert answer.details == [detail]
 
 
 def test_a_field_that_the_first_megabyte_did_not_show_makes_its_line_bad_unless_columns_are_chosen(tmp_path):
@@ -183,12 +183,27 @@ def test_types_are_told_by_the_good_lines_among_bad_ones(tmp_path):
     assert survey(path).schema == pa.schema([("a", pa.int64()), ("b", pa.string())])
 
 
-def test_a_declared_type_holds_although_a_line_of_the_sample_breaks_it(tmp_path):
-    path = write(tmp_path, '{"a":1,"b":1}\n{"a":"not a number","b":2}\n{"a":3,"b":3}\n')
-    with pytest.raises(InputError, match="cannot tell the columns"):
+def test_a_column_is_of_the_kind_that_most_of_its_values_are(tmp_path):
+    path = write(tmp_path, '{"a":null,"b":"?"}\n{"a":"seven","b":1}\n{"a":3,"b":2.5}\n{"a":4,"b":3}\n{"c":true}\n')
+    assert survey(path).schema == pa.schema([("a", pa.int64()), ("b", pa.float64()), ("c", pa.bool_())])
+    answer = read(path)
+    assert [row["a"] for row in answer.rows] == [3, 4, None]
+    assert answer.details == ["column 'b': \"?\" is not double", "column 'a': \"seven\" is not int64"]
+    draw = write(tmp_path, '{"a":null}\n{"a":"x"}\n{"a":1}\n')
+    assert survey(draw).schema == pa.schema([("a", pa.string())])
+
+
+def test_a_declared_type_holds_although_most_lines_of_the_sample_break_it(tmp_path):
+    path = write(tmp_path, '{"a":"x","b":1}\n{"a":"y","b":2}\n{"a":3,"b":3}\n')
+    assert survey(path, types={"a": "int32"}).schema == pa.schema([("a", pa.int32()), ("b", pa.int64())])
+    assert [row["a"] for row in read(path, types={"a": "int32"}).rows] == [3]
+
+
+def test_values_that_no_column_can_hold_together_are_told_at_the_survey(tmp_path):
+    path = write(tmp_path, '{"a":[1]}\n{"a":["x"]}\n')
+    with pytest.raises(InputError, match="cannot tell the columns") as caught:
         survey(path)
-    assert survey(path, types={"a": "int32"}).schema == pa.schema([("b", pa.int64()), ("a", pa.int32())])
-    assert [row["a"] for row in read(path, types={"a": "int32"}).rows] == [1, 3]
+    assert "types:" in caught.value.next_step
 
 
 def test_a_first_line_longer_than_the_sample_tells_its_types(tmp_path):
@@ -213,18 +228,24 @@ def test_an_empty_file_is_a_file_of_no_rows(tmp_path, data):
     assert read(write(tmp_path, data), types=TYPES).rows == []
 
 
-WORDS = st.sampled_from(["1", "1.5", "1e3", "-0", "true", "null", '"x"', "NaN", "Inf", "-Inf", "Infinity", "[1]", "{}"])
+WORDS = ["1", "1.5", "1e3", "-0", "true", "null", '"x"', "NaN", "-NaN", "Inf", "-Inf", "Infinity", "[1]", "{}", "nan"]
 
 
-@given(values=st.lists(WORDS | st.text('0123456789.-+eE"{}[],:aInf\\', max_size=6), min_size=1, max_size=5))
+@given(random=st.text('0123456789.-+eE"{}[],:aInf\\', max_size=6))
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.bool_(), pa.string(), pa.timestamp("s")], ids=str)
-def test_no_line_that_the_parser_takes_is_refused_at_sight(kind, values):
+def test_no_line_that_the_parser_takes_is_refused_at_sight(kind, random):
     schema = pa.schema([("a", kind)])
     parser = JsonParser(schema, schema, strict=True)
-    for value in values:
+    for value in (*WORDS, random):
         line = f'{{"a":{value}}}\n'.encode()
         if parser.refused([line]):
             try:
-                assert parser.parse(line).num_rows > 1
+                assert parser.parse(line).num_rows > 1, line
             except pa.ArrowException:
                 continue
+
+
+def test_numbers_that_json_does_not_have_are_read_where_most_writers_write_them(tmp_path):
+    path = write(tmp_path, '{"a":NaN}\n{"a":-NaN}\n{"a":Inf}\n{"a":-Infinity}\nbad\n')
+    answer = read(path, types={"a": "float64"})
+    assert str([row["a"] for row in answer.rows]) == "[nan, nan, inf, -inf]"

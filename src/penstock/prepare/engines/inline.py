@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from penstock.base.events import EventLog
+from penstock.base.files import Folder
 from penstock.base.memory import tree_memory
 from penstock.prepare.engines import Done
 from penstock.prepare.measure import sized
@@ -18,8 +19,8 @@ def _nobody_watches(rows: int) -> None:  # noqa: ARG001
 
 
 class InlineEngine:
-    def __init__(self, log: EventLog) -> None:
-        self._log = log
+    def __init__(self, folder: Folder, log: EventLog) -> None:
+        self._folder, self._log = folder, log
 
     def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
         for task in tasks:
@@ -29,4 +30,4 @@ class InlineEngine:
             self._log.say("sample", memory=memory.counted, file=memory.file, rows=0, busy=1)
 
     def close(self) -> None:
-        return None
+        self._folder.release_scratch()

@@ -75,6 +75,8 @@ class Worker:
 
     def stack(self) -> str:
         """The Python stack of all its threads, from a signal handler that works even in the middle of C code."""
+        if not self.ready_bytes:  # the handler is not there yet, and the signal would kill it
+            return "it was still starting"
         before = self._stacks.seek(0, 2)
         self.process.send_signal(signal.SIGUSR1)
         time.sleep(0.3)
@@ -167,6 +169,8 @@ class LocalEngine:
             return
         if kind == "ready":
             worker.ready_bytes = facts[0]
+            if worker.attempt:
+                worker.attempt.moved = time.monotonic()  # a task's time starts when its worker has
         elif kind == "progress":
             self._moved(worker, facts[0])
         elif kind == "done":
@@ -275,7 +279,7 @@ def measure_in_worker(
     for attempt in range(ATTEMPTS):
         worker = Worker()
         try:
-            worker.connection.recv()  # ready
+            worker.ready_bytes = worker.connection.recv()[1]
             worker.send("measure", recipe, slices, batch_bytes >> 3 * attempt, row_bytes)
             if not worker.connection.poll(timeout):
                 raise _too_slow(worker, slices, timeout)

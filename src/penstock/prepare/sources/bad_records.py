@@ -170,11 +170,19 @@ def _is_utf8(array: pa.Array) -> Array:
         return answer
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         return np.ones(len(array), bool)
+    if _is_ascii(array):
+        return np.ones(len(array), bool)
     try:
         array.validate(full=True)
         return np.ones(len(array), bool)
     except pa.ArrowInvalid:
         return np.array([_decodes(value) for value in _as_binary(array).to_pylist()])
+
+
+def _is_ascii(array: pa.Array) -> bool:
+    """Ten times faster than asking Arrow, and true of most text. What lies outside the slice is looked at too."""
+    data = array.buffers()[2]
+    return data is None or not data.size or int(np.frombuffer(data, "u1").max()) < 128
 
 
 def _decodes(value: bytes | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -47,11 +48,30 @@ def _infer(sample: bytes, declared: dict[str, pa.DataType], file: File) -> pa.Sc
         if sample.strip() and not declared:
             raise _untold(sample, file, "no line of it is a JSON object")
         return pa.schema([])
-    others = [{name: value for name, value in each.items() if name not in declared} for each in objects]
+    usual = _usual_values([{name: each[name] for name in each if name not in declared} for each in objects])
     try:
-        return _read_json("\n".join(map(json.dumps, others)).encode(), None, "infer").schema
+        schema = _read_json("\n".join(map(json.dumps, usual)).encode(), None, "infer").schema
     except pa.ArrowException as error:
         raise _untold(sample, file, str(error)) from error
+    told = {field.name: field.type for field in schema}
+    return pa.schema({name: told.get(name, pa.null()) for each in objects for name in each})
+
+
+def _usual_values(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The objects, less the values of another kind than most of their column; the first kind wins a draw."""
+    kinds: dict[str, Counter[type]] = defaultdict(Counter)
+    for each in objects:
+        for name, value in each.items():
+            kinds[name][_kind(value)] += value is not None
+    usual = {name: counts.most_common(1)[0][0] for name, counts in kinds.items()}
+    return [
+        {name: value for name, value in each.items() if value is None or _kind(value) is usual[name]}
+        for each in objects
+    ]
+
+
+def _kind(value: Any) -> type:
+    return float if type(value) is int else type(value)
 
 
 def _untold(sample: bytes, file: File, reason: str) -> InputError:
@@ -112,7 +132,8 @@ class JsonParser:
         """Why a line is bad, where Python's parser can tell as surely as Arrow's."""
         answer = _object(line)
         if isinstance(answer, str):
-            return None if b"Inf" in line else f"not JSON: {answer}"  # Arrow knows the word Inf, Python does not
+            unsure = b"Inf" in line or b"NaN" in line  # Arrow knows Inf and -NaN, Python does not
+            return None if unsure else f"not JSON: {answer}"
         for name, value in answer.items():
             field = self.known.get_field_index(name)
             if field < 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import importlib.metadata
 import inspect
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.prepare.stage import FunctionStage, Stage, load_object
+from penstock.prepare.stage import FunctionStage, Stage, load_object, load_user_object
 
 BUILT_IN = {
     "filter": "penstock.prepare.stages.filter:Filter",
@@ -26,7 +25,7 @@ ENTRY_POINTS = "penstock.stages"
 
 def build_stage(name: str, written: Any) -> Stage:
     """The stage that `- name: written` asks for. A ConfigError says what is wrong; config.py adds where."""
-    found = load_object(_target(name)) if ":" not in name else _load_user_object(name)
+    found = load_object(_target(name)) if ":" not in name else load_user_object(name)
     if inspect.isclass(found) and issubclass(found, Stage):
         return _build_class(found, written)
     if not callable(found):
@@ -45,20 +44,6 @@ def _target(name: str) -> str:
         f"unknown stage {name!r}. Stages: {', '.join(known)}.{did_you_mean(name, known)}",
         next_step="name a function of your own as module:function",
     )
-
-
-def _load_user_object(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    try:
-        return load_object(name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"there is no module {error.name!r}",
-            next_step=f"put {module.partition('.')[0]}.py beside the job file, or install the package that has it",
-        ) from error
-    except AttributeError as error:
-        names = [key for key in vars(importlib.import_module(module)) if not key.startswith("_")]
-        raise ConfigError(f"module {module!r} has no {attribute!r}.{did_you_mean(attribute, names)}") from error
 
 
 def _build_class(kind: type[Stage], written: Any) -> Stage:

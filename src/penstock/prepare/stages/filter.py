@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +16,7 @@ import yaml
 
 from penstock.base.errors import ConfigError, TaskError
 from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Stage, call_user, code_identity, require_columns
+from penstock.prepare.stage import Stage, call_user, code_identity, load_user_object, require_columns
 
 _OPERATORS = {
     "==": pc.equal,
@@ -24,7 +26,9 @@ _OPERATORS = {
     "<": pc.less,
     ">": pc.greater,
 }
-_CONDITION = re.compile(r"\s*(`[^`]+`|[^\s=!<>`]+)\s*(==|!=|<=|>=|<|>|not\s+in\b|in\b|is\s+not\b|is\b)\s*(.+?)\s*")
+_CONDITION = re.compile(
+    r"\s*(`[^`]+`|[^\s=!<>`]+)\s*(==|!=|<=|>=|<|>|(?<=[\s`])(?:not\s+in|in|is\s+not|is)\b)\s*(.+?)\s*"
+)
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -39,16 +43,16 @@ class Condition:
 
     def mask(self, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
         """Where it holds. A comparison with null holds nowhere; `is null` asks for nulls."""
-        array = batch.column(self.column)
+        array = _comparable(batch.column(self.column))
         if self.operator in ("is", "is not"):
             answer = pc.is_null(array) if self.operator == "is" else pc.is_valid(array)
         elif self.operator in ("in", "not in"):
-            known = pa.array(self.value, array.type)
+            known = pa.array([_scalar(value, array.type) for value in self.value], array.type)
             answer = pc.is_in(array, known)
             if self.operator == "not in":
                 answer = pc.and_(pc.invert(answer), pc.is_valid(array))
         else:
-            answer = _OPERATORS[self.operator](_decoded(array), pa.scalar(self.value, _value_type(array.type)))
+            answer = _OPERATORS[self.operator](array, _scalar(self.value, array.type))
         return np.asarray(pc.fill_null(answer, False))
 
 
@@ -72,7 +76,9 @@ class Filter(Stage):
 
     def __post_init__(self) -> None:
         for text in self.where:
-            if not _FUNCTION.fullmatch(text):
+            if _FUNCTION.fullmatch(text):
+                load_user_object(text)  # so that one that is not there is told before any file is touched
+            else:
                 parse_condition(text)
 
     @cached_property
@@ -113,11 +119,18 @@ def parse_condition(text: str) -> Condition:
             next_step="write `column op value`, for example rtt > 0, kind in [a, b], name is not null, "
             "or module:function",
         )
-    column, operator, value = match[1].strip("`"), " ".join(match[2].split()), yaml.safe_load(match[3])
+    column, operator = match[1].strip("`"), " ".join(match[2].split())
+    try:
+        value = yaml.load(match[3], _Values)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{text!r}: cannot read the value {match[3]!r}") from error
     if operator in ("is", "is not") and value is not None:
         raise ConfigError(f"{text!r}: `{operator}` goes with null, write == or != for a value")
     if operator in ("in", "not in") and not isinstance(value, list):
         raise ConfigError(f"{text!r}: `{operator}` goes with a list, such as [1, 2]")
+    values = value if isinstance(value, list) else [value]
+    if operator not in ("is", "is not") and None in values:
+        raise ConfigError(f"{text!r}: no comparison with null holds, write `is null` or `is not null`")
     return Condition(text.strip(), column, operator, value)
 
 
@@ -130,18 +143,52 @@ def _check_value(condition: Condition, kind: pa.DataType) -> None:
         ) from error
 
 
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return kind.value_type
-    # Compared in float64, so that `rtt > 0.1` means the decimal people read, not its float32 neighbour.
-    return pa.float64() if pa.types.is_floating(kind) else kind
+class _Values(yaml.SafeLoader):
+    """YAML's values, where 1e-3 is a number too."""
 
 
-def _decoded(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+_Values.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def _comparable(array: pa.Array) -> pa.Array:
+    """Floats are compared in float64: `rtt > 0.1` means the decimal people read, not its float32 neighbour."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.cast(pa.float64()) if pa.types.is_floating(array.type) else array
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """The value in the column's type; raises where that would be another value."""
+    is_a = pa.types
+    if is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind):
+        return _number(value, kind)
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError("a whole number is needed")
+    if is_a.is_date(kind) and isinstance(value, datetime):
+        raise TypeError("a day without a time is needed")
+    if is_a.is_timestamp(kind) and isinstance(value, date):
+        value = value if isinstance(value, datetime) else datetime.combine(value, time())
+        return pa.scalar(value, pa.timestamp("us", kind.tz)).cast(kind)
+    return pa.scalar(value, kind)
+
+
+def _number(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("a number is needed")
+    if pa.types.is_decimal(kind):
+        return pa.scalar(Decimal(str(value)), kind)
+    if pa.types.is_floating(kind):
+        return pa.scalar(float(value), kind)
+    if value != int(value):
+        raise ValueError("a whole number is needed")
+    return pa.scalar(int(value), kind)
 
 
 def _call(target: str, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
+    if not batch.num_rows:
+        return np.ones(0, bool)
     mask = np.asarray(call_user(target, batch))
     if mask.dtype != bool or mask.shape != (batch.num_rows,):
         raise TaskError(

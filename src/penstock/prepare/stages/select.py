@@ -22,7 +22,7 @@ class Select(Stage):
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
         if isinstance(written, str):
             written = [written]
-        if isinstance(written, list):
+        if isinstance(written, list) and written:
             names = [str(name) for name in written]
             for name in names:
                 if names.count(name) > 1:

@@ -45,8 +45,8 @@ class Split(Stage):
                 raise ConfigError(f"{name!r} cannot be a split's name; {TRAIN!r} is what the others leave")
             if not 0 < share < 1:
                 raise ConfigError(f"{name}: {share} is not a share between 0 and 1")
-        if sum(self.fractions.values()) >= 1:
-            raise ConfigError(f"the shares add up to {sum(self.fractions.values()):g}: nothing is left for train")
+        if (total := sum(map(_exact, self.fractions.values()))) >= 1:
+            raise ConfigError(f"the shares add up to {float(total):g}: nothing is left for train")
 
     def __call__(self, rows: Rows) -> Rows:
         return replace(rows, splits=self.decide(self._hashes(rows)))
@@ -56,7 +56,7 @@ class Split(Stage):
         splits = np.zeros(len(hashes), "u1")
         low = Fraction(0)
         for number, share in enumerate(self.fractions.values(), start=1):
-            high = low + Fraction(str(share))
+            high = low + _exact(share)
             edges = [np.uint64(int(edge * 2**64)) for edge in (low, high)]
             splits[(hashes >= edges[0]) & (hashes < edges[1])] = number
             low = high
@@ -76,3 +76,8 @@ class Split(Stage):
 
     def splits(self) -> tuple[str, ...]:
         return (TRAIN, *self.fractions)
+
+
+def _exact(share: float) -> Fraction:
+    """The decimal people wrote: 0.1 is a tenth."""
+    return Fraction(str(share))

@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Fit, Stage, require_columns
 
-_EMPTY = {"count": 0, "nulls": 0, "nans": 0, "mean": 0.0, "m2": 0.0, "min": None, "max": None}
+_COUNTS = ("count", "nulls", "nans", "infinities")
+_EMPTY = {**dict.fromkeys(_COUNTS, 0), "mean": 0.0, "m2": 0.0, "min": None, "max": None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics(Stage):
     """`statistics: [rtt, size]` over the training rows that reach it, into `artifacts/statistics.json`.
 
-    Rows pass through unchanged. Nulls and NaNs are counted and left out of the moments.
+    Rows pass through unchanged. Nulls, NaNs and infinities are counted and left out of all else.
     """
 
     columns: tuple[str, ...]
@@ -64,23 +64,21 @@ class Moments:
 
 
 def _moments(array: pa.Array) -> dict[str, Any]:
-    values = np.asarray(pc.cast(array.drop_null(), pa.float64()))
-    finite = values[~np.isnan(values)]
-    state = dict(_EMPTY, count=len(finite), nulls=array.null_count, nans=len(values) - len(finite))
+    values = np.asarray(array.drop_null()).astype("f8")
+    finite = values[np.isfinite(values)]
+    nans = int(np.isnan(values).sum())
+    counts = (len(finite), array.null_count, nans, len(values) - len(finite) - nans)
+    state = {**_EMPTY, **dict(zip(_COUNTS, counts, strict=True))}
     if len(finite):
-        mean = float(finite.mean())
-        state |= {
-            "mean": mean,
-            "m2": float(((finite - mean) ** 2).sum()),
-            "min": float(finite.min()),
-            "max": float(finite.max()),
-        }
+        low, high = float(finite.min()), float(finite.max())
+        mean = float(finite.mean()) if low < high else low  # a sum of equal values, divided, may be another value
+        state |= {"mean": mean, "m2": float(((finite - mean) ** 2).sum()), "min": low, "max": high}
     return state
 
 
 def _merge(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     """Chan's update: exact in the counts, stable in the moments."""
-    counted = {key: left[key] + right[key] for key in ("count", "nulls", "nans")}
+    counted = {key: left[key] + right[key] for key in _COUNTS}
     if not left["count"] or not right["count"]:
         return {**(left if left["count"] else right), **counted}
     delta, count = right["mean"] - left["mean"], counted["count"]
@@ -97,9 +95,7 @@ def _finished(moments: dict[str, Any]) -> dict[str, Any]:
     count = moments["count"]
     known = count > 0
     return {
-        "count": count,
-        "nulls": moments["nulls"],
-        "nans": moments["nans"],
+        **{key: moments[key] for key in _COUNTS},
         "mean": moments["mean"] if known else None,
         "std": math.sqrt(moments["m2"] / count) if known else None,
         "min": moments["min"],

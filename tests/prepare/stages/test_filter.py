@@ -1,0 +1,251 @@
+"""Filter: each condition means what it says for every type, and a value that cannot be meant is refused."""
+
+from __future__ import annotations
+
+import sys
+from datetime import date, datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError, TaskError
+from penstock.prepare.stages import build_stage
+from tests.prepare.stages.rows import checked_stage, make_rows
+
+NAN = float("nan")
+INTS = pa.array([1, 2, None, -3], pa.int8())
+FLOATS = pa.array([0.1, NAN, None, 2], pa.float32())
+HALVES = pa.array(np.array([0.5, 1], "f2"))
+WORDS = pa.array(["a", "b", None, ""])
+KINDS = WORDS.dictionary_encode()
+TIMES = pa.array([datetime(2020, 1, 1), None, datetime(2021, 1, 1)], pa.timestamp("us"))
+ZONED = TIMES.cast(pa.timestamp("s", "UTC"))
+DAYS = pa.array([date(2020, 1, 1), None, date(2021, 1, 1)])
+PRICES = pa.array([Decimal("0.50"), None, Decimal("1.25")], pa.decimal128(5, 2))
+FLAGS = pa.array([True, False, None])
+BYTES = pa.array([b"a", b"b"])
+
+
+@pytest.mark.parametrize(
+    ("condition", "column", "kept"),
+    [
+        ("x == 2", INTS, [1]),
+        ("x != 2", INTS, [0, 3]),
+        ("x < 1", INTS, [3]),
+        ("x <= 1", INTS, [0, 3]),
+        ("x > 1", INTS, [1]),
+        ("x >= 1", INTS, [0, 1]),
+        ("x > 1.0", INTS, [1]),
+        ("x in [1, 2, 5]", INTS, [0, 1]),
+        ("x not in [1]", INTS, [1, 3]),
+        ("x in []", INTS, []),
+        ("x not in []", INTS, [0, 1, 3]),
+        ("x is null", INTS, [2]),
+        ("x is not null", INTS, [0, 1, 3]),
+        ("x > 1e-3", FLOATS, [0, 3]),
+        ("x > 1E+0", FLOATS, [3]),
+        ("x < 3", FLOATS, [0, 3]),
+        ("x != 2", FLOATS, [0, 1]),
+        ("x == 2", FLOATS, [3]),
+        ("x == .nan", FLOATS, []),
+        ("x < .inf", FLOATS, [0, 3]),
+        ("x in [2.0]", FLOATS, [3]),
+        ("x not in [2]", FLOATS, [0, 1]),
+        ("x is not null", FLOATS, [0, 1, 3]),
+        ("x > 0.1", FLOATS, [0, 3]),  # the float32 next to 0.1 is larger than 0.1
+        ("x == 0.1", FLOATS, []),
+        ("x in [0.1]", FLOATS, []),
+        ("x > 0.5", HALVES, [1]),
+        ("x in [0.5]", HALVES, [0]),
+        ("x == a", WORDS, [0]),
+        ("x != a", WORDS, [1, 3]),
+        ("x > a", WORDS, [1]),
+        ("x == ''", WORDS, [3]),
+        ("x in [a, '']", WORDS, [0, 3]),
+        ("x not in [a]", WORDS, [1, 3]),
+        ("x == a", KINDS, [0]),
+        ("x >= b", KINDS, [1]),
+        ("x in [a, b]", KINDS, [0, 1]),
+        ("x not in [a, b]", KINDS, [3]),
+        ("x is null", KINDS, [2]),
+        ("x > 2020-06-01", TIMES, [2]),
+        ("x == 2020-01-01", TIMES, [0]),
+        ("x <= 2020-01-01 00:00:00", TIMES, [0]),
+        ("x < 2020-01-01 00:00:00.000001", TIMES, [0]),
+        ("x in [2020-01-01, 2021-01-01 00:00:00]", TIMES, [0, 2]),
+        ("x > 2020-12-31T23:59:59Z", ZONED, [2]),
+        ("x >= 2021-01-01T02:00:00+02:00", ZONED, [2]),
+        ("x > 2020-06-01", ZONED, [2]),
+        ("x == 2020-01-01", DAYS, [0]),
+        ("x > 2020-01-01", DAYS, [2]),
+        ("x >= 0.5", PRICES, [0, 2]),
+        ("x == 1.25", PRICES, [2]),
+        ("x in [0.5]", PRICES, [0]),
+        ("x == true", FLAGS, [0]),
+        ("x != true", FLAGS, [1]),
+        ("x in [false]", FLAGS, [1]),
+        ("x == a", BYTES, [0]),
+        ("  x>1  ", INTS, [1]),
+        ("x not   in [1]", INTS, [1, 3]),
+        ("`x` > 1", INTS, [1]),
+    ],
+)
+def test_a_condition_keeps_these_rows(condition, column, kept):
+    rows = make_rows({"x": column})
+    answer = checked_stage("filter", condition, rows)(rows)
+    assert answer.ordinals.tolist() == kept
+    assert str(answer.batch.column("x")) == str(column.take(pa.array(kept, pa.int64())))
+    dropped = sum(aside.count for aside in answer.set_aside)
+    assert dropped == len(column) - len(kept)
+    assert {aside.reason for aside in answer.set_aside} <= {condition.strip()}
+
+
+@pytest.mark.parametrize(
+    ("condition", "column"),
+    [
+        ("x > 0.5", INTS),
+        ("x > 1000", INTS),
+        ("x == '1'", INTS),
+        ("x == true", INTS),
+        ("x > -1", pa.array([1], pa.uint64())),
+        ("x > .inf", INTS),
+        ("x == a", FLOATS),
+        ("x == 5", WORDS),
+        ("x == no", WORDS),
+        ("x in [1]", KINDS),
+        ("x == 2020-01-01", WORDS),
+        ("x == 1", FLAGS),
+        ("x > 2020-01-01 12:00:00", DAYS),
+        ("x > 2020-01-01 00:00:00.5", ZONED),
+        ("x > a", TIMES),
+        ("x > 0.125", PRICES),
+        ("x > 1.5", pa.array([1], pa.duration("s"))),
+        ("x == [1]", INTS),
+        ("x == 1", pa.array([[1]])),
+    ],
+)
+def test_a_value_that_does_not_fit_the_column_is_refused_and_named(condition, column):
+    rows = make_rows({"x": column})
+    with pytest.raises(ConfigError) as caught:
+        checked_stage("filter", condition, rows)
+    assert repr(condition) in caught.value.what
+    assert str(column.type) in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("x", "cannot read the condition 'x'"),
+        ("x = 1", "cannot read the condition"),
+        ("x >", "cannot read the condition"),
+        ("> 5", "cannot read the condition"),
+        ("bin [1]", "cannot read the condition"),
+        ("x == [1", "cannot read the value '[1'"),
+        ("x == null", "write `is null`"),
+        ("x in [1, null]", "write `is null`"),
+        ("x is 5", "`is` goes with null"),
+        ("x in 5", "`in` goes with a list"),
+        ({"where": "x > 1", "kep": True}, "unknown option 'kep'. Options: where, keep. Did you mean 'keep'?"),
+        ({"keep": True}, "option 'where' is required"),
+        (5, "where: Input should be a valid tuple, got 5"),
+        ("no_such_module:mask", "there is no module 'no_such_module'"),
+        ("math:sinn", "module 'math' has no 'sinn'. Did you mean 'sin'?"),
+    ],
+)
+def test_what_is_not_a_condition_is_refused(written, message):
+    with pytest.raises(ConfigError) as caught:
+        build_stage("filter", written)
+    assert message in caught.value.what
+
+
+def test_a_column_that_is_not_there_is_named():
+    with pytest.raises(ConfigError, match=r"there is no column 'y'. Columns: x."):
+        checked_stage("filter", "y > 1", make_rows({"x": INTS}))
+
+
+def test_a_name_with_spaces_and_signs_goes_between_backquotes():
+    rows = make_rows({"round trip (ms) > 5?": [1, 9]})
+    stage = checked_stage("filter", "`round trip (ms) > 5?` >= 9", rows)
+    assert stage(rows).ordinals.tolist() == [1]
+    assert stage.needs(frozenset()) == frozenset({"round trip (ms) > 5?"})
+
+
+def test_conditions_are_counted_one_after_the_other_and_kept_when_asked():
+    rows = make_rows({"x": pa.array([1, 2, 3, None]), "t": pa.array([0, 1, 2, 3], pa.timestamp("ns"))}, "a.parquet")
+    answer = checked_stage("filter", {"where": ["x > 1", "x < 3"], "keep": True}, rows)(rows)
+    assert answer.ordinals.tolist() == [1]
+    assert [(aside.reason, aside.count) for aside in answer.set_aside] == [("x > 1", 2), ("x < 3", 1)]
+    assert answer.set_aside[0].kept[1] == {
+        "source": 0,
+        "file": "a.parquet",
+        "position": 3,
+        "reason": "x > 1",
+        "row": {"x": None, "t": "1970-01-01T00:00:00.000000003"},
+    }
+    quiet = checked_stage("filter", ["x > 1", "x < 3"], rows)(rows)
+    assert [(aside.count, aside.kept) for aside in quiet.set_aside] == [(2, ()), (1, ())]
+
+
+def test_splits_go_with_their_rows():
+    rows = make_rows({"x": range(100)})
+    rows = build_stage("split", {"test": 0.5})(rows)
+    kept = build_stage("filter", "x > 49")(rows)
+    assert kept.splits.tolist() == rows.splits[50:].tolist()
+
+
+@pytest.fixture
+def masks(tmp_path, monkeypatch):
+    (tmp_path / "own_masks.py").write_text(
+        "import numpy as np\n"
+        "def odd(batch): return np.asarray(batch['x']) % 2 == 1\n"
+        "def plain(batch): return [True] * batch.num_rows\n"
+        "def short(batch): return np.ones(1, bool)\n"
+        "def numbers(batch): return np.arange(batch.num_rows)\n"
+        "def raises(batch):\n    return 1 / 0\n"
+    )
+    (tmp_path / "own_broken.py").write_text("raise RuntimeError('not today')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    for name in ("own_masks", "own_broken"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("masks")
+def test_a_function_of_ones_own_gives_the_mask():
+    rows = make_rows({"x": range(5)})
+    answer = checked_stage("filter", ["own_masks:odd", "x > 1"], rows)(rows)
+    assert answer.ordinals.tolist() == [3]
+    assert [(aside.reason, aside.count) for aside in answer.set_aside] == [("own_masks:odd", 3), ("x > 1", 1)]
+    assert checked_stage("filter", "own_masks:plain", rows)(rows) is rows
+
+
+@pytest.mark.usefixtures("masks")
+def test_a_function_may_look_at_any_column_and_its_code_is_part_of_the_job():
+    stage = build_stage("filter", ["own_masks:odd", "x > 1"])
+    assert stage.needs(frozenset({"y"})) is None
+    assert stage.describe()["code"][0].startswith("own_masks:odd-")
+
+
+@pytest.mark.usefixtures("masks")
+def test_a_function_is_not_asked_about_no_rows():
+    rows = make_rows({"x": pa.array([], pa.int64())})
+    assert len(build_stage("filter", "own_masks:plain")(rows)) == 0
+
+
+@pytest.mark.usefixtures("masks")
+@pytest.mark.parametrize("name", ["short", "numbers", "raises"])
+def test_a_function_that_gives_no_mask_is_named(name):
+    with pytest.raises(TaskError) as caught:
+        build_stage("filter", f"own_masks:{name}")(make_rows({"x": range(5)}))
+    assert f"own_masks:{name}" in caught.value.what
+    assert name != "raises" or "own_masks.py, line 7, in raises: return 1 / 0" in caught.value.where
+
+
+@pytest.mark.usefixtures("masks")
+def test_a_module_that_cannot_be_imported_is_told_with_its_line():
+    with pytest.raises(ConfigError) as caught:
+        build_stage("filter", "own_broken:mask")
+    assert "importing own_broken raised RuntimeError: not today" in caught.value.what
+    assert "own_broken.py, line 1" in caught.value.where

@@ -1,0 +1,204 @@
+"""Config: a job file as a value; every mistake in it is told with its path and its line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.config import Config, SourceConfig, load_config, make_config
+
+MINIMAL = {"input": "data/*.parquet", "output": "out"}
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "job.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_what_a_job_does_not_say_has_a_default():
+    config = make_config(MINIMAL, folder="/jobs")
+    assert config == Config(
+        input=(SourceConfig(path=("data/*.parquet",)),),
+        output="out",
+        stages=(),
+        format="safetensors",
+        on_bad_input="fail",
+        slice_size="64MB",
+        memory="80%",
+        workers="auto",
+        task_timeout=600,
+        stall_notice=60,
+        folder="/jobs",
+    )
+    source = config.input[0]
+    assert (source.format, source.types, source.delimiter, source.newlines_in_values) == ("auto", {}, None, False)
+    assert source.null_values == ("", "NA", "N/A", "NULL", "null")
+    assert (config.slice_bytes, config.output_path) == (64_000_000, "/jobs/out")
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["a.csv", ["a.csv"], {"path": "a.csv"}, [{"path": "a.csv"}], [{"path": ["a.csv"]}], Path("a.csv"), [Path("a.csv")]],
+)
+def test_one_source_may_be_written_in_many_ways(written):
+    assert make_config({**MINIMAL, "input": written}).input == (SourceConfig(path=("a.csv",)),)
+
+
+def test_paths_of_python_are_paths(tmp_path):
+    config = make_config({"input": [tmp_path / "a.csv"], "output": tmp_path / "out"})
+    assert (config.input[0].path, config.output) == ((str(tmp_path / "a.csv"),), str(tmp_path / "out"))
+
+
+def test_a_stage_without_options_may_be_its_name_alone(tmp_path, monkeypatch):
+    (tmp_path / "own_stage_module.py").write_text("def same(batch): return batch\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = make_config({**MINIMAL, "stages": ["own_stage_module:same", {"filter": "a > 1"}]})
+    assert config.stage_names == ("own_stage_module:same", "filter")
+    sys.modules.pop("own_stage_module")
+
+
+def test_numbers_may_stand_for_sizes_and_workers():
+    config = make_config({**MINIMAL, "memory": 2_000_000_000, "slice_size": 1000, "workers": "3"})
+    assert (config.memory, config.slice_bytes, config.workers) == ("2000000000", 1000, 3)
+
+
+def test_a_config_is_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        make_config(MINIMAL).output = "elsewhere"
+
+
+def test_what_decides_output_bytes_is_told_apart_from_what_does_not():
+    one = make_config({**MINIMAL, "stages": [{"filter": "a > 1"}]})
+    other = make_config(
+        {
+            "input": "elsewhere/*.parquet",
+            "output": "there",
+            "stages": [{"filter": {"where": ["a > 1"], "keep": False}}],
+            "memory": "1GB",
+            "workers": 0,
+            "task_timeout": 5,
+            "slice_size": "64000000",
+        }
+    )
+    assert one.semantic(one.build_stages()) == other.semantic(other.build_stages())
+    for change in ({"format": "npy"}, {"on_bad_input": "set_aside"}, {"slice_size": "63MB"}, {"stages": []}):
+        changed = make_config({**MINIMAL, "stages": [{"filter": "a > 1"}], **change})
+        assert changed.semantic(changed.build_stages()) != one.semantic(one.build_stages())
+
+
+MISTAKES = [
+    ("input: a.csv\n", None, "output: this key is required"),
+    ("output: out\n", None, "input: this key is required"),
+    ("input: a.csv\noutput: out\nmemroy: 5GB\n", 3, "memroy: unknown key. Keys: input, output"),
+    ("input: a.csv\noutput: out\nmemroy: 5GB\n", 3, "Did you mean 'memory'?"),
+    ("input: a.csv\noutput: out\nfolder: /x\n", 3, "folder: unknown key"),
+    ("input: a.csv\noutput: out\nmemory: lots\n", 3, "memory: 'lots' is not a size: write 16GB (10^9)"),
+    ("input: a.csv\noutput: out\nmemory: 101%\n", 3, "memory: '101%' is more than 100%"),
+    ("input: a.csv\noutput: out\nslice_size: 5%\n", 3, "slice_size: '5%': a percentage is not allowed here"),
+    ("input: a.csv\noutput: out\nslice_size: 0\n", 3, "slice_size: '0' is not a size: it must be more than zero"),
+    ("input: a.csv\noutput: out\nworkers: many\n", 3, "workers: 'many' is not `auto`, 0"),
+    ("input: a.csv\noutput: out\nworkers: -1\n", 3, "workers: -1 is not `auto`, 0"),
+    ("input: a.csv\noutput: out\nworkers: true\n", 3, "workers: True is not `auto`, 0"),
+    ("input: a.csv\noutput: out\nformat: zip\n", 3, "format: Input should be 'safetensors' or 'npy', got 'zip'"),
+    ("input: a.csv\noutput: out\ntask_timeout: 0\n", 3, "task_timeout: Input should be greater than 0, got 0"),
+    ("input: a.csv\noutput: 5\n", 2, "output: Input should be a valid string, got 5"),
+    ("input: []\noutput: out\n", 1, "input: "),
+    ("input: {path: []}\noutput: out\n", 1, "input[0].path: "),
+    ("input: 5\noutput: out\n", 1, "input: Input should be a valid tuple, got 5"),
+    ("input:\n  path: a.csv\n  fromat: csv\noutput: out\n", 3, "input[0].fromat: unknown key"),
+    ("input:\n  path: a.csv\n  format: xls\noutput: out\n", 3, "input[0].format: Input should be 'auto'"),
+    ("input:\n- a.csv\n- path: b.csv\n  typs: {}\noutput: out\n", 4, "input[1].typs: unknown key"),
+    ("input:\n- a.csv\n- path: b.csv\n  types: {a: int}\noutput: out\n", 4, "input[1].types: a: 'int' is not a type"),
+    ("input: {path: a.csv, types: {a: list<foo>}}\noutput: out\n", 1, "a: 'list<foo>' is not a type such as int64"),
+    ("input: {path: a.csv, types: {a: foo<int64>}}\noutput: out\n", 1, "a: 'foo<int64>' is not a type such as"),
+    ("input: {path: a.csv, types: {a: cpu_count}}\noutput: out\n", 1, "a: 'cpu_count' is not a type such as"),
+    ("input: {path: a.csv, types: {a: timestamp}}\noutput: out\n", 1, "a: 'timestamp' is not a type such as"),
+    ("input: {path: a.csv, types: {a: 'int64[us]'}}\noutput: out\n", 1, "a: 'int64[us]' is not a type such as"),
+    ("input: {path: a.csv, delimiter: ab}\noutput: out\n", 1, "input[0].delimiter: 'ab' cannot separate values"),
+    ("input: {path: a.csv, delimiter: é}\noutput: out\n", 1, "input[0].delimiter: 'é' cannot separate values"),
+    ("input: a.csv\noutput: out\nstages: filter\n", 3, "stages: is a list"),
+    ("input: a.csv\noutput: out\nstages:\n- filter: a > 1\n- 5\n", 5, "stages[1]: one stage with its options"),
+    ("input: a.csv\noutput: out\nstages:\n- {filter: a > 1, select: a}\n", 4, "stages[0]: one stage with its options"),
+    (
+        "input: a.csv\noutput: out\nstages:\n- fliter: a > 1\n",
+        4,
+        "stages[0].fliter: unknown stage 'fliter'. Stages: filter",
+    ),
+    ("input: a.csv\noutput: out\nstages:\n- fliter: a > 1\n", 4, "Did you mean 'filter'?"),
+    (
+        "input: a.csv\noutput: out\nstages:\n- select: a\n- filter: {were: a > 1}\n",
+        5,
+        "stages[1].filter: unknown option 'were'",
+    ),
+    ("input: a.csv\noutput: out\nstages:\n- filter: a >\n", 4, "stages[0].filter: cannot read the condition 'a >'"),
+    ("input: a.csv\noutput: out\nstages:\n- filter: {where: a > 1, keep: 7}\n", 4, "stages[0].filter: keep: "),
+    ("input: a.csv\noutput: out\nstages:\n- nowhere_at_all:f\n", 4, "stages[0].nowhere_at_all:f: there is no module"),
+    ("input: a.csv\noutput: out\nstages:\n- math:sinn\n", 4, "stages[0].math:sinn: module 'math' has no 'sinn'."),
+    (
+        "input: a.csv\noutput: out\nstages:\n- math:pi\n",
+        4,
+        "stages[0].math:pi: math:pi is neither a function nor a Stage",
+    ),
+    ("input: a.csv\noutput: out\noutput: there\n", 3, "output: written twice"),
+    ("input: a.csv\noutput: out\nstages:\n- split: {test: 0.1, test: 0.2}\n", 4, "stages[0].split.test: written twice"),
+    ("input: a.csv\noutput: [out\n", 3, "not YAML: "),
+    ("input: a.csv\n\toutput: out\n", 2, "not YAML: "),
+    ("? [a, b]\n: 1\n", 1, "not YAML: "),
+    ("input: !!python/object:os.system x\n", 1, "not YAML: "),
+    ("- input\n", None, "a job is a mapping with `input:`"),
+    ("", None, "a job is a mapping with `input:`"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "message"), MISTAKES, ids=[message for _, _, message in MISTAKES])
+def test_a_mistake_is_told_with_its_path_and_its_line(tmp_path, text, line, message):
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert message in caught.value.what
+    assert caught.value.where == (f"{path}, line {line}" if line else str(path))
+
+
+def test_a_mistake_in_a_job_from_python_has_its_path():
+    with pytest.raises(ConfigError) as caught:
+        make_config({**MINIMAL, "stages": [{"select": ["a"]}, {"filter": {"were": "a > 1"}}]})
+    assert caught.value.what.startswith("stages[1].filter: unknown option 'were'")
+    assert caught.value.where is None
+
+
+def test_a_job_file_that_is_not_there_says_how_to_begin(tmp_path):
+    with pytest.raises(ConfigError, match="cannot read the job file") as caught:
+        load_config(tmp_path / "job.yaml")
+    assert "penstock init" in caught.value.next_step
+    (tmp_path / "job.yaml").write_bytes(b"input: \xff\n")
+    with pytest.raises(ConfigError, match="cannot read the job file"):
+        load_config(tmp_path / "job.yaml")
+
+
+def test_overrides_replace_what_the_file_says(tmp_path):
+    path = write(tmp_path, "input: a.csv\noutput: out\nmemory: 1GB\n")
+    config = load_config(path, {"memory": "2GB", "workers": 0})
+    assert (config.memory, config.workers, config.output_path) == ("2GB", 0, str(tmp_path / "out"))
+
+
+def test_paths_and_modules_of_a_job_are_looked_for_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "beside_the_job.py").write_text("def same(batch): return batch\n")
+    path = write(tmp_path, "input: a.csv\noutput: ../out\nstages: ['beside_the_job:same']\n")
+    config = load_config(path)
+    assert config.output_path == str(tmp_path.parent / "out")
+    assert config.folder == str(tmp_path)
+    sys.modules.pop("beside_the_job")
+
+
+def test_a_module_that_breaks_at_its_import_is_told_with_its_own_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "breaks_at_import.py").write_text("x = 1\ny = x / 0\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(tmp_path, "input: a.csv\noutput: out\nstages: ['breaks_at_import:f']\n"))
+    assert "stages[0].breaks_at_import:f: importing breaks_at_import raised ZeroDivisionError" in caught.value.what
+    assert "breaks_at_import.py, line 2" in caught.value.where
