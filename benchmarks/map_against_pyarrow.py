@@ -114,7 +114,8 @@ def main() -> None:
     print(f"{bare.cpu_seconds / ours.cpu_seconds:.2f} (CPU); against the fsynced one: ", end="")
     print(f"{synced.wall_seconds / ours.wall_seconds:.2f} (wall)")
     print(
-        f"projected {facts['projected_memory_bytes'] / 1e6:.0f} MB, allowed {facts['allowed_memory_bytes'] / 1e6:.0f} MB"
+        f"projected {facts['projected_memory_bytes'] / 1e6:.0f} MB, "
+        f"allowed {facts['allowed_memory_bytes'] / 1e6:.0f} MB"
     )
 
 

@@ -1,4 +1,4 @@
-"""Watch: run a command and measure it as a user feels it: wall, CPU of the whole tree, peak memory of the whole tree."""
+"""Watch: run a command and measure it as a user feels it: wall, CPU and peak memory of the whole tree."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.cli import main
+from penstock.base.errors import PenstockError
+from penstock.cli import EXIT_CODES, main
 from tests.show.desk import ROWS, document, end, give, make_job, start, wait_for
 
 # Waits on every slice but the first while the file `slow` lies beside it; not when the plan tries the first rows.
@@ -163,6 +164,33 @@ def test_the_version_and_the_exit_codes_are_a_word_away(capfd):
     for arguments in ([], ["--help"]):
         assert main(arguments) == 0
         assert "130  stopped by Ctrl-C or SIGTERM" in capfd.readouterr().out
+
+
+def test_the_exit_codes_of_the_help_are_those_of_the_errors():
+    assert [code for code, _ in EXIT_CODES] == [
+        0,
+        PenstockError.exit_code,
+        *sorted(kind.exit_code for kind in PenstockError.__subclasses__()),
+    ]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_of_the_result_that_went_away_ends_the_command_quietly(options, tmp_path):
+    process = start("plan", make_job(tmp_path), *options)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == 141
+
+
+def test_a_pipe_that_breaks_elsewhere_is_not_taken_for_stdout(tmp_path, capfd, monkeypatch):
+    def fall(job: object) -> None:  # noqa: ARG001
+        raise BrokenPipeError("to a worker")
+
+    monkeypatch.setattr("penstock.prepare.job.plan", fall)
+    assert main(["plan", str(make_job(tmp_path))]) == 1
+    assert "Defect of penstock: BrokenPipeError: to a worker" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -19,23 +19,22 @@ if TYPE_CHECKING:
     from penstock.prepare.config import Config
     from penstock.prepare.plan import Plan
 
-_EXIT_CODES = """\
-Exit codes
-  0  done, or nothing to do
-  1  a defect of penstock itself
-  2  the job file or the command line
-  3  the job does not fit in its memory or on the disk
-  4  a file or row of the input
-  5  the output folder: held, foreign, or made by another job
-  6  bytes on disk are not the ones that were written
-  7  a task died, hung, or its code raised
-  8  the file system refused
-130  stopped by Ctrl-C or SIGTERM; the same command goes on"""
-_BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose reader went away
+EXIT_CODES = (
+    (0, "done, or nothing to do"),
+    (1, "a defect of penstock itself"),
+    (2, "the job file or the command line"),
+    (3, "the job does not fit in its memory or on the disk"),
+    (4, "a file or row of the input"),
+    (5, "the output folder: held, foreign, or made by another job"),
+    (6, "bytes on disk are not the ones that were written"),
+    (7, "a task died, hung, or its code raised"),
+    (8, "the file system refused"),
+    (130, "stopped by Ctrl-C or SIGTERM; the same command goes on"),
+)
 
 app = typer.Typer(
     help="Prepare datasets larger than memory inside a memory budget.",
-    epilog=_EXIT_CODES,
+    epilog="\n".join(["Exit codes", *(f"{code:3}  {meaning}" for code, meaning in EXIT_CODES)]),
     add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -70,10 +69,6 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with _sigterm_is_ctrl_c():
             return _invoke(arguments)
-    except BrokenPipeError:
-        # Python would complain about the same pipe once more when it flushes stdout at the very end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
     except (Exception, KeyboardInterrupt) as error:
         from penstock.show.failure import tell
 
@@ -121,8 +116,9 @@ def _penstock(
 ) -> None:
     if version:
         from penstock import __version__
+        from penstock.show.console import put
 
-        print(f"penstock {__version__}")
+        put(f"penstock {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         context.get_help()
@@ -143,11 +139,12 @@ def run(
     """Prepare the dataset, going on from where an earlier run stopped."""
     from penstock.prepare.job import run as run_plan
     from penstock.show.console import make_console, show, stdout_kept_clean
+    from penstock.show.overrides import gather, load_job
     from penstock.show.progress import Display
     from penstock.show.result import result_facts, result_tables
 
     with stdout_kept_clean():
-        config = _load(job, inputs, output, memory, workers, settings)
+        config = load_job(job, gather(inputs, output, memory, workers, settings))
         with Display(make_console(stderr=True)) as display:
             planned = _plan(config, job)
             manifest = run_plan(planned, display.observe, redo)
@@ -167,10 +164,11 @@ def plan(
 ) -> None:
     """Show what a run would do, hold and need. Writes nothing."""
     from penstock.show.console import show, stdout_kept_clean, waiting
+    from penstock.show.overrides import gather, load_job
     from penstock.show.planned import PLANNING, plan_facts, plan_tables
 
     with stdout_kept_clean():
-        config = _load(job, inputs, output, memory, workers, settings)
+        config = load_job(job, gather(inputs, output, memory, workers, settings))
         with waiting(PLANNING):
             planned = _plan(config, job)
     show(plan_facts(planned), plan_tables, as_json)
@@ -235,19 +233,6 @@ def init(
     from penstock.show.starter import starter_lines, write_starter
 
     show(write_starter(path), starter_lines, as_json)
-
-
-def _load(
-    job: str,
-    inputs: list[str] | None,
-    output: str | None,
-    memory: str | None,
-    workers: str | None,
-    settings: list[str] | None,
-) -> Config:
-    from penstock.show.overrides import gather, load_job
-
-    return load_job(job, gather(inputs or (), output, memory, workers, settings or ()))
 
 
 def _plan(config: Config, job: str) -> Plan:

@@ -91,10 +91,9 @@ def test_a_hung_task_is_named_with_its_stack_killed_and_tried_once_more(workplac
         stall_notice=0.5,
         task_timeout=2,
     )
-    stall = _said(events, "stall")[0]
-    assert "part-" in stall["slice"]
-    assert "in stage" in stall["stack"]
-    assert "no row for" in _said(events, "retry")[0]["reason"]
+    stalls = [event for event in _said(events, "stall") if "in stage" in event["stack"]]
+    assert "part-" in stalls[0]["slice"]
+    assert any("no row for" in event["reason"] for event in _said(events, "retry"))
     assert penstock.verify(workplace / "out").ok
 
 

@@ -26,8 +26,12 @@ def fewer(batch):
     return batch.slice(1)
 
 def moody(batch):
-    kind = pa.int32() if batch.num_rows == 100 else pa.float64()
+    kind = pa.int32() if batch.num_rows <= 100 else pa.float64()
     return pa.RecordBatch.from_arrays([batch["size"].cast(kind)], names=["size"])
+
+def centred(batch):
+    i = batch.schema.get_field_index("size")
+    return batch.set_column(i, "size", pc.subtract(batch["size"], pc.min(batch["size"])))
 
 @dataclass(frozen=True, kw_only=True)
 class Even(Stage):
@@ -94,6 +98,43 @@ def test_a_function_whose_columns_change_on_the_way_is_told_both(workplace):
     assert "size: int32" in what
 
 
+def test_a_function_whose_values_depend_on_the_batch_is_refused(workplace):
+    with pytest.raises(ConfigError, match="in two batches"):
+        penstock.plan(_job(workplace, "own:centred"))
+
+
+def test_changed_code_of_a_class_or_of_a_helper_module_is_noticed(workplace):
+    (workplace / "helper.py").write_text("LIMIT = 2\n")
+    (workplace / "own.py").write_text(CODE.replace("% 2 == 0", "% LIMIT == 0") + "\nfrom helper import LIMIT\n")
+    job = _job(workplace, {"own:Even": {"column": "size"}})
+    workshop.run_well(job)
+    (workplace / "helper.py").write_text("LIMIT = 3\n")
+    refused = workshop.run(job)
+    assert refused.returncode == 5
+    assert "own:Even" in json.loads(refused.stdout)["what"]
+
+
+def test_two_jobs_of_one_process_may_each_have_a_module_of_the_same_name(workplace):
+    for number in (2, 3):
+        folder = workplace / str(number)
+        folder.mkdir()
+        (folder / "own.py").write_text(CODE.replace("by=2", f"by={number}"))
+        stages = [{"own:doubled": {"column": "size"}}]
+        penstock.run(workshop.write_job(folder / "job.yaml", workplace / "data", stages=stages, workers=0))
+    given = workshop.make_rows(6000, 0)["size"].to_pylist()
+    for number in (2, 3):
+        assert penstock.open(workplace / str(number) / "out")[:]["size"].to_pylist() == [number * x for x in given]
+
+
+def test_a_function_named_by_an_entry_point_is_a_stage(workplace):
+    info = workplace / "site" / "own_stages-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own-stages\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[penstock.stages]\nshout = own:doubled\n")
+    job = _job(workplace, {"shout": {"column": "size"}})
+    workshop.run_well(job, environment={"PYTHONPATH": str(workplace / "site")})
+
+
 def test_a_misspelled_module_or_name_says_where_it_looked(workplace):
     with pytest.raises(ConfigError, match="there is no module 'onw'"):
         penstock.plan(_job(workplace, "onw:doubled"))
@@ -106,4 +147,4 @@ def test_a_decorated_function_must_take_its_options_as_keywords():
 
         @penstock.stage
         def wrong(batch, option):
-            return batch
+            return (batch, option)

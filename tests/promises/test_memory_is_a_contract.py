@@ -164,7 +164,7 @@ def _kills(folder: Path, version: str) -> int:
     return int(dict(line.split() for line in text.splitlines())["oom_kill"])
 
 
-def test_the_cgroup_of_these_tests_really_kills(tmp_path):
+def test_the_cgroup_of_these_tests_really_kills():
     with cgroup(60 * 10**6) as (enter, kills):
         eater = "x = bytearray(200_000_000)"
         done = subprocess.run(["python3", "-c", eater], preexec_fn=enter, check=False)

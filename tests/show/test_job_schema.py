@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.config import make_config
+from penstock.prepare.config import Config, SourceConfig, make_config
 from penstock.prepare.stages import BUILT_IN
 from penstock.show.job_schema import job_schema
 from penstock.show.starter import STARTER
@@ -30,6 +31,14 @@ def test_the_starter_is_accepted_as_it_stands_and_with_every_line_uncommented():
     uncommented = STARTER.replace("  # - ", "  - ")
     assert len(yaml.safe_load(uncommented)["stages"]) == 6
     assert accepts(yaml.safe_load(uncommented))
+
+
+def test_the_starter_explains_every_key_in_a_form_that_works():
+    job = yaml.safe_load(re.sub(r"^# (?= *[a-z_]+:)", "", STARTER, flags=re.MULTILINE))
+    assert job.keys() == {name for name, field in Config.model_fields.items() if not field.exclude}
+    assert job["input"].keys() == {name for name, field in SourceConfig.model_fields.items() if not field.exclude}
+    assert accepts(job)
+    make_config(job)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)

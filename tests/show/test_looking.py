@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli import main
 from penstock.show.doctor import doctor_facts
-from penstock.show.values import jsonable, short
+from penstock.show.inspect import jsonable, short
 from tests.show.desk import document, make_job
 
 
@@ -37,6 +37,37 @@ def test_a_plan_as_json_has_every_pass_with_its_projections(tmp_path, capfd):
     assert {"memory_bytes", "spill_bytes", "output_bytes", "seconds"} <= facts["passes"][0].keys()
 
 
+def test_a_plan_says_what_a_run_would_make_of_the_output_as_it_is(tmp_path, capfd):
+    job = str(make_job(tmp_path))
+
+    def last_words(*options: str) -> str:
+        capfd.readouterr()
+        assert main(["plan", job, *options]) == 0
+        return capfd.readouterr().out.rpartition("\n\n")[2]
+
+    assert last_words() == "Nothing has been written. `penstock run` with the same options does this.\n"
+    assert main(["run", job]) == 0
+    before = sorted((tmp_path / "out").rglob("*"))
+    assert last_words().startswith("This job is done already")
+    refused = last_words("--set", "format=npy")
+    assert "refuses (exit 5): this output is finished, and was made from something else" in refused
+    assert "--redo" in refused
+    assert sorted((tmp_path / "out").rglob("*")) == before
+
+    (tmp_path / "out" / "manifest.json").unlink()
+    next((tmp_path / "out" / "train").iterdir()).unlink()
+    assert "goes on: 2 of 3 tasks of an earlier run will be kept" in last_words()
+
+
+def test_a_plan_says_that_a_run_refuses_a_folder_of_other_files(tmp_path, capfd):
+    job = make_job(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "letter.txt").write_text("not penstock's")
+    assert main(["plan", str(job), "--json"]) == 0
+    facts = document(capfd.readouterr().out)
+    assert (facts["run"]["would"], facts["run"]["refusal"]["exit_code"]) == ("refuse", 5)
+
+
 def test_a_plan_names_files_that_cannot_be_used(tmp_path, capfd):
     job = make_job(tmp_path, on_bad_input="set_aside")
     (tmp_path / "data" / "part-9.parquet").write_text("no parquet at all")
@@ -57,7 +88,7 @@ def test_inspect_shows_splits_account_files_and_records(tmp_path, capfd):
     assert main(["inspect", str(tmp_path / "out"), "--records", "2", "--json"]) == 0
     facts = document(capfd.readouterr().out)
     assert facts["splits"]["train"]["records"] == 2900
-    assert sum(file["lines"] for file in facts["rejected"]) == 100
+    assert sum(file["bytes"] for file in facts["rejected"]) > 0
     assert facts["records"] == {"split": "train", "first": [{"user": 0, "value": 100.0}, {"user": 1, "value": 101.0}]}
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from penstock.show.console import make_console
-from penstock.show.progress import Display
-from tests.show.test_tracker import START, sample
+from penstock.show.progress import Display, progress_words
+from tests.show.test_tracker import START, fed, sample
 
 STALL = {
     "event": "stall",
@@ -61,6 +61,21 @@ def test_a_log_gets_a_line_soon_and_then_every_ten_seconds():
 def test_a_terminal_gets_a_bar_with_speed_memory_and_time_left():
     screen = drawn(START, {"event": "pass", "time": 100.0, "kind": "map"}, sample(102.0, 1000), terminal=True)
     assert "25%  1,000 of 4,000 rows  500 rows/s  memory 150 MB of 2 GB  6 s left" in screen
+
+
+def test_words_are_said_only_of_what_is_known():
+    assert progress_words(fed(START)) == ["0 of 4,000 rows"]
+    assert progress_words(fed(START, sample(102.0, 1000)), with_total=False) == [
+        "1,000 rows",
+        "500 rows/s",
+        "memory 150 MB of 2 GB",
+        "6 s left",
+    ]
+
+
+def test_a_total_that_was_estimated_too_small_grows_with_the_rows():
+    words = progress_words(fed(START, sample(101.0, 5000)))
+    assert (words[0], words[-1]) == ("5,000 of 5,000 rows", "finishing")
 
 
 def test_a_stall_names_the_slice_and_shows_where_the_users_code_stands():

@@ -36,9 +36,6 @@ def test_speed_and_time_left_come_from_the_rows_of_the_last_seconds():
     assert tracker.share == 0.25
     assert tracker.rows_per_second == 500
     assert tracker.seconds_left == 6
-    assert tracker.left_words == "6 s left"
-    assert tracker.rows_of_total == "1,000 of 4,000 rows"
-    assert tracker.memory_words == "memory 150 MB of 2 GB"
 
 
 def test_a_speed_of_long_ago_is_forgotten():
@@ -61,8 +58,6 @@ def test_inside_the_driver_rows_come_with_the_tasks_that_end():
 def test_a_total_that_was_estimated_too_small_never_shows_a_hundred_percent_before_the_end():
     tracker = fed(START, sample(101.0, 5000))
     assert tracker.share == 0.99
-    assert tracker.left_words == "finishing"
-    assert tracker.rows_of_total == "5,000 of 5,000 rows"
     tracker.take({"event": "done", "time": 102.0, "seconds": 2.0})
     assert tracker.share == 1.0
 
@@ -70,6 +65,4 @@ def test_a_total_that_was_estimated_too_small_never_shows_a_hundred_percent_befo
 def test_before_the_first_row_nothing_is_promised():
     tracker = fed(START)
     assert tracker.seconds_left is None
-    assert tracker.left_words == ""
-    assert tracker.speed_words == ""
-    assert tracker.memory_words == ""
+    assert tracker.rows_per_second == 0

@@ -238,9 +238,11 @@ class Folder:
         with _doing("remove", path, "remove"):
             if os.path.isdir(path):
                 shutil.rmtree(path)
+            elif not os.path.lexists(path):
+                return
             else:
-                with suppress(FileNotFoundError):
-                    os.unlink(path)
+                os.unlink(path)
+        _sync_folder(os.path.dirname(path))  # or a manifest that is gone could come back with the power
 
     @contextmanager
     def lock(self, owner: bytes) -> Iterator[int]:
@@ -264,7 +266,9 @@ class Folder:
     def _take(self, descriptor: int) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise file_error(error, "lock", self.path(LOCK)) from error
             holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "a run that has just started"
             raise OutputError(
                 f"another run holds this output: {holder}",

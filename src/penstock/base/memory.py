@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from penstock.base import machine
@@ -63,10 +63,23 @@ def tree_memory(pid: int) -> TreeMemory:
 
 def process_tree(pid: int) -> list[int]:
     """`pid` first, then its descendants. Processes that end meanwhile are left out."""
+    children = _children if sys.platform == "linux" else _children_from_ps()
     found = [pid]
     for parent in found:
-        found.extend(_children(parent))
+        found.extend(children(parent))
     return found
+
+
+def _children_from_ps() -> Callable[[int], list[int]]:
+    """Elsewhere than on Linux: one listing of all processes and their parents."""
+    import subprocess
+
+    listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
+    below: dict[int, list[int]] = {}
+    for line in listing.splitlines():
+        child, parent = map(int, line.split())
+        below.setdefault(parent, []).append(child)
+    return lambda pid: below.get(pid, [])
 
 
 def _children(pid: int) -> Iterable[int]:

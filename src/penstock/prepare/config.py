@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +20,7 @@ from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.sizes import parse_size
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages import build_stage
+from penstock.prepare.user_code import code_identity, forget_modules
 from penstock.shards.schema import declared_type
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -123,15 +126,17 @@ class Config(BaseModel):
 
     def build_stages(self) -> tuple[Stage, ...]:
         """The stages as values. Their modules are looked for beside the job file first."""
-        if self.folder and self.folder not in sys.path:
-            sys.path.insert(0, self.folder)
+        if self.folder in sys.path:
+            sys.path.remove(self.folder)
+        sys.path.insert(0, self.folder)
+        forget_modules(self.folder, (word for word in _words(self.stages) if ":" in word))
         return tuple(_build(number, stage) for number, stage in enumerate(self.stages))
 
     def semantic(self, stages: tuple[Stage, ...]) -> dict[str, Any]:
         """The part of the job that decides output bytes, with every default spelled out."""
         return {
             "input": [source.semantic() for source in self.input],
-            "stages": [{name: stage.describe()} for name, stage in zip(self.stage_names, stages, strict=True)],
+            "stages": [_describe(name, stage) for name, stage in zip(self.stage_names, stages, strict=True)],
             "format": self.format,
             "on_bad_input": self.on_bad_input,
             "slice_size": self.slice_bytes,
@@ -146,7 +151,29 @@ def _plain(path: Any) -> Any:
     return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
+def _words(written: Any) -> Iterator[str]:
+    """Every string in the stages as written: one of them may name a module."""
+    if isinstance(written, str):
+        yield written
+    elif isinstance(written, dict):
+        yield from (word for pair in written.items() for each in pair for word in _words(each))
+    elif isinstance(written, list | tuple):
+        yield from (word for each in written for word in _words(each))
+
+
+def _describe(name: str, stage: Stage) -> dict[str, Any]:
+    """A stage in the manifest: its options, and what else decides its bytes."""
+    described: dict[str, Any] = {name: stage.describe()}
+    if stage.code():
+        described["code"] = [code_identity(target) for target in stage.code()]
+    if stage.version > 1:
+        described["version"] = stage.version
+    return described
+
+
 def _stage_mappings(stages: Any) -> list[dict[str, Any]]:
+    if stages is None:  # the key with nothing under it
+        return []
     if not isinstance(stages, list | tuple):
         raise ValueError("stages: is a list, each entry one stage such as `- filter: rtt > 0`")
     mappings = []
@@ -163,22 +190,18 @@ def _build(number: int, stage: dict[str, Any]) -> Stage:
     ((name, written),) = stage.items()
     with stage_errors(number, name):
         return build_stage(name, written)
-    raise AssertionError("unreachable: build_stage returned or raised")
+    raise AssertionError  # for the type checker, which cannot know that the block does not swallow errors
 
 
-class stage_errors:
+@contextmanager
+def stage_errors(number: int, name: str) -> Iterator[None]:
     """`with stage_errors(2, "filter"):` puts `stages[2].filter: ` before what a ConfigError says."""
-
-    def __init__(self, number: int, name: str) -> None:
-        self._path = f"stages[{number}].{name}"
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> Literal[False]:
-        if isinstance(error, ConfigError) and not error.what.startswith("stages["):
-            error.what = f"{self._path}: {error.what}"
-        return False
+    try:
+        yield
+    except ConfigError as error:
+        if not error.what.startswith("stages["):
+            error.what = f"stages[{number}].{name}: {error.what}"
+        raise
 
 
 def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None = None) -> Config:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.base import machine
 from penstock.base.events import Observer
 from penstock.base.files import Folder
-from penstock.base.memory import make_budget, own_memory
+from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.prepare.config import Config, load_config, make_config
 from penstock.prepare.engines.local import measure_in_worker
 from penstock.prepare.measure import Measurement, decoded_row_bytes, measure
@@ -27,7 +29,7 @@ def plan(job: Job) -> Plan:
     config = _config(job)
     budget = make_budget(config.memory)
     survey = take_survey(config)
-    measured = _measure(config, survey)
+    measured = _measure(config, survey, budget)
     means = Means(
         budget=budget,
         cores=machine.cpu_count().amount,
@@ -49,12 +51,15 @@ def _config(job: Job) -> Config:
     return make_config(dict(job)) if isinstance(job, Mapping) else load_config(job)
 
 
-def _measure(config: Config, survey: Survey) -> Measurement:
-    recipe = make_recipe(config, survey)
+def _measure(config: Config, survey: Survey, budget: Budget) -> Measurement:
+    """In a folder of the driver's, so that a measuring worker that is killed leaves nothing behind."""
     row_bytes = decoded_row_bytes(survey.sample)
-    if config.workers == 0:
-        return measure(recipe, survey.slices, BATCH_BYTES, row_bytes)
-    return measure_in_worker(recipe, survey.slices, BATCH_BYTES, row_bytes, config.task_timeout)
+    room = budget.allowed - 2 * own_memory().counted
+    with tempfile.TemporaryDirectory(prefix="penstock-measure-") as folder:
+        recipe = replace(make_recipe(config, survey), root=folder)
+        if config.workers == 0:
+            return measure(recipe, survey.slices, BATCH_BYTES, row_bytes, room)
+        return measure_in_worker(recipe, survey.slices, BATCH_BYTES, row_bytes, room, config.task_timeout)
 
 
 def _held(folder: Folder) -> int:

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from penstock.base.errors import IntegrityError
 from penstock.base.files import STATE, Folder
 from penstock.base.fingerprint import fingerprint
-from penstock.shards.columns import FileFacts
+from penstock.shards.columns import FileFacts, open_columns
 from penstock.shards.manifest import ShardFacts, Step, shard_from_dict
 
 TASKS = f"{STATE}/tasks"
@@ -75,6 +76,12 @@ def forget(folder: Folder, tasks: Iterable[str]) -> None:
 
 
 def files_are_there(folder: Folder, row: LedgerRow) -> bool:
+    """Whether what the row names is on disk: sizes, and the header and checksum table of every shard."""
+    try:
+        for shard in row.shards.values():
+            open_columns(folder, shard.files)
+    except IntegrityError:
+        return False
     return all(folder.size(file.file) == file.bytes for file in row.files)
 
 

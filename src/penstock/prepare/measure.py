@@ -6,7 +6,6 @@ plan does not compute memory from types, it measures two batch sizes and draws t
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -41,31 +40,41 @@ class Measurement:
         return int(self.fixed_bytes + self.bytes_per_batch_byte * batch_bytes)
 
 
-def measure(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float) -> Measurement:
-    """Run up to three batches of an eighth of `batch_bytes`, then of all of it, and watch this process grow.
+def measure(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int) -> Measurement:
+    """Run up to three batches of each of three sizes, and watch this process grow.
 
-    A slow stage has no time for the second: then all that the first added counts as growing with the batch.
+    The largest is left out where there is no time for it, or where the smaller two say that it would not fit into
+    `room`. `recipe.root` is a folder that will be thrown away.
     """
     reserved = own_memory().counted
-    small_bytes = batch_bytes // 8
-    with tempfile.TemporaryDirectory(prefix="penstock-measure-") as folder, _watching() as peak:
-        recipe = replace(recipe, root=folder, on_bad_input="set_aside", stages=_bound(recipe, slices))
-        started = time.perf_counter()
-        rows, written = _run(recipe, slices, small_bytes, row_bytes)
-        seconds, small = time.perf_counter() - started, peak[0]
-        slope = (small - reserved) / small_bytes
-        if seconds < _SECONDS / 8:
+    points: list[tuple[int, int]] = []  # batch bytes, and what the process had grown by
+    seconds = 0.0
+    with _watching() as peak:
+        recipe = replace(recipe, on_bad_input="set_aside", stages=_bound(recipe, slices))
+        for size in (batch_bytes // 64, batch_bytes // 8, batch_bytes):
+            if len(points) == 2 and (seconds > _SECONDS / 2 or _line(points, size) > room):
+                break
             started = time.perf_counter()
-            rows, written = _run(recipe, slices, batch_bytes, row_bytes)
+            rows, written = _run(recipe, slices, size, row_bytes)
             seconds = time.perf_counter() - started
-            slope = max(0.0, (peak[0] - small) / (batch_bytes - small_bytes))
+            points.append((size, peak[0] - reserved))
     return Measurement(
         worker_bytes=reserved,
-        fixed_bytes=max(0, int(small - reserved - slope * small_bytes)),
-        bytes_per_batch_byte=slope,
+        fixed_bytes=max(0, int(_line(points, 0))),
+        bytes_per_batch_byte=_slope(points),
         rows_per_second=max(rows, 1) / seconds,
         output_row_bytes=written / max(rows, 1),
     )
+
+
+def _slope(points: list[tuple[int, int]]) -> float:
+    (small, before), (large, after) = points[-2:]
+    return (after - before) / (large - small)
+
+
+def _line(points: list[tuple[int, int]], size: int) -> float:
+    """What a batch of `size` would add, by the last two points."""
+    return points[-1][1] + _slope(points) * (size - points[-1][0])
 
 
 def _run(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float) -> tuple[int, int]:

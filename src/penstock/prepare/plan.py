@@ -19,6 +19,7 @@ from penstock.prepare.measure import Measurement, decoded_row_bytes
 from penstock.prepare.slices import Slice
 from penstock.prepare.survey import Survey
 from penstock.prepare.task import Recipe, Task
+from penstock.prepare.user_code import code_identity
 from penstock.shards.manifest import FORMAT_VERSION
 
 BATCH_BYTES = 4 << 20  # 1 to 8 MiB were equally fast, see benchmarks/LOG.md
@@ -126,7 +127,9 @@ def _tasks(
     number: int, kind: str, count: int, above: str, semantic: dict[str, Any], survey: Survey
 ) -> tuple[Task, ...]:
     what = {**semantic, "stages": semantic["stages"][:count]}
-    common = [FORMAT_VERSION, kind, above, what, [[field.name, str(field.type)] for field in survey.schema]]
+    given = [[field.name, str(field.type)] for field in survey.schema]
+    written = [[field.name, field.type] for field in survey.output]  # a function's columns come from the first rows
+    common = [FORMAT_VERSION, kind, above, what, given, written]
     return tuple(
         Task(
             f"{number}-{kind}-{piece.number:05d}",
@@ -166,6 +169,7 @@ def make_recipe(config: Config, survey: Survey) -> Recipe:
         splits=splits_of(survey),
         container=config.format,
         slice_count=len(survey.slices),
+        code=tuple((target, code_identity(target)) for stage in survey.stages for target in stage.code()),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from penstock.base.errors import IntegrityError, OutputError
@@ -18,7 +19,7 @@ def refuse_foreign(folder: Folder) -> None:
     """A folder with files that are not penstock's is not written to."""
     if folder.exists(STATE) or not folder.exists(""):
         return
-    names = folder.list()
+    names = [name for name in folder.list() if not os.path.basename(name).startswith(".")]
     if names:
         raise OutputError(
             f"the output folder is not empty and was not made by penstock: it holds {names[0]}"
@@ -30,7 +31,7 @@ def refuse_foreign(folder: Folder) -> None:
 
 def finished(folder: Folder, plan: Plan, redo: bool) -> Manifest | None:
     """The dataset that is already there, if it is this very job's and whole; refuses to mix with another's."""
-    if redo or not folder.exists(MANIFEST):
+    if (redo and not is_redoing(folder, plan)) or not folder.exists(MANIFEST):
         return None
     try:
         manifest = read_manifest(folder)
@@ -68,8 +69,15 @@ def keep_or_forget(folder: Folder, plan: Plan, redo: bool) -> tuple[dict[str, Le
     return kept, changes
 
 
-def remember_job(folder: Folder, plan: Plan) -> None:
-    folder.commit_bytes(JOB, json.dumps(_job(plan), ensure_ascii=False, indent=1).encode() + b"\n")
+def remember_job(folder: Folder, plan: Plan, redoing: bool) -> None:
+    job = {**_job(plan), "redoing": redoing}
+    folder.commit_bytes(JOB, json.dumps(job, ensure_ascii=False, indent=1).encode() + b"\n")
+
+
+def is_redoing(folder: Folder, plan: Plan) -> bool:
+    """Whether a redo of this very job has begun and is not finished."""
+    before = _read_job(folder)
+    return bool(before and before.get("redoing") and before.get("job") == plan.job)
 
 
 def changed(folder: Folder, plan: Plan) -> list[str]:

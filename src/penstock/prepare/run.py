@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import resource
 import socket
 import time
@@ -30,7 +31,7 @@ from penstock.prepare.engines.inline import InlineEngine
 from penstock.prepare.engines.local import LocalEngine
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.plan import Pass, Plan, describe_input, make_recipe
-from penstock.prepare.resume import finished, keep_or_forget, refuse_foreign, remember_job
+from penstock.prepare.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
 from penstock.prepare.rows import rejected_line
 from penstock.prepare.task import Recipe, Task
 from penstock.shards.columns import FileFacts
@@ -59,6 +60,7 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
             if observe:
                 observe({"event": "already_done", "time": time.time()})
             return there
+        redo = redo and not is_redoing(folder, plan)  # a redo that was stopped goes on like any other run
         folder.remove(MANIFEST)
         crash_point("run.after_forgetting_manifest")
         folder.remove(TEMPORARY)
@@ -86,7 +88,7 @@ def _run(plan: Plan, folder: Folder, log: EventLog, lock: int, progress: Progres
     rows, changes = keep_or_forget(folder, plan, redo)
     progress.tasks_kept = len(rows)
     crash_point("run.after_forgetting_tasks")
-    remember_job(folder, plan)
+    remember_job(folder, plan, redoing=redo or is_redoing(folder, plan))
     log.say("start", **_start_facts(plan, rows, changes))
     engine = _engine(plan, folder, log, lock)
     try:
@@ -194,6 +196,8 @@ def _finish(
     crash_point("run.before_manifest")
     write_manifest(folder, manifest)
     crash_point("run.after_manifest")
+    if is_redoing(folder, plan):
+        remember_job(folder, plan, redoing=False)
     return manifest
 
 
@@ -255,8 +259,12 @@ def _remove_leftovers(folder: Folder, manifest: Manifest) -> None:
             folder.remove(name)
 
 
+_OURS = re.compile(r"[^/]+/\d{5}-of-\d{5}\.[^/]+|rejected/(\d{5}|files)\.jsonl|artifacts/[^/]+\.json")
+
+
 def _own_files(folder: Folder) -> Iterable[str]:
-    return [name for name in folder.list() if not name.startswith(f"{STATE}/") and name != MANIFEST]
+    """Files with names that only penstock gives; a person's file that lies among them is left alone."""
+    return [name for name in folder.list() if _OURS.fullmatch(name)]
 
 
 def _run_facts(plan: Plan, progress: Progress) -> bytes:

@@ -7,19 +7,16 @@ stages/__init__.py finds a stage by its name in the job.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError, PenstockError, TaskError, did_you_mean
-from penstock.base.files import ReadFile
-from penstock.base.fingerprint import digest
+from penstock.base.errors import ConfigError, TaskError, did_you_mean
 from penstock.prepare.rows import Rows
+from penstock.prepare.user_code import call_user
 
 
 class Fit(Protocol):
@@ -37,6 +34,7 @@ class Fit(Protocol):
 class Stage:
     """The base of every stage: what a stage is when it says nothing else."""
 
+    version: ClassVar[int] = 1  # raised when the same options come to mean other bytes
     uses_artifact: ClassVar[bool] = False  # whether its own fit must be finished before it can take a row
 
     @classmethod
@@ -72,8 +70,13 @@ class Stage:
         return self
 
     def describe(self) -> dict[str, Any]:
-        """Everything that decides its output, as JSON: the manifest shows it, fingerprints cover it."""
+        """The options that decide its output, as JSON: the manifest shows them, fingerprints cover them."""
         return dataclasses.asdict(self)
+
+    def code(self) -> tuple[str, ...]:
+        """The code of the user's own that decides its output, each as module:name."""
+        kind = type(self)
+        return () if kind.__module__.startswith("penstock.") else (f"{kind.__module__}:{kind.__qualname__}",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +91,8 @@ class FunctionStage(Stage):
         return rows.with_batch(self._apply(rows.batch))
 
     def _apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.expected is not None and not batch.num_rows:
+            return _empty(self.expected)  # whether a batch is empty depends on its size, and on memory
         answer = call_user(self.target, batch, **self.options)
         if isinstance(answer, pa.Table):
             answer = answer.combine_chunks().to_batches()[0] if answer.num_rows else _empty(answer.schema)
@@ -114,11 +119,23 @@ class FunctionStage(Stage):
         )
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:
-        """Only calling it can tell: it is called on the first rows of the input."""
-        return self._apply(sample.cast(schema)).schema
+        """Only calling it can tell: it is called on the first rows, and on each half of them."""
+        whole = self._apply(sample.cast(schema))
+        middle = sample.num_rows // 2
+        halves = [self._apply(part.cast(schema)) for part in (sample.slice(0, middle), sample.slice(middle))]
+        if middle and repr([row for half in halves for row in half.to_pylist()]) != repr(whole.to_pylist()):
+            raise ConfigError(
+                f"{self.target} gives other values when it is given the same rows in two batches",
+                next_step="make each row's values depend on that row alone: how rows are cut into batches "
+                "depends on memory",
+            )
+        return whole.schema
 
     def describe(self) -> dict[str, Any]:
-        return {"options": self.options, "code": code_identity(self.target)}
+        return self.options
+
+    def code(self) -> tuple[str, ...]:
+        return (self.target,)
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
@@ -138,57 +155,6 @@ def stage(function: Callable[..., pa.RecordBatch]) -> Callable[..., pa.RecordBat
             "def my_stage(batch, *, option=1)"
         )
     return function
-
-
-def load_object(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
-
-
-def load_user_object(target: str) -> Any:
-    """What `module:name` stands for; a ConfigError where there is no such thing."""
-    module, _, attribute = target.partition(":")
-    try:
-        loaded = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"there is no module {error.name!r}",
-            next_step=f"put {module.partition('.')[0]}.py beside the job file, or install the package that has it",
-        ) from error
-    except Exception as error:
-        raise ConfigError(f"importing {module} raised {type(error).__name__}: {error}", where=_place(error)) from error
-    if not hasattr(loaded, attribute):
-        names = [name for name in vars(loaded) if not name.startswith("_")]
-        raise ConfigError(f"module {module!r} has no {attribute!r}.{did_you_mean(attribute, names)}")
-    return getattr(loaded, attribute)
-
-
-def _place(error: BaseException) -> str:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}"
-
-
-def call_user(target: str, *arguments: Any, **options: Any) -> Any:
-    """Call the user's code; what it raises comes back as a TaskError that names its line."""
-    try:
-        return load_object(target)(*arguments, **options)
-    except PenstockError:
-        raise
-    except Exception as error:
-        raise TaskError(
-            f"{target} raised {type(error).__name__}: {error}",
-            where=_place(error),
-            next_step="mend it and run the same command; changed code is noticed and its tasks are redone",
-        ) from error
-
-
-def code_identity(target: str) -> str:
-    """Hash of the module file behind `module:name`: other code, other output."""
-    module = importlib.import_module(target.partition(":")[0])
-    if not module.__file__:
-        return target
-    with ReadFile(module.__file__) as file:
-        return f"{target}-{digest(file.read())}"
 
 
 def require_columns(schema: pa.Schema, names: list[str]) -> None:

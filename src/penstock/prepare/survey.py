@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import InputError
+from penstock.base.errors import ConfigError, InputError, file_error
 from penstock.prepare.config import Config, SourceConfig, stage_errors
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment, Slice, cut_slices
@@ -27,6 +27,7 @@ from penstock.prepare.sources import (
     FileSurvey,
     Reading,
     UnreadablePart,
+    compression_of,
     format_of,
     read_segment,
     survey_file,
@@ -77,8 +78,9 @@ class Survey:
 def take_survey(config: Config) -> Survey:
     stages = config.build_stages()
     files = [file for number, source in enumerate(config.input) for file in find_files(config, number, source)]
+    _refuse_twice(files)
     good, bad = _survey_files(config, files)
-    schema = good[0][1].schema
+    schema = _nullable(good[0][1].schema)
     needed = columns_needed(stages)
     if needed and not needed <= set(schema.names):  # the stage that names a column too many says so
         _check_stages(config, stages, pa.RecordBatch.from_pylist([], schema=schema), schema)
@@ -111,7 +113,7 @@ def find_files(config: Config, number: int, source: SourceConfig) -> list[File]:
         root, locations = _match(os.path.join(config.folder, pattern))
         locations = [each for each in locations if not _is_below(each, config.output_path)]
         for location in locations:
-            path = os.path.relpath(location, root)
+            path = os.fsencode(os.path.relpath(location, root)).decode("utf-8", "backslashreplace")
             if found.get(path, File(number, path, location, "")).location != location:
                 raise InputError(
                     f"two files of one source have the same name: {path}",
@@ -136,23 +138,47 @@ def find_files(config: Config, number: int, source: SourceConfig) -> list[File]:
     return files
 
 
+def _refuse_twice(files: list[File]) -> None:
+    """A file that two patterns or sources name would have its rows twice."""
+    seen: dict[str, File] = {}
+    for file in files:
+        first = seen.setdefault(os.path.realpath(file.location), file)
+        if first is not file:
+            raise InputError(
+                "this file is in the input twice",
+                where=f"{first.location} (input[{first.source}]) and {file.location} (input[{file.source}])",
+                next_step="let each file match one pattern of one source",
+            )
+
+
 def _is_below(path: str, folder: str) -> bool:
     """Whether a file is the job's own output: an output inside the input folder must not feed itself."""
     return os.path.abspath(path).startswith(os.path.join(os.path.abspath(folder), ""))
 
 
 def _match(pattern: str) -> tuple[str, list[str]]:
-    """(the folder that positions are relative to, the files). A folder means every known file below it."""
+    """(the folder that positions are relative to, the files). A folder means every file below it of a known ending.
+
+    A link that leads nowhere counts as a file: reading it fails by name, where leaving it out would say nothing.
+    """
     if os.path.isdir(pattern):
         endings = tuple(suffix + packed for suffix in SUFFIXES for packed in ("", *COMPRESSIONS))
-        below = glob.glob(os.path.join(glob.escape(pattern), "**", "*"), recursive=True)
-        return pattern, [each for each in below if each.lower().endswith(endings) and os.path.isfile(each)]
-    if os.path.isfile(pattern):
+        return pattern, [each for each in _files_below(pattern) if each.lower().endswith(endings)]
+    if os.path.lexists(pattern):
         return os.path.dirname(pattern), [pattern]
     root = pattern
     while glob.has_magic(root):
         root = os.path.dirname(root)
-    return root, [each for each in glob.glob(pattern, recursive=True) if os.path.isfile(each)]
+    return root, [each for each in glob.glob(pattern, recursive=True) if not os.path.isdir(each)]
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    def refuse(error: OSError) -> None:
+        raise file_error(error, "list", error.filename or folder)
+
+    for place, _, names in os.walk(folder, onerror=refuse):
+        if not os.path.basename(place).startswith(".penstock"):
+            yield from (os.path.join(place, name) for name in names)
 
 
 def _format_of_source(files: list[File], number: int) -> str:
@@ -214,6 +240,11 @@ def _difference(found: pa.Schema, expected: pa.Schema, columns: tuple[str, ...],
     return None
 
 
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """Whether a column says that it has no nulls changes nothing here, and must not make two schemas differ."""
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
 def columns_needed(stages: tuple[Stage, ...]) -> frozenset[str] | None:
     """The input columns some stage or the output uses; None means all of them."""
     needed: frozenset[str] | None = None
@@ -229,9 +260,16 @@ def _sample(slices: tuple[Slice, ...], reading: Reading) -> tuple[pa.RecordBatch
     for segment in chain.from_iterable(piece.segments for piece in slices):
         for rows in _readable(segment, reading):
             if len(rows):
-                return rows.batch.slice(0, _SAMPLE_ROWS), stored or min(segment.bytes, _SAMPLE_BYTES) / len(rows)
+                return rows.batch.slice(0, _SAMPLE_ROWS), stored or _text_row_bytes(segment, len(rows))
     schema = pa.schema([reading.schema.field(name) for name in reading.columns])
     return pa.RecordBatch.from_pylist([], schema=schema), stored or 1.0
+
+
+def _text_row_bytes(segment: Segment, rows: int) -> float:
+    """Stored bytes a row, from the first chunk; a compressed file is taken to shrink its text to a quarter."""
+    if compression_of(segment.location):
+        return _SAMPLE_BYTES / rows / 4
+    return min(segment.bytes, _SAMPLE_BYTES) / rows
 
 
 def _readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
@@ -245,6 +283,7 @@ def _check_stages(
     config: Config, stages: tuple[Stage, ...], sample: pa.RecordBatch, schema: pa.Schema
 ) -> tuple[tuple[Stage, ...], Schema]:
     """Let every stage check the columns it is given; the answer is the stages and the columns they write."""
+    _refuse_order(config, stages)
     rows = Rows(sample, 0, "", np.arange(sample.num_rows))
     checked = []
     for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):
@@ -259,3 +298,16 @@ def _check_stages(
             with redirect_stdout(sys.stderr):
                 rows = stage(rows)
     return tuple(checked), schema_from_arrow(schema, "the columns that the stages give")
+
+
+def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
+    """One split at most, and nothing measured before it: statistics of test rows would leak into training."""
+    split = [number for number, stage in enumerate(stages) if stage.splits()]
+    if len(split) > 1:
+        raise ConfigError(f"stages[{split[1]}]: a second split would overrule the first; name all shares in one")
+    for number, stage in enumerate(stages[: split[0]] if split else ()):
+        if stage.fit() is not None:
+            raise ConfigError(
+                f"stages[{number}].{config.stage_names[number]}: it measures training rows, but stands before split",
+                next_step=f"move it behind stages[{split[0]}]",
+            )

@@ -21,7 +21,7 @@ from penstock.base.files import Folder, WriteFile
 from penstock.prepare.ledger import LedgerRow, write_row
 from penstock.prepare.rows import Rows, SetAside, rejected_line
 from penstock.prepare.slices import Segment, Slice
-from penstock.prepare.sources import Reading, UnreadablePart, read_segment
+from penstock.prepare.sources import Reading, UnreadablePart, read_segment, refuse_changed
 from penstock.prepare.stage import Fit, Stage
 from penstock.shards.columns import Container, FileFacts
 from penstock.shards.manifest import ShardFacts, Step
@@ -56,6 +56,7 @@ class Recipe:
     splits: tuple[str, ...]
     container: Container
     slice_count: int
+    code: tuple[tuple[str, str], ...]  # the user's own code that the plan was made with: (module:name, identity)
 
 
 def execute(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
@@ -91,10 +92,13 @@ def _attempt(task: Task, recipe: Recipe, unreadable: list[UnreadablePart], repor
         shards = Shards(folder, recipe, task.slice.number, stack)
         for part in unreadable:
             account[0].add(max(part.rows, 0), [rejected.take(_unreadable_rows(part))])
+        rejected.write()
         for rows in _read(task, recipe, unreadable):
             rows = run_stages(rows, recipe, account, taps, rejected)
+            rejected.write()
             shards.write(rows)
             report(account[0].taken)
+        refuse_changed(task.slice, recipe.reading)
         facts = shards.commit()
         crash_point("task.after_shards")
     return LedgerRow(
@@ -163,10 +167,11 @@ def _unreadable_rows(part: UnreadablePart) -> SetAside:
 
 def _bad_record(aside: SetAside, segment: Segment) -> InputError:
     line = aside.kept[0]
+    place = f"line {line['line']:,}" if "line" in line else f"row {line['position']:,}"
     shown = line.get("raw") or json.dumps(line.get("row"), ensure_ascii=False)
     return InputError(
         f"{aside.reason}: {line.get('detail', '')}".rstrip(": "),
-        where=f"{segment.location}, position {line['position']}: {shown[:200]}",
+        where=f"{segment.location}, {place}: {shown[:200]}",
         next_step="mend the record, or set `on_bad_input: set_aside` to keep it in rejected/ and go on",
     )
 
@@ -232,15 +237,21 @@ class Rejected:
         self._folder, self._name, self._stack, self._writes = folder, name, stack, writes
         self._file: WriteFile | None = None
         self._hasher = xxhash.xxh3_128()
+        self._lines: list[dict[str, Any]] = []
 
     def take(self, aside: SetAside) -> SetAside:
-        for line in aside.kept if self._writes else ():
+        self._lines += aside.kept if self._writes else ()
+        return aside
+
+    def write(self) -> None:
+        """Write what a batch set aside in the order of its rows: by step, it would depend on where batches end."""
+        for line in sorted(self._lines, key=lambda line: int(line["position"])):
             if self._file is None:
                 self._file = self._stack.enter_context(self._folder.commit(self._name))
             data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
             self._hasher.update(data)
             self._file.write(data)
-        return aside
+        self._lines = []
 
     @property
     def facts(self) -> FileFacts | None:

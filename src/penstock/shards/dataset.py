@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_MAPPED_FILES = 256  # Python keeps a descriptor for each mapping, and 1,024 is a common limit
+
+
 class Dataset:
     """`len(ds)`, `ds[i]` -> dict, `ds[a:b]` -> Arrow table. Shards are mapped when first touched."""
 
@@ -29,7 +32,7 @@ class Dataset:
         self._folder = folder
         self._shards = manifest.splits[split]
         self._starts = np.cumsum([0] + [shard.records for shard in self._shards])
-        self._mapped: dict[int, dict[str, Column]] = {}
+        self._mapped: dict[int, dict[str, Column]] = {}  # in the order of their last use
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -52,10 +55,13 @@ class Dataset:
 
     def columns(self, shard: int) -> dict[str, Column]:
         """The mapped columns of one shard, checked block by block as they are read."""
-        if shard not in self._mapped:
-            facts = self._shards[shard]
-            self._mapped[shard] = open_columns(self._folder, facts.files)
-        return self._mapped[shard]
+        columns = self._mapped.pop(shard, None)
+        if columns is None:
+            while sum(len(self._shards[each].files) for each in self._mapped) >= _MAPPED_FILES:
+                del self._mapped[next(iter(self._mapped))]
+            columns = open_columns(self._folder, self._shards[shard].files)
+        self._mapped[shard] = columns
+        return columns
 
     def _table(self, start: int, stop: int, step: int) -> pa.Table:
         import pyarrow as pa

@@ -11,7 +11,7 @@ from penstock.base.files import STATE, Folder
 from penstock.base.fingerprint import digest
 from penstock.shards.columns import FileFacts, damaged_block, damaged_file, open_columns
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest
-from penstock.shards.record import record_count
+from penstock.shards.record import Encoder, record_count
 from penstock.shards.schema import Schema
 
 
@@ -61,6 +61,12 @@ def _shard_problems(folder: Folder, shard: ShardFacts, schema: Schema) -> Iterat
     except IntegrityError as error:
         yield error
         return
+    for field in schema:
+        for name, empty in Encoder(field).start():
+            found = columns[name].array if name in columns else None
+            if found is None or found.dtype != empty.dtype or found.shape[1:] != empty.shape[1:]:
+                yield damaged_file(shard.name, f"does not hold column {name!r} as the manifest describes it")
+                return
     if record_count(schema, columns) != shard.records:
         yield damaged_file(shard.name, f"does not hold the {shard.records:,} records it should")
     for column in columns.values():
@@ -80,5 +86,6 @@ def _plain_file_problems(folder: Folder, file: FileFacts) -> Iterator[IntegrityE
 def _foreign_files(folder: Folder, manifest: Manifest) -> Iterator[IntegrityError]:
     known = {file.file for file in manifest.files} | {MANIFEST}
     for name in folder.list():
-        if name not in known and not name.startswith(f"{STATE}/"):
+        hidden = os.path.basename(name).startswith(".")  # what file browsers leave
+        if name not in known and not name.startswith(f"{STATE}/") and not hidden:
             yield IntegrityError(f"{name} does not belong to this dataset", where=name, next_step="move it elsewhere")

@@ -11,10 +11,13 @@ from typing import Any, NoReturn
 
 from rich.console import Console, RenderableType
 from rich.text import Text
+from typer import Exit
 
 Facts = dict[str, Any]
 Tables = Callable[[Facts], Iterable[RenderableType]]
 _PLAIN_WIDTH = 120  # in a file or a pipe nobody has a width; rich would take 80 and fold the paths
+
+_BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose reader went away
 
 
 class _Console(Console):
@@ -53,7 +56,7 @@ def waiting(text: str) -> Iterator[None]:
 
 def show(facts: Facts, tables: Tables, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(facts, indent=1, ensure_ascii=False, default=str), flush=True)
+        put(json.dumps(facts, indent=1, ensure_ascii=False, default=str))
         return
     console = make_console()
     with console.capture() as drawn:
@@ -61,4 +64,14 @@ def show(facts: Facts, tables: Tables, as_json: bool) -> None:
             # In a file a sentence stays on its line, where it can be searched for.
             console.print(part, soft_wrap=isinstance(part, Text) and not console.is_terminal)
     # rich fills lines up with blanks, which in a file or a diff are noise.
-    print("\n".join(line.rstrip() for line in drawn.get().splitlines()), flush=True)
+    put("\n".join(line.rstrip() for line in drawn.get().splitlines()))
+
+
+def put(text: str) -> None:
+    """Print on stdout. Where its reader went away, as `head` does, the command ends there, and quietly."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python would complain about the same pipe once more when it flushes stdout at the very end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Exit(_BROKEN_PIPE) from None

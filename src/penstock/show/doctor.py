@@ -17,7 +17,8 @@ from rich.text import Text
 
 from penstock.base import machine
 from penstock.base.memory import own_memory
-from penstock.base.sizes import format_size
+from penstock.base.sizes import format_size, parse_size
+from penstock.prepare.config import Config
 from penstock.show.tables import counted, make_list, make_table
 
 _NEEDED = ("penstock", "numpy", "pyarrow", "xxhash", "pydantic", "pyyaml", "typer", "rich")
@@ -26,7 +27,7 @@ _LEAST_MEMORY = 10**9
 _LEAST_SHARED = 256 * 10**6  # Docker gives 64 MB, which PyTorch's worker processes outgrow
 _LEAST_FILES = 1024
 _LEAST_DISK = 5 * 10**9
-_DEFAULT_SHARE = 0.8  # of `memory:` in a job that says nothing
+_DEFAULT_MEMORY: str = Config.model_fields["memory"].default  # of a job that says nothing
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,12 @@ def _memory_checks() -> Iterator[Check]:
     )
     available = _available_memory()
     if available is not None:
+        fitting = parse_size(_DEFAULT_MEMORY, available) // 10**6
         yield _check(
             "memory available now",
-            available >= _DEFAULT_SHARE * limit.amount,
+            available >= parse_size(_DEFAULT_MEMORY, limit.amount),
             format_size(available),
-            f"other programs hold the rest: set `memory: {int(available * 0.8 / 1e6)}MB` in the job, or end them",
+            f"other programs hold the rest: set `memory: {fitting}MB` in the job, or end them",
         )
     yield _check(
         "memory of a process",
@@ -123,7 +125,8 @@ def _disk_checks(output: str) -> Iterator[Check]:
 
 
 def _disk(name: str, path: str, change: str) -> Check:
-    place = _existing(path)
+    given = Path(path).absolute()
+    place = next(each for each in (given, *given.parents) if each.exists())
     kind = _file_system(place)
     free = machine.free_disk(path)
     found = f"{format_size(free)} free at {place}{f', {kind}' if kind else ''}"
@@ -132,13 +135,6 @@ def _disk(name: str, path: str, change: str) -> Check:
     if kind in ("tmpfs", "ramfs") and name == "output disk":
         return Check(name, "warn", found, f"its files are held in memory, and count against a container; {change}")
     return _check(name, free >= _LEAST_DISK, found, change)
-
-
-def _existing(path: str) -> Path:
-    place = Path(path).absolute()
-    while not place.exists():
-        place = place.parent
-    return place
 
 
 def _file_system(place: Path) -> str:

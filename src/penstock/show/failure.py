@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import takewhile
 
 from rich.console import Console
 from rich.text import Text
 
 from penstock.base.errors import Interrupted, PenstockError, TaskError
 from penstock.show.console import make_console
-from penstock.show.stack import working_stack
+
+_THREAD = re.compile(r"(?=^(?:Current thread|Thread) 0x)", re.MULTILINE)
+# Threads of ours that only wait: for the driver to end, and between two looks at the memory.
+_WATCHING = re.compile(r"penstock/prepare/.*line \d+ in (?:_die_with_the_driver|watch)$", re.MULTILINE)
+_ENGINE = re.compile(r'File ".*penstock/prepare/(?:task|engines/\w+)\.py"')  # from here outwards it is our own affair
 
 
 def tell(error: BaseException, as_json: bool, debug: bool) -> int:
@@ -67,6 +73,18 @@ def _note(note: str, error: PenstockError, debug: bool) -> Iterator[Text]:
         yield Text(note)
     elif isinstance(error, TaskError) and not note.startswith("Traceback"):
         yield Text(working_stack(note))
+
+
+def working_stack(dump: str) -> str:
+    """Of what a hung worker wrote, the frames that do the work: innermost first, down to where penstock called."""
+    threads = [part.strip() for part in _THREAD.split(dump) if part.strip() and not _WATCHING.search(part)]
+    return "\n".join(line for thread in threads for line in _frames(thread.splitlines()))
+
+
+def _frames(thread: list[str]) -> list[str]:
+    frames = thread[1:] if _THREAD.match(thread[0]) else thread
+    inner = list(takewhile(lambda line: not _ENGINE.search(line), frames))
+    return inner or frames
 
 
 def _print(console: Console, text: Text) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,10 +17,10 @@ from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.ledger import read_rows
 from penstock.shards.dataset import open_dataset
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
-from penstock.show.dataset import dataset_facts
-from penstock.show.result import memory_line
+from penstock.show.result import dataset_facts, memory_line
 from penstock.show.tables import account_table, balance_line, counted, filled, make_list, make_table, split_table
-from penstock.show.values import jsonable, short
+
+_MOST_CHARACTERS = 200  # of a value, in a table
 
 
 def inspect_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
@@ -81,9 +82,10 @@ def inspect_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield ""
     yield account_table(facts["account"])
     yield balance_line(facts["account"])
-    if facts["artifacts"] or facts["rejected"]:
+    rows = [(file["file"], format_size(file["bytes"])) for file in facts["artifacts"] + facts["rejected"]]
+    if rows:
         yield ""
-        yield from filled(make_table("other files", ">bytes", ">lines"), _file_rows(facts), "file")
+        yield from filled(make_table("other files", ">bytes"), rows, "file")
     yield from _record_tables(facts["records"])
 
 
@@ -109,15 +111,41 @@ def _unfinished_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield Text("Run the job again: it goes on from here, with nothing done twice.", style="green")
 
 
-def _file_rows(facts: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    for file in facts["artifacts"]:
-        yield file["file"], format_size(file["bytes"]), ""
-    for file in facts["rejected"]:
-        lines = "gone" if file["lines"] is None else format_count(file["lines"])
-        yield file["file"], format_size(file["bytes"]), lines
-
-
 def _record_tables(records: dict[str, Any]) -> Iterator[RenderableType]:
     for number, record in enumerate(records["first"]):
         yield Text(f"\n{records['split']}[{number}]", style="bold")
         yield make_list((f"  {name}", short(value)) for name, value in record.items())
+
+
+def jsonable(value: Any) -> Any:
+    """JSON's own types as they are; NaN, times, decimals and bytes by their text."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if hasattr(value, "tolist"):  # numpy's arrays and scalars
+        return jsonable(value.tolist())
+    if isinstance(value, list | tuple):
+        return [jsonable(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): jsonable(each) for key, each in value.items()}
+    return str(value)
+
+
+def short(value: Any, most: int = _MOST_CHARACTERS) -> str:
+    """One line, cut where it is too long, with the size of what was cut."""
+    text = value if isinstance(value, str) else json.dumps(_rounded(value), ensure_ascii=False)
+    text = text.replace("\n", "\\n").replace("\r", "\\r")
+    if len(text) <= most:
+        return text
+    size = f"{len(value):,} values" if isinstance(value, list) else f"{len(text):,} characters"
+    return f"{text[:most]}... ({size})"
+
+
+def _rounded(value: Any) -> Any:
+    """Seven digits: as many as a float32 has, so that 0.1 does not read 0.10000000149011612."""
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.7g}") if isinstance(value, float) else value

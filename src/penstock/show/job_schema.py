@@ -13,8 +13,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from penstock.prepare.config import Config, SourceConfig
-from penstock.prepare.stage import Stage, load_object
+from penstock.prepare.stage import Stage
 from penstock.prepare.stages import BUILT_IN, ENTRY_POINTS
+from penstock.prepare.user_code import load_object
 
 Schema = dict[str, Any]
 _NAME: Schema = {"type": "string"}

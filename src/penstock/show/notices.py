@@ -8,7 +8,7 @@ from rich.text import Text
 
 from penstock.base.events import Event
 from penstock.base.sizes import format_count, format_size
-from penstock.show.stack import working_stack
+from penstock.show.failure import working_stack
 from penstock.show.tables import counted
 
 

@@ -29,14 +29,14 @@ class Override:
 
 
 def gather(
-    inputs: Sequence[str] = (),
+    inputs: Sequence[str] | None = None,
     output: str | None = None,
     memory: str | None = None,
     workers: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Sequence[str] | None = None,
 ) -> list[Override]:
     """The options of a command, in the order in which they are applied."""
-    found = [_parse_setting(text) for text in settings]
+    found = [_parse_setting(text) for text in settings or ()]
     if inputs:
         found.append(Override(("input", "path"), [_absolute(each) for each in inputs], f"--input {' '.join(inputs)}"))
     if output:

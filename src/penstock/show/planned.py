@@ -10,10 +10,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.files import Folder
 from penstock.base.sizes import format_count, format_seconds, format_size
-from penstock.prepare.ledger import read_rows
+from penstock.prepare.ledger import files_are_there, read_rows
 from penstock.prepare.plan import Pass, Plan
+from penstock.prepare.resume import finished, refuse_foreign
 from penstock.shards.schema import type_from_arrow
 from penstock.show.tables import counted, filled, make_list, make_table
 
@@ -22,6 +24,8 @@ PLANNING = "planning: listing the input, measuring its first rows"  # shown whil
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
     survey, settings = plan.survey, plan.settings
+    folder = Folder(plan.config.output_path)
+    passes = _pass_facts(folder, plan)
     return {
         "job": plan.job,
         "output": plan.config.output_path,
@@ -36,13 +40,14 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "memory": _memory_facts(plan),
         "settings": {"workers": settings.workers, "batch_bytes": settings.batch_bytes, "cores": plan.means.cores},
         "disk": {"free_bytes": plan.means.free_disk},
-        "passes": _pass_facts(plan),
+        "passes": passes,
         "schema": {
             "in": [{"name": each.name, "type": type_from_arrow(each.type) or str(each.type)} for each in survey.schema],
             "read": list(survey.columns),
             "out": [asdict(each) for each in survey.output],
         },
         "splits": list(plan.splits),
+        "run": _run_facts(folder, plan, passes),
     }
 
 
@@ -57,9 +62,9 @@ def _memory_facts(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _pass_facts(plan: Plan) -> list[dict[str, Any]]:
-    folder = Folder(plan.config.output_path)
-    ledger = {name: row.fingerprint for name, row in read_rows(folder).items()} if folder.exists("") else {}
+def _pass_facts(folder: Folder, plan: Plan) -> list[dict[str, Any]]:
+    rows = read_rows(folder) if folder.exists("") else {}
+    ledger = {name: row.fingerprint for name, row in rows.items() if files_are_there(folder, row)}
     return [_one_pass(each, plan, ledger) for each in plan.passes]
 
 
@@ -74,6 +79,17 @@ def _one_pass(each: Pass, plan: Plan, ledger: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def _run_facts(folder: Folder, plan: Plan, passes: list[dict[str, Any]]) -> dict[str, Any]:
+    """What `penstock run` would make of the output as it is now: start, resume, nothing, or refuse and why."""
+    try:
+        refuse_foreign(folder)
+        done = finished(folder, plan, redo=False) is not None
+    except (OutputError, IntegrityError) as error:
+        return {"would": "refuse", "refusal": error.as_dict()}
+    kept = any(each["tasks_done"] for each in passes)
+    return {"would": "nothing" if done else "resume" if kept else "start", "refusal": None}
+
+
 def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield make_list(_lines(facts))
     yield ""
@@ -85,7 +101,22 @@ def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     if bad:
         yield from filled(make_table("bad file", "reason", "detail"), bad, "file")
         yield ""
-    yield Text("Nothing has been written. `penstock run` with the same options does this.", style="dim")
+    yield _last_line(facts)
+
+
+def _last_line(facts: dict[str, Any]) -> Text:
+    would, refusal = facts["run"]["would"], facts["run"]["refusal"]
+    run = "`penstock run` with the same options"
+    if would == "refuse":
+        words = f"Nothing has been written, and {run} refuses (exit {refusal['exit_code']}): {refusal['what']}"
+        return Text(f"{words}\n  try: {refusal['next_step']}", style="yellow")
+    if would == "nothing":
+        return Text(f"This job is done already: {run} has nothing to do.", style="green")
+    if would == "resume":
+        done, tasks = (sum(each[key] for each in facts["passes"]) for key in ("tasks_done", "tasks"))
+        kept = f"{format_count(done)} of {counted(tasks, 'task')} of an earlier run will be kept"
+        return Text(f"Nothing has been written. {run} goes on: {kept}.", style="dim")
+    return Text(f"Nothing has been written. {run} does this.", style="dim")
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -97,9 +128,6 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memory", _memory_words(memory)
     yield "settings", _settings_words(settings)
     yield "splits", ", ".join(facts["splits"])
-    done = sum(each["tasks_done"] for each in facts["passes"])
-    if done:
-        yield "resume", f"{counted(done, 'task')} of an earlier run will be kept"
 
 
 def _memory_words(memory: dict[str, Any]) -> str:

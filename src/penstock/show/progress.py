@@ -15,7 +15,7 @@ from rich.status import Status
 from rich.text import Text
 
 from penstock.base.events import Event
-from penstock.base.sizes import format_seconds
+from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.show.notices import notices
 from penstock.show.planned import PLANNING
 from penstock.show.tracker import Tracker
@@ -114,9 +114,7 @@ class Bar:
             self._progress.start()
 
     def _words(self, tracker: Tracker) -> str:
-        rows = tracker.rows_of_total if self._console.width >= _WIDE else tracker.rows_words
-        words = [f"{tracker.share:4.0%}", rows, tracker.speed_words, tracker.memory_words, tracker.left_words]
-        return "  ".join(filter(None, words))
+        return "  ".join([f"{tracker.share:4.0%}", *progress_words(tracker, self._console.width >= _WIDE)])
 
     def close(self) -> None:
         if self._status:
@@ -145,8 +143,23 @@ class Lines:
 
     def _line(self, tracker: Tracker, elapsed: float) -> str:
         share = f"{tracker.kind} {tracker.share:.0%}".strip()
-        words = [share, tracker.rows_of_total, tracker.speed_words, tracker.memory_words, tracker.left_words]
-        return f"{format_seconds(elapsed)}: " + ", ".join(filter(None, words))
+        return f"{format_seconds(elapsed)}: " + ", ".join([share, *progress_words(tracker)])
 
     def close(self) -> None:
         return None
+
+
+def progress_words(tracker: Tracker, with_total: bool = True) -> list[str]:
+    """Rows, speed, memory and time left; what is not known yet is left out."""
+    total = f" of {format_count(max(tracker.total, tracker.rows))}" if with_total else ""
+    words = [f"{format_count(tracker.rows)}{total} rows"]
+    if speed := tracker.rows_per_second:
+        words.append(f"{format_count(float(f'{speed:.3g}'))} rows/s")
+    if tracker.memory:
+        words.append(f"memory {format_size(tracker.memory)} of {format_size(tracker.allowed)}")
+    left = tracker.seconds_left
+    if tracker.total and tracker.rows >= tracker.total:
+        words.append("finishing")
+    elif left is not None:
+        words.append(f"{max(1, round(left))} s left" if left < 100 else f"{format_seconds(left)} left")
+    return words

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
@@ -11,13 +13,45 @@ from rich.text import Text
 from penstock.base.files import Folder
 from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.plan import Plan
-from penstock.shards.manifest import Manifest
-from penstock.show.dataset import dataset_facts
+from penstock.prepare.run import RUN
+from penstock.shards.manifest import Manifest, dataset_id
 from penstock.show.tables import account_table, balance_line, counted, make_list, split_table
 
 
 def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
     return {"already_done": already_done, **dataset_facts(Folder(plan.config.output_path), manifest)}
+
+
+def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
+    """What the manifest says, with what the run that made it needed. `run` and `inspect` both show it."""
+    return {
+        "dataset": dataset_id(folder),
+        "output": folder.root,
+        "input": {"files": manifest.input["files"], "bytes": manifest.input["bytes"]},
+        "splits": {split: _split_facts(manifest, split) for split in manifest.splits},
+        "files": len(manifest.files) + 1,
+        "bytes": sum(file.bytes for file in manifest.files),
+        "schema": [asdict(field) for field in manifest.schema],
+        "account": [{**asdict(step), "balances": step.balances} for step in manifest.account],
+        "artifacts": [{"file": file.file, "bytes": file.bytes} for file in manifest.artifacts],
+        "rejected": [{"file": file.file, "bytes": file.bytes} for file in manifest.rejected],
+        "run": _read_run(folder),
+    }
+
+
+def _read_run(folder: Folder) -> dict[str, Any]:
+    """run.json, or nothing: a dataset is whole without it."""
+    try:
+        facts: dict[str, Any] = json.loads(folder.read(RUN)) if folder.exists(RUN) else {}
+    except ValueError:
+        return {}
+    return facts
+
+
+def _split_facts(manifest: Manifest, split: str) -> dict[str, int]:
+    shards = manifest.splits[split]
+    size = sum(file.bytes for shard in shards for file in shard.files)
+    return {"records": manifest.records(split), "bytes": size, "shards": len(shards)}
 
 
 def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
@@ -43,8 +77,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _written(facts: dict[str, Any]) -> str:
-    lines = sum(file["lines"] or 0 for file in facts["rejected"])
-    aside = f"; {counted(lines, 'line')} in rejected/" if lines else ""
+    rejected = sum(file["bytes"] for file in facts["rejected"])
+    aside = f", of it {format_size(rejected)} in rejected/" if rejected else ""
     return f"{format_size(facts['bytes'])} in {counted(facts['files'], 'file')}{aside}"
 
 

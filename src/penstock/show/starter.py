@@ -22,8 +22,11 @@ input: data/*.parquet
 # With options, and for formats whose names do not tell:
 # input:
 #   path: data/*.csv
-#   format: csv                  # auto | parquet | csv | jsonl
-#   types: {time: timestamp[us]} # of text columns; what is not named is inferred from the first rows
+#   format: csv                    # auto | parquet | csv | jsonl
+#   types: {time: "timestamp[us]"} # of text columns; what is not named is inferred from the first rows
+#   delimiter: ";"                 # of CSV; a comma if not said, or a tab for .tsv
+#   null_values: ["", "NA"]        # what CSV writes for null; if not said also N/A, NULL and null
+#   newlines_in_values: true       # CSV values may hold newlines between quotes; if not said, they may not
 
 # Where the dataset goes. A run that was stopped goes on when the same command is given again.
 output: prepared

@@ -6,7 +6,6 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from penstock.base.events import Event
-from penstock.base.sizes import format_count, format_seconds, format_size
 
 _WINDOW_SECONDS = 15.0  # speed is that of the last so many seconds: a run on a warming or sharing machine changes
 
@@ -84,29 +83,3 @@ class Tracker:
     def seconds_left(self) -> float | None:
         speed = self.rows_per_second
         return max(0, self.total - self.rows) / speed if speed > 0 else None
-
-    @property
-    def rows_words(self) -> str:
-        return f"{format_count(self.rows)} rows"
-
-    @property
-    def rows_of_total(self) -> str:
-        return f"{format_count(self.rows)} of {format_count(max(self.total, self.rows))} rows"
-
-    @property
-    def speed_words(self) -> str:
-        speed = self.rows_per_second
-        return f"{format_count(float(f'{speed:.3g}'))} rows/s" if speed else ""
-
-    @property
-    def memory_words(self) -> str:
-        return f"memory {format_size(self.memory)} of {format_size(self.allowed)}" if self.memory else ""
-
-    @property
-    def left_words(self) -> str:
-        if self.total and self.rows >= self.total:
-            return "finishing"
-        left = self.seconds_left
-        if left is None:
-            return ""
-        return f"{max(1, round(left))} s left" if left < 100 else f"{format_seconds(left)} left"

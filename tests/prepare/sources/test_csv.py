@@ -130,17 +130,19 @@ BAD_LINES = st.sampled_from(
 )
 def test_bad_lines_stand_aside_and_all_others_arrive_whatever_their_neighbours(folder, lines, sizes):
     types = {"a": "int64", "b": "string"}
-    rows, raw = [], []
-    for line in lines:  # each line read as the only one of its file: that is what it must be among others
+    rows, raw, bad_lines = [], [], []
+    for number, line in enumerate(lines):  # each line as the only one of its file: that is what it must be among others
         alone = read(write(folder, f"a,b\n{line}\n".encode(), "alone.csv"), types=types)
         assert len(alone.rows) + len(alone.raw) == (1 if line.strip("\r") else 0)
         rows += alone.rows
         raw += list(zip(alone.raw, alone.details, strict=True))
+        bad_lines += [number + 2] * len(alone.raw)
     path = write(folder, ("a,b\n" + "".join(f"{line}\n" for line in lines)).encode())
     answers = [read(path, types=types, slice_bytes=60, bytes_at_once=size) for size in (*sizes, 1 << 20)]
     for answer in answers:
         assert answer.rows == rows
         assert list(zip(answer.raw, answer.details, strict=True)) == raw
+        assert [each["line"] for each in answer.aside] == bad_lines
         assert answer.ordinals == answers[0].ordinals
         positions = sorted(answer.ordinals + [line["position"] for line in answer.aside])
         assert positions == sorted(set(positions))
@@ -155,6 +157,7 @@ def test_a_bad_record_is_kept_with_its_file_position_reason_and_text(tmp_path):
             "file": "rows.csv",
             "position": 5,
             "reason": "not a valid record",
+            "line": 3,
             "detail": "column 'a': 'None' is not int64",
             "raw": "None,y",
         }

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.base.errors import InputError
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.sources.jsonl import JsonParser
+from penstock.shards.schema import declared_type
 from tests.prepare.sources.reader import read, survey
 
 TYPES = {"a": "int64", "b": "string"}
@@ -74,12 +75,13 @@ BAD_LINES = st.sampled_from(
     sizes=st.lists(st.integers(1, 200), min_size=2, max_size=2),
 )
 def test_bad_lines_stand_aside_and_all_others_arrive_whatever_their_neighbours(folder, lines, sizes):
-    rows, raw = [], []
-    for line in lines:  # each line read as the only one of its file: that is what it must be among others
+    rows, raw, bad_lines = [], [], []
+    for number, line in enumerate(lines):  # each line as the only one of its file: that is what it must be among others
         alone = read(write(folder, line + "\n", "alone.jsonl"), types=TYPES, columns=["a", "b"])
         assert len(alone.rows) + len(alone.raw) == 1
         rows += alone.rows
         raw += list(zip(alone.raw, alone.details, strict=True))
+        bad_lines += [number + 1] * len(alone.raw)
     path = write(folder, "".join(f"{line}\n" for line in lines))
     answers = [
         read(path, types=TYPES, columns=["a", "b"], slice_bytes=60, bytes_at_once=size) for size in (*sizes, 1 << 20)
@@ -87,6 +89,7 @@ def test_bad_lines_stand_aside_and_all_others_arrive_whatever_their_neighbours(f
     for answer in answers:
         assert answer.rows == rows
         assert list(zip(answer.raw, answer.details, strict=True)) == raw
+        assert [each["line"] for each in answer.aside] == bad_lines
         assert answer.ordinals == answers[0].ordinals
 
 
@@ -100,6 +103,7 @@ def test_a_bad_record_is_kept_with_its_file_position_reason_and_text(tmp_path):
             "file": "rows.jsonl",
             "position": 1,
             "reason": "not a valid record",
+            "line": 2,
             "detail": "not a JSON object",
             "raw": "null",
         }
@@ -204,6 +208,38 @@ def test_values_that_no_column_can_hold_together_are_told_at_the_survey(tmp_path
     with pytest.raises(InputError, match="cannot tell the columns") as caught:
         survey(path)
     assert "types:" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("word", "good", "bad"),
+    [
+        ("int8", "5", "300"),
+        ("uint64", "18446744073709551615", "-1"),
+        ("float16", "0.5", '"x"'),
+        ("float32", "1", "true"),
+        ("bool", "true", "1"),
+        ("string", '"x"', "5"),
+        ("large_string", '"x"', "5"),
+        ("dictionary<string>", '"x"', "5"),
+        ("fixed_size_binary[2]", '"ab"', '"abc"'),
+        ("decimal128(5, 2)", '"1.25"', '"x"'),
+        ("timestamp[us]", '"2020-01-02 03:04:05"', '"yesterday"'),
+        ("timestamp[ms, UTC]", '"2020-01-02T03:04:05Z"', '"yesterday"'),
+        ("date32", '"2020-01-02"', '"2020-13-02"'),
+        ("time32[s]", "61", '"noon"'),
+        ("duration[s]", "7", '"x"'),
+        ("list<float32>", "[0.5]", '["x"]'),
+        ("large_list<int16>", "[1]", "[1.5]"),
+        ("fixed_size_list<float32>[2]", "[0.5, 1]", "[0.5]"),
+        ("fixed_size_list<float16>[1]", "[0.5]", "[]"),
+    ],
+)
+def test_every_declared_type_is_read_and_its_bad_values_are_told(tmp_path, word, good, bad):
+    path = write(tmp_path, f'{{"a":{good}}}\n{{"a":null}}\n{{"a":{bad}}}\n{{"a":{good}}}\n{{}}\n')
+    answer = read(path, types={"a": word})
+    assert survey(path, types={"a": word}).schema.field("a").type == declared_type(word)
+    assert [row["a"] is None for row in answer.rows] == [False, True, False, True]
+    assert answer.raw == [f'{{"a":{bad}}}']
 
 
 def test_a_first_line_longer_than_the_sample_tells_its_types(tmp_path):

@@ -203,9 +203,11 @@ def masks(tmp_path, monkeypatch):
         "def plain(batch): return [True] * batch.num_rows\n"
         "def short(batch): return np.ones(1, bool)\n"
         "def numbers(batch): return np.arange(batch.num_rows)\n"
-        "def raises(batch):\n    return 1 / 0\n"
+        "def raises(batch):\n    return np.add(1, 'x')\n"
+        "def calls_others(batch):\n    import fractions\n    return fractions.Fraction('x')\n"
     )
     (tmp_path / "own_broken.py").write_text("raise RuntimeError('not today')\n")
+    (tmp_path / "own_needy.py").write_text("import no_such_library\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield
     for name in ("own_masks", "own_broken"):
@@ -225,7 +227,7 @@ def test_a_function_of_ones_own_gives_the_mask():
 def test_a_function_may_look_at_any_column_and_its_code_is_part_of_the_job():
     stage = build_stage("filter", ["own_masks:odd", "x > 1"])
     assert stage.needs(frozenset({"y"})) is None
-    assert stage.describe()["code"][0].startswith("own_masks:odd-")
+    assert stage.code() == ("own_masks:odd",)
 
 
 @pytest.mark.usefixtures("masks")
@@ -240,7 +242,13 @@ def test_a_function_that_gives_no_mask_is_named(name):
     with pytest.raises(TaskError) as caught:
         build_stage("filter", f"own_masks:{name}")(make_rows({"x": range(5)}))
     assert f"own_masks:{name}" in caught.value.what
-    assert name != "raises" or "own_masks.py, line 7, in raises: return 1 / 0" in caught.value.where
+
+
+@pytest.mark.usefixtures("masks")
+def test_an_error_of_ones_own_function_is_told_with_ones_own_line():
+    with pytest.raises(TaskError, match="own_masks:calls_others raised ValueError: Invalid literal") as caught:
+        build_stage("filter", "own_masks:calls_others")(make_rows({"x": range(5)}))
+    assert "own_masks.py, line 10, in calls_others: return fractions.Fraction('x')" in caught.value.where
 
 
 @pytest.mark.usefixtures("masks")
@@ -249,3 +257,10 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_line():
         build_stage("filter", "own_broken:mask")
     assert "importing own_broken raised RuntimeError: not today" in caught.value.what
     assert "own_broken.py, line 1" in caught.value.where
+
+
+@pytest.mark.usefixtures("masks")
+def test_a_library_that_ones_own_module_lacks_is_told_apart_from_the_module():
+    with pytest.raises(ConfigError, match="no module 'no_such_library', which own_needy imports") as caught:
+        build_stage("filter", "own_needy:mask")
+    assert caught.value.next_step == "install the package that has it"

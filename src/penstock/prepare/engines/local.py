@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -34,6 +35,7 @@ from penstock.prepare.task import Recipe, Task
 ATTEMPTS = 3  # of a task whose worker dies: whole, half and quarter batches
 TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
 _TICK_SECONDS = 0.1
+_STACK_SECONDS = 3.0  # for a busy machine to run the signal handler
 _SAMPLE_SECONDS = 0.25
 _WORKER_ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # returns memory: peaks were 47 MB where mimalloc had 86
@@ -41,6 +43,12 @@ _WORKER_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
 }
+
+
+def _python_path() -> str:
+    """Where a worker finds penstock itself, and what the user had set."""
+    ours = os.path.dirname(os.path.dirname(sys.modules["penstock"].__file__ or ""))
+    return os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))
 
 
 class Worker:
@@ -52,8 +60,9 @@ class Worker:
         self._stacks = tempfile.TemporaryFile()  # noqa: SIM115
         numbers = (theirs.fileno(), reading, self._stacks.fileno())
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.prepare.engines.worker", *map(str, numbers)],
-            env={**os.environ, **_WORKER_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            # -P: a queue.py in the working directory must not stand in for Python's own.
+            [sys.executable, "-P", "-m", "penstock.prepare.engines.worker", *map(str, numbers)],
+            env={**os.environ, **_WORKER_ENVIRONMENT, "PYTHONPATH": _python_path()},
             stdin=subprocess.DEVNULL,
             stdout=2,  # what a user's function prints must not mix with --json
             pass_fds=(*numbers, *hold),
@@ -62,12 +71,15 @@ class Worker:
         theirs.close()
         os.close(reading)
         self.connection: Connection[Any, Any] = Connection(ours.detach())
-        self.connection.send(sys.path)
+        self._send(sys.path)  # where the user's own modules are, once the worker has imported its own
         self.attempt: Attempt | None = None
         self.tasks = 0
         self.ready_bytes = 0
 
     def send(self, *message: Any) -> None:
+        self._send(message)
+
+    def _send(self, message: Any) -> None:
         try:
             self.connection.send(message)
         except (BrokenPipeError, ConnectionResetError):
@@ -79,13 +91,17 @@ class Worker:
             return "it was still starting"
         before = self._stacks.seek(0, 2)
         self.process.send_signal(signal.SIGUSR1)
-        time.sleep(0.3)
+        deadline = time.monotonic() + _STACK_SECONDS
+        while self._stacks.seek(0, 2) == before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.1)  # the rest of the threads
         self._stacks.seek(before)
         return self._stacks.read().decode(errors="replace").strip()
 
     def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
+        """End it, and with it whatever the user's code has started: that would hold the output's lock."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.connection.close()
         self._stacks.close()
@@ -164,7 +180,7 @@ class LocalEngine:
     def _listen(self, worker: Worker) -> None:
         try:
             kind, *facts = worker.connection.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # OSError: it died in the middle of a message
             self._bury(worker)
             return
         if kind == "ready":
@@ -175,11 +191,11 @@ class LocalEngine:
             self._moved(worker, facts[0])
         elif kind == "done":
             self._finished(worker, facts[0], facts[1])
-        else:
+        elif kind == "failed":
             raise facts[0]
 
     def _moved(self, worker: Worker, rows: int) -> None:
-        if worker.attempt and rows > worker.attempt.rows:
+        if worker.attempt and rows != worker.attempt.rows:  # fewer: it began anew without an unreadable part
             worker.attempt.rows, worker.attempt.moved, worker.attempt.noticed = rows, time.monotonic(), False
 
     def _finished(self, worker: Worker, row: LedgerRow, held_bytes: int) -> None:
@@ -273,18 +289,19 @@ class LocalEngine:
 
 
 def measure_in_worker(
-    recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, timeout: float
+    recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int, timeout: float
 ) -> Measurement:
     """Measure in a process like the ones that will do the work; one that dies is followed by one that takes less."""
     for attempt in range(ATTEMPTS):
         worker = Worker()
         try:
-            worker.ready_bytes = worker.connection.recv()[1]
-            worker.send("measure", recipe, slices, batch_bytes >> 3 * attempt, row_bytes)
+            if worker.connection.poll(timeout):
+                worker.ready_bytes = worker.connection.recv()[1]
+            worker.send("measure", recipe, slices, batch_bytes >> 3 * attempt, row_bytes, room)
             if not worker.connection.poll(timeout):
                 raise _too_slow(worker, slices, timeout)
             kind, answer, _ = worker.connection.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):
             worker.process.wait()
             continue
         finally:

@@ -20,6 +20,7 @@ from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory
 from penstock.prepare.measure import measure, sized
 from penstock.prepare.task import Recipe, Task, execute
+from penstock.prepare.user_code import code_identity
 
 PROGRESS_SECONDS = 0.2
 
@@ -36,11 +37,22 @@ def main() -> None:
     while message := connection.recv():
         if message[0] == "recipe":
             recipe = message[1]
+            _answer(connection, "accepted", lambda recipe=recipe: _refuse_other_code(recipe))
         elif message[0] == "measure":
-            _answer(connection, lambda message=message: measure(*message[1:]))
+            _answer(connection, "done", lambda message=message: measure(*message[1:]))
         else:
             assert recipe is not None
-            _answer(connection, lambda message=message, recipe=recipe: _do(connection, recipe, *message[1:]))
+            _answer(connection, "done", lambda message=message, recipe=recipe: _do(connection, recipe, *message[1:]))
+
+
+def _refuse_other_code(recipe: Recipe) -> None:
+    """A worker started later must run the code that the plan was made with, or none."""
+    for target, identity in recipe.code:
+        if code_identity(target) != identity:
+            raise TaskError(
+                f"the code of {target} was changed while the job was running",
+                next_step="run the same command: what the old code wrote is noticed and redone",
+            )
 
 
 def _do(connection: Connection[Any, Any], recipe: Recipe, task: Task, batch_bytes: int, row_bytes: float) -> Any:
@@ -54,10 +66,10 @@ def _do(connection: Connection[Any, Any], recipe: Recipe, task: Task, batch_byte
     return execute(task, sized(recipe, batch_bytes, row_bytes), report)
 
 
-def _answer(connection: Connection[Any, Any], work: Any) -> None:
+def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:
     """Send what `work` returns, or the error it raises, in a form that survives the way."""
     try:
-        answer = ("done", work(), own_memory().counted)
+        answer = (kind, work(), own_memory().counted)
     except MemoryError:
         os._exit(1)  # as good as killed: the driver tries again with half the batch
     except PenstockError as error:
@@ -74,7 +86,7 @@ def _answer(connection: Connection[Any, Any], work: Any) -> None:
 
 def _die_with_the_driver(lifeline: int) -> None:
     os.read(lifeline, 1)  # returns when the driver's end is closed, however it ended
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)  # with whatever a user's function started: it would hold the output's lock
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.base.files import read_range
+from penstock.base.files import ReadFile, read_range
 from penstock.base.fingerprint import digest
 from penstock.prepare.rows import Rows
-from penstock.prepare.slices import Segment
+from penstock.prepare.slices import Segment, Slice
 
 SUFFIXES = {
     ".parquet": "parquet",
@@ -94,6 +94,17 @@ def read_segment(segment: Segment, reading: Reading, excluded: frozenset[int]) -
     return module.read(segment, reading, excluded)  # type: ignore[no-any-return]
 
 
+def refuse_changed(piece: Slice, reading: Reading) -> None:
+    """Raise InputError if a file of the slice is not the one that was surveyed: a task must not mix the two."""
+    for segment in piece.segments:
+        if _format(reading.formats[segment.source]).identity(segment.location) != segment.identity:
+            raise InputError(
+                "this file was changed while the job was reading it",
+                where=segment.location,
+                next_step="let nothing write to the input during a run, then run the same command",
+            )
+
+
 def _format(name: str) -> ModuleType:
     import importlib
 
@@ -122,8 +133,10 @@ def compression_of(location: str) -> str | None:
     return next((kind for suffix, kind in COMPRESSIONS.items() if location.lower().endswith(suffix)), None)
 
 
-def identity_of_ends(location: str, size: int) -> str:
+def identity_of_ends(location: str) -> str:
     """Size and hash of both ends: a file that was replaced or appended to gets another identity."""
+    with ReadFile(location) as handle:
+        size = handle.seek(0, 2)
     head = read_range(location, 0, _ENDS)
     tail = read_range(location, max(0, size - _ENDS), _ENDS)
     return f"{size}-{digest(head, tail)}"

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.prepare.rows import Rows, SetAside, rejected_line
 from penstock.prepare.slices import Segment
-from penstock.prepare.sources.text import Array, Bytes
+from penstock.prepare.sources.text import Array, Bytes, Ends, line_ends, lines_before, read_chunks
 
 _PIECE_RECORDS = 1024
 _RAW_KEPT = 64 * 1024  # characters of a bad record kept in rejected/
@@ -41,8 +41,21 @@ class Parser(Protocol):
         """Number and reason of those that are bad at sight. The others can be parsed together."""
 
 
-def parse_chunk(data: bytes, segment: Segment, ordinal: int, parser: Parser) -> Rows:
-    """All records of a chunk: the good ones as rows, the bad ones set aside."""
+def read_records(segment: Segment, bytes_at_once: int, ends: Ends, parser: Parser) -> Iterator[Rows]:
+    """The segment's records, chunk by chunk, each with its position and, where it is bad, its line."""
+    ordinal, line = segment.ordinal, 0
+    for chunk in read_chunks(segment, bytes_at_once, ends):
+        rows = parse_chunk(chunk, segment, ordinal, line, parser)
+        yield rows
+        ordinal += len(rows) + sum(aside.count for aside in rows.set_aside)
+        line += chunk.count(b"\n")
+
+
+def parse_chunk(data: bytes, segment: Segment, ordinal: int, line: int, parser: Parser) -> Rows:
+    """All records of a chunk: the good ones as rows, the bad ones set aside.
+
+    `ordinal` is the position of its first record, `line` the number of lines of the segment before it.
+    """
     starts, ends = record_bounds(data, parser)
     batches: list[pa.RecordBatch] = []
     bad: dict[int, str] = {}
@@ -57,8 +70,9 @@ def parse_chunk(data: bytes, segment: Segment, ordinal: int, parser: Parser) -> 
             bad |= {first + number: reason for number, reason in worse.items()}
     mask = np.ones(len(starts), bool)
     mask[list(bad)] = False
+    numbers = 1 + line + lines_before(segment) + np.searchsorted(line_ends(data), starts, "right") if bad else starts
     aside = tuple(
-        _set_aside(data[starts[number] : ends[number]], segment, ordinal + number, reason)
+        _set_aside(data[starts[number] : ends[number]], segment, ordinal + number, int(numbers[number]), reason)
         for number, reason in sorted(bad.items())
     )
     ordinals = ordinal + np.flatnonzero(mask)
@@ -138,9 +152,11 @@ def _reason(record: bytes, parser: Parser) -> str:
         return _ROW_NUMBER.sub("", str(error).partition("\n")[0])
 
 
-def _set_aside(raw: bytes, segment: Segment, ordinal: int, detail: str) -> SetAside:
+def _set_aside(raw: bytes, segment: Segment, ordinal: int, line_number: int, detail: str) -> SetAside:
     text = raw[: 4 * _RAW_KEPT].rstrip(b"\r\n").decode("utf-8", "backslashreplace")[:_RAW_KEPT]
-    line = rejected_line(segment.source, segment.path, ordinal, "not a valid record", detail=detail, raw=text)
+    line = rejected_line(
+        segment.source, segment.path, ordinal, "not a valid record", line=line_number, detail=detail, raw=text
+    )
     return SetAside("not a valid record", 1, (line,))
 
 

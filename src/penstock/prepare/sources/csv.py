@@ -10,8 +10,8 @@ import pyarrow as pa
 from penstock.base.errors import InputError, did_you_mean
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
-from penstock.prepare.sources import COMPRESSIONS, File, FileSurvey, Reading, SourceOptions
-from penstock.prepare.sources.bad_records import parse_chunk
+from penstock.prepare.sources import COMPRESSIONS, File, FileSurvey, Reading, SourceOptions, identity_of_ends
+from penstock.prepare.sources.bad_records import read_records
 from penstock.prepare.sources.csv_records import OPEN_QUOTE, CsvParser, Dialect, quoted_ends, read_csv, row_pattern
 from penstock.prepare.sources.text import (
     BYTE_ORDER_MARK,
@@ -20,9 +20,10 @@ from penstock.prepare.sources.text import (
     line_ends,
     pieces_of,
     plain_type,
-    read_chunks,
 )
 from penstock.shards.schema import parse_type, type_to_arrow
+
+identity = identity_of_ends  # what tells that a file is still the one that was surveyed
 
 
 def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
@@ -47,11 +48,7 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
     file = File(segment.source, segment.path, segment.location, "csv")
     _, dialect = _open(file, reading.options[segment.source])
     parser = CsvParser(dialect, pa.schema([reading.schema.field(name) for name in reading.columns]))
-    ordinal = segment.ordinal
-    for chunk in read_chunks(segment, reading.bytes_at_once, parser.ends if dialect.quoted else line_ends):
-        rows = parse_chunk(chunk, segment, ordinal, parser)
-        yield rows
-        ordinal += len(rows) + sum(aside.count for aside in rows.set_aside)
+    yield from read_records(segment, reading.bytes_at_once, parser.ends if dialect.quoted else line_ends, parser)
 
 
 def _open(file: File, options: SourceOptions) -> tuple[bytes, Dialect]:

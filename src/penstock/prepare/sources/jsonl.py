@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,8 +16,8 @@ import pyarrow.json as arrow_json
 from penstock.base.errors import InputError
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
-from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions
-from penstock.prepare.sources.bad_records import parse_chunk
+from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, identity_of_ends
+from penstock.prepare.sources.bad_records import read_records
 from penstock.prepare.sources.text import (
     BYTE_ORDER_MARK,
     Array,
@@ -25,16 +26,28 @@ from penstock.prepare.sources.text import (
     line_ends,
     pieces_of,
     plain_type,
-    read_chunks,
 )
 from penstock.shards.schema import parse_type, type_to_arrow
+
+identity = identity_of_ends  # what tells that a file is still the one that was surveyed
 
 
 def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
     declared = {name: type_to_arrow(parse_type(word)) for name, word in options.types.items()}
     sample = head_of(file, line_ends, at_least=b"{").removeprefix(BYTE_ORDER_MARK)
     fields = {field.name: plain_type(field.type) for field in _infer(sample, declared, file)} | declared
-    return FileSurvey(pa.schema(list(fields.items())), pieces_of(file, 0, slice_bytes, whole=False))
+    schema = pa.schema(list(fields.items()))
+    _refuse_types(schema, file.location)
+    return FileSurvey(schema, pieces_of(file, 0, slice_bytes, whole=False))
+
+
+def _refuse_types(schema: pa.Schema, location: str) -> None:
+    """A type that JSON cannot hold is one mistake in the job, not a mistake in every row."""
+    for field in schema:
+        try:
+            JsonParser(pa.schema([field]), pa.schema([field]), strict=False).parse(b"{}\n")
+        except pa.ArrowNotImplementedError as error:
+            raise InputError(f"column {field.name!r} cannot be {field.type} in JSON", where=location) from error
 
 
 def _infer(sample: bytes, declared: dict[str, pa.DataType], file: File) -> pa.Schema:
@@ -87,11 +100,7 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
         return
     wanted = pa.schema([reading.schema.field(name) for name in reading.columns])
     parser = JsonParser(wanted, reading.schema if reading.strict else wanted, reading.strict)
-    ordinal = segment.ordinal
-    for chunk in read_chunks(segment, reading.bytes_at_once, line_ends):
-        rows = parse_chunk(chunk, segment, ordinal, parser)
-        yield rows
-        ordinal += len(rows) + sum(aside.count for aside in rows.set_aside)
+    yield from read_records(segment, reading.bytes_at_once, line_ends, parser)
 
 
 @dataclass(frozen=True)
@@ -106,8 +115,14 @@ class JsonParser:
     def ends(self, data: Bytes) -> Array:
         return line_ends(data)
 
+    @cached_property
+    def _readable(self) -> pa.Schema:
+        return pa.schema([(field.name, _readable(field.type)) for field in self.known])
+
     def parse(self, data: Bytes) -> pa.RecordBatch:
-        return _read_json(data, self.known, "error" if self.strict else "ignore").select(self.schema.names)
+        batch = _read_json(data, self._readable, "error" if self.strict else "ignore")
+        arrays = [batch.column(field.name).cast(field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def together(self, data: bytes, starts: Array, ends: Array) -> bool:
         """No JSON value has `}` at the end of one line and `{` at the start of the next: none spans two lines.
@@ -142,6 +157,22 @@ class JsonParser:
             elif not _has_shape(value, self.known.field(field).type):
                 return f"column {name!r}: {json.dumps(value)[:100]} is not {self.known.field(field).type}"
         return None
+
+
+def _readable(kind: pa.DataType) -> pa.DataType:
+    """What Arrow's reader can make of the JSON for `kind`, to be cast: a day is a text, a duration a number."""
+    is_a = pa.types
+    if is_a.is_dictionary(kind):
+        return kind.value_type
+    if is_a.is_fixed_size_list(kind) or is_a.is_large_list(kind):
+        return pa.list_(_readable(kind.value_type))
+    if is_a.is_date(kind):
+        return pa.string()
+    if is_a.is_float16(kind):
+        return pa.float64()
+    if is_a.is_duration(kind):
+        return pa.int64()
+    return pa.binary() if is_a.is_fixed_size_binary(kind) else kind
 
 
 def _is_braced(line: bytes) -> bool:

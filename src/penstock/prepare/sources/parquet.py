@@ -33,7 +33,7 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey: 
                 next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
             ) from error
     _refuse_twins(schema, file.location)
-    identity = _identity(file.location, size)
+    known = identity(file.location)
     pieces, ordinal = [], 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -43,7 +43,7 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey: 
                 file.source,
                 file.path,
                 file.location,
-                identity,
+                known,
                 number,
                 number + 1,
                 ordinal,
@@ -61,10 +61,12 @@ def _refuse_twins(schema: pa.Schema, location: str) -> None:
             raise InputError(f"column {name!r} is there twice", where=f"{location}, footer")
 
 
-def _identity(location: str, size: int) -> str:
+def identity(location: str) -> str:
     """Size and hash of the footer, which names every column chunk's place, size and statistics."""
-    length = int.from_bytes(read_range(location, size - 8, 4), "little")
-    return f"{size}-{digest(read_range(location, size - 8 - length, length + 8))}"
+    with ReadFile(location) as handle:
+        size = handle.seek(0, 2)
+    length = int.from_bytes(read_range(location, max(0, size - 8), 4), "little")
+    return f"{size}-{digest(read_range(location, max(0, size - 8 - length), length + 8))}"
 
 
 def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:

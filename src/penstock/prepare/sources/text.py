@@ -6,6 +6,7 @@ A record belongs to the segment in which its first byte lies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -28,7 +29,7 @@ def pieces_of(file: File, begin: int, slice_bytes: int, whole: bool) -> tuple[Se
     """Byte ranges of about a slice; a compressed file, or one that cannot be cut, is one piece."""
     with ReadFile(file.location) as handle:
         size = handle.seek(0, 2)
-    identity = identity_of_ends(file.location, size)
+    identity = identity_of_ends(file.location)
     if compression_of(file.location):  # `begin` counts bytes that come out of it, `size` those that go in
         return (Segment(file.source, file.path, file.location, identity, begin, begin + size, begin, -1, size),)
     starts = [begin] if whole else list(range(begin, size, slice_bytes))
@@ -98,6 +99,17 @@ def _chunks(segment: Segment, size: int, ends: Ends) -> Iterator[bytes]:
                 seen, look_at = len(held), 0 if end else 2 * len(held)
         if held:
             yield bytes(held)
+
+
+@lru_cache(maxsize=4)
+def lines_before(segment: Segment) -> int:
+    """How many lines end before the segment's first record. The file is read up to there: only bad records ask."""
+    lines, left, last = 0, segment.first, b"\n"
+    with open_text(segment.location) as stream:
+        while left > 0 and (data := stream.read(min(left, 1 << 20))):
+            lines += data.count(b"\n")
+            left, last = left - len(data), data
+    return lines + (not last.endswith(b"\n"))  # the record that is cut belongs to the segment before
 
 
 def _go_to_first_record(stream: BinaryIO, segment: Segment) -> int:

@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.prepare.stage import FunctionStage, Stage, load_object, load_user_object
+from penstock.prepare.stage import FunctionStage, Stage
+from penstock.prepare.user_code import load_object, load_user_object
 
 BUILT_IN = {
     "filter": "penstock.prepare.stages.filter:Filter",
@@ -25,12 +26,13 @@ ENTRY_POINTS = "penstock.stages"
 
 def build_stage(name: str, written: Any) -> Stage:
     """The stage that `- name: written` asks for. A ConfigError says what is wrong; config.py adds where."""
-    found = load_object(_target(name)) if ":" not in name else load_user_object(name)
+    target = name if ":" in name else _target(name)
+    found = load_object(target) if name in BUILT_IN else load_user_object(target)
     if inspect.isclass(found) and issubclass(found, Stage):
         return _build_class(found, written)
     if not callable(found):
         raise ConfigError(f"{name} is neither a function nor a Stage")
-    return _build_function(found, name, written)
+    return _build_function(found, target, written)
 
 
 def _target(name: str) -> str:
@@ -67,10 +69,10 @@ def first_problem(error: ValidationError) -> str:
     return f"{path}: {message}" if first["type"] == "value_error" else f"{path}: {message}, got {first['input']!r}"
 
 
-def _build_function(function: Callable[..., Any], name: str, written: Any) -> Stage:
+def _build_function(function: Callable[..., Any], target: str, written: Any) -> Stage:
     options = Stage.options_from_yaml(written)
     try:
         inspect.signature(function).bind(None, **options)
     except TypeError as error:
-        raise ConfigError(f"{name} does not take these options: {error}") from error
-    return FunctionStage(target=name, options=options)
+        raise ConfigError(f"{target} does not take these options: {error}") from error
+    return FunctionStage(target=target, options=options)

@@ -16,7 +16,8 @@ import yaml
 
 from penstock.base.errors import ConfigError, TaskError
 from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Stage, call_user, code_identity, load_user_object, require_columns
+from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.user_code import call_user, load_user_object
 
 _OPERATORS = {
     "==": pc.equal,
@@ -106,9 +107,8 @@ class Filter(Stage):
             return None
         return after | frozenset(named)
 
-    def describe(self) -> dict[str, Any]:
-        code = [code_identity(text) for text in self.where if _FUNCTION.fullmatch(text)]
-        return {"where": list(self.where), "keep": self.keep, **({"code": code} if code else {})}
+    def code(self) -> tuple[str, ...]:
+        return tuple(text for text in self.where if _FUNCTION.fullmatch(text))
 
 
 def parse_condition(text: str) -> Condition:

@@ -40,5 +40,8 @@ class Select(Stage):
         require_columns(schema, list(self.columns.values()))
         return pa.schema([schema.field(old).with_name(new) for new, old in self.columns.items()])
 
+    def describe(self) -> dict[str, Any]:
+        return {"columns": [[new, old] for new, old in self.columns.items()]}  # in order: it decides bytes
+
     def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:  # noqa: ARG002
         return frozenset(self.columns.values())

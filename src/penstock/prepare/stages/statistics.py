@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, TaskError
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Fit, Stage, require_columns
 
@@ -54,7 +55,14 @@ class Moments:
         return {name: dict(_EMPTY) for name in self.columns}
 
     def update(self, state: dict[str, Any], block: pa.RecordBatch) -> dict[str, Any]:
-        return self.merge(state, {name: _moments(block.column(name)) for name in self.columns})
+        state = self.merge(state, {name: _moments(block.column(name)) for name in self.columns})
+        for name, moments in state.items():
+            if not math.isfinite(moments["m2"]):
+                raise TaskError(
+                    f"the values of column {name!r} are too large to measure: their squares overflow float64",
+                    next_step="scale the column in a stage of your own, or leave it out",
+                )
+        return state
 
     def merge(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
         return {name: _merge(left[name], right[name]) for name in self.columns}
@@ -70,10 +78,20 @@ def _moments(array: pa.Array) -> dict[str, Any]:
     counts = (len(finite), array.null_count, nans, len(values) - len(finite) - nans)
     state = {**_EMPTY, **dict(zip(_COUNTS, counts, strict=True))}
     if len(finite):
-        low, high = float(finite.min()), float(finite.max())
-        mean = float(finite.mean()) if low < high else low  # a sum of equal values, divided, may be another value
+        low, high = _ends(array, finite)
+        mean = (
+            float(finite.mean()) if low < high else float(low)
+        )  # a sum of equal values, divided, may be another value
         state |= {"mean": mean, "m2": float(((finite - mean) ** 2).sum()), "min": low, "max": high}
     return state
+
+
+def _ends(array: pa.Array, finite: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    """Least and greatest; of whole numbers exactly, where float64 would round."""
+    if pa.types.is_integer(array.type):
+        ends = pc.min_max(array).as_py()
+        return ends["min"], ends["max"]
+    return float(finite.min()), float(finite.max())
 
 
 def _merge(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:

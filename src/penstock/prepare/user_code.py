@@ -1,0 +1,131 @@
+"""User code: find, call and identify what `module:name` in a job stands for."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from penstock.base.errors import ConfigError, PenstockError, TaskError, did_you_mean
+from penstock.base.files import ReadFile
+from penstock.base.fingerprint import digest
+
+
+def load_object(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def load_user_object(target: str) -> Any:
+    """What `module:name` stands for; a ConfigError where there is no such thing."""
+    module, _, attribute = target.partition(":")
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        own = module.partition(".")[0] == str(error.name).partition(".")[0]
+        beside = f"put {module.partition('.')[0]}.py beside the job file, or " if own else ""
+        raise ConfigError(
+            f"there is no module {error.name!r}" + ("" if own else f", which {module} imports"),
+            next_step=f"{beside}install the package that has it",
+        ) from error
+    except Exception as error:
+        raise ConfigError(
+            f"importing {module} raised {type(error).__name__}: {error}", where=_place(error, module)
+        ) from error
+    if not hasattr(loaded, attribute):
+        names = [name for name in vars(loaded) if not name.startswith("_")]
+        raise ConfigError(f"module {module!r} has no {attribute!r}.{did_you_mean(attribute, names)}")
+    return getattr(loaded, attribute)
+
+
+def forget_modules(folder: str, targets: Iterator[str]) -> None:
+    """Let modules of `module:name` that lie in the job's folder be imported anew.
+
+    Two jobs of one process may each have a `mine.py`, and a notebook's user edits it between two runs.
+    """
+    importlib.invalidate_caches()
+    for top in {target.partition(":")[0].partition(".")[0] for target in targets}:
+        if any(os.path.exists(os.path.join(folder, top + ending)) for ending in (".py", "/__init__.py")):
+            for loaded in [each for each in sys.modules if each == top or each.startswith(f"{top}.")]:
+                del sys.modules[loaded]
+
+
+def _place(error: BaseException, module: str) -> str:
+    """The last line of the user's own module that the error passed; a library's line would say less."""
+    frames = traceback.extract_tb(error.__traceback__)
+    spec = importlib.util.find_spec(module)
+    own = [frame for frame in frames if spec and frame.filename == spec.origin]
+    frame = (own or frames)[-1]
+    return f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}"
+
+
+def call_user(target: str, *arguments: Any, **options: Any) -> Any:
+    """Call the user's code; what it raises comes back as a TaskError that names its line."""
+    try:
+        return load_object(target)(*arguments, **options)
+    except PenstockError:
+        raise
+    except Exception as error:
+        told = TaskError(
+            f"{target} raised {type(error).__name__}: {error}",
+            where=_place(error, target.partition(":")[0]),
+            next_step="mend it and run the same command; changed code is noticed and its tasks are redone",
+        )
+        told.add_note("".join(traceback.format_exception(error)))  # the cause itself does not cross processes
+        raise told from error
+
+
+def code_identity(target: str) -> str:
+    """Hash of the module behind `module:name` and of the modules it imports from the same place.
+
+    That is its package, or its folder when it is a single file beside the job; installed libraries do not count.
+    """
+    module = importlib.import_module(target.partition(":")[0])
+    if not module.__file__:
+        return target
+    files = {name: digest(_source(each)) for name, each in _own_modules(module)}
+    return f"{target}-{digest(repr(sorted(files.items())).encode())}"
+
+
+def _source(module: ModuleType) -> bytes:
+    assert module.__file__
+    with ReadFile(module.__file__) as file:
+        return file.read()
+
+
+def _own_modules(module: ModuleType) -> Iterator[tuple[str, ModuleType]]:
+    root = _root(module)
+    pending, seen = [module], {module.__name__}
+    while pending:
+        each = pending.pop()
+        yield each.__name__, each
+        for name in _imports(each):
+            found = sys.modules.get(name)
+            if found and name not in seen and str(getattr(found, "__file__", None)).startswith(root):
+                seen.add(name)
+                pending.append(found)
+
+
+def _root(module: ModuleType) -> str:
+    top = sys.modules[module.__name__.partition(".")[0]]
+    folder = os.path.dirname(top.__file__ or "")
+    alone = not hasattr(top, "__path__") and "site-packages" in folder
+    return str(module.__file__) if alone else os.path.join(folder, "")
+
+
+def _imports(module: ModuleType) -> Iterator[str]:
+    """Full names that a module's source imports, wherever in it; a name may be a module or something inside one."""
+    package = module.__spec__.parent if module.__spec__ else ""
+    for node in ast.walk(ast.parse(_source(module))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
