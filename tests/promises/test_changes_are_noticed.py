@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
 from penstock.base.fingerprint import fingerprint
 from tests.promises import workshop
 
@@ -143,6 +144,47 @@ def test_another_format_version_is_refused_and_can_be_redone(job):
     assert "999" in json.loads(refused.stdout)["what"]
     workshop.run_well(job, "--redo")
     assert workshop.bytes_of(job.parent / "out") == before
+
+
+def test_a_file_that_is_replaced_while_the_job_runs_is_never_mixed_in(job):
+    code = "import pyarrow.parquet as pq, pathlib\nHERE = pathlib.Path(__file__).parent\n"
+    code += "def meddle(batch):\n    if (HERE / 'out' / '.penstock' / 'job.json').exists():\n"
+    code += "        table = pq.read_table(HERE / 'data' / 'part-0.parquet')\n"
+    code += "        pq.write_table(table.slice(1), HERE / 'data' / 'part-0.parquet', row_group_size=1500)\n"
+    code += "    return batch\n"
+    (job.parent / "mine.py").write_text(code)
+    _edit(job, stages=["mine:meddle"])
+    done = workshop.run(job)
+    assert done.returncode == 4
+    assert "part-0.parquet" in json.loads(done.stdout)["where"]
+    assert not (job.parent / "out" / "manifest.json").exists()
+
+
+def test_the_order_of_selected_columns_is_part_of_the_job(job):
+    _edit(job, stages=[{"select": ["src", "rtt"]}])
+    workshop.run_well(job)
+    _edit(job, stages=[{"select": ["rtt", "src"]}])
+    assert workshop.run(job).returncode == 5
+
+
+def test_a_redo_that_was_killed_goes_on_from_there(job, tmp_path):
+    workshop.run_well(job)
+    before = workshop.bytes_of(job.parent / "out")
+    token = tmp_path / "token"
+    token.touch()
+    crash = {CRASH_VARIABLE: f"run.before_manifest:{token}"}
+    assert workshop.run(job, "--redo", environment=crash).returncode == CRASH_EXIT_CODE
+    answer = workshop.run_well(job, "--redo")
+    assert answer["run"]["tasks_done"] == 0
+    assert workshop.bytes_of(job.parent / "out") == before
+    assert workshop.run_well(job, "--redo")["run"]["tasks_done"] > 0  # a finished redo is over
+
+
+def test_a_persons_file_in_the_output_is_left_alone(job):
+    workshop.run_well(job)
+    (job.parent / "out" / "notes.txt").write_text("mine")
+    workshop.run_well(job, "--redo")
+    assert (job.parent / "out" / "notes.txt").read_text() == "mine"
 
 
 def test_a_lost_shard_is_made_again(job):

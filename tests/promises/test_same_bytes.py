@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+import penstock
 from tests.promises import workshop
 
 
@@ -36,6 +38,32 @@ def test_the_number_of_workers_does_not_show(expected, tmp_path, workers):
 def test_the_memory_budget_does_not_show(expected, tmp_path, memory):
     data, first = expected
     assert _written(workshop.write_job(tmp_path / "job.yaml", data, memory=memory)) == first
+
+
+@pytest.mark.parametrize("format_name", ["parquet", "jsonl"])
+def test_the_size_of_batches_does_not_show(tmp_path, format_name):
+    """Batches of 16 kB to 4 MB cut the same row group or file in many places or in none."""
+    data = tmp_path / "data"
+    if format_name == "parquet":
+        workshop.make_input(data, files=1, rows=40_000, group=40_000)
+    else:
+        _text_input(data, format_name)
+    seen = []
+    for size in (16_000, 256_000, 4_000_000):
+        where = ["size > 900", "size < 1400"]  # rows fail one or the other, and both kinds are kept
+        job = workshop.write_job(
+            tmp_path / str(size) / "job.yaml",
+            data,
+            stages=[{"filter": {"where": where, "keep": True}}, {"split": {"test": 0.1}}, {"statistics": ["size"]}],
+            workers=0,
+            on_bad_input="set_aside",
+            slice_size="10MB",
+        )
+        plan = penstock.plan(job)
+        penstock.run(replace(plan, settings=replace(plan.settings, batch_bytes=size)))
+        seen.append(workshop.bytes_of(job.parent / "out"))
+    assert seen[0] == seen[1] == seen[2]
+    assert "rejected/00000.jsonl" in seen[0]
 
 
 def test_the_order_of_files_on_disk_does_not_show(expected, tmp_path):

@@ -1,0 +1,79 @@
+"""The survey: which files are the input, and what is refused before a row is used."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock
+from penstock.base.errors import ConfigError, FileError, InputError
+from tests.promises import workshop
+
+
+def _plan(tmp_path, data, **keys):
+    return penstock.plan(workshop.write_job(tmp_path / "job.yaml", data, **{"stages": [], "workers": 0, **keys}))
+
+
+def test_a_pattern_that_matches_nothing_is_told_with_where_it_looked(tmp_path):
+    with pytest.raises(InputError, match="no file matches") as caught:
+        _plan(tmp_path, tmp_path / "*.parquet")
+    assert str(tmp_path) in (caught.value.where or "")
+
+
+def test_a_file_that_is_named_twice_is_refused(tmp_path):
+    data = workshop.make_input(tmp_path / "data" / "sub", files=1)
+    for twice in (
+        [f"{tmp_path}/data/**/*.parquet", f"{data}/*.parquet"],
+        [{"path": str(tmp_path / "data")}, str(data)],
+    ):
+        with pytest.raises(InputError, match=r"twice|same name"):
+            _plan(tmp_path, data, input=twice)
+
+
+def test_a_link_that_leads_nowhere_is_told_and_not_left_out(tmp_path):
+    data = workshop.make_input(tmp_path / "data", files=1)
+    os.symlink(tmp_path / "gone", data / "z.parquet")
+    with pytest.raises(FileError) as caught:
+        _plan(tmp_path, data)
+    assert "z.parquet" in (caught.value.where or "")
+
+
+def test_files_of_two_formats_in_one_source_are_refused(tmp_path):
+    data = workshop.make_input(tmp_path / "data", files=1)
+    (data / "rows.csv").write_text("a\n1\n")
+    with pytest.raises(InputError, match="different formats: csv, parquet"):
+        _plan(tmp_path, data)
+
+
+def test_a_column_that_no_file_has_is_told_by_the_stage_that_names_it(tmp_path):
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ConfigError, match=r"stages\[0\].select: there is no column 'c'. Columns: a, b"):
+        _plan(tmp_path, tmp_path / "rows.csv", stages=[{"select": ["c"]}])
+
+
+def test_what_is_measured_before_the_split_would_leak_and_is_refused(tmp_path):
+    data = workshop.make_input(tmp_path / "data", files=1)
+    with pytest.raises(ConfigError, match="before split"):
+        _plan(tmp_path, data, stages=[{"normalize": ["rtt"]}, {"split": {"test": 0.1}}])
+    with pytest.raises(ConfigError, match="second split"):
+        _plan(tmp_path, data, stages=[{"split": {"test": 0.1}}, {"split": {"val": 0.1}}])
+
+
+def test_a_column_that_declares_itself_without_nulls_is_like_any_other(tmp_path):
+    schema = pa.schema([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.int64())])
+    pq.write_table(pa.table({"a": [1, 2], "b": [3, 4]}, schema=schema), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": [5, None], "b": [3, 4]}), tmp_path / "2.parquet")
+    job = workshop.write_job(tmp_path / "job.yaml", f"{tmp_path}/*.parquet", stages=[{"select": ["a"]}])
+    penstock.run(job)
+    assert penstock.open(tmp_path / "out")[:]["a"].to_pylist() == [1, 2, 5, None]
+
+
+def test_several_sources_keep_their_order_and_may_differ_in_format(tmp_path):
+    (tmp_path / "rows.csv").write_text("a\n7\n8\n")
+    pq.write_table(pa.table({"a": pa.array([1, 2], pa.int64())}), tmp_path / "rows.parquet")
+    job = workshop.write_job(tmp_path / "job.yaml", "", input=["rows.parquet", "rows.csv"], stages=[], slice_size="1MB")
+    penstock.run(job)
+    assert penstock.open(tmp_path / "out")[:]["a"].to_pylist() == [1, 2, 7, 8]
