@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.files import Folder
-from penstock.shards.columns import Container
+from penstock.shards.columns import Container, Hold
 from penstock.shards.manifest import Manifest, Step, write_manifest
 from penstock.shards.schema import schema_from_arrow
 from penstock.shards.shard import ShardWriter
@@ -124,7 +124,7 @@ def write_dataset(
     for split, members in shards.items():
         facts = []
         for number, batches in enumerate(members):
-            writer = ShardWriter(folder, f"{split}/{number:05d}-of-{len(members):05d}", schema, container)
+            writer = ShardWriter(folder, f"{split}/{number:05d}-of-{len(members):05d}", schema, container, Hold(100))
             for batch in batches:
                 writer.write(batch)
             facts.append(writer.commit())

@@ -12,7 +12,7 @@ import safetensors.numpy
 
 import penstock
 from penstock.base.files import Folder
-from penstock.shards.columns import BLOCK, CHECKSUMS, ColumnWriter, npy_name, open_columns
+from penstock.shards.columns import BLOCK, CHECKSUMS, ColumnWriter, Hold, npy_name, open_columns
 from tests.shards.making import make_batch, write_dataset
 
 
@@ -79,7 +79,7 @@ def test_pieces_may_come_in_any_order_and_cross_blocks_anywhere(tmp_path):
     folder = Folder(str(tmp_path))
     rng = np.random.default_rng(0)
     values = {"wide": rng.integers(0, 2**40, 40_000), "narrow": rng.integers(0, 255, (3 * BLOCK + 5, 1), dtype="u1")}
-    writers = [ColumnWriter(folder, name, "safetensors") for name in ("whole", "pieces")]
+    writers = [ColumnWriter(folder, name, "safetensors", Hold(0)) for name in ("whole", "pieces")]
     for column, array in values.items():
         writers[0].add(column, array)
     edges = np.sort(rng.integers(0, 40_000, 50))
@@ -98,7 +98,7 @@ def test_pieces_may_come_in_any_order_and_cross_blocks_anywhere(tmp_path):
 
 def test_a_shard_that_is_not_committed_leaves_nothing(tmp_path):
     folder = Folder(str(tmp_path))
-    writer = ColumnWriter(folder, "train/0", "npy")
+    writer = ColumnWriter(folder, "train/0", "npy", Hold(0))
     writer.add("a", np.arange(10))
     writer.close()
     assert folder.list() == []

@@ -1,4 +1,4 @@
-"""Fingerprint: a stable name for a value, a file's bytes, or the code behind a function."""
+"""Fingerprint: a stable name for a value or for bytes."""
 
 from __future__ import annotations
 

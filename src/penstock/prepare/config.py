@@ -33,7 +33,7 @@ class SourceConfig(BaseModel):
 
     path: tuple[str, ...] = Field(min_length=1, description="files, folders or globs (`**` crosses folders)")
     format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
-    types: dict[str, str] = Field({}, description="column types of text formats, such as {time: timestamp[us]}")
+    types: dict[str, str] = Field({}, description="column types of text formats, such as {time: 'timestamp[us]'}")
     delimiter: str | None = Field(None, description="of CSV; comma, or tab for .tsv")
     null_values: tuple[str, ...] = Field(("", "NA", "N/A", "NULL", "null"), description="what CSV writes for null")
     newlines_in_values: bool = Field(False, description="CSV values may hold newlines between quotes")

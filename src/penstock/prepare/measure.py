@@ -15,11 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.errors import InputError
+from penstock.base.errors import InputError, PlanError
 from penstock.base.files import Folder
 from penstock.base.memory import own_memory
 from penstock.prepare.slices import Slice
 from penstock.prepare.sources import UnreadablePart, read_segment
+from penstock.prepare.stage import Fit
 from penstock.prepare.task import Count, Recipe, Rejected, Shards, Tap, run_stages
 
 _BATCHES = 3
@@ -50,7 +51,7 @@ def measure(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_byt
     points: list[tuple[int, int]] = []  # batch bytes, and what the process had grown by
     seconds = 0.0
     with _watching() as peak:
-        recipe = replace(recipe, on_bad_input="set_aside", stages=_bound(recipe, slices))
+        recipe = _bound(replace(recipe, on_bad_input="set_aside"), slices)
         for size in (batch_bytes // 64, batch_bytes // 8, batch_bytes):
             if len(points) == 2 and (seconds > _SECONDS / 2 or _line(points, size) > room):
                 break
@@ -104,28 +105,45 @@ def _batches(recipe: Recipe, slices: tuple[Slice, ...]) -> Iterator[Any]:
             continue  # the task that reads it reports it
 
 
-def sized(recipe: Recipe, batch_bytes: int, row_bytes: float) -> Recipe:
-    """The recipe, holding about `batch_bytes` of decoded rows at a time."""
+def sized(recipe: Recipe, batch_bytes: int, row_bytes: float, hold_bytes: int = 0) -> Recipe:
+    """The recipe, holding about `batch_bytes` of decoded rows at a time and `hold_bytes` of what it will write."""
     rows = max(1, int(batch_bytes / max(row_bytes, 1.0)))
-    return replace(recipe, reading=replace(recipe.reading, rows_at_once=rows, bytes_at_once=max(batch_bytes, 1024)))
+    reading = replace(recipe.reading, rows_at_once=rows, bytes_at_once=max(batch_bytes, 1024))
+    return replace(recipe, reading=reading, hold_bytes=hold_bytes)
 
 
-def _bound(recipe: Recipe, slices: tuple[Slice, ...]) -> tuple[Any, ...]:
-    """Stages that need an artifact get one from the first rows, so that they can be run at all."""
-    stages = list(recipe.stages)
-    for number, stage in enumerate(stages):
+def _bound(recipe: Recipe, slices: tuple[Slice, ...]) -> Recipe:
+    """Stages that need an artifact get one from the first rows, so that they can be run at all.
+
+    Where the first rows do not tell enough for that, the stage is passed over, as in the pass that measures it.
+    """
+    for number, stage in enumerate(recipe.stages):
         fit = stage.fit()
         if stage.uses_artifact and fit:
-            trial = replace(recipe, stages=tuple(stages[: number + 1]), fits=(number,), writes=False)
-            tap = Tap(fit)
-            count = [Count() for _ in range(number + 2)]
-            with ExitStack() as stack:
-                rejected = Rejected(Folder(recipe.root), "rejected", stack, writes=False)
-                for rows in _batches(trial, slices):
-                    run_stages(rows, trial, count, {number: tap}, rejected)
-                    break
-            stages[number] = stage.bind(fit.finish(tap.finish()))
-    return tuple(stages)
+            bound = stage.bind(fit.finish(_first_state(recipe, slices, number, fit)))
+            trial = replace(recipe, stages=(*recipe.stages[:number], bound, *recipe.stages[number + 1 :]))
+            try:
+                _first_state(trial, slices, number + 1, None)
+                recipe = trial
+            except PlanError:
+                recipe = replace(recipe, fits=(*recipe.fits, number))
+    return recipe
+
+
+def _first_state(recipe: Recipe, slices: tuple[Slice, ...], count: int, fit: Fit | None) -> Any:
+    """Take the first batch through the first `count` stages, and what they give into a reduction."""
+    recipe = replace(recipe, stages=recipe.stages[:count], writes=False)
+    account = [Count() for _ in range(count + 1)]
+    tap = Tap(fit) if fit else None
+    taps = {number: Tap(each) for number in recipe.fits if number < count and (each := recipe.stages[number].fit())}
+    with ExitStack() as stack:
+        rejected = Rejected(Folder(recipe.root), "rejected", stack, writes=False)
+        for rows in _batches(recipe, slices):
+            given = run_stages(rows, recipe, account, taps, rejected)
+            if tap:
+                tap.add(given)
+            break
+    return tap.finish() if tap else None
 
 
 @contextmanager

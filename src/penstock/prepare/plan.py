@@ -26,6 +26,7 @@ BATCH_BYTES = 4 << 20  # 1 to 8 MiB were equally fast, see benchmarks/LOG.md
 GOOD_BATCH_BYTES = 1 << 20  # below this a worker less is better than a smaller batch
 SMALLEST_BATCH_BYTES = 64 << 10
 MARGIN = 1.25  # over what a task was measured to add: allocators keep more as it goes on
+HOLD_MARGIN = 1.1  # over the bytes that are kept: they come in pieces
 SLACK_BYTES = 4 << 20  # and a little a worker, which matters when batches are small
 
 
@@ -48,6 +49,7 @@ class Settings:
     batch_bytes: int
     row_bytes: float
     stored_row_bytes: float
+    hold_bytes: int  # of its output that a task keeps in memory; the rest takes the way over a scratch file
 
     def row_bytes_of(self, piece: Slice) -> float:
         """Rows of a slice that stores more a row than the first are taken to decode to more, too."""
@@ -180,7 +182,8 @@ def _choose_settings(config: Config, survey: Survey, means: Means) -> Settings:
     for workers in range(most, 0, -1) if most else [0]:
         batch = _batch_for(workers, means)
         if batch >= (GOOD_BATCH_BYTES if workers > 1 else SMALLEST_BATCH_BYTES):
-            return Settings(workers, batch, row_bytes, survey.stored_row_bytes)
+            hold = _hold_for(workers, batch, survey, means)
+            return Settings(workers, batch, row_bytes, survey.stored_row_bytes, hold)
     raise _too_small(config, means)
 
 
@@ -194,16 +197,23 @@ def _batch_for(workers: int, means: Means) -> int:
     return int(min(BATCH_BYTES, left / max(measured.bytes_per_batch_byte, 0.01)))
 
 
-def memory_of(workers: int, batch_bytes: int, means: Means) -> int:
+def _hold_for(workers: int, batch_bytes: int, survey: Survey, means: Means) -> int:
+    """What is left of the budget, as far as the largest slice's output needs it."""
+    left = (means.budget.allowed - memory_of(workers, batch_bytes, 0, means)) / max(workers, 1) / HOLD_MARGIN
+    rows = max((survey.rows_of(piece) for piece in survey.slices), default=0)
+    return max(0, int(min(left, rows * means.measured.output_row_bytes)))
+
+
+def memory_of(workers: int, batch_bytes: int, hold_bytes: int, means: Means) -> int:
     """Driver, then each worker: what it holds before a task and what a task adds."""
-    task = means.measured.task_bytes(batch_bytes) * MARGIN + SLACK_BYTES
+    task = means.measured.task_bytes(batch_bytes) * MARGIN + SLACK_BYTES + hold_bytes * HOLD_MARGIN
     if workers == 0:
         return int(means.driver_bytes + task)
     return int(means.driver_bytes + workers * (means.measured.worker_bytes + task))
 
 
 def _too_small(config: Config, means: Means) -> PlanError:
-    least = memory_of(1, SMALLEST_BATCH_BYTES, means)
+    least = memory_of(1, SMALLEST_BATCH_BYTES, 0, means)
     measured = means.measured
     suggestion = math.ceil(least * 1.1 / 10e6) * 10
     return PlanError(
@@ -223,7 +233,9 @@ def _project(kind: str, survey: Survey, means: Means, settings: Settings) -> Pro
     at_once = sorted((int(each * per_row) for each in rows), reverse=True)[: max(settings.workers, 1)]
     speed = means.measured.rows_per_second * max(1, min(settings.workers, means.cores))
     return Projection(
-        memory_bytes=memory_of(settings.workers, settings.batch_bytes, means),
+        memory_bytes=memory_of(
+            settings.workers, settings.batch_bytes, settings.hold_bytes if kind == "map" else 0, means
+        ),
         spill_bytes=sum(at_once),
         output_bytes=output,
         seconds=sum(rows) / speed,

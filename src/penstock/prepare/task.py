@@ -23,7 +23,7 @@ from penstock.prepare.rows import Rows, SetAside, rejected_line
 from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment, refuse_changed
 from penstock.prepare.stage import Fit, Stage
-from penstock.shards.columns import Container, FileFacts
+from penstock.shards.columns import Container, FileFacts, Hold
 from penstock.shards.manifest import ShardFacts, Step
 from penstock.shards.schema import Schema
 from penstock.shards.shard import ShardWriter
@@ -57,6 +57,7 @@ class Recipe:
     container: Container
     slice_count: int
     code: tuple[tuple[str, str], ...]  # the user's own code that the plan was made with: (module:name, identity)
+    hold_bytes: int = 0  # of output that a task may keep in memory; like the batch, it changes no byte
 
 
 def execute(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
@@ -266,6 +267,7 @@ class Shards:
     def __init__(self, folder: Folder, recipe: Recipe, number: int, stack: ExitStack) -> None:
         self._folder, self._recipe, self._number = folder, recipe, number
         self._writers: dict[str, ShardWriter] = {}
+        self._hold = Hold(recipe.hold_bytes)
         stack.callback(self._close)
 
     def write(self, rows: Rows) -> None:
@@ -279,7 +281,8 @@ class Shards:
     def _writer(self, split: str) -> ShardWriter:
         if split not in self._writers:
             name = f"{split}/{self._number:05d}-of-{self._recipe.slice_count:05d}"
-            self._writers[split] = ShardWriter(self._folder, name, self._recipe.schema, self._recipe.container)
+            recipe = self._recipe
+            self._writers[split] = ShardWriter(self._folder, name, recipe.schema, recipe.container, self._hold)
         return self._writers[split]
 
     def commit(self) -> dict[str, ShardFacts]:

@@ -1,7 +1,8 @@
 """Columns: flat arrays on disk, laid out in a container, mapped into memory, checked block by block.
 
-Writing: pieces of each column go to one scratch file as they come, hashed on the way; when their sizes are known
-the container is laid out and the pieces are copied into place inside the kernel. Memory does not grow with the
+Writing: pieces of each column are hashed as they come and kept in memory while there is room, then put down in a
+scratch file. When their sizes are known the container is laid out, and what is in memory is written, what was put
+down copied into place inside the kernel. Memory does not grow with the
 shard. Reading: a column is a view of the mapped file, and a 64 KiB block is checked the first time it is touched.
 
 Two containers: safetensors (one self-describing file a shard) and npy (one file a column).
@@ -24,6 +25,7 @@ from penstock.base.files import Folder, Scratch, WriteFile
 from penstock.base.fingerprint import digest
 
 Container = Literal["safetensors", "npy"]
+Piece = bytes | memoryview | tuple[int, int]  # the bytes, or (start, length) in the scratch file
 BLOCK = 64 * 1024
 CHECKSUMS = "/checksums"  # no field can have this name: theirs never start with a slash
 _SAFETENSORS_DTYPES = {
@@ -53,20 +55,17 @@ class FileFacts:
 
 @dataclass
 class _Pieces:
-    """One column while it is written: where its pieces lie in the scratch file, and their block hashes."""
+    """One column while it is written: its pieces, or where they lie in the scratch file, and their block hashes."""
 
     dtype: str
     row_shape: tuple[int, ...]
     bytes: int = 0
-    pieces: list[tuple[int, int]] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     hashes: list[int] = field(default_factory=list)
     hasher: Any = field(default_factory=xxhash.xxh3_64)
 
-    def add(self, view: memoryview, offset: int) -> None:
-        if self.pieces and sum(self.pieces[-1]) == offset:
-            self.pieces[-1] = (self.pieces[-1][0], self.pieces[-1][1] + len(view))
-        else:
-            self.pieces.append((offset, len(view)))
+    def add(self, view: memoryview, piece: Piece) -> None:
+        self.pieces.append(piece)
         while view:
             room = BLOCK - self.bytes % BLOCK
             self.hasher.update(view[:room])
@@ -85,25 +84,42 @@ class _Pieces:
         return [self.bytes // row_bytes, *self.row_shape]
 
 
+@dataclass
+class Hold:
+    """Memory in which the shards of one task may keep pieces; what finds no room is put down in a scratch file."""
+
+    room: int
+
+    def take(self, size: int) -> bool:
+        fits = size <= self.room
+        self.room -= size if fits else 0
+        return fits
+
+
 class ColumnWriter:
     """Takes pieces of columns in any order; `commit` lays them out as the files of one shard."""
 
-    def __init__(self, folder: Folder, name: str, container: Container) -> None:
+    def __init__(self, folder: Folder, name: str, container: Container, hold: Hold) -> None:
         self._folder = folder
         self._name = name
         self._container = container
-        self._scratch: Scratch | None = folder.borrow_scratch()
+        self._hold = hold
+        self._scratch: Scratch | None = None  # borrowed when the first piece finds no room
         self._columns: dict[str, _Pieces] = {}
 
     def add(self, column: str, array: np.ndarray[Any, Any]) -> None:
         """Append rows to `column`. A declared but empty column takes an array of no rows."""
         dtype = array.dtype.str.lstrip("<|=")
         pieces = self._columns.setdefault(column, _Pieces(dtype, array.shape[1:]))
-        if array.size and self._scratch:
+        if array.size:
             view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-            offset = self._scratch.size
-            self._scratch.write(view)
-            pieces.add(view, offset)
+            pieces.add(view, _kept(array, view) if self._hold.take(len(view)) else self._put_down(view))
+
+    def _put_down(self, view: memoryview) -> tuple[int, int]:
+        """Where in the scratch file it now lies: (start, length)."""
+        self._scratch = self._scratch or self._folder.borrow_scratch()
+        self._scratch.write(view)
+        return self._scratch.size - len(view), len(view)
 
     def commit(self, metadata: dict[str, str]) -> tuple[FileFacts, ...]:
         for pieces in self._columns.values():
@@ -113,25 +129,33 @@ class ColumnWriter:
         # column comes when the first null does, and that is sooner or later as batches are small or large.
         columns = dict(sorted(self._columns.items(), key=lambda item: (-np.dtype(item[1].dtype).itemsize, item[0])))
         write = _write_safetensors if self._container == "safetensors" else _write_npy
-        assert self._scratch, "a shard is committed once"
         facts = write(self._folder, self._name, columns, self._scratch, metadata)
         self.close()
         return facts
 
     def close(self) -> None:
-        """Hand the scratch file back, committed or not."""
+        """Let go of the pieces and hand the scratch file back, committed or not."""
+        self._columns = {}
         if self._scratch:
             self._folder.return_scratch(self._scratch)
             self._scratch = None
 
 
-def _copy(pieces: _Pieces, scratch: Scratch, file: WriteFile) -> None:
-    for start, length in pieces.pieces:
-        file.copy_range(scratch, start, length)
+def _kept(array: np.ndarray[Any, Any], view: memoryview) -> Piece:
+    """The bytes of an array that owns them, or a copy: a part of an Arrow buffer would keep the whole buffer."""
+    return view if array.base is None else bytes(view)
+
+
+def _copy(pieces: _Pieces, scratch: Scratch | None, file: WriteFile) -> None:
+    for piece in pieces.pieces:
+        if not isinstance(piece, tuple):
+            file.write(piece)
+        elif scratch:
+            file.copy_range(scratch, *piece)
 
 
 def _write_safetensors(
-    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: Scratch, metadata: dict[str, str]
+    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: Scratch | None, metadata: dict[str, str]
 ) -> tuple[FileFacts, ...]:
     hashes = np.array([value for pieces in columns.values() for value in pieces.hashes], dtype="<u8")
     header: dict[str, Any] = {"__metadata__": metadata}
@@ -156,7 +180,7 @@ def _write_safetensors(
 
 
 def _write_npy(
-    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: Scratch, metadata: dict[str, str]
+    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: Scratch | None, metadata: dict[str, str]
 ) -> tuple[FileFacts, ...]:
     facts = []
     for column, pieces in columns.items():

@@ -64,7 +64,7 @@ class Encoder:
         elif kind.is_text or kind.name in ("list", "large_list"):
             flat, offsets = _ragged_parts(array, kind)
             yield f"{name}/{_flat_column(kind)[0]}", flat
-            yield f"{name}/offsets", offsets[1:] + (self._end - int(offsets[0]))
+            yield f"{name}/offsets", np.add(offsets[1:], self._end - int(offsets[0]), dtype="i8")
             self._end += int(offsets[-1] - offsets[0])
         else:
             yield name, _fixed_values(array, kind)
@@ -207,7 +207,7 @@ def _ragged_parts(array: pa.Array, kind: Type) -> tuple[Array, Array]:
     if buffer is None or not len(array):
         offsets = np.zeros(1, "i8")
     else:
-        offsets = np.frombuffer(buffer, "i8" if wide else "i4")[array.offset :][: len(array) + 1].astype("i8")
+        offsets = np.frombuffer(buffer, "i8" if wide else "i4")[array.offset :][: len(array) + 1]
     first, last = int(offsets[0]), int(offsets[-1])
     if kind.is_text:
         data = array.buffers()[2]

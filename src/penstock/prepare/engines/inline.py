@@ -24,7 +24,7 @@ class InlineEngine:
 
     def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
         for task in tasks:
-            ready = sized(recipe, settings.batch_bytes, settings.row_bytes_of(task.slice))
+            ready = sized(recipe, settings.batch_bytes, settings.row_bytes_of(task.slice), settings.hold_bytes)
             done(task, execute(task, ready, _nobody_watches))
             memory = tree_memory(os.getpid())
             self._log.say("sample", memory=memory.counted, file=memory.file, rows=0, busy=1)

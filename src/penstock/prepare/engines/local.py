@@ -42,6 +42,9 @@ _WORKER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
+    # Batches come and go in megabytes: keep their pages instead of asking the kernel for new ones each time.
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(32 << 20),
 }
 
 
@@ -165,7 +168,8 @@ class LocalEngine:
             attempt.rows, attempt.moved, attempt.noticed = 0, time.monotonic(), False
             worker.attempt = attempt
             batch = max(1024, self._settings.batch_bytes >> attempt.number)
-            worker.send("task", attempt.task, batch, self._settings.row_bytes_of(attempt.task.slice))
+            hold = self._settings.hold_bytes if attempt.number == 0 else 0
+            worker.send("task", attempt.task, batch, self._settings.row_bytes_of(attempt.task.slice), hold)
 
     def _start(self) -> Worker:
         worker = Worker(self._hold)
@@ -204,7 +208,8 @@ class LocalEngine:
         self._rows_done += row.steps[0].taken
         worker.tasks += 1
         self._done(attempt.task, row)
-        self._sampled = 0.0  # its memory is still there: sample it, or a short run would never be seen
+        if worker.tasks == 1:
+            self._sampled = 0.0  # its memory is still there: sample it, or a short run would never be seen
         grown = held_bytes - worker.ready_bytes > self._budget.allowed / (4 * max(1, self._settings.workers))
         if worker.tasks >= TASKS_PER_WORKER or (grown and worker.tasks >= 8):
             self._workers.remove(worker)
@@ -273,13 +278,13 @@ class LocalEngine:
         self._drop(worker, f"it showed no row for {still:.0f} s")
 
     def _sample_memory(self) -> None:
-        """Read the tree's memory rarely enough that reading it costs at most a fiftieth of the time."""
+        """Read the tree's memory rarely enough that reading it costs at most a hundredth of the time."""
         now = time.monotonic()
         if now - self._sampled < self._sample_pause:
             return
         memory = tree_memory(os.getpid())
         self._sampled = time.monotonic()
-        self._sample_pause = max(_SAMPLE_SECONDS, 50 * (self._sampled - now))
+        self._sample_pause = max(_SAMPLE_SECONDS, 100 * (self._sampled - now))
         busy = self._busy()
         rows = self._rows_done + sum(worker.attempt.rows for worker in busy if worker.attempt)
         self._log.say("sample", memory=memory.counted, file=memory.file, rows=rows, busy=len(busy))

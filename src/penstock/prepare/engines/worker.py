@@ -7,6 +7,7 @@ never outlives its driver: the lifeline is a pipe whose other end only the drive
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -32,6 +33,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     connection: Connection[Any, Any] = Connection(connection_number)
     sys.path[:] = connection.recv()
+    gc.freeze()  # what was imported stays, and need not be looked through at every collection
     connection.send(("ready", own_memory().counted))
     recipe: Recipe | None = None
     while message := connection.recv():
@@ -55,7 +57,9 @@ def _refuse_other_code(recipe: Recipe) -> None:
             )
 
 
-def _do(connection: Connection[Any, Any], recipe: Recipe, task: Task, batch_bytes: int, row_bytes: float) -> Any:
+def _do(
+    connection: Connection[Any, Any], recipe: Recipe, task: Task, batch_bytes: int, row_bytes: float, hold_bytes: int
+) -> Any:
     last = [time.monotonic()]
 
     def report(rows: int) -> None:
@@ -63,7 +67,7 @@ def _do(connection: Connection[Any, Any], recipe: Recipe, task: Task, batch_byte
             last[0] = time.monotonic()
             connection.send(("progress", rows))
 
-    return execute(task, sized(recipe, batch_bytes, row_bytes), report)
+    return execute(task, sized(recipe, batch_bytes, row_bytes, hold_bytes), report)
 
 
 def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:

@@ -70,9 +70,9 @@ def parse_chunk(data: bytes, segment: Segment, ordinal: int, line: int, parser: 
             bad |= {first + number: reason for number, reason in worse.items()}
     mask = np.ones(len(starts), bool)
     mask[list(bad)] = False
-    numbers = 1 + line + lines_before(segment) + np.searchsorted(line_ends(data), starts, "right") if bad else starts
+    lines = 1 + line + np.searchsorted(line_ends(data), starts, "right") if bad else starts
     aside = tuple(
-        _set_aside(data[starts[number] : ends[number]], segment, ordinal + number, int(numbers[number]), reason)
+        _set_aside(data[starts[number] : ends[number]], segment, ordinal + number, int(lines[number]), reason)
         for number, reason in sorted(bad.items())
     )
     ordinals = ordinal + np.flatnonzero(mask)
@@ -154,9 +154,9 @@ def _reason(record: bytes, parser: Parser) -> str:
 
 def _set_aside(raw: bytes, segment: Segment, ordinal: int, line_number: int, detail: str) -> SetAside:
     text = raw[: 4 * _RAW_KEPT].rstrip(b"\r\n").decode("utf-8", "backslashreplace")[:_RAW_KEPT]
-    line = rejected_line(
-        segment.source, segment.path, ordinal, "not a valid record", line=line_number, detail=detail, raw=text
-    )
+    before = lines_before(segment)
+    place = {"line": before + line_number} if before >= 0 else {}
+    line = rejected_line(segment.source, segment.path, ordinal, "not a valid record", **place, detail=detail, raw=text)
     return SetAside("not a valid record", 1, (line,))
 
 

@@ -23,6 +23,7 @@ Ends = Callable[[Bytes], Array]  # where each record of some bytes ends
 SAMPLE_BYTES = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NEWLINE = 10
+_COUNTED_BYTES = 512 << 20
 
 
 def pieces_of(file: File, begin: int, slice_bytes: int, whole: bool) -> tuple[Segment, ...]:
@@ -103,7 +104,13 @@ def _chunks(segment: Segment, size: int, ends: Ends) -> Iterator[bytes]:
 
 @lru_cache(maxsize=4)
 def lines_before(segment: Segment) -> int:
-    """How many lines end before the segment's first record. The file is read up to there: only bad records ask."""
+    """How many lines end before the segment's first record; -1 far into a file.
+
+    The file is read up to there, which only bad records ask for. Were it done for every slice of a large file, each
+    with a bad record, the file would be read hundreds of times.
+    """
+    if segment.first > _COUNTED_BYTES:
+        return -1
     lines, left, last = 0, segment.first, b"\n"
     with open_text(segment.location) as stream:
         while left > 0 and (data := stream.read(min(left, 1 << 20))):
