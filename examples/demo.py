@@ -1,4 +1,4 @@
-"""The demo: a million and a half generated measurements, planned and prepared in a memory budget.
+"""The demo: six million generated measurements, planned and prepared in a memory budget.
 
 Everything lands in ./demo and can be looked at afterwards; `make demo` runs this.
 """
@@ -28,7 +28,7 @@ stages:
 """
 
 
-def make_data(folder: Path, files: int = 6, rows: int = 250_000) -> None:
+def make_data(folder: Path, files: int = 12, rows: int = 500_000) -> None:
     """Network latency measurements: a heavy tail of sources, unsorted in time, a few failed ones."""
     folder.mkdir(parents=True)
     keys = pa.array([f"10.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}" for i in range(20_000)])

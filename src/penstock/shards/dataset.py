@@ -47,6 +47,8 @@ class Dataset:
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return self._table(*index.indices(len(self)))
+        if not hasattr(index, "__index__"):
+            raise TypeError(f"a record is taken by its number or a slice, not by {type(index).__name__}")
         row = index + len(self) if index < 0 else index
         if not 0 <= row < len(self):
             raise IndexError(f"record {index} of {len(self):,} in split {self.split!r}")

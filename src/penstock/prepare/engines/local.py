@@ -35,6 +35,7 @@ from penstock.prepare.task import Recipe, Task
 ATTEMPTS = 3  # of a task whose worker dies: whole, half and quarter batches
 TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
 _TICK_SECONDS = 0.1
+_START_SECONDS = 120.0  # for a busy machine to import a worker's libraries
 _STACK_SECONDS = 3.0  # for a busy machine to run the signal handler
 _SAMPLE_SECONDS = 0.25
 _WORKER_ENVIRONMENT = {
@@ -250,9 +251,9 @@ class LocalEngine:
             attempt = worker.attempt
             assert attempt
             still = time.monotonic() - attempt.moved
-            if still >= self._task_timeout:
+            if still >= (self._task_timeout if worker.ready_bytes else max(self._task_timeout, _START_SECONDS)):
                 self._stop_hung(worker, attempt, still)
-            elif still >= self._stall_notice and not attempt.noticed:
+            elif still >= self._stall_notice and worker.ready_bytes and not attempt.noticed:
                 attempt.noticed = True
                 self._log.say(
                     "stall",

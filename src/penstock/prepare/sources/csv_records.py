@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from penstock.prepare.sources.text import Array, Bytes, line_ends
+from penstock.shards.schema import type_from_arrow
 
 OPEN_QUOTE = "a value starts with a quote that does not end on its line: set `newlines_in_values: true` if it goes on"
 _QUOTE = ord('"')
@@ -128,7 +129,7 @@ def _split_reason(record: bytes, dialect: Dialect) -> str:
 
 def _wrong_value(field: pa.Field, value: bytes) -> str:
     text = value[:100].decode("utf-8", "backslashreplace")
-    return f"column {field.name!r}: {text!r} is not {field.type}"
+    return f"column {field.name!r}: {text!r} is not {type_from_arrow(field.type)}"
 
 
 # What a value of each family looks like, at least; the parser decides about the ones that do.

@@ -27,7 +27,7 @@ from penstock.prepare.sources.text import (
     pieces_of,
     plain_type,
 )
-from penstock.shards.schema import parse_type, type_to_arrow
+from penstock.shards.schema import parse_type, type_from_arrow, type_to_arrow
 
 identity = identity_of_ends  # what tells that a file is still the one that was surveyed
 
@@ -155,7 +155,9 @@ class JsonParser:
                 if self.strict:
                     return f"unexpected field {name!r}"
             elif not _has_shape(value, self.known.field(field).type):
-                return f"column {name!r}: {json.dumps(value)[:100]} is not {self.known.field(field).type}"
+                return (
+                    f"column {name!r}: {json.dumps(value)[:100]} is not {type_from_arrow(self.known.field(field).type)}"
+                )
         return None
 
 
