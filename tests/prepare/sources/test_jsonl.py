@@ -192,7 +192,7 @@ def test_a_column_is_of_the_kind_that_most_of_its_values_are(tmp_path):
     assert survey(path).schema == pa.schema([("a", pa.int64()), ("b", pa.float64()), ("c", pa.bool_())])
     answer = read(path)
     assert [row["a"] for row in answer.rows] == [3, 4, None]
-    assert answer.details == ["column 'b': \"?\" is not double", "column 'a': \"seven\" is not int64"]
+    assert answer.details == ["column 'b': \"?\" is not float64", "column 'a': \"seven\" is not int64"]
     draw = write(tmp_path, '{"a":null}\n{"a":"x"}\n{"a":1}\n')
     assert survey(draw).schema == pa.schema([("a", pa.string())])
 
