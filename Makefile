@@ -19,7 +19,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
 
-# What `test` leaves to a thorough machine: everything `test` runs, plus what needs heavy libraries.
+# Everything `test` runs, plus what needs heavy libraries (torch, jax, ray, a browser): nothing yet.
 test-all: test
 
 promises: $(READY)
