@@ -11,6 +11,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import TaskError
+from penstock.prepare.engines.local import TASKS_PER_WORKER
 from tests.promises import workshop
 
 PREAMBLE = """
@@ -145,3 +146,13 @@ def test_a_script_without_a_main_guard_can_run_a_job(workplace):
 
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "once\n"), done.stderr
+
+
+def test_a_worker_is_replaced_after_many_tasks_so_that_no_leak_outlives_them(workplace):
+    many = workshop.make_input(workplace / "many", files=1, rows=TASKS_PER_WORKER + 5, group=1)
+    code = "def stage(batch):\n    if working(): (HERE / f'pid-{os.getpid()}').touch()\n    return batch\n"
+    (workplace / "mine.py").write_text(PREAMBLE + code)
+    job = workshop.write_job(workplace / "job.yaml", many, stages=["mine:stage"], slice_size="1B", workers=1)
+    penstock.run(job)
+    assert len(list(workplace.glob("pid-*"))) == 2
+    assert len(penstock.open(workplace / "out")) == TASKS_PER_WORKER + 5
