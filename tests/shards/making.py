@@ -37,7 +37,9 @@ TYPES = [
     pa.decimal128(38, 10),
     pa.binary(3),
     *[pa.list_(kind) for kind in (pa.int8(), pa.float64(), pa.bool_(), pa.timestamp("us", "UTC"))],
-    pa.large_list(pa.float32()),
+    *[pa.list_(kind) for kind in (pa.duration("ms"), pa.date32(), pa.decimal128(38, 3), pa.binary(3), *TEXTS)],
+    *[pa.list_(pa.dictionary(pa.int32(), kind)) for kind in (pa.string(), pa.large_binary())],
+    *[pa.large_list(kind) for kind in (pa.float32(), pa.string(), pa.dictionary(pa.int32(), pa.binary()))],
     pa.list_(pa.float16(), 3),
     pa.list_(pa.bool_(), 2),
     pa.list_(pa.int64(), 1),
@@ -66,7 +68,7 @@ def make_array(kind: pa.DataType, rows: int, rng: np.random.Generator, nulls: fl
         inner = make_array(kind.value_type, rows * kind.list_size, rng, 0)
         return pa.FixedSizeListArray.from_arrays(inner, type=kind, mask=pa.array(mask))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _ragged(kind, rows, rng, mask)
+        return _ragged(kind, rows, rng, mask, nulls)
     if pa.types.is_boolean(kind):
         return pa.array(rng.random(rows) < 0.5, mask=mask)
     width = kind.bit_width // 8
@@ -85,10 +87,11 @@ def make_array(kind: pa.DataType, rows: int, rng: np.random.Generator, nulls: fl
     return pa.Array.from_buffers(kind, rows, [bitmap, pa.py_buffer(data)])
 
 
-def _ragged(kind: pa.DataType, rows: int, rng: np.random.Generator, mask: np.ndarray) -> pa.Array:
+def _ragged(kind: pa.DataType, rows: int, rng: np.random.Generator, mask: np.ndarray, nulls: float) -> pa.Array:
+    """A null list may have values: they are not part of the data."""
     lengths = rng.integers(0, 4, rows)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    inner = make_array(kind.value_type, int(offsets[-1]), rng, 0)
+    inner = make_array(kind.value_type, int(offsets[-1]), rng, nulls)
     array_class = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
     offsets = pa.array(offsets, pa.int64() if pa.types.is_large_list(kind) else pa.int32())
     return array_class.from_arrays(offsets, inner, type=kind, mask=pa.array(mask))

@@ -31,7 +31,7 @@ def test_safetensors_opens_our_files(tmp_path):
     assert tensors["vec"].tolist() == [[1, 2], [3, 4], [5, 6]]
     with safetensors.safe_open(tmp_path / "train/00000-of-00001.safetensors", "numpy") as file:
         facts = file.metadata()
-    assert (facts["format"], facts["format_version"], facts["records"]) == ("penstock", "1", "3")
+    assert (facts["format"], facts["format_version"], facts["records"]) == ("penstock", "2", "3")
     assert json.loads(facts["schema"])[0] == {"name": "rtt", "type": "float32"}
 
 
@@ -137,7 +137,7 @@ def test_the_bytes_of_this_shard_never_change(tmp_path):
     assert [(file.file.rpartition("/")[2], file.bytes, file.digest) for file in facts[1]] == PINNED_NPY
 
 
-PINNED_SAFETENSORS = [("00000-of-00001.safetensors", 954, "f2861006a654fc2958d9a988c4b95b41")]
+PINNED_SAFETENSORS = [("00000-of-00001.safetensors", 954, "85bb3cd1b0ab486b2b4c0ec97cd282b3")]
 PINNED_NPY = [
     ("00000-of-00001.b.offsets.npy", 160, "d9fe39ed19d75fd0924feadc54c20018"),
     ("00000-of-00001.c.dictionary.offsets.npy", 144, "65e882f12008da751161e3602bac6927"),
@@ -147,5 +147,5 @@ PINNED_NPY = [
     ("00000-of-00001.b.bytes.npy", 131, "8537f14e6308f0d25b29341476f71ea8"),
     ("00000-of-00001.c.dictionary.bytes.npy", 129, "e6d183a444df111827d86121a17306ac"),
     ("00000-of-00001.c.valid.npy", 131, "80e1693d14695078f20fcd7c081ce924"),
-    ("00000-of-00001.checksums.json", 518, "fb1fffab92387a49dcf21829b642a1b4"),
+    ("00000-of-00001.checksums.json", 518, "35849f357babed5c46fccf9a62795221"),
 ]

@@ -1,31 +1,47 @@
 """Record: one row of a dataset. Encode Arrow arrays into flat columns; decode columns into values or Arrow.
 
-Encode and decode of each family of types sit one above the other.
+A list or a dictionary is encoded and decoded as its own columns and those of a field within it; what one Arrow array
+is in numpy is said in arrays.py, how text gets its codes in dictionary.py.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.base.errors import InputError
-from penstock.shards.columns import Column
-from penstock.shards.schema import NUMBERS, Field, Schema, Type, type_to_arrow
+from penstock.shards.arrays import (
+    MOST_RAGGED,
+    Array,
+    array_from_fixed,
+    array_from_list,
+    array_from_text,
+    fill_nulls,
+    fixed_values,
+    list_parts,
+    no_values,
+    text_parts,
+    valid_values,
+)
+from penstock.shards.columns import BLOCK, Column
+from penstock.shards.dictionary import Windows, indexed
+from penstock.shards.schema import Field, Schema, Type, type_to_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Array = np.ndarray[Any, Any]
 Columns = Mapping[str, Column]
-MOST_RAGGED = 2**31 - 1  # what the offsets of Arrow's string, binary and list can count
+Pieces = Iterator[tuple[str, Array]]
+_FILLED = 2**20  # rows of validity filled in at a time, so that memory does not grow with the shard
 
 
 class Encoder:
     """Turns successive arrays of one field into pieces of its columns.
 
-    What it remembers between arrays is small: the row count, where ragged data ends, the dictionary.
+    What it remembers between arrays is bounded: the row count, where ragged data ends, a window of a dictionary. A
+    list or a dictionary has a second encoder within, for the values it holds.
     """
 
     def __init__(self, field: Field) -> None:
@@ -34,75 +50,79 @@ class Encoder:
         self._rows = 0
         self._end = 0
         self._has_nulls = False
-        self._codes: dict[Any, int] = {}
+        self._windows = Windows()
+        self._inner = Encoder(field.inner) if self._type.is_list or self._type.is_dictionary else None
 
-    def start(self) -> Iterator[tuple[str, Array]]:
+    def start(self) -> Pieces:
         """Pieces of no rows, so that an empty shard still has its columns; ragged data begins at offset 0."""
         name, kind = self.field.name, self._type
-        if kind.is_number:
-            yield name, np.empty(0, NUMBERS[kind.name])
-        elif kind.name in ("decimal128", "fixed_size_binary"):
-            yield name, np.empty((0, kind.width), "u1")
-        elif kind.name == "fixed_size_list":
-            assert kind.inner
-            yield name, np.empty((0, kind.width), NUMBERS[kind.inner.name])
-        elif kind.name == "dictionary":
+        if kind.is_dictionary:
             yield f"{name}/codes", np.empty(0, "i4")
-        else:
-            flat, dtype = _flat_column(kind)
-            yield f"{name}/{flat}", np.empty(0, dtype)
+        elif kind.is_list:
             yield f"{name}/offsets", np.zeros(1, "i8")
-
-    def encode(self, array: pa.Array) -> Iterator[tuple[str, Array]]:
-        array = _without_hidden_nulls(array)
-        yield from self._encode_validity(array)
-        name, kind = self.field.name, self._type
-        if array.null_count and kind.name != "dictionary":
-            array = _fill_nulls(array, kind)
-        if kind.name == "dictionary":
-            yield f"{name}/codes", self._encode_codes(array)
-        elif kind.is_text or kind.name in ("list", "large_list"):
-            flat, offsets = _ragged_parts(array, kind)
-            yield f"{name}/{_flat_column(kind)[0]}", flat
-            yield f"{name}/offsets", np.add(offsets[1:], self._end - int(offsets[0]), dtype="i8")
-            self._end += int(offsets[-1] - offsets[0])
+        elif kind.is_text:
+            yield f"{name}/bytes", np.empty(0, "u1")
+            yield f"{name}/offsets", np.zeros(1, "i8")
         else:
-            yield name, _fixed_values(array, kind)
+            yield name, no_values(kind)
+        if self._inner:
+            yield from self._inner.start()
+
+    def encode(self, array: pa.Array) -> Pieces:
+        if self._type.is_dictionary:
+            yield from self._encode_dictionary(array)
+        else:
+            yield from self._encode_validity(valid_values(array), len(array))
+            if self._type.is_list:
+                yield from self._encode_list(array)
+            elif self._type.is_text:
+                flat, offsets = text_parts(fill_nulls(array, self._type), self._type)
+                yield f"{self.field.name}/bytes", flat
+                yield f"{self.field.name}/offsets", self._shift(offsets)
+            else:
+                yield self.field.name, fixed_values(fill_nulls(array, self._type), self._type)
         self._rows += len(array)
 
-    def finish(self) -> Iterator[tuple[str, Array]]:
-        """The dictionary, once all its values are known: in order of first appearance in the shard."""
-        if self._type.name == "dictionary":
-            import pyarrow as pa
+    def finish(self) -> Pieces:
+        """What the last window of a dictionary holds."""
+        yield from self._encode_windows(self._windows.finish())
+        if self._inner:
+            yield from self._inner.finish()
 
-            assert self._type.inner
-            values = Encoder(Field(f"{self.field.name}/dictionary", self.field.type[len("dictionary<") : -1]))
-            yield from values.start()
-            yield from values.encode(pa.array(list(self._codes), type_to_arrow(self._type.inner)))
-
-    def _encode_validity(self, array: pa.Array) -> Iterator[tuple[str, Array]]:
+    def _encode_validity(self, valid: Array | None, rows: int) -> Pieces:
         """A shard without nulls has no validity column; at the first null the rows before it are filled in."""
-        if array.null_count and not self._has_nulls:
+        if valid is not None and not self._has_nulls:
             self._has_nulls = True
-            yield f"{self.field.name}/valid", np.ones(self._rows, "u1")
+            for start in range(0, self._rows, _FILLED):
+                yield f"{self.field.name}/valid", np.ones(min(_FILLED, self._rows - start), "u1")
         if self._has_nulls:
-            yield f"{self.field.name}/valid", array.is_valid().to_numpy(zero_copy_only=False).view("u1")
+            yield f"{self.field.name}/valid", np.ones(rows, "u1") if valid is None else valid.view("u1")
 
-    def _encode_codes(self, array: pa.Array) -> Array:
+    def _encode_list(self, array: pa.Array) -> Pieces:
+        assert self._inner
+        values, offsets = list_parts(array, self._type)
+        yield f"{self.field.name}/offsets", self._shift(offsets)
+        yield from self._inner.encode(values)
+
+    def _encode_dictionary(self, array: pa.Array) -> Pieces:
         """A null has code 0; the dictionary holds no value for it."""
-        import pyarrow as pa
+        assert self._type.inner
+        indices, values = indexed(array, type_to_arrow(self._type.inner))
+        valid = indices >= 0
+        yield from self._encode_validity(None if valid.all() else valid, len(array))
+        yield from self._encode_windows(self._windows.add(indices, values))
 
-        if not pa.types.is_dictionary(array.type):
-            array = array.dictionary_encode()
-        indices = array.indices.cast(pa.int64()).fill_null(-1).to_numpy()
-        used, first = np.unique(indices, return_index=True)
-        translate = np.zeros(len(array.dictionary) + 1, "i4")
-        for index in used[np.argsort(first)]:  # in order of first appearance
-            if index >= 0:
-                value = array.dictionary[int(index)].as_py()
-                translate[index] = self._codes.setdefault(value, len(self._codes))
-        codes: Array = translate[indices]
-        return codes
+    def _encode_windows(self, windows: Iterator[tuple[Array, pa.Array]]) -> Pieces:
+        for codes, values in windows:
+            assert self._inner
+            yield f"{self.field.name}/codes", codes
+            yield from self._inner.encode(values)
+
+    def _shift(self, offsets: Array) -> Array:
+        """Offsets of these rows, after those of the rows before them."""
+        shifted: Array = np.add(offsets[1:], self._end - int(offsets[0]), dtype="i8")
+        self._end += int(offsets[-1] - offsets[0])
+        return shifted
 
 
 def encoders(schema: Schema) -> list[Encoder]:
@@ -110,12 +130,15 @@ def encoders(schema: Schema) -> list[Encoder]:
 
 
 def decode_record(schema: Schema, columns: Columns, row: int) -> dict[str, Any]:
-    """One record as numpy scalars and arrays, str, bytes and None."""
+    """One record as numpy scalars and arrays, str, bytes and None.
+
+    A list is an array: of numbers, masked where some are null, or of objects (text, decimals) with None for a null.
+    """
     return {field.name: _decode_value(field, columns, row) for field in schema}
 
 
 def decode_range(schema: Schema, columns: Columns, start: int, stop: int) -> pa.RecordBatch:
-    """Records `start` to `stop` as Arrow, in the types they came in. A dictionary is handed on whole."""
+    """Records `start` to `stop` as Arrow, in the types they came in. Of a dictionary the part that their codes span."""
     import pyarrow as pa
 
     arrays = [_decode_array(field, columns, start, stop) for field in schema]
@@ -129,20 +152,29 @@ def decode_batches(
     pending = [(start, stop)]
     while pending:
         low, high = pending.pop()
-        if high - low > 1 and _ragged_items(schema, columns, low, high) > most:
+        if high - low > 1 and _most_ragged(schema, columns, low, high) > most:
             middle = (low + high) // 2
             pending += [(middle, high), (low, middle)]
         elif high > low:
             yield decode_range(schema, columns, low, high)
 
 
-def _ragged_items(schema: Schema, columns: Columns, start: int, stop: int) -> int:
-    items = [0]
-    for field in schema:
-        if field.parsed.name in ("string", "binary", "list"):
-            offsets = columns[f"{field.name}/offsets"]
-            items.append(int(offsets.read(stop, stop + 1)[0]) - int(offsets.read(start, start + 1)[0]))
-    return max(items)
+def _most_ragged(schema: Schema, columns: Columns, start: int, stop: int) -> int:
+    return max((_ragged_items(field, columns, start, stop) for field in schema), default=0)
+
+
+def _ragged_items(field: Field, columns: Columns, start: int, stop: int) -> int:
+    """The most bytes or values that one array of 32-bit offsets, the field's or one within it, has to count."""
+    kind, items = field.parsed, 0
+    if kind.is_dictionary:
+        return _ragged_items(field.inner, columns, *_code_span(*_read_codes(field, columns, start, stop)))
+    if kind.is_text or kind.is_list:
+        offsets = columns[f"{field.name}/offsets"]
+        low, high = int(offsets.read(start, start + 1)[0]), int(offsets.read(stop, stop + 1)[0])
+        items = 0 if kind.is_large else high - low
+        if kind.is_list:
+            items = max(items, _ragged_items(field.inner, columns, low, high))
+    return items
 
 
 def record_count(schema: Schema, columns: Columns) -> int:
@@ -150,180 +182,129 @@ def record_count(schema: Schema, columns: Columns) -> int:
     if not schema:
         return 0
     name, kind = schema[0].name, schema[0].parsed
-    if kind.is_text or kind.name in ("list", "large_list"):
+    if kind.is_text or kind.is_list:
         return len(columns[f"{name}/offsets"]) - 1
-    return len(columns[f"{name}/codes" if kind.name == "dictionary" else name])
-
-
-# Fixed width: numbers, times, decimals, fixed lists.
-
-
-def _fixed_values(array: pa.Array, kind: Type) -> Array:
-    if kind.name in ("decimal128", "fixed_size_binary"):
-        start = array.offset * kind.width
-        data = np.frombuffer(array.buffers()[1], "u1")[start : start + len(array) * kind.width]
-        return data.reshape(-1, kind.width)
-    if kind.name == "fixed_size_list":
-        assert kind.inner
-        return _fixed_values(_without_inner_nulls(array.flatten(), kind), kind.inner).reshape(-1, kind.width)
-    if kind.name == "bool":
-        flags: Array = array.to_numpy(zero_copy_only=False)
-        return flags.view("u1")
-    dtype = np.dtype(NUMBERS[kind.name])
-    start = array.offset * dtype.itemsize
-    return np.frombuffer(array.buffers()[1], "u1")[start : start + len(array) * dtype.itemsize].view(dtype)
-
-
-def _array_from_fixed(values: Array, kind: Type, valid: Array | None) -> pa.Array:
-    import pyarrow as pa
-
-    arrow_type = type_to_arrow(kind)
-    if kind.name == "fixed_size_list":
-        assert kind.inner
-        flat = _array_from_fixed(values.reshape(-1), kind.inner, None)
-        mask = None if valid is None else pa.array(~valid)
-        return pa.FixedSizeListArray.from_arrays(flat, type=arrow_type, mask=mask)
-    if kind.name == "bool":
-        return pa.array(values.astype(bool), mask=None if valid is None else ~valid)
-    bitmap = None if valid is None else pa.array(valid).buffers()[1]
-    data = pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(arrow_type, len(values), [bitmap, data])
-
-
-# Ragged: text and lists.
-
-
-def _flat_column(kind: Type) -> tuple[str, str]:
-    if kind.is_text:
-        return "bytes", "u1"
-    assert kind.inner
-    return "values", NUMBERS[kind.inner.name]
-
-
-def _ragged_parts(array: pa.Array, kind: Type) -> tuple[Array, Array]:
-    """(flat values of these rows, their offsets): the first offset need not be 0."""
-    wide = kind.name.startswith("large_")
-    buffer = array.buffers()[1]
-    if buffer is None or not len(array):
-        offsets = np.zeros(1, "i8")
-    else:
-        offsets = np.frombuffer(buffer, "i8" if wide else "i4")[array.offset :][: len(array) + 1]
-    first, last = int(offsets[0]), int(offsets[-1])
-    if kind.is_text:
-        data = array.buffers()[2]
-        return (np.frombuffer(data, "u1") if data else np.empty(0, "u1"))[first:last], offsets
-    assert kind.inner
-    values = _without_inner_nulls(array.values.slice(first, last - first), kind)
-    return _fixed_values(values, kind.inner), offsets
-
-
-def _array_from_ragged(flat: Array, offsets: Array, kind: Type, valid: Array | None) -> pa.Array:
-    import pyarrow as pa
-
-    wide = kind.name.startswith("large_")
-    if not wide and len(flat) > MOST_RAGGED:
-        raise ValueError(f"{len(flat):,} bytes or values of {kind.name} do not fit one Arrow array: take fewer records")
-    offsets = np.ascontiguousarray(offsets - offsets[0], "i8" if wide else "i4")
-    bitmap = None if valid is None else pa.array(valid).buffers()[1]
-    arrow_type = type_to_arrow(kind)
-    if kind.is_text:
-        return pa.Array.from_buffers(arrow_type, len(offsets) - 1, [bitmap, pa.py_buffer(offsets), pa.py_buffer(flat)])
-    assert kind.inner
-    children = [_array_from_fixed(flat, kind.inner, None)]
-    return pa.Array.from_buffers(arrow_type, len(offsets) - 1, [bitmap, pa.py_buffer(offsets)], children=children)
-
-
-def _without_inner_nulls(values: pa.Array, kind: Type) -> pa.Array:
-    if values.null_count:
-        raise InputError(
-            f"a {kind.name} has {values.null_count} nulls inside its lists, which flat columns cannot hold",
-            next_step="fill them in a stage of your own, for example with NaN",
-        )
-    return values
-
-
-def _without_hidden_nulls(array: pa.Array) -> pa.Array:
-    """A null may also be a value of the dictionary; Arrow does not count those."""
-    import pyarrow as pa
-
-    hidden = pa.types.is_dictionary(array.type) and array.dictionary.null_count
-    return array.dictionary_decode() if hidden else array
-
-
-def _fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
-    """Put a fixed value under every null: Arrow leaves those bytes undefined, and output must not be."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if kind.name in ("list", "large_list", "fixed_size_list"):
-        length = kind.width if kind.name == "fixed_size_list" else 0
-        assert kind.inner
-        filler = pa.array([[_zero(kind.inner)] * length], array.type)
-        indices = pa.array(np.where(array.is_valid(), np.arange(len(array)), len(array)))
-        return pa.concat_arrays([array, filler]).take(indices)
-    return pc.fill_null(array, pa.scalar(_zero(kind), array.type))
-
-
-def _zero(kind: Type) -> Any:
-    if kind.is_text or kind.name == "fixed_size_binary":
-        return b"\0" * kind.width if kind.name == "fixed_size_binary" else ("" if "string" in kind.name else b"")
-    if kind.name == "bool":
-        return False
-    if kind.name.startswith("float"):
-        return 0.0
-    return 0
+    return len(columns[f"{name}/codes" if kind.is_dictionary else name])
 
 
 # Decoding a field.
 
 
 def _decode_array(field: Field, columns: Columns, start: int, stop: int) -> pa.Array:
+    kind, name = field.parsed, field.name
+    if kind.is_dictionary:
+        return _decode_dictionary(field, columns, start, stop)
+    valid = _read_validity(field, columns, start, stop)
+    if kind.is_text:
+        return array_from_text(*_read_text(field, columns, start, stop), kind, valid)
+    if kind.is_list:
+        offsets = columns[f"{name}/offsets"].read(start, stop + 1)
+        values = _decode_array(field.inner, columns, int(offsets[0]), int(offsets[-1]))
+        return array_from_list(values, offsets, kind, valid)
+    return array_from_fixed(columns[name].read(start, stop), kind, valid)
+
+
+def _decode_dictionary(field: Field, columns: Columns, start: int, stop: int) -> pa.Array:
     import pyarrow as pa
 
-    kind, name = field.parsed, field.name
-    valid = None
-    if f"{name}/valid" in columns:
-        valid = columns[f"{name}/valid"].read(start, stop).astype(bool)
-    if kind.name == "dictionary":
-        values = _dictionary(field, columns)
-        codes = pa.array(columns[f"{name}/codes"].read(start, stop), mask=None if valid is None else ~valid)
-        return pa.DictionaryArray.from_arrays(codes, values)
-    if kind.is_text or kind.name in ("list", "large_list"):
-        flat, offsets = _read_ragged(name, kind, columns, start, stop)
-        return _array_from_ragged(flat, offsets, kind, valid)
-    return _array_from_fixed(columns[name].read(start, stop), kind, valid)
+    codes, valid = _read_codes(field, columns, start, stop)
+    low, high = _code_span(codes, valid)
+    mask = None if valid is None else ~valid
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes - np.int32(low), mask=mask), _decode_array(field.inner, columns, low, high)
+    )
 
 
-def _dictionary(field: Field, columns: Columns) -> pa.Array:
-    inner = Field(f"{field.name}/dictionary", field.type[len("dictionary<") : -1])
-    return _decode_array(inner, columns, 0, len(columns[f"{inner.name}/offsets"]) - 1)
+def _read_validity(field: Field, columns: Columns, start: int, stop: int) -> Array | None:
+    """Which values are not null; None if all are."""
+    if f"{field.name}/valid" not in columns:
+        return None
+    valid = columns[f"{field.name}/valid"].read(start, stop).view(bool)
+    return None if valid.all() else valid
 
 
-def _read_ragged(name: str, kind: Type, columns: Columns, start: int, stop: int) -> tuple[Array, Array]:
-    offsets = columns[f"{name}/offsets"].read(start, stop + 1)
-    flat = columns[f"{name}/{_flat_column(kind)[0]}"].read(int(offsets[0]), int(offsets[-1]))
-    return flat, offsets
+def _read_text(field: Field, columns: Columns, start: int, stop: int) -> tuple[Array, Array]:
+    offsets = columns[f"{field.name}/offsets"].read(start, stop + 1)
+    return columns[f"{field.name}/bytes"].read(int(offsets[0]), int(offsets[-1])), offsets
+
+
+def _read_codes(field: Field, columns: Columns, start: int, stop: int) -> tuple[Array, Array | None]:
+    return columns[f"{field.name}/codes"].read(start, stop), _read_validity(field, columns, start, stop)
+
+
+def _code_span(codes: Array, valid: Array | None) -> tuple[int, int]:
+    """The first code and one more than the last: records near each other have codes of the same windows."""
+    codes = codes if valid is None else codes[valid]
+    return (int(codes.min()), int(codes.max()) + 1) if len(codes) else (0, 0)
 
 
 def _decode_value(field: Field, columns: Columns, row: int) -> Any:
     kind, name = field.parsed, field.name
     if f"{name}/valid" in columns and not columns[f"{name}/valid"].read(row, row + 1)[0]:
         return None
-    if kind.name == "dictionary":
-        code = int(columns[f"{name}/codes"].read(row, row + 1)[0])
-        inner = Field(f"{name}/dictionary", field.type[len("dictionary<") : -1])
-        return _decode_value(inner, columns, code)
-    if kind.is_text or kind.name in ("list", "large_list"):
-        flat, _ = _read_ragged(name, kind, columns, row, row + 1)
-        return _text(flat, kind) if kind.is_text else _typed(flat, kind.inner)
+    if kind.is_dictionary:
+        return _decode_value(field.inner, columns, int(columns[f"{name}/codes"].read(row, row + 1)[0]))
+    if kind.is_text:
+        return _text(_read_text(field, columns, row, row + 1)[0], kind)
+    if kind.is_list:
+        start, stop = columns[f"{name}/offsets"].read(row, row + 2).tolist()
+        return _decode_items(field.inner, columns, start, stop)
     values = columns[name].read(row, row + 1)[0]
     if kind.name == "fixed_size_list":
         return _typed(values, kind.inner)
     if kind.name == "fixed_size_binary":
         return values.tobytes()
     if kind.name == "decimal128":
-        return _array_from_fixed(values.reshape(1, -1), kind, None)[0].as_py()
+        return array_from_fixed(values.reshape(1, -1), kind, None)[0].as_py()
     return _typed(values, kind)
+
+
+def _decode_items(field: Field, columns: Columns, start: int, stop: int) -> Array:
+    """The values of one list: numbers, masked if some are null, or objects with None for a null."""
+    kind = field.parsed
+    if kind.is_number:
+        values: Array = _typed(columns[field.name].read(start, stop), kind)
+        valid = _read_validity(field, columns, start, stop)
+        return values if valid is None else np.ma.MaskedArray(values, ~valid)
+    if kind.is_dictionary:
+        codes, valid = _read_codes(field, columns, start, stop)
+        return _decode_codes(field.inner, columns, codes, valid)
+    objects: Array = _decode_array(field, columns, start, stop).to_numpy(zero_copy_only=False)
+    return objects
+
+
+def _decode_codes(values: Field, columns: Columns, codes: Array, valid: Array | None) -> Array:
+    """Text by its codes, each distinct code decoded once."""
+    objects = np.full(len(codes), None, object)
+    own = np.ones(len(codes), bool) if valid is None else valid
+    distinct, places = np.unique(codes[own], return_inverse=True)
+    texts = np.empty(len(distinct), object)
+    texts[:] = _decode_texts(values, columns, distinct)
+    objects[own] = texts[places]
+    return objects
+
+
+def _decode_texts(field: Field, columns: Columns, rows: Array) -> list[str | bytes]:
+    """Text of some rows, which are in order. No block is touched but theirs."""
+    offsets, flat = columns[f"{field.name}/offsets"], columns[f"{field.name}/bytes"]
+    starts, stops, texts = np.empty_like(rows, "i8"), np.empty_like(rows, "i8"), []
+    for near in _near(rows, rows + 2, BLOCK // offsets.array.itemsize):
+        first = int(rows[near][0])
+        edges = offsets.read(first, int(rows[near][-1]) + 2)
+        starts[near], stops[near] = edges[rows[near] - first], edges[rows[near] - first + 1]
+    for near in _near(starts, stops, BLOCK):
+        first = int(starts[near][0])
+        data = flat.read(first, int(stops[near][-1]))
+        bounds = zip((starts[near] - first).tolist(), (stops[near] - first).tolist(), strict=True)
+        texts += [_text(data[start:stop], field.parsed) for start, stop in bounds]
+    return texts
+
+
+def _near(starts: Array, stops: Array, block: int) -> Iterator[slice]:
+    """Ranges less than a block apart, to be read in one go: no block lies between two of them."""
+    far = np.flatnonzero(starts[1:] - stops[:-1] >= block) + 1
+    cuts = [0, *far.tolist(), len(starts)]
+    return (slice(low, high) for low, high in itertools.pairwise(cuts) if high > low)
 
 
 def _text(flat: Array, kind: Type) -> str | bytes:

@@ -6,15 +6,21 @@
 | decimal128(p, s), fixed_size_binary[k] | `a`, one row of k bytes a record |
 | fixed_size_list<float32>[k] | `a`, one row of k values a record |
 | string, binary, large_string, large_binary | `a/bytes`, `a/offsets` (int64, one more than records) |
-| list<float32>, large_list<float32> | `a/values`, `a/offsets` |
-| dictionary<string> | `a/codes` (int32) and `a/dictionary/...`, the columns of its values |
+| dictionary<string> | `a/codes` (int32), and the columns of a field `a/dictionary` of type string |
+| list<..>, large_list<..> of any of the above but fixed lists | `a/offsets`, and the columns of a field `a/values` |
 
-A field with nulls in a shard also has `a/valid` (one byte a record) there.
+So list<float32> has `a/values`, list<string> has `a/values/bytes` and `a/values/offsets`, list<dictionary<string>> has
+`a/values/codes`, `a/values/dictionary/bytes` and `a/values/dictionary/offsets`.
+
+A field with nulls in a shard also has `a/valid` (one byte a record) there; a list with nulls inside has
+`a/values/valid` (one byte a value). A null has zeros in the other columns, or no bytes or values of its own.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +50,7 @@ NUMBERS = {
     "duration": "i8",
 }
 TEXTS = ("string", "binary", "large_string", "large_binary")
+LISTS = ("list", "large_list")
 _SAFETENSORS_METADATA = "__metadata__"
 _WORD = re.compile(r"([a-z_0-9]+)(?:<(.+)>)?(?:\(([^)]*)\))?(?:\[([^\]]*)\])?")
 
@@ -65,6 +72,20 @@ class Type:
         return self.name in TEXTS
 
     @property
+    def is_list(self) -> bool:
+        """A list of any length; a fixed_size_list is one row of values."""
+        return self.name in LISTS
+
+    @property
+    def is_dictionary(self) -> bool:
+        return self.name == "dictionary"
+
+    @property
+    def is_large(self) -> bool:
+        """Whether Arrow counts its bytes or values with 64 bits."""
+        return self.name.startswith("large_")
+
+    @property
     def width(self) -> int:
         """Items in one record of a fixed-width type that is not a plain number."""
         if self.name == "decimal128":
@@ -81,10 +102,18 @@ class Field:
     def parsed(self) -> Type:
         return parse_type(self.type)
 
+    @property
+    def inner(self) -> Field:
+        """The field of what a list or a dictionary holds: its columns lie under this one's name."""
+        assert self.parsed.is_list or self.parsed.is_dictionary
+        column = "values" if self.parsed.is_list else "dictionary"
+        return Field(f"{self.name}/{column}", self.type.partition("<")[2].removesuffix(">"))
+
 
 Schema = tuple[Field, ...]
 
 
+@functools.cache  # asked for with every record that is decoded
 def parse_type(word: str) -> Type:
     match = _WORD.fullmatch(word)
     if not match:
@@ -147,11 +176,11 @@ def type_from_arrow(kind: pa.DataType) -> str | None:
     if is_a.is_fixed_size_binary(kind):
         return f"fixed_size_binary[{kind.byte_width}]" if kind.byte_width else None
     if is_a.is_dictionary(kind):
-        return _wrap("dictionary<{}>", kind.value_type, texts=True)
+        return _wrap("dictionary<{}>", kind.value_type, lambda inner: inner.is_text)
     if is_a.is_fixed_size_list(kind) and kind.list_size:
-        return _wrap(f"fixed_size_list<{{}}>[{kind.list_size}]", kind.value_type)
+        return _wrap(f"fixed_size_list<{{}}>[{kind.list_size}]", kind.value_type, lambda inner: inner.is_number)
     if is_a.is_list(kind) or is_a.is_large_list(kind):
-        return _wrap("large_list<{}>" if is_a.is_large_list(kind) else "list<{}>", kind.value_type)
+        return _wrap("large_list<{}>" if is_a.is_large_list(kind) else "list<{}>", kind.value_type, _fits_a_list)
     return _plain_word(kind)
 
 
@@ -161,11 +190,13 @@ def _plain_word(kind: pa.DataType) -> str | None:
     return word if word in NUMBERS or word in TEXTS else None
 
 
-def _wrap(pattern: str, inner: pa.DataType, texts: bool = False) -> str | None:
+def _wrap(pattern: str, inner: pa.DataType, fits: Callable[[Type], bool]) -> str | None:
     word = type_from_arrow(inner)
-    if word is None or parse_type(word).is_text != texts or not (texts or parse_type(word).is_number):
-        return None
-    return pattern.format(word)
+    return pattern.format(word) if word and fits(parse_type(word)) else None
+
+
+def _fits_a_list(inner: Type) -> bool:
+    return not inner.is_list and inner.name != "fixed_size_list"
 
 
 def type_to_arrow(kind: Type) -> Any:
@@ -179,14 +210,14 @@ def type_to_arrow(kind: Type) -> Any:
         return pa.binary(kind.width)
     if kind.is_number or kind.is_text:
         return pa.bool_() if kind.name == "bool" else getattr(pa, kind.name)()
-    if kind.inner is None or kind.name not in ("dictionary", "fixed_size_list", "list", "large_list"):
+    if kind.inner is None or kind.name not in ("dictionary", "fixed_size_list", *LISTS):
         raise ValueError(f"{kind.name!r} is not a type")
     inner = type_to_arrow(kind.inner)
-    if kind.name == "dictionary":
+    if kind.is_dictionary:
         return pa.dictionary(pa.int32(), inner)
     if kind.name == "fixed_size_list":
         return pa.list_(inner, kind.width)
-    return pa.large_list(inner) if kind.name == "large_list" else pa.list_(inner)
+    return pa.large_list(inner) if kind.is_large else pa.list_(inner)
 
 
 def declared_type(word: str) -> Any:

@@ -1,0 +1,157 @@
+"""Arrays: an Arrow array taken apart into flat numpy arrays, and put together again. Used by record.py.
+
+Nothing is copied that need not be: parts are views of Arrow's buffers, and buffers views of mapped columns. The two
+directions of each family of types sit one above the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.base.errors import InputError
+from penstock.shards.schema import NUMBERS, Type, type_to_arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Array = np.ndarray[Any, Any]
+MOST_RAGGED = 2**31 - 1  # what the offsets of Arrow's string, binary and list can count
+
+# Fixed width: numbers, times, decimals, fixed lists.
+
+
+def no_values(kind: Type) -> Array:
+    if kind.is_number:
+        return np.empty(0, NUMBERS[kind.name])
+    dtype = NUMBERS[kind.inner.name] if kind.inner else "u1"
+    return np.empty((0, kind.width), dtype)
+
+
+def fixed_values(array: pa.Array, kind: Type) -> Array:
+    if not len(array):  # Arrow need not have a buffer for it
+        return no_values(kind)
+    if kind.name == "fixed_size_list":
+        assert kind.inner
+        return fixed_values(_without_inner_nulls(array.flatten(), kind), kind.inner).reshape(-1, kind.width)
+    if kind.name == "bool":
+        flags: Array = array.to_numpy(zero_copy_only=False)
+        return flags.view("u1")
+    empty = no_values(kind)
+    width = empty.itemsize * (1 if kind.is_number else kind.width)
+    data = np.frombuffer(array.buffers()[1], "u1")[array.offset * width : (array.offset + len(array)) * width]
+    return data.view(empty.dtype).reshape(-1, *empty.shape[1:])
+
+
+def array_from_fixed(values: Array, kind: Type, valid: Array | None) -> pa.Array:
+    import pyarrow as pa
+
+    arrow_type = type_to_arrow(kind)
+    if kind.name == "fixed_size_list":
+        assert kind.inner
+        flat = array_from_fixed(values.reshape(-1), kind.inner, None)
+        mask = None if valid is None else pa.array(~valid)
+        return pa.FixedSizeListArray.from_arrays(flat, type=arrow_type, mask=mask)
+    if kind.name == "bool":
+        return pa.array(values.astype(bool), mask=None if valid is None else ~valid)
+    data = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(arrow_type, len(values), [_bitmap(valid), data])
+
+
+# Ragged: text and lists.
+
+
+def _offsets(array: pa.Array, kind: Type) -> Array:
+    """As Arrow has them: the first need not be 0."""
+    buffer = array.buffers()[1]
+    if buffer is None or not len(array):
+        return np.zeros(1, "i8")
+    return np.frombuffer(buffer, "i8" if kind.is_large else "i4")[array.offset :][: len(array) + 1]
+
+
+def text_parts(array: pa.Array, kind: Type) -> tuple[Array, Array]:
+    """(bytes of these rows, their offsets)."""
+    offsets = _offsets(array, kind)
+    data = array.buffers()[2]
+    return (np.frombuffer(data, "u1") if data else np.empty(0, "u1"))[int(offsets[0]) : int(offsets[-1])], offsets
+
+
+def list_parts(array: pa.Array, kind: Type) -> tuple[pa.Array, Array]:
+    """(values of these rows, their offsets). Arrow lets a null list have values; they are left out."""
+    offsets = _offsets(array, kind)
+    valid = valid_values(array)
+    if valid is not None and np.any(np.diff(offsets)[~valid]):
+        return array.flatten(), np.append(0, np.cumsum(np.where(valid, np.diff(offsets), 0), dtype="i8"))
+    return array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])), offsets
+
+
+def array_from_text(flat: Array, offsets: Array, kind: Type, valid: Array | None) -> pa.Array:
+    import pyarrow as pa
+
+    buffers = [_bitmap(valid), _arrow_offsets(offsets, kind), pa.py_buffer(flat)]
+    return pa.Array.from_buffers(type_to_arrow(kind), len(offsets) - 1, buffers)
+
+
+def array_from_list(values: pa.Array, offsets: Array, kind: Type, valid: Array | None) -> pa.Array:
+    import pyarrow as pa
+
+    buffers = [_bitmap(valid), _arrow_offsets(offsets, kind)]
+    return pa.Array.from_buffers(type_to_arrow(kind), len(offsets) - 1, buffers, children=[values])
+
+
+def _arrow_offsets(offsets: Array, kind: Type) -> pa.Buffer:
+    import pyarrow as pa
+
+    items = int(offsets[-1] - offsets[0])
+    if not kind.is_large and items > MOST_RAGGED:
+        raise ValueError(f"{items:,} bytes or values of {kind.name} do not fit one Arrow array: take fewer records")
+    return pa.py_buffer(np.ascontiguousarray(offsets - offsets[0], "i8" if kind.is_large else "i4"))
+
+
+# Nulls.
+
+
+def valid_values(array: pa.Array) -> Array | None:
+    """Which values are not null; None if all are."""
+    return array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+
+
+def _bitmap(valid: Array | None) -> pa.Buffer | None:
+    import pyarrow as pa
+
+    return None if valid is None else pa.array(valid).buffers()[1]
+
+
+def _without_inner_nulls(values: pa.Array, kind: Type) -> pa.Array:
+    if values.null_count:
+        raise InputError(
+            f"a {kind.name} has {values.null_count} nulls inside its lists, which flat columns cannot hold",
+            next_step="fill them in a stage of your own, for example with NaN",
+        )
+    return values
+
+
+def fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
+    """Put a fixed value under every null: Arrow leaves those bytes undefined, and output must not be."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not array.null_count:
+        return array
+    if kind.name == "fixed_size_list":
+        assert kind.inner
+        filler = pa.array([[_zero(kind.inner)] * kind.width], array.type)
+        indices = pa.array(np.where(array.is_valid(), np.arange(len(array)), len(array)))
+        return pa.concat_arrays([array, filler]).take(indices)
+    return pc.fill_null(array, pa.scalar(_zero(kind), array.type))
+
+
+def _zero(kind: Type) -> Any:
+    if kind.is_text or kind.name == "fixed_size_binary":
+        return b"\0" * kind.width if kind.name == "fixed_size_binary" else ("" if "string" in kind.name else b"")
+    if kind.name == "bool":
+        return False
+    if kind.name.startswith("float"):
+        return 0.0
+    return 0
