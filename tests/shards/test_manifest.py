@@ -72,7 +72,7 @@ def test_equal_manifests_are_equal_bytes_and_one_dataset(tmp_path):
     for folder in folders:
         write_manifest(folder, MANIFEST_VALUE)
         assert read_manifest(folder) == MANIFEST_VALUE
-    assert dataset_id(folders[0]) == dataset_id(folders[1]) == "c2396349ac56043ef6229631e546862e"
+    assert dataset_id(folders[0]) == dataset_id(folders[1]) == "1a6647c83060eb44a0f4e25f5b82a217"
 
 
 def test_records_and_files_are_counted_over_shards():
@@ -89,11 +89,11 @@ def test_a_step_balances_when_nothing_is_lost():
 def test_another_version_is_refused_with_what_to_do():
     body = json.loads(encode_manifest(MANIFEST_VALUE))
     del body["digest"]
-    body["format_version"] = 2
+    body["format_version"] = 3
     body["digest"] = fingerprint({name: value for name, value in body.items() if name != "digest"})
     with pytest.raises(OutputError) as caught:
         decode_manifest(json.dumps(body).encode(), "/data/manifest.json")
-    assert "format version 2, this penstock reads version 1" in caught.value.what
+    assert "format version 3, this penstock reads version 2" in caught.value.what
     assert caught.value.where == "/data/manifest.json"
     assert "--redo" in caught.value.next_step
 
@@ -108,8 +108,8 @@ def test_another_version_is_refused_with_what_to_do():
         b'"text"',
         b"{",
         b"\xff",
-        b'{"format_version": 1}',
-        b'{"format_version": 1, "digest": 5}',
+        b'{"format_version": 2}',
+        b'{"format_version": 2, "digest": 5}',
         b"[" * 5000,
         encode_manifest(MANIFEST_VALUE) + b"\n",
         encode_manifest(MANIFEST_VALUE).replace(b'"job": "j"', b'"job":"j"'),
@@ -124,7 +124,7 @@ def test_what_is_not_a_manifest_is_refused_by_name(data):
 
 
 def test_a_manifest_that_lacks_a_part_is_refused_although_its_digest_fits():
-    body = {"format": "penstock", "format_version": 1, "config": {}}
+    body = {"format": "penstock", "format_version": 2, "config": {}}
     data = json.dumps({**body, "digest": fingerprint(body)}).encode()
     with pytest.raises(IntegrityError, match="lacks or misspells 'input'"):
         decode_manifest(data, "here")

@@ -267,6 +267,10 @@ def damaged_file(file: str, reason: str) -> IntegrityError:
     )
 
 
+def is_columns(files: tuple[FileFacts, ...]) -> bool:
+    return files[0].file.endswith((".safetensors", ".npy", ".checksums.json"))
+
+
 def open_columns(folder: Folder, files: tuple[FileFacts, ...]) -> dict[str, Column]:
     """Map the columns of one shard. Sizes, headers and checksums are held against the manifest's facts."""
     for facts in files:

@@ -1,16 +1,19 @@
-"""Dataset: random access to the decoded records of a finished split. `penstock.open(path)` makes one."""
+"""Dataset: random access to the decoded records of a split, in either format. `penstock.open(path)` makes one."""
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from penstock.base.errors import OutputError, did_you_mean
 from penstock.base.files import Folder
-from penstock.shards.columns import Column, open_columns
+from penstock.shards import arrayrecord
+from penstock.shards.arrayrecord_file import SUFFIX, check_size, open_reader, read_records
+from penstock.shards.columns import Column, damaged_file, open_columns
 from penstock.shards.manifest import Manifest, read_manifest
 from penstock.shards.record import decode_batches, decode_record
 from penstock.shards.schema import schema_to_arrow
@@ -20,19 +23,17 @@ if TYPE_CHECKING:
 
 
 _MAPPED_FILES = 256  # Python keeps a descriptor for each mapping, and 1,024 is a common limit
+_OPEN_READERS = 64  # each holds the index of its file: 30 bytes a record
+_RECORDS_AT_ONCE = 256  # of an .arrayrecord file, in one batch of a table
 
 
-class Dataset:
-    """`len(ds)`, `ds[i]` -> dict, `ds[a:b]` -> Arrow table. Shards are mapped when first touched."""
+class Records:
+    """`len(ds)`, `ds[i]` -> dict, `ds[a:b]` -> Arrow table, over shards of `counts` records."""
 
-    def __init__(self, folder: Folder, manifest: Manifest, split: str) -> None:
-        self.manifest = manifest
-        self.split = split
-        self.schema = manifest.schema
-        self._folder = folder
-        self._shards = manifest.splits[split]
-        self._starts = np.cumsum([0] + [shard.records for shard in self._shards])
-        self._mapped: dict[int, dict[str, Column]] = {}  # in the order of their last use
+    def __init__(self, title: str, counts: Sequence[int]) -> None:
+        self._title = title
+        self._counts = counts
+        self._starts = np.cumsum([0, *counts])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -51,9 +52,43 @@ class Dataset:
             raise TypeError(f"a record is taken by its number or a slice, not by {type(index).__name__}")
         row = index + len(self) if index < 0 else index
         if not 0 <= row < len(self):
-            raise IndexError(f"record {index} of {len(self):,} in split {self.split!r}")
+            raise IndexError(f"record {index} of {len(self):,} in {self._title}")
         shard = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return decode_record(self.schema, self.columns(shard), row - int(self._starts[shard]))
+        return self._record(shard, int(row - self._starts[shard]))
+
+    def _table(self, start: int, stop: int, step: int) -> pa.Table:
+        import pyarrow as pa
+
+        if step != 1:
+            raise ValueError("a slice of a dataset has no step: take the records one by one, or from the table")
+        batches: list[pa.RecordBatch] = []
+        for shard, first in enumerate(self._starts[:-1]):
+            low, high = max(start - int(first), 0), min(stop - int(first), self._counts[shard])
+            if low < high:
+                batches += self._batches(shard, low, high)
+        return pa.Table.from_batches(batches, schema=batches[0].schema if batches else self._arrow_schema())
+
+    def _record(self, shard: int, row: int) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _batches(self, shard: int, low: int, high: int) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
+
+    def _arrow_schema(self) -> pa.Schema:
+        raise NotImplementedError
+
+
+class Dataset(Records):
+    """A split of the native format. Shards are mapped when first touched."""
+
+    def __init__(self, folder: Folder, manifest: Manifest, split: str) -> None:
+        self.manifest = manifest
+        self.split = split
+        self.schema = manifest.schema
+        self._folder = folder
+        self._shards = manifest.splits[split]
+        self._mapped: dict[int, dict[str, Column]] = {}  # in the order of their last use
+        super().__init__(f"split {split!r}", [shard.records for shard in self._shards])
 
     def columns(self, shard: int) -> dict[str, Column]:
         """The mapped columns of one shard, checked block by block as they are read."""
@@ -65,22 +100,54 @@ class Dataset:
         self._mapped[shard] = columns
         return columns
 
-    def _table(self, start: int, stop: int, step: int) -> pa.Table:
-        import pyarrow as pa
+    def _record(self, shard: int, row: int) -> dict[str, Any]:
+        return decode_record(self.schema, self.columns(shard), row)
 
-        if step != 1:
-            raise ValueError("a slice of a dataset has no step: take the records one by one, or from the table")
-        batches: list[pa.RecordBatch] = []
-        for shard, first in enumerate(self._starts[:-1]):
-            low, high = max(start - int(first), 0), min(stop - int(first), self._shards[shard].records)
-            if low < high:
-                batches += decode_batches(self.schema, self.columns(shard), low, high)
-        return pa.Table.from_batches(batches, schema=schema_to_arrow(self.schema))
+    def _batches(self, shard: int, low: int, high: int) -> Iterator[pa.RecordBatch]:
+        return decode_batches(self.schema, self.columns(shard), low, high)
+
+    def _arrow_schema(self) -> pa.Schema:
+        return schema_to_arrow(self.schema)
 
 
-def open_dataset(path: str | os.PathLike[str], split: str = "train") -> Dataset:
-    """Open one split of a finished dataset for reading."""
-    folder = Folder(os.fspath(path))
+class ArrayRecordDataset(Records):
+    """The records of .arrayrecord files, one file after the other."""
+
+    def __init__(self, title: str, paths: Sequence[str], manifest: Manifest | None = None) -> None:
+        self.manifest = manifest
+        self.paths = tuple(paths)
+        self._readers: dict[int, Any] = {}  # in the order of their last use
+        super().__init__(title, [self._reader(number).num_records() for number in range(len(paths))])
+
+    def _reader(self, shard: int) -> Any:
+        reader = self._readers.pop(shard, None)
+        if reader is None:
+            while len(self._readers) >= _OPEN_READERS:
+                self._readers.pop(next(iter(self._readers))).close()
+            reader = open_reader(self.paths[shard])
+        self._readers[shard] = reader
+        return reader
+
+    def _record(self, shard: int, row: int) -> dict[str, Any]:
+        (data,) = read_records(self._reader(shard), self.paths[shard], row, row + 1)
+        return arrayrecord.decode_record(data, f"{self.paths[shard]}, record {row:,}")
+
+    def _batches(self, shard: int, low: int, high: int) -> Iterator[pa.RecordBatch]:
+        for start in range(low, high, _RECORDS_AT_ONCE):
+            stop = min(start + _RECORDS_AT_ONCE, high)
+            records = read_records(self._reader(shard), self.paths[shard], start, stop)
+            yield arrayrecord.decode_batch(records, f"{self.paths[shard]}, records {start:,} to {stop:,}")
+
+    def _arrow_schema(self) -> pa.Schema:
+        return self[:1].schema if len(self) else arrayrecord.facts_schema()
+
+
+def open_dataset(path: str | os.PathLike[str], split: str = "train") -> Dataset | ArrayRecordDataset:
+    """Open one split of a finished dataset for reading, or .arrayrecord files by name or pattern, which have none."""
+    root = os.fspath(path)
+    if root.endswith(SUFFIX) and not os.path.isdir(root):
+        return ArrayRecordDataset(root, _matching(root))
+    folder = Folder(root)
     manifest = read_manifest(folder)
     if split not in manifest.splits:
         names = list(manifest.splits)
@@ -89,4 +156,24 @@ def open_dataset(path: str | os.PathLike[str], split: str = "train") -> Dataset:
             where=folder.root,
             next_step=f"one of: {', '.join(names)}",
         )
+    if manifest.config.get("format") == arrayrecord.FORMAT:
+        return _open_split(folder, manifest, split)
     return Dataset(folder, manifest, split)
+
+
+def _matching(pattern: str) -> list[str]:
+    """A file that is there by that very name, or all that match it as a pattern, in bytewise order."""
+    paths = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True), key=os.fsencode)
+    if not paths:
+        raise OutputError(f"no file matches {pattern}", next_step="check the path; `*` stands for any part of a name")
+    return paths
+
+
+def _open_split(folder: Folder, manifest: Manifest, split: str) -> ArrayRecordDataset:
+    files = [file for shard in manifest.splits[split] for file in shard.files]
+    for file in files:
+        check_size(folder, file)
+    dataset = ArrayRecordDataset(f"split {split!r}", [folder.path(file.file) for file in files], manifest)
+    if len(dataset) != manifest.records(split):
+        raise damaged_file(files[0].file, f"holds {len(dataset):,} records, not {manifest.records(split):,}")
+    return dataset

@@ -17,7 +17,7 @@ from penstock.shards.columns import FileFacts
 from penstock.shards.schema import Field, Schema
 
 MANIFEST = "manifest.json"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,12 @@ class Step:
     taken: int
     given: int
     set_aside: dict[str, int] = field(default_factory=dict)
+    made: dict[str, int] = field(default_factory=dict)  # what became of the given, where it is something else
+
+    @property
+    def passed_on(self) -> int:
+        """What the next step takes."""
+        return sum(self.made.values()) if self.made else self.given
 
     @property
     def balances(self) -> bool:

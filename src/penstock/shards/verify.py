@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from penstock.base.errors import IntegrityError
 from penstock.base.files import STATE, Folder
 from penstock.base.fingerprint import digest
+from penstock.shards.arrayrecord import FORMAT
+from penstock.shards.arrayrecord_file import check_file
 from penstock.shards.columns import FileFacts, damaged_block, damaged_file, open_columns
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest
 from penstock.shards.record import Encoder, record_count
@@ -46,7 +48,10 @@ def verify(path: str | os.PathLike[str]) -> Verification:
 def _problems(folder: Folder, manifest: Manifest) -> Iterator[IntegrityError]:
     for shards in manifest.splits.values():
         for shard in shards:
-            yield from _shard_problems(folder, shard, manifest.schema)
+            if manifest.config.get("format") == FORMAT:
+                yield from _record_file_problems(folder, shard)
+            else:
+                yield from _shard_problems(folder, shard, manifest.schema)
     for file in (*manifest.artifacts, *manifest.rejected):
         yield from _plain_file_problems(folder, file)
     yield from _foreign_files(folder, manifest)
@@ -72,6 +77,14 @@ def _shard_problems(folder: Folder, shard: ShardFacts, schema: Schema) -> Iterat
     for column in columns.values():
         for block in column.damaged(0, len(column)):
             yield damaged_block(column.file, column.name, block)
+
+
+def _record_file_problems(folder: Folder, shard: ShardFacts) -> Iterator[IntegrityError]:
+    for file in shard.files:
+        try:
+            check_file(folder, file, shard.records)
+        except IntegrityError as error:
+            yield error
 
 
 def _plain_file_problems(folder: Folder, file: FileFacts) -> Iterator[IntegrityError]:
