@@ -103,7 +103,11 @@ MISTAKES = [
     ("input: a.csv\noutput: out\nworkers: many\n", 3, "workers: 'many' is not `auto`, 0"),
     ("input: a.csv\noutput: out\nworkers: -1\n", 3, "workers: -1 is not `auto`, 0"),
     ("input: a.csv\noutput: out\nworkers: true\n", 3, "workers: True is not `auto`, 0"),
-    ("input: a.csv\noutput: out\nformat: zip\n", 3, "format: Input should be 'safetensors' or 'npy', got 'zip'"),
+    (
+        "input: a.csv\noutput: out\nformat: zip\n",
+        3,
+        "format: Input should be 'safetensors', 'npy' or 'arrayrecord', got 'zip'",
+    ),
     ("input: a.csv\noutput: out\ntask_timeout: 0\n", 3, "task_timeout: Input should be greater than 0, got 0"),
     ("input: a.csv\noutput: 5\n", 2, "output: Input should be a valid string, got 5"),
     ("input: []\noutput: out\n", 1, "input: "),

@@ -42,7 +42,8 @@ def test_less_memory_gives_smaller_batches_then_fewer_workers_then_a_refusal(pla
             assert error.next_step.startswith("memory: ")
             continue
         assert smaller.projected_memory <= allowed
-        seen.append((smaller.settings.workers, smaller.settings.batch_bytes))
+        settings = smaller.passes[0].settings
+        seen.append((settings.workers, settings.batch_bytes))
     assert seen[0][0] == 2
     assert seen[-1] == (0, 0)
     assert [workers for workers, _ in seen] == sorted((workers for workers, _ in seen), reverse=True)
@@ -63,10 +64,10 @@ def test_a_stage_that_needs_its_artifact_gets_a_pass_of_its_own(tmp_path):
     stages = [{"statistics": ["size"]}, {"normalize": ["rtt"]}, {"normalize": ["size"]}]
     data = workshop.make_input(tmp_path / "data", files=1)
     plan = penstock.plan(workshop.write_job(tmp_path / "job.yaml", data, stages=stages))
-    assert [(each.kind, each.stage_count, each.fits) for each in plan.passes] == [
-        ("fit", 2, (1,)),
-        ("fit", 3, (2,)),
-        ("map", 3, (0,)),
+    assert [(each.cut.kind, each.cut.first, each.cut.last, each.cut.fits) for each in plan.passes] == [
+        ("fit", 0, 2, (1,)),
+        ("fit", 0, 3, (2,)),
+        ("map", 0, 3, (0,)),
     ]
 
 
@@ -105,3 +106,62 @@ def test_input_with_no_rows_at_all_is_a_dataset_of_none(tmp_path):
         job = workshop.write_job(Path(tmp_path / str(len(stages)) / "job.yaml"), tmp_path / "data", stages=stages)
         penstock.run(job)
         assert len(penstock.open(job.parent / "out")) == 0
+
+
+def test_an_exchange_cuts_the_job_into_a_scatter_and_a_gather(tmp_path):
+    data = workshop.make_event_input(tmp_path / "data", files=1)
+    plan = penstock.plan(workshop.write_events_job(tmp_path / "job.yaml", data))
+    assert [(each.cut.kind, each.cut.first, each.cut.last, each.cut.fits, each.cut.spill) for each in plan.passes] == [
+        ("scatter", 0, 2, (), -1),
+        ("gather", 2, 3, (1,), 0),
+    ]
+    assert [len(each.tasks) for each in plan.passes] == [len(plan.survey.slices), 8 * plan.survey.bytes // 40_000 + 1]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 60, 2000])
+@pytest.mark.parametrize("format_name", ["safetensors", "arrayrecord"])
+def test_few_rows_are_not_taken_to_need_much_memory(tmp_path, rows, format_name):
+    """What a library takes when it is first used is no sign of what a larger batch would take."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(workshop.make_events(rows, 1), tmp_path / "few.parquet")
+    for workers in (0, 1):
+        job = workshop.write_events_job(
+            tmp_path / "job.yaml", tmp_path / "few.parquet", workers=workers, format=format_name, memory="500MB"
+        )
+        plan = penstock.plan(job)
+        assert plan.projected_memory < 400_000_000
+
+
+def test_what_is_physical_changes_no_fingerprint_of_an_exchange(tmp_path):
+    data = workshop.make_event_input(tmp_path / "data", files=2)
+    seen = []
+    for keys in ({"workers": 2}, {"workers": 0}, {"strategy": "streaming", "memory": "400MB"}):
+        plan = penstock.plan(workshop.write_events_job(tmp_path / "job.yaml", data, **keys))
+        seen.append((plan.job, [each.tasks for each in plan.passes]))
+    assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize("format_name", ["safetensors", "arrayrecord"])
+def test_the_projected_spill_and_output_of_an_exchange_are_near_what_is_written(tmp_path, format_name):
+    """A heavy tail: records grow more slowly than events, so what is written is not in proportion to what is read."""
+    import pyarrow.parquet as pq
+
+    (tmp_path / "data").mkdir()
+    for number in range(3):
+        table = workshop.make_events(400_000, number, keys=50_000)
+        pq.write_table(table, tmp_path / "data" / f"{number}.parquet", row_group_size=100_000)
+    stages = [{"group": {"by": "src", "order": "time"}}, {"split": {"test": 0.1}}]
+    job = workshop.write_job(
+        tmp_path / "job.yaml", tmp_path / "data", stages=stages, slice_size="8MB", memory="2GB", format=format_name
+    )
+    plan = penstock.plan(job)
+    manifest = penstock.run(plan)
+    written = sum(file.bytes for shards in manifest.splits.values() for shard in shards for file in shard.files)
+    spilled = json.loads((tmp_path / "out" / ".penstock" / "run.json").read_text())["spill_bytes"]
+    told = {
+        "spill": plan.passes[0].projected.spill_bytes / spilled,
+        "output": plan.passes[1].projected.output_bytes / written,
+    }
+    print(told)
+    assert all(0.75 <= ratio <= 1.25 for ratio in told.values()), told

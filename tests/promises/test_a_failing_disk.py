@@ -119,6 +119,42 @@ def test_every_operation_of_planning_may_fail_and_touches_no_output(case, tmp_pa
     print(f"{len(swept)} operations swept, {len(case.planning)} in a clean plan")
 
 
+# The same of a job with an exchange, in both formats. Its buckets are cut, so that scratch files are met too.
+
+
+@pytest.fixture(scope="module", params=["safetensors", "arrayrecord"])
+def events(request, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    folder = tmp_path_factory.mktemp("sweep-events")
+    data = workshop.make_event_input(folder / "data", files=2, rows=150, group=150)
+    job = {**_job(data, folder / "out"), "stages": workshop.EVENT_STAGES, "slice_size": "12kB", "format": request.param}
+    plan, planning = _counted(lambda: penstock.plan(job))
+    plan = workshop.with_batches(plan, 6000)
+    _, running = _counted(lambda: penstock.run(plan))
+    return Case(data, plan, workshop.bytes_of(folder / "out"), planning, running)
+
+
+def test_every_operation_of_an_exchange_may_fail_in_every_way(events, tmp_path):
+    """The first of each kind and kind of file, then every fortieth; all of them in a thorough run."""
+    kinds = [(kind, _kind_of_file(path)) for kind, path in events.running]
+    chosen = {kinds.index(each) for each in set(kinds)}
+    chosen |= set(range(0, len(kinds), 1 if workshop.THOROUGH else 40))
+    assert {"spill", "manifest", "tasks"} <= {kind for _, kind in kinds}
+    for number in sorted(chosen):
+        kind, path = events.running[number]
+        for fault in FAULTS[kind] if workshop.THOROUGH else FAULTS[kind][:1]:
+            output = tmp_path / f"{number}-{fault.error}"
+            where = f"operation {number}: {kind} {path}, {fault}"
+            _fail_once(events, output, replace(fault, fail_at=number, operations=[]), where)
+            assert not (output / ".penstock" / "spill").exists(), where
+            assert not (output / ".penstock" / "parts").exists(), where
+    print(f"{len(chosen)} operations swept, {len(kinds)} in a clean run")
+
+
+def _kind_of_file(path: str) -> str:
+    known = ("spill", "parts", "tasks", "manifest", "scratch", "artifacts", "rejected", "arrayrecord", "train", "test")
+    return next((each for each in known if each in Path(path).name or f"/{each}/" in path), "other")
+
+
 FILLER = """
 import os
 from pathlib import Path

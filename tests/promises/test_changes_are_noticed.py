@@ -203,3 +203,86 @@ def test_a_folder_with_other_peoples_files_is_not_written_to(job):
     assert refused.returncode == 5
     assert "thesis.txt" in json.loads(refused.stdout)["what"]
     assert workshop.names_in(job.parent / "out") == {"thesis.txt"}
+
+
+# Of a job with an exchange: what was spilled for another order, key or input must never reach a bucket.
+
+GROUPED = {"by": "src", "order": "time", "max_record": "4kB"}
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    return workshop.write_events_job(
+        tmp_path / "job.yaml", workshop.make_event_input(tmp_path / "data", files=2, rows=1500)
+    )
+
+
+def _stop_among_buckets(job: Path, tmp_path: Path) -> None:
+    """The run dies when its spills are written and its buckets are done, before the manifest."""
+    token = tmp_path / "token"
+    token.touch()
+    done = workshop.run(job, environment={CRASH_VARIABLE: f"run.before_clean_up:{token}"})
+    assert done.returncode == CRASH_EXIT_CODE, done.stderr
+    assert list((job.parent / "out" / ".penstock" / "spill").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"order": ["time", "rtt"]}, "order"),
+        ({"max_record": "2kB"}, "max_record"),
+        ({"by": "dst"}, "by"),
+        ({"null_keys": "group"}, "null_keys"),
+    ],
+)
+def test_a_changed_option_of_group_in_an_unfinished_output_is_told_and_redone(events, tmp_path, option, told):
+    _stop_among_buckets(events, tmp_path)
+    _edit(events, stages=[workshop.EVENT_STAGES[0], {"group": {**GROUPED, **option}}, workshop.EVENT_STAGES[2]])
+    done = workshop.run(events)
+    assert done.returncode == 0, done.stderr
+    assert told in done.stderr
+    assert workshop.bytes_of(events.parent / "out") == _fresh(events, "fresh")
+
+
+def test_a_changed_input_file_between_a_killed_exchange_and_its_resume_is_noticed(events, tmp_path):
+    _stop_among_buckets(events, tmp_path)
+    pq.write_table(workshop.make_events(1500, 99), tmp_path / "data" / "part-1.parquet", row_group_size=800)
+    done = workshop.run(events)
+    assert done.returncode == 0, done.stderr
+    assert "part-1.parquet: changed" in done.stderr
+    answer = json.loads(done.stdout)["run"]
+    assert answer["tasks_kept"] < answer["tasks_done"]
+    assert workshop.bytes_of(events.parent / "out") == _fresh(events, "fresh")
+
+
+def test_another_format_of_the_same_events_is_written_anew(events, tmp_path):
+    _stop_among_buckets(events, tmp_path)
+    _edit(events, format="arrayrecord")
+    workshop.run_well(events)
+    assert workshop.bytes_of(events.parent / "out") == _fresh(events, "fresh")
+
+
+def test_settings_that_change_no_byte_of_an_exchange_keep_what_is_done(events, tmp_path):
+    _stop_among_buckets(events, tmp_path)
+    _edit(events, workers=0, memory="2GB", strategy="streaming")
+    answer = workshop.run_well(events)["run"]
+    assert answer["tasks_done"] == 0
+    assert answer["tasks_kept"] > 10
+
+
+def test_a_lost_shard_of_a_finished_exchange_is_made_again(events):
+    """Its spills are gone, so they are written again; the other buckets are kept."""
+    workshop.run_well(events)
+    before = workshop.bytes_of(events.parent / "out")
+    next((events.parent / "out" / "train").iterdir()).unlink()
+    answer = workshop.run_well(events)["run"]
+    assert answer["tasks_kept"] > 5
+    assert workshop.bytes_of(events.parent / "out") == before
+
+
+def test_a_finished_exchange_is_not_replaced_by_one_with_another_key(events):
+    workshop.run_well(events)
+    _edit(events, stages=[workshop.EVENT_STAGES[0], {"group": {**GROUPED, "by": "dst"}}, workshop.EVENT_STAGES[2]])
+    refused = workshop.run(events)
+    assert refused.returncode == 5
+    assert "by" in json.loads(refused.stdout)["what"]

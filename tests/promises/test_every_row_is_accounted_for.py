@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ def _steps(output: Path) -> dict[str, dict[str, Any]]:
     account = json.loads((output / "manifest.json").read_text())["account"]
     for step in account:
         assert step["taken"] == step["given"] + sum(step["set_aside"].values()), step
+    for before, after in itertools.pairwise(account[1:]):  # files are another thing than what is read of them
+        assert after["taken"] == (sum(before["made"].values()) or before["given"]), after
     return {step["step"]: step for step in account}
 
 
@@ -59,6 +62,7 @@ def test_broken_files_among_good_ones_are_set_aside_by_name(mixed, tmp_path):
         "taken": 7,
         "given": 3,
         "set_aside": {"other columns than the first file": 1, "unreadable file": 3},
+        "made": {},
     }
     assert steps["read"]["taken"] == 3 * GOOD_ROWS
     assert steps["read"]["set_aside"] == {"unreadable row group": 1500}
@@ -115,6 +119,7 @@ def test_bad_lines_of_text_are_kept_with_their_place_and_reason(tmp_path):
         "taken": 5000,
         "given": 4998,
         "set_aside": {"not a valid record": 2},
+        "made": {},
     }
     assert [line["raw"] for line in _rejected(tmp_path / "out")] == [lines[1234], lines[2345]]
     assert len(penstock.open(tmp_path / "out")) == 4998
@@ -139,3 +144,69 @@ def test_no_rows_at_all_is_a_valid_dataset(tmp_path):
     assert len(penstock.open(tmp_path / "out")) == 0
     assert penstock.open(tmp_path / "out")[:].num_rows == 0
     assert penstock.verify(tmp_path / "out").ok
+
+
+# Events: those that are in records, counted in the data itself, and those set aside.
+
+
+@pytest.mark.parametrize("format_name", ["safetensors", "npy", "arrayrecord"])
+def test_every_event_is_in_one_record_or_set_aside(tmp_path, format_name):
+    data = workshop.make_event_input(tmp_path / "data")
+    (data / "part-9.parquet").write_bytes(_with_damaged_row_group(data / "part-1.parquet", group=1))
+    workshop.run_well(
+        workshop.write_events_job(tmp_path / "job.yaml", data, format=format_name, on_bad_input="set_aside", workers=1)
+    )
+    steps = _steps(tmp_path / "out")
+    splits = {split: list(workshop.events_of(tmp_path / "out", split)) for split in ("train", "test")}
+    records = [record for found in splits.values() for record in found]
+    events = sum(len(times) for _, times, _ in records)
+    assert (steps["read"]["unit"], steps["read"]["taken"]) == ("events", 4 * 2500)
+    assert steps["read"]["set_aside"] == {"unreadable row group": 800}
+    assert set(steps["group"]["set_aside"]) == {"null key"}
+    aside = sum(sum(step["set_aside"].values()) for step in steps.values() if step["unit"] == "events")
+    assert events + aside == 4 * 2500
+    assert events == steps["group"]["given"]
+    assert len(records) == steps["group"]["made"]["records"] == steps["write"]["given"]
+    null_keys = [line for line in _rejected(tmp_path / "out") if line["reason"] == "null key"]
+    assert len(null_keys) == steps["group"]["set_aside"]["null key"] > 0
+    keys = [{key for key, _, _ in found} for found in splits.values()]
+    assert keys[0] & keys[1] == set(), "a key is in both splits"
+
+
+def test_every_event_is_the_one_that_was_read(tmp_path):
+    data = workshop.make_event_input(tmp_path / "data")
+    group = {"group": {"by": "src", "order": "time", "null_keys": "group", "max_record": "4kB"}}
+    workshop.run_well(workshop.write_events_job(tmp_path / "job.yaml", data, stages=[group]))
+    table = penstock.open(tmp_path / "out")[:]
+    written = []
+    for record in table.to_pylist():
+        columns = [record[name] for name in table.column_names if name != "src"]
+        assert record["time"] == sorted(record["time"])
+        written += [(record["src"], *event) for event in zip(*columns, strict=True)]
+    given = pa.concat_tables([pq.read_table(path) for path in sorted(data.iterdir())]).to_pylist()
+    assert sorted(map(repr, written)) == sorted(repr(tuple(row.values())) for row in given)
+
+
+def test_an_arrayrecord_file_holds_the_same_events_for_any_reader(tmp_path):
+    """Read with array_record and pyarrow alone, as the people who have readers for it do."""
+    data = workshop.make_event_input(tmp_path / "data")
+    for format_name in ("safetensors", "arrayrecord"):
+        job = workshop.write_events_job(tmp_path / format_name / "job.yaml", data, format=format_name)
+        workshop.run_well(job)
+    assert _steps(tmp_path / "safetensors" / "out") == _steps(tmp_path / "arrayrecord" / "out")
+    for split in ("train", "test"):
+        native = list(workshop.events_of(tmp_path / "safetensors" / "out", split))
+        foreign = list(workshop.events_of(tmp_path / "arrayrecord" / "out", split))
+        assert len(native) > 20
+        assert native == foreign
+
+
+def test_no_events_at_all_is_a_valid_dataset_in_both_formats(tmp_path):
+    data = workshop.make_event_input(tmp_path / "data", files=1)
+    for format_name in ("safetensors", "arrayrecord"):
+        stages = [{"filter": "rtt > 99999"}, *workshop.EVENT_STAGES[1:]]
+        job = workshop.write_events_job(tmp_path / format_name / "job.yaml", data, stages=stages, format=format_name)
+        workshop.run_well(job)
+        assert _steps(job.parent / "out")["write"]["given"] == 0
+        assert penstock.verify(job.parent / "out").ok
+        assert list(workshop.events_of(job.parent / "out", "train")) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -138,4 +139,106 @@ def test_a_polite_stop_says_how_to_resume_and_leaves_no_process(clean, tmp_path,
     assert "run the same command" in output + errors
     assert not any(map(_runs, below))
     assert not (tmp_path / "out" / "manifest.json").exists()
+    _assert_recovers(job, clean)
+
+
+# The same of a job with an exchange: a spill half written, a bucket half sorted, a file half merged.
+
+
+@pytest.fixture(scope="module", params=["safetensors", "arrayrecord"])
+def events(request, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], set[str], str]:
+    """The input, what an undisturbed run writes and leaves, and the format it writes."""
+    folder = tmp_path_factory.mktemp("events")
+    data = workshop.make_event_input(folder / "data", files=2, rows=1500)
+    workshop.run_well(workshop.write_events_job(folder / "job.yaml", data, format=request.param))
+    names = workshop.names_in(folder / "out")
+    assert not [name for name in names if "/spill/" in name or "/parts/" in name or "/tmp/" in name]
+    return data, workshop.bytes_of(folder / "out"), names, request.param
+
+
+@pytest.mark.parametrize("point", crash_points())
+def test_a_crash_at_every_named_point_of_an_exchange_is_recovered_from(events, tmp_path, point):
+    workers = 0 if events[3] == "arrayrecord" else 2
+    job = workshop.write_events_job(tmp_path / "job.yaml", events[0], workers=workers, format=events[3])
+    token = tmp_path / "token"
+    token.touch()
+    done = workshop.run(job, environment={CRASH_VARIABLE: f"{point}:{token}"})
+    assert not token.exists(), "the point was never reached"
+    assert done.returncode in ((CRASH_EXIT_CODE,) if workers == 0 else (CRASH_EXIT_CODE, 0)), done.stderr
+    _assert_recovers(job, events[:3])
+
+
+def test_sigkill_of_the_driver_at_random_moments_of_an_exchange_is_recovered_from(events, tmp_path):
+    chance = random.Random(7)
+    job = workshop.write_events_job(tmp_path / "job.yaml", events[0], format=events[3])
+    tasks = len([name for name in events[2] if "/tasks/" in name])
+    kills = KILLS if workshop.THOROUGH else 4
+    for kill in range(kills):
+        process = subprocess.Popen(workshop.command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        target = kill * tasks // kills
+        workshop.wait_for(
+            lambda target=target, process=process: (
+                workshop.ledger_rows(tmp_path / "out") >= target or process.poll() is not None
+            )
+        )
+        time.sleep(chance.random() * 0.1)
+        below = process_tree(process.pid)[1:]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        workshop.wait_for(lambda below=below: not any(map(_runs, below)), 20)
+    _assert_recovers(job, events[:3])
+
+
+HANGING = """
+import os, time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+def pause(name):
+    if (HERE / f"{name}.stop").exists() and (HERE / "out" / ".penstock" / "job.json").exists():
+        (HERE / f"{name}.part").write_text(str(os.getpid()))
+        os.replace(HERE / f"{name}.part", HERE / f"{name}.here")
+        time.sleep(60)
+
+def spilling(batch):
+    pause("spilling")
+    return batch
+
+def writing(batch):
+    pause("writing")
+    return batch
+"""
+
+
+@pytest.mark.parametrize("moment", ["spilling", "writing"])
+@pytest.mark.parametrize("who", ["driver", "worker"])
+def test_sigkill_in_the_middle_of_a_spill_or_of_a_bucket_is_recovered_from(tmp_path, moment, who):
+    """A stage of the user's own holds a task still: before the exchange with a spill open, behind it with a bucket."""
+    data = workshop.make_event_input(tmp_path / "data", files=2, rows=1000)
+    stages = ["hanging:spilling", *workshop.EVENT_STAGES[1:2], "hanging:writing", *workshop.EVENT_STAGES[2:]]
+    job = workshop.write_events_job(tmp_path / "job.yaml", data, stages=stages)
+    (tmp_path / "hanging.py").write_text(HANGING)
+    workshop.run_well(job)
+    clean = data, workshop.bytes_of(tmp_path / "out"), workshop.names_in(tmp_path / "out")
+    shutil.rmtree(tmp_path / "out")
+
+    (tmp_path / f"{moment}.stop").touch()
+    process = subprocess.Popen(workshop.command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    here = tmp_path / f"{moment}.here"
+    workshop.wait_for(here.exists)
+    temporary = list((tmp_path / "out" / ".penstock" / "tmp").iterdir())
+    spills = list((tmp_path / "out" / ".penstock").glob("spill/*"))
+    assert temporary if moment == "spilling" else spills, "nothing was under way"
+    (tmp_path / f"{moment}.stop").unlink()
+    below = process_tree(process.pid)[1:]
+    os.kill(process.pid if who == "driver" else int(here.read_text()), signal.SIGKILL)
+    if who == "worker":
+        assert process.wait(timeout=120) == 0  # the driver tries the task again
+        assert workshop.bytes_of(tmp_path / "out") == clean[1]
+    else:
+        process.wait()
+        for pid in filter(_runs, below):  # one that sleeps in the user's code notices nothing until it wakes
+            os.kill(pid, signal.SIGKILL)
+        workshop.wait_for(lambda: not any(map(_runs, below)), 20)
     _assert_recovers(job, clean)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -199,3 +200,67 @@ def test_a_disk_that_cannot_hold_the_output_is_refused_before_it_starts(data, tm
         assert not (small / "out").exists()
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+# Events: a heavy tail, half of all rows in one key, a whole file in one row group, texts that do not repeat.
+
+GROUP: list[Any] = [{"group": {"by": "src", "order": "time"}}, {"split": {"by": "key", "test": 0.1}}]
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("events")
+    for name, skew, group in (("tail", 0.0, 100_000), ("skew", 0.5, 100_000), ("giant", 0.5, 10**9)):
+        (folder / name).mkdir()
+        for number in range(2):
+            table = workshop.make_events(500_000, number, keys=20_000, skew=skew)
+            pq.write_table(table, folder / name / f"{number}.parquet", row_group_size=group)
+    (folder / "texts").mkdir()
+    table = workshop.make_events(400_000, 5, keys=20_000, skew=0.5)
+    texts = pa.array([f"a text of its own, number {n}" for n in range(400_000)])
+    pq.write_table(table.append_column("note", texts), folder / "texts" / "0.parquet", row_group_size=100_000)
+    return {path.name: path for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(("name", "budget_mb"), [("tail", 400), ("skew", 400), ("giant", 200), ("texts", 250)])
+def test_grouped_events_stay_below_their_projection(events, tmp_path, name, budget_mb):
+    job = workshop.write_job(
+        tmp_path / "job.yaml", events[name], stages=GROUP, memory=f"{budget_mb}MB", slice_size="4MB", workers=2
+    )
+    peak, run = _watched_run(job)
+    projected = run["projected_memory_bytes"]
+    told = f"measured {peak / 1e6:.0f} MB, projected {projected / 1e6:.0f} MB, allowed {budget_mb} MB"
+    print(told)
+    assert peak <= projected <= budget_mb * 10**6, told
+
+
+@pytest.mark.parametrize("format_name", ["safetensors", "arrayrecord"])
+@pytest.mark.parametrize("name", ["skew", "giant"])
+def test_grouping_events_survives_a_cgroup_that_kills_at_the_budget(events, tmp_path, name, format_name):
+    budget_mb = 200
+    with cgroup(budget_mb * 10**6) as (enter, kills):
+        job = workshop.write_job(
+            tmp_path / "job.yaml",
+            events[name],
+            stages=GROUP,
+            memory=f"{budget_mb}MB",
+            slice_size="4MB",
+            format=format_name,
+        )
+        done = subprocess.run(
+            workshop.command(job), preexec_fn=enter, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert kills() == 0
+
+
+def test_a_budget_that_cannot_hold_a_grouping_is_refused_with_one_that_can(events, tmp_path):
+    job = workshop.write_job(tmp_path / "job.yaml", events["skew"], stages=GROUP, memory="60MB", slice_size="4MB")
+    done = workshop.run(job)
+    assert done.returncode == 3, done.stderr
+    error = json.loads(done.stdout)
+    assert not (tmp_path / "out").exists()
+    suggested = error["next_step"].split(",")[0].removeprefix("memory: ")
+    job = workshop.write_job(tmp_path / "job.yaml", events["skew"], stages=GROUP, memory=suggested, slice_size="4MB")
+    peak, run = _watched_run(job)
+    assert peak <= run["projected_memory_bytes"] <= run["allowed_memory_bytes"], f"{peak / 1e6:.0f} MB with {suggested}"

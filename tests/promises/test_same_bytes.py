@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +59,7 @@ def test_the_size_of_batches_does_not_show(tmp_path, format_name):
             slice_size="10MB",
         )
         plan = penstock.plan(job)
-        penstock.run(replace(plan, settings=replace(plan.settings, batch_bytes=size)))
+        penstock.run(workshop.with_batches(plan, size))
         seen.append(workshop.bytes_of(job.parent / "out"))
     assert seen[0] == seen[1] == seen[2]
     assert "rejected/00000.jsonl" in seen[0]
@@ -139,3 +138,98 @@ def test_the_job_file_itself_may_lie_anywhere_and_be_spelled_otherwise(expected,
     text["stages"][0] = {"filter": {"where": ["rtt > 1"]}}
     job.write_text(yaml.safe_dump(text, sort_keys=True, default_flow_style=True))
     assert _written(job) == first
+
+
+# The same of a job with an exchange: rows of a key come from every file, through spills, into buckets.
+
+EVENTS_OTHERWISE: dict[str, tuple[dict[str, object], dict[str, str]]] = {
+    "inside the driver": ({"workers": 0}, {}),
+    "two workers": ({"workers": 2}, {}),
+    "little memory": ({"memory": "230MB"}, {}),
+    "sequential": ({"strategy": "sequential", "workers": "auto"}, {}),
+    "parallel": ({"strategy": "parallel"}, {}),
+    "streaming": ({"strategy": "streaming", "memory": "300MB"}, {}),
+    "another hash seed and zone": ({}, {"PYTHONHASHSEED": "2", "TZ": "Pacific/Chatham"}),
+    "another locale": ({}, {"PYTHONHASHSEED": "1", "TZ": "America/St_Johns", "LC_ALL": "C", "PYTHONUTF8": "0"}),
+}
+
+
+@pytest.fixture(scope="module")
+def expected_events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, str]]]:
+    """The input, and the bytes that one worker with a large budget writes in each format."""
+    folder = tmp_path_factory.mktemp("same-events")
+    data = workshop.make_event_input(folder / "data")
+    seen = {}
+    for name in ("safetensors", "arrayrecord"):
+        job = workshop.write_events_job(folder / name / "job.yaml", data, workers=1, memory="2GB", format=name)
+        seen[name] = _written(job)
+    return data, seen
+
+
+@pytest.mark.parametrize("name", EVENTS_OTHERWISE)
+def test_nothing_of_the_machine_shows_in_grouped_events(expected_events, tmp_path, name):
+    data, first = expected_events
+    keys, environment = EVENTS_OTHERWISE[name]
+    assert (
+        _written(workshop.write_events_job(tmp_path / "job.yaml", data, **keys), **environment) == first["safetensors"]
+    )
+
+
+@pytest.mark.parametrize("keys", [{"workers": 2}, {"workers": 0, "strategy": "streaming"}])
+def test_nothing_of_the_machine_shows_in_an_arrayrecord_file(expected_events, tmp_path, keys):
+    data, first = expected_events
+    job = workshop.write_events_job(tmp_path / "job.yaml", data, format="arrayrecord", **keys)
+    assert _written(job, PYTHONHASHSEED="3") == first["arrayrecord"]
+
+
+def test_the_order_of_files_on_disk_does_not_show_in_grouped_events(expected_events, tmp_path):
+    """Ties go by position, and a position is a path and a row, not a place in a directory."""
+    data, first = expected_events
+    (tmp_path / "elsewhere").mkdir()
+    for path in sorted(data.iterdir(), reverse=True):
+        shutil.copyfile(path, tmp_path / "elsewhere" / path.name)
+        os.utime(tmp_path / "elsewhere" / path.name, (0, 0))
+    assert _written(workshop.write_events_job(tmp_path / "job.yaml", tmp_path / "elsewhere")) == first["safetensors"]
+
+
+@pytest.mark.parametrize("format_name", ["safetensors", "arrayrecord"])
+@pytest.mark.parametrize("batch_bytes", [5000, 20_000, 8_000_000])
+def test_how_much_is_read_and_sorted_at_once_does_not_show(expected_events, tmp_path, batch_bytes, format_name):
+    """From all of a bucket at once to buckets that are cut again and again, and every spill in hundreds of chunks."""
+    data, first = expected_events
+    job = workshop.write_events_job(tmp_path / "job.yaml", data, workers=0, format=format_name)
+    penstock.run(workshop.with_batches(penstock.plan(job), batch_bytes))
+    assert workshop.bytes_of(tmp_path / "out") == first[format_name]
+
+
+def test_buckets_that_are_cut_in_worker_processes_do_not_show(expected_events, tmp_path):
+    data, first = expected_events
+    job = workshop.write_events_job(tmp_path / "job.yaml", data, workers=2)
+    penstock.run(workshop.with_batches(penstock.plan(job), 6000))
+    assert workshop.bytes_of(tmp_path / "out") == first["safetensors"]
+
+
+def test_ties_everywhere_and_few_keys_give_the_same_bytes_however_they_are_cut(tmp_path):
+    """All times equal: the order is that of positions alone, across files, slices, chunks and runs."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "data").mkdir()
+    for number in range(3):
+        rows = range(number * 1000, number * 1000 + 1000)
+        table = pa.table({"k": [f"{n % 2}" for n in rows], "t": [7] * 1000, "position": rows})
+        pq.write_table(table, tmp_path / "data" / f"{number}.parquet", row_group_size=300)
+    seen = []
+    for batch_bytes in (0, 4000, 700):
+        stages = [{"group": {"by": "k", "order": "t", "max_record": "3kB"}}]
+        job = workshop.write_events_job(
+            tmp_path / str(batch_bytes) / "job.yaml", tmp_path / "data", stages=stages, workers=0
+        )
+        plan = penstock.plan(job)
+        penstock.run(workshop.with_batches(plan, batch_bytes) if batch_bytes else plan)
+        seen.append(workshop.bytes_of(job.parent / "out"))
+        positions: dict[str, list[int]] = {}
+        for record in penstock.open(job.parent / "out")[:].to_pylist():
+            positions.setdefault(record["k"], []).extend(record["position"])
+        assert positions == {key: list(range(int(key), 3000, 2)) for key in ("0", "1")}
+    assert seen[0] == seen[1] == seen[2]

@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+
+import penstock
+from penstock.prepare.plan import Plan
 
 # `make promises` sets this: more kills, more data, more budgets.
 THOROUGH = bool(os.environ.get("PENSTOCK_THOROUGH"))
@@ -51,6 +56,75 @@ def write_job(path: Path, data: Path | str, **keys: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump({**job, **keys}))
     return path
+
+
+EVENT_STAGES: list[Any] = [
+    {"filter": "rtt > 1"},
+    {"group": {"by": "src", "order": "time", "max_record": "4kB"}},
+    {"split": {"by": "key", "test": 0.2}},
+]
+
+
+def make_events(count: int, seed: int, keys: int = 300, skew: float = 0.0) -> pa.Table:
+    """Events like a user's: keys with a heavy tail and some nulls, times with ties, a float, two texts that repeat.
+
+    `skew` is the share of all rows that belong to one key.
+    """
+    rng = np.random.default_rng(seed)
+    numbers = rng.zipf(1.3, count) % keys
+    numbers[rng.random(count) < skew] = keys
+    names = np.array([f"10.{key >> 16}.{key >> 8 & 255}.{key & 255}" for key in range(keys + 1)], object)
+    times = 1_600_000_000_000_000 + rng.integers(0, max(10, count // 3), count) * 1_000_000
+    rtt = rng.gamma(2, 20, count)
+    return pa.table(
+        {
+            "src": pa.array(names[numbers], pa.string(), mask=rng.random(count) < 0.002),
+            "time": pa.array(times, pa.timestamp("us")),
+            "rtt": pa.array(rtt, pa.float32()),
+            "dst": pa.array(names[rng.integers(0, keys, count)], pa.string(), mask=rng.random(count) < 0.01),
+            "kind": pa.array(rng.choice(["a", "bb", "ccc"], count)).dictionary_encode(),
+        }
+    )
+
+
+def make_event_input(folder: Path, files: int = 3, rows: int = 2500, group: int = 800) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(files):
+        pq.write_table(make_events(rows, number), folder / f"part-{number}.parquet", row_group_size=group)
+    return folder
+
+
+def write_events_job(path: Path, data: Path | str, **keys: Any) -> Path:
+    """A job with an exchange: some slices, some more buckets, keys cut into several records."""
+    return write_job(path, data, **{"stages": EVENT_STAGES, "slice_size": "40kB", **keys})
+
+
+def events_of(output: Path, split: str) -> Iterator[tuple[str, list[Any], list[tuple[Any, ...]]]]:
+    """(key, times, the other columns of each event) of each record; an ArrayRecord file without a line of penstock."""
+    file = output / f"{split}.arrayrecord"
+    if not file.exists():
+        for record in penstock.open(output, split)[:].to_pylist():
+            others = [record[name] for name in ("rtt", "dst", "kind")]
+            yield record["src"], record["time"], list(zip(*others, strict=True))
+        return
+    from array_record.python.array_record_module import ArrayRecordReader
+
+    reader = ArrayRecordReader(str(file))
+    for data in reader.read_all() if reader.num_records() else []:
+        (facts,) = pa.ipc.open_stream(data).read_all().to_pylist()
+        events = pa.ipc.open_stream(facts["measurements"]).read_all().to_pydict()
+        assert facts["n_measurements"] == len(events["time"])
+        assert (facts["first_timestamp"], facts["last_timestamp"]) == (events["time"][0], events["time"][-1])
+        assert facts["src_id"] == int(hashlib.md5(events["src"][0].encode()).hexdigest()[:15], 16)
+        assert len(set(events["src"])) == 1
+        others = [events[name] for name in ("rtt", "dst", "kind")]
+        yield events["src"][0], events["time"], list(zip(*others, strict=True))
+
+
+def with_batches(plan: Plan, batch_bytes: int) -> Plan:
+    """The plan with as much read, or sorted, at a time in every pass: batches, and where buckets are cut."""
+    passes = [replace(each, settings=replace(each.settings, batch_bytes=batch_bytes)) for each in plan.passes]
+    return replace(plan, passes=tuple(passes))
 
 
 def command(job: Path, *options: str) -> list[str]:

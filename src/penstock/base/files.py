@@ -106,6 +106,10 @@ class Scratch(WriteFile):
     def fileno(self) -> int:
         return self._descriptor
 
+    def read_range(self, start: int, length: int) -> bytes:
+        with _doing("read", self.path, "read"):
+            return os.pread(self._descriptor, length, start)
+
     def rewind(self) -> None:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         self.size = 0
@@ -164,14 +168,18 @@ class Folder:
             _sync_folder(os.path.dirname(each))
 
     @contextmanager
-    def commit(self, name: str) -> Iterator[WriteFile]:
-        """Write `name` whole or not at all: beside, synced, renamed, directory synced."""
+    def commit(self, name: str, outlasts_machine: bool = True) -> Iterator[WriteFile]:
+        """Write `name` whole or not at all: beside, synced, renamed, directory synced.
+
+        What need not outlast a crash of the machine is not synced: that costs nothing until the kernel finds time.
+        """
         self.make(os.path.dirname(name))
         file = WriteFile(self.path(self._temporary(name)), os.O_WRONLY | os.O_EXCL)
         try:
             yield file
             crash_point("commit.before_sync")
-            file.sync()
+            if outlasts_machine:
+                file.sync()
             file.close()
             crash_point("commit.before_rename")
             with _doing("rename into place", self.path(name), "rename"):
@@ -182,7 +190,8 @@ class Folder:
                 os.unlink(file.path)
             raise
         crash_point("commit.after_rename")
-        _sync_folder(os.path.dirname(self.path(name)))
+        if outlasts_machine:
+            _sync_folder(os.path.dirname(self.path(name)))
 
     def commit_bytes(self, name: str, data: bytes) -> None:
         with self.commit(name) as file:

@@ -49,6 +49,11 @@ def free_disk(path: str) -> int:
     return shutil.disk_usage(place).free
 
 
+def boot_id() -> str:
+    """A name of this machine's time since it was started; none where the system gives it none."""
+    return _read(Path("/proc/sys/kernel/random/boot_id"))
+
+
 def describe() -> dict[str, str | int]:
     """What run.json remembers of the machine."""
     memory, cores = memory_limit(), cpu_count()

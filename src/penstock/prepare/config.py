@@ -73,11 +73,16 @@ class Config(BaseModel):
     input: tuple[SourceConfig, ...] = Field(min_length=1)
     output: str
     stages: tuple[dict[str, Any], ...] = ()
-    format: Literal["safetensors", "npy"] = Field("safetensors", description="container of the columns")
+    format: Literal["safetensors", "npy", "arrayrecord"] = Field(
+        "safetensors", description="container of the columns; arrayrecord is one file a split, of grouped events only"
+    )
     on_bad_input: Literal["fail", "set_aside"] = "fail"
     slice_size: str = Field("64MB", description="input bytes a task reads, and so the size of a shard")
     memory: str = Field("80%", description="of the whole process tree: 2GB, 512MiB, or a share of the machine's")
     workers: Literal["auto"] | int = Field("auto", description="processes; 0 works inside the driver, to debug")
+    strategy: Literal["auto", "sequential", "parallel", "streaming"] = Field(
+        "auto", description="how much to hold at once: all that fits, or as little as is good; changes no byte"
+    )
     task_timeout: float = Field(600, gt=0, description="seconds without a row before a task is killed")
     stall_notice: float = Field(60, gt=0, description="seconds without a row before a task is named")
     folder: str = Field("", exclude=True)  # where relative paths and modules of this job are looked up
@@ -116,6 +121,12 @@ class Config(BaseModel):
             raise ValueError(f"{value!r} is not `auto`, 0 (inside the driver) or a number of processes")
         return number
 
+    @model_validator(mode="after")
+    def _one_process(self) -> Config:
+        if self.strategy == "sequential" and self.workers not in ("auto", 0, 1):
+            raise ValueError(f"strategy: sequential is one process, and workers: {self.workers} asks for more")
+        return self
+
     @property
     def slice_bytes(self) -> int:
         return parse_size(self.slice_size)
@@ -130,7 +141,10 @@ class Config(BaseModel):
             sys.path.remove(self.folder)
         sys.path.insert(0, self.folder)
         forget_modules(self.folder, (word for word in _words(self.stages) if ":" in word))
-        return tuple(_build(number, stage) for number, stage in enumerate(self.stages))
+        stages: tuple[Stage, ...] = ()
+        for number, written in enumerate(self.stages):
+            stages = (*stages, _build(number, written).placed(stages))
+        return stages
 
     def semantic(self, stages: tuple[Stage, ...]) -> dict[str, Any]:
         """The part of the job that decides output bytes, with every default spelled out."""

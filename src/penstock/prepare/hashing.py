@@ -30,9 +30,22 @@ def hash_array(array: pa.Array) -> Array:
         hashes = np.full(len(array), _mix(np.array([_NULL]))[0])
         hashes[valid] = hash_array(array.drop_null())
         return hashes
-    if _is_text(array.type):
+    if is_text(array.type):
         return _hash_text(array.cast(pa.large_binary()))
     return _mix(_words(array))
+
+
+def hash_distinct(array: pa.Array) -> Array:
+    """The same as hash_array, hashing each distinct text once: keys repeat."""
+    if not is_text(array.type) and not pa.types.is_dictionary(array.type):
+        return hash_array(array)
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    hashes = np.append(hash_array(encoded.dictionary), _mix(np.array([_NULL])))
+    indices = encoded.indices
+    if indices.null_count:
+        indices = indices.cast(pa.int64()).fill_null(-1)
+    found: Array = hashes[np.asarray(indices)]
+    return found
 
 
 def hash_positions(path: str, ordinals: Array) -> Array:
@@ -44,7 +57,7 @@ def combine(left: Array, right: Array) -> Array:
         return _mix(left * np.uint64(3) + right)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     is_a = pa.types
     return bool(
         is_a.is_string(kind)

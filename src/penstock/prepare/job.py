@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from penstock.base import machine
@@ -14,13 +13,19 @@ from penstock.base.files import Folder
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.prepare.config import Config, load_config, make_config
 from penstock.prepare.engines.local import measure_in_worker
-from penstock.prepare.measure import Measurement, decoded_row_bytes, measure
-from penstock.prepare.plan import BATCH_BYTES, Means, Plan, make_plan, make_recipe
+from penstock.prepare.measure import BATCH_BYTES, Measured, assume, decoded_row_bytes, measure
+from penstock.prepare.passes import cut_passes, make_recipe
+from penstock.prepare.plan import Plan, make_plan
 from penstock.prepare.run import run as run_plan
+from penstock.prepare.settings import Means
 from penstock.prepare.survey import Survey, take_survey
 from penstock.shards.manifest import Manifest
 
 Job = str | os.PathLike[str] | Mapping[str, Any] | Config
+_SMALL = (
+    128 << 20
+)  # decoded bytes: from about there on, two workers are quicker than none, for all that they must start
+_SMALL_NEEDS = 512 << 20
 _DRIVER_GROWTH = 8 << 20  # the ledger's rows and the event log, for thousands of tasks
 
 
@@ -51,15 +56,26 @@ def _config(job: Job) -> Config:
     return make_config(dict(job)) if isinstance(job, Mapping) else load_config(job)
 
 
-def _measure(config: Config, survey: Survey, budget: Budget) -> Measurement:
+def _measure(config: Config, survey: Survey, budget: Budget) -> Measured:
     """In a folder of the driver's, so that a measuring worker that is killed leaves nothing behind."""
     row_bytes = decoded_row_bytes(survey.sample)
+    if _is_small(config, survey, budget):
+        return assume(row_bytes)
     room = budget.allowed - 2 * own_memory().counted
     with tempfile.TemporaryDirectory(prefix="penstock-measure-") as folder:
-        recipe = replace(make_recipe(config, survey), root=folder)
-        if config.workers == 0:
-            return measure(recipe, survey.slices, BATCH_BYTES, row_bytes, room)
-        return measure_in_worker(recipe, survey.slices, BATCH_BYTES, row_bytes, room, config.task_timeout)
+        last = [cut for cut in cut_passes(survey.stages) if cut.kind != "fit"]
+        recipes = tuple(make_recipe(cut, config, survey, root=folder) for cut in last)
+        if config.workers == 0 or config.strategy == "sequential":
+            return measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
+        return measure_in_worker(recipes, survey.slices, BATCH_BYTES, row_bytes, room, config.task_timeout)
+
+
+def _is_small(config: Config, survey: Survey, budget: Budget) -> bool:
+    """Whether to do it inside the driver, unmeasured: little data, much memory, and no code but penstock's own."""
+    if config.workers != "auto" or config.strategy != "auto" or any(stage.code() for stage in survey.stages):
+        return False
+    decoded = sum(map(survey.rows_of, survey.slices)) * decoded_row_bytes(survey.sample)
+    return decoded <= _SMALL and _SMALL_NEEDS + 10 * decoded <= budget.allowed
 
 
 def _held(folder: Folder) -> int:

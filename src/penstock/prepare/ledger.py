@@ -14,7 +14,8 @@ from typing import Any
 from penstock.base.errors import IntegrityError
 from penstock.base.files import STATE, Folder
 from penstock.base.fingerprint import fingerprint
-from penstock.shards.columns import FileFacts, open_columns
+from penstock.base.machine import boot_id
+from penstock.shards.columns import FileFacts, is_columns, open_columns
 from penstock.shards.manifest import ShardFacts, Step, shard_from_dict
 
 TASKS = f"{STATE}/tasks"
@@ -25,13 +26,20 @@ class LedgerRow:
     task: str
     fingerprint: str
     shards: dict[str, ShardFacts]
+    spill: FileFacts | None
     rejected: FileFacts | None
-    steps: tuple[Step, ...]
+    steps: dict[str, Step]  # by number of the stage; what was read has none
     states: dict[str, Any]
     lost_files: tuple[str, ...]
+    boot: str = ""  # of the machine, while it wrote a spill without waiting for the disk
+
+    @property
+    def rows_read(self) -> int:
+        return next(iter(self.steps.values())).taken
 
     @property
     def files(self) -> list[FileFacts]:
+        """What later passes and the manifest need of it. A spill is needed only while rows wait to be gathered."""
         files = [file for shard in self.shards.values() for file in shard.files]
         return [*files, self.rejected] if self.rejected else files
 
@@ -50,10 +58,12 @@ def decode_row(data: bytes) -> LedgerRow | None:
             task=body["task"],
             fingerprint=body["fingerprint"],
             shards={split: shard_from_dict(shard) for split, shard in body["shards"].items()},
+            spill=FileFacts(**body["spill"]) if body["spill"] else None,
             rejected=FileFacts(**body["rejected"]) if body["rejected"] else None,
-            steps=tuple(Step(**step) for step in body["steps"]),
+            steps={number: Step(**step) for number, step in body["steps"].items()},
             states=body["states"],
             lost_files=tuple(body["lost_files"]),
+            boot=body["boot"],
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -75,14 +85,22 @@ def forget(folder: Folder, tasks: Iterable[str]) -> None:
         folder.remove(_name(task))
 
 
-def files_are_there(folder: Folder, row: LedgerRow) -> bool:
+def files_are_there(folder: Folder, row: LedgerRow, spill_needed: bool) -> bool:
     """Whether what the row names is on disk: sizes, and the header and checksum table of every shard."""
+    files = row.files
+    if row.spill and spill_needed:
+        if row.boot != boot_id():
+            return False
+        files = [*files, row.spill]
+    if any(folder.size(file.file) != file.bytes for file in files):
+        return False
     try:
         for shard in row.shards.values():
-            open_columns(folder, shard.files)
+            if is_columns(shard.files):
+                open_columns(folder, shard.files)
     except IntegrityError:
         return False
-    return all(folder.size(file.file) == file.bytes for file in row.files)
+    return True
 
 
 def _name(task: str) -> str:

@@ -1,14 +1,18 @@
 """Measure: run a little of the job in a fresh worker, to learn what it costs on this machine, with these data.
 
 Arrow's own sizes cover about half of what a process really grows by, and a user's function may do anything; so the
-plan does not compute memory from types, it measures two batch sizes and draws the line through them.
+plan does not compute memory from types, it measures batches of several sizes and draws the line through them.
 """
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import math
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,12 +22,23 @@ import pyarrow as pa
 from penstock.base.errors import InputError, PlanError
 from penstock.base.files import Folder
 from penstock.base.memory import own_memory
+from penstock.prepare.exchange import Bucket
+from penstock.prepare.exchange.spill import SpillFile, read_chunks
+from penstock.prepare.fold import Count, Fold, Tap
+from penstock.prepare.rows import Rows
+from penstock.prepare.sinks import Produced, Rejected, ShardsInto, SpillInto
 from penstock.prepare.slices import Slice
 from penstock.prepare.sources import UnreadablePart, read_segment
 from penstock.prepare.stage import Fit
-from penstock.prepare.task import Count, Recipe, Rejected, Shards, Tap, run_stages
+from penstock.prepare.task import FromBuckets, FromSlices, Recipe, reduced
+from penstock.shards.arrayrecord import FORMAT
+from penstock.shards.arrayrecord_file import merge_parts
+from penstock.shards.columns import open_columns
+from penstock.shards.manifest import ShardFacts
 
+BATCH_BYTES = 4 << 20
 _BATCHES = 3
+_STEEP = 8.0  # bytes a batch byte, where data are too few to measure it: more than any built-in stage was seen to take
 _SECONDS = 2.0  # a stage so slow that this is not enough is measured on what it did
 
 
@@ -36,80 +51,321 @@ class Measurement:
     bytes_per_batch_byte: float
     rows_per_second: float
     output_row_bytes: float  # written per row read: what filters drop is in it
+    given_per_row: float = 1.0  # rows that reach the sink, per row read
 
     def task_bytes(self, batch_bytes: int) -> int:
         return int(self.fixed_bytes + self.bytes_per_batch_byte * batch_bytes)
 
 
-def measure(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int) -> Measurement:
-    """Run up to three batches of each of three sizes, and watch this process grow.
+@dataclass(frozen=True)
+class Growth:
+    """How the output of an exchange grows with its rows: so much a row, so much a record, and dictionaries.
+
+    Records grow more slowly than rows, the more slowly the more rows there are: `exponents` are those of the last
+    two steps, in each of which rows grew by `step`. Every bucket has dictionaries of its own, and they too grow
+    more slowly than its rows.
+    """
+
+    rows: int
+    records: int
+    step: float
+    exponents: tuple[float, float]
+    row_bytes: float
+    record_bytes: float
+    dictionary_bytes: float = 0.0  # of so many rows as were measured
+    dictionary_exponent: float = 1.0
+
+    def bytes_of(self, rows: float, buckets: int) -> float:
+        dictionary = self.dictionary_bytes * (rows / buckets / max(self.rows, 1)) ** self.dictionary_exponent
+        return float(rows * self.row_bytes + self.records_of(rows) * self.record_bytes + buckets * dictionary)
+
+    def records_of(self, rows: float) -> float:
+        before, exponent = self.exponents
+        fading = min(1.0, exponent / before) if before > 0 else 1.0
+        records, reached = float(self.records), float(self.rows)
+        while reached < rows:
+            growth = min(self.step, rows / reached)
+            exponent *= fading
+            records, reached = records * growth**exponent, reached * growth
+        return min(records, rows) if rows >= self.rows else self.records * rows / max(self.rows, 1)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What passes over slices cost, and those over buckets, where there are any."""
+
+    slices: Measurement
+    buckets: Measurement | None = None
+    spilled_row_bytes: float = 0.0  # decoded, of a row in a bucket
+    growth: Growth | None = None
+    parts_per_output_byte: float = 0.0  # put down on the way to a format of one file a split
+    assumed: bool = False  # not measured at all: the job is small
+
+    def of(self, reads_buckets: bool) -> Measurement:
+        if not reads_buckets:
+            return self.slices
+        assert self.buckets
+        return self.buckets
+
+    def output_bytes(self, rows: int, buckets: int) -> int:
+        """What an exchange of all the rows read will write."""
+        return int(self.growth.bytes_of(rows * self.slices.given_per_row, buckets)) if self.growth else 0
+
+
+def assume(row_bytes: float) -> Measured:
+    """For a job so small that starting a process to measure it would take longer than doing it."""
+    cost = Measurement(
+        worker_bytes=0,
+        fixed_bytes=32 << 20,
+        bytes_per_batch_byte=_STEEP,
+        rows_per_second=1e6,
+        output_row_bytes=row_bytes,
+    )
+    growth = Growth(rows=1, records=1, step=2.0, exponents=(1.0, 1.0), row_bytes=row_bytes, record_bytes=0.0)
+    return Measured(cost, cost, row_bytes, growth, parts_per_output_byte=2.0, assumed=True)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """One run of a little of the job: its batch bytes, what the process had grown by, and what it did."""
+
+    batch_bytes: int
+    grown: int
+    rows: int
+    given: int
+    written: int
+    seconds: float
+    parts: int = 0  # bytes put down on the way to a format of one file a split
+    rows_bytes: int = 0  # of `written`, what belongs to rows, and what to dictionaries; the rest belongs to records
+    dictionary_bytes: int = 0
+
+
+def measure(
+    recipes: tuple[Recipe, ...], slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int
+) -> Measured:
+    """Run up to three batches of each of three sizes of what reads slices, then of what reads buckets.
 
     The largest is left out where there is no time for it, or where the smaller two say that it would not fit into
     `room`. `recipe.root` is a folder that will be thrown away.
     """
     reserved = own_memory().counted
-    points: list[tuple[int, int]] = []  # batch bytes, and what the process had grown by
-    seconds = 0.0
+    recipe = _bound(_trial(recipes[0]), slices)
+    points: list[_Point] = []
     with _watching() as peak:
-        recipe = _bound(replace(recipe, on_bad_input="set_aside"), slices)
-        for size in (batch_bytes // 64, batch_bytes // 8, batch_bytes):
-            if len(points) == 2 and (seconds > _SECONDS / 2 or _line(points, size) > room):
+        for number, size in enumerate((batch_bytes // 64, batch_bytes // 8, batch_bytes)):
+            if _is_enough(points, size, room):
                 break
-            started = time.perf_counter()
-            rows, written = _run(recipe, slices, size, row_bytes)
-            seconds = time.perf_counter() - started
-            points.append((size, peak[0] - reserved))
+            ready = sized(recipe, size, row_bytes)
+            points.append(_read_some(ready, slices, number, lambda: peak[0] - reserved))
+    read = _measurement(points, reserved)
+    if not isinstance(recipe.sink, SpillInto):
+        return Measured(read)
+    spills = [recipe.sink.name(number) for number in range(len(points))]
+    return _measure_buckets(recipes[1], spills, read, room, reserved)
+
+
+def _trial(recipe: Recipe) -> Recipe:
+    """The recipe with one bucket for all rows, going on where rows are bad."""
+    assert isinstance(recipe.source, FromSlices)
+    recipe = replace(recipe, source=replace(recipe.source, on_bad_input="set_aside"))
+    if isinstance(recipe.sink, SpillInto):
+        return replace(recipe, sink=replace(recipe.sink, buckets=1))
+    return recipe
+
+
+def _is_enough(points: list[_Point], size: int, room: int) -> bool:
+    return len(points) == 2 and (points[-1].seconds > _SECONDS / 2 or _line(points, size) > room)
+
+
+def _measurement(points: list[_Point], reserved: int) -> Measurement:
+    last = points[-1]
     return Measurement(
         worker_bytes=reserved,
         fixed_bytes=max(0, int(_line(points, 0))),
         bytes_per_batch_byte=_slope(points),
-        rows_per_second=max(rows, 1) / seconds,
-        output_row_bytes=written / max(rows, 1),
+        rows_per_second=max(last.rows, 1) / last.seconds,
+        output_row_bytes=last.written / max(last.rows, 1),
+        given_per_row=last.given / max(last.rows, 1),
     )
 
 
-def _slope(points: list[tuple[int, int]]) -> float:
-    (small, before), (large, after) = points[-2:]
-    return (after - before) / (large - small)
+def _growing(points: list[_Point]) -> list[_Point]:
+    """Those that are clearly larger than the one before: with little data, all batches hold all of it."""
+    kept = points[:1]
+    for point in points[1:]:
+        if point.batch_bytes <= 2 * kept[-1].batch_bytes:
+            kept.pop()
+        kept.append(point)
+    return kept
 
 
-def _line(points: list[tuple[int, int]], size: int) -> float:
+def _slope(points: list[_Point]) -> float:
+    growing = _growing(points)
+    if len(growing) == 1:
+        return _STEEP
+    small, large = growing[-2:]
+    return (large.grown - small.grown) / (large.batch_bytes - small.batch_bytes)
+
+
+def _line(points: list[_Point], size: int) -> float:
     """What a batch of `size` would add, by the last two points."""
-    return points[-1][1] + _slope(points) * (size - points[-1][0])
+    return points[-1].grown + _slope(points) * (size - points[-1].batch_bytes)
 
 
-def _run(recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float) -> tuple[int, int]:
-    """(rows read, bytes written): a task cut short, into a folder that is thrown away."""
-    recipe = replace(recipe, reading=sized(recipe, batch_bytes, row_bytes).reading)
-    account = [Count() for _ in range(len(recipe.stages) + 1)]
-    taps = {number: Tap(fit) for number in recipe.fits if (fit := recipe.stages[number].fit())}
-    deadline = time.perf_counter() + _SECONDS
-    with ExitStack() as stack:
-        folder = Folder(recipe.root)
-        rejected = Rejected(folder, "rejected", stack, writes=False)
-        shards = Shards(folder, recipe, 0, stack)
+def _read_some(recipe: Recipe, slices: tuple[Slice, ...], spill: int, grown: Callable[[], int]) -> _Point:
+    """A task cut short, into a folder that is thrown away."""
+    started = time.perf_counter()
+    read = 0
+    with _cut_short(recipe, spill) as (fold, take, produced):
         for number, rows in enumerate(_batches(recipe, slices)):
-            shards.write(run_stages(rows, recipe, account, taps, rejected))
-            if number + 1 == _BATCHES or time.perf_counter() > deadline:
+            read += len(rows) + sum(aside.count for aside in rows.set_aside)
+            take(fold(fold.count(rows, len(rows), Count())))
+            if number + 1 == _BATCHES or time.perf_counter() > started + _SECONDS:
                 break
-        files = [file for facts in shards.commit().values() for file in facts.files]
+    given = list(fold.counts.values())[-1].step("", "").given if fold.counts else read
+    seconds = time.perf_counter() - started
+    return _Point(recipe.batch_bytes, grown(), read, given, _bytes_of(produced), seconds)
+
+
+@contextmanager
+def _cut_short(recipe: Recipe, number: int) -> Iterator[Any]:
+    """(fold, what takes its rows, what was produced): a task's inside, without its ledger."""
+    folder = Folder(recipe.root)
+    produced: list[Produced] = []
+    with ExitStack() as stack:
+        rejected = Rejected(folder, "rejected", stack, writes=False)
+        sink = recipe.open_sink(folder, number, stack)
+        yield Fold(recipe.stages, recipe.taps(), rejected), sink.write, produced
+        produced.append(sink.finish())
     folder.release_scratch()
-    return account[0].taken, sum(file.bytes for file in files)
 
 
-def _batches(recipe: Recipe, slices: tuple[Slice, ...]) -> Iterator[Any]:
+def _bytes_of(produced: list[Produced]) -> int:
+    files = [file for facts in produced[0].shards.values() for file in facts.files]
+    files += [produced[0].spill] if produced[0].spill else []
+    return sum(file.bytes for file in files)
+
+
+def _measure_buckets(recipe: Recipe, spills: list[str], read: Measurement, room: int, reserved: int) -> Measured:
+    """Gather what the measurements before have spilled, the small ones and the large one."""
+    give_back_memory()
+    later = [number for number, stage in recipe.stages.items() if stage.uses_artifact]
+    recipe = replace(recipe, fits=(*recipe.fits, *later))  # what needs an artifact is passed over
+    points: list[_Point] = []
+    with _watching() as peak:
+        for number, name in enumerate(spills):
+            size = _decoded_bytes(recipe.root, name)
+            if _is_enough(points, size, room):
+                break
+            points.append(_gather_some(recipe, number, name, size, lambda: peak[0] - reserved))
+    last = points[-1]
+    return Measured(
+        slices=read,
+        buckets=_measurement(points, reserved),
+        spilled_row_bytes=last.batch_bytes / max(last.rows, 1),
+        growth=_growth(points),
+        parts_per_output_byte=last.parts / max(last.written, 1),
+    )
+
+
+def _gather_some(recipe: Recipe, number: int, spill: str, size: int, grown: Callable[[], int]) -> _Point:
+    started = time.perf_counter()
+    assert isinstance(recipe.source, FromBuckets)
+    recipe = replace(recipe, source=replace(recipe.source, spills=(spill,)))
+    first = Count()
+    with _cut_short(recipe, number) as (fold, take, produced):
+        for rows in reduced(recipe, Bucket(0), size + 1, fold, first, lambda _: None):
+            take(fold(rows))
+    seconds = time.perf_counter() - started
+    point = _Point(size, grown(), first.taken, first.made, _bytes_of(produced), seconds)
+    folder, shards = Folder(recipe.root), produced[0].shards
+    if isinstance(recipe.sink, ShardsInto) and recipe.sink.container == FORMAT:
+        merged = [merge_parts(folder, f"{split}{number}", (part,)) for split, part in shards.items()]
+        return replace(point, written=sum(shard.files[0].bytes for shard in merged), parts=point.written)
+    return _dissected(point, folder, shards)
+
+
+def _dissected(point: _Point, folder: Folder, shards: dict[str, ShardFacts]) -> _Point:
+    """By the names of its columns, what of the output belongs to rows and what to dictionaries."""
+    sizes = [
+        (name, column.array.nbytes)
+        for shard in shards.values()
+        for name, column in open_columns(folder, shard.files).items()
+    ]
+    dictionary = sum(size for name, size in sizes if "/dictionary/" in name)
+    rows = sum(size for name, size in sizes if "/values" in name and "/dictionary/" not in name)
+    return replace(point, rows_bytes=rows, dictionary_bytes=dictionary)
+
+
+def _decoded_bytes(root: str, spill: str) -> int:
+    folder = Folder(root)
+    with SpillFile(folder.path(spill)) as file:
+        return read_chunks(file, folder.size(spill), 0).decoded_bytes
+
+
+def _growth(points: list[_Point]) -> Growth:
+    small, large = points[-2], points[-1]
+    exponents = [_exponent(*pair, "given") for pair in itertools.pairwise(points)]
+    if large.rows_bytes:
+        records = large.written - large.rows_bytes - large.dictionary_bytes
+        row_bytes, record_bytes = large.rows_bytes / max(large.rows, 1), records / max(large.given, 1)
+    else:  # a format whose records are sealed
+        row_bytes, record_bytes = _two_shares(small, large)
+    return Growth(
+        rows=large.rows,
+        records=large.given,
+        step=max(2.0, large.rows / max(small.rows, 1)),
+        exponents=(exponents[0], exponents[-1]),
+        row_bytes=row_bytes,
+        record_bytes=record_bytes,
+        dictionary_bytes=large.dictionary_bytes,
+        dictionary_exponent=_exponent(small, large, "dictionary_bytes"),
+    )
+
+
+def _two_shares(small: _Point, large: _Point) -> tuple[float, float]:
+    """(bytes a row, bytes a record) that explain what both points have written."""
+    determinant = small.rows * large.given - large.rows * small.given
+    if determinant:
+        rows_part = (small.written * large.given - large.written * small.given) / determinant
+        records_part = (small.rows * large.written - large.rows * small.written) / determinant
+        if rows_part >= 0 and records_part >= 0:
+            return rows_part, records_part
+    return large.written / max(large.rows, 1), 0.0
+
+
+def _exponent(small: _Point, large: _Point, what: str) -> float:
+    """With which `what` grows as rows grow from one point to the next."""
+    before, after = getattr(small, what), getattr(large, what)
+    if small.rows >= large.rows or not before or not after:
+        return 1.0
+    return min(1.0, max(0.0, math.log(after / before) / math.log(large.rows / small.rows)))
+
+
+def give_back_memory() -> None:
+    """Free pages go back to the kernel, so that what comes next is not measured on what came before."""
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _batches(recipe: Recipe, slices: tuple[Slice, ...]) -> Iterator[Rows]:
+    assert isinstance(recipe.source, FromSlices)
     for segment in (segment for piece in slices for segment in piece.segments):
         try:
-            yield from read_segment(segment, recipe.reading, frozenset())
+            yield from read_segment(segment, recipe.source.reading, frozenset())
         except (UnreadablePart, InputError):
             continue  # the task that reads it reports it
 
 
 def sized(recipe: Recipe, batch_bytes: int, row_bytes: float, hold_bytes: int = 0) -> Recipe:
     """The recipe, holding about `batch_bytes` of decoded rows at a time and `hold_bytes` of what it will write."""
+    recipe = replace(recipe, batch_bytes=batch_bytes, hold_bytes=hold_bytes)
+    if isinstance(recipe.source, FromBuckets):
+        return recipe
     rows = max(1, int(batch_bytes / max(row_bytes, 1.0)))
-    reading = replace(recipe.reading, rows_at_once=rows, bytes_at_once=max(batch_bytes, 1024))
-    return replace(recipe, reading=reading, hold_bytes=hold_bytes)
+    reading = replace(recipe.source.reading, rows_at_once=rows, bytes_at_once=max(batch_bytes, 1024))
+    return replace(recipe, source=replace(recipe.source, reading=reading))
 
 
 def _bound(recipe: Recipe, slices: tuple[Slice, ...]) -> Recipe:
@@ -117,11 +373,11 @@ def _bound(recipe: Recipe, slices: tuple[Slice, ...]) -> Recipe:
 
     Where the first rows do not tell enough for that, the stage is passed over, as in the pass that measures it.
     """
-    for number, stage in enumerate(recipe.stages):
+    for number, stage in recipe.stages.items():
         fit = stage.fit()
         if stage.uses_artifact and fit:
             bound = stage.bind(fit.finish(_first_state(recipe, slices, number, fit)))
-            trial = replace(recipe, stages=(*recipe.stages[:number], bound, *recipe.stages[number + 1 :]))
+            trial = replace(recipe, stages={**recipe.stages, number: bound})
             try:
                 _first_state(trial, slices, number + 1, None)
                 recipe = trial
@@ -130,16 +386,16 @@ def _bound(recipe: Recipe, slices: tuple[Slice, ...]) -> Recipe:
     return recipe
 
 
-def _first_state(recipe: Recipe, slices: tuple[Slice, ...], count: int, fit: Fit | None) -> Any:
-    """Take the first batch through the first `count` stages, and what they give into a reduction."""
-    recipe = replace(recipe, stages=recipe.stages[:count], writes=False)
-    account = [Count() for _ in range(count + 1)]
+def _first_state(recipe: Recipe, slices: tuple[Slice, ...], last: int, fit: Fit | None) -> Any:
+    """Take the first batch through the stages before `last`, and what they give into a reduction."""
+    stages = {number: stage for number, stage in recipe.stages.items() if number < last}
+    recipe = replace(recipe, stages=stages, fits=tuple(number for number in recipe.fits if number < last))
     tap = Tap(fit) if fit else None
-    taps = {number: Tap(each) for number in recipe.fits if number < count and (each := recipe.stages[number].fit())}
     with ExitStack() as stack:
         rejected = Rejected(Folder(recipe.root), "rejected", stack, writes=False)
+        fold = Fold(stages, recipe.taps(), rejected)
         for rows in _batches(recipe, slices):
-            given = run_stages(rows, recipe, account, taps, rejected)
+            given = fold(fold.count(rows, len(rows), Count()))
             if tap:
                 tap.add(given)
             break

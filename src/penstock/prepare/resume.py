@@ -59,12 +59,15 @@ def keep_or_forget(folder: Folder, plan: Plan, redo: bool) -> tuple[dict[str, Le
     """(rows of tasks that need not be done again, what changed since they were). The other rows are removed."""
     changes = changed(folder, plan)
     rows = read_rows(folder)
-    expected = {task.name: task.fingerprint for each in plan.passes for task in each.tasks}
-    kept = {
-        name: row
-        for name, row in rows.items()
-        if not redo and expected.get(name) == row.fingerprint and files_are_there(folder, row)
-    }
+    kept: dict[str, LedgerRow] = {}
+    spill_needed = False  # what a pass spilled is needed only while a task behind it is to be done
+    for each in reversed(plan.passes):
+        for task in each.tasks:
+            row = rows.get(task.name)
+            same = row and not redo and row.fingerprint == task.fingerprint
+            if row and same and files_are_there(folder, row, spill_needed):
+                kept[task.name] = row
+        spill_needed = spill_needed or any(task.name not in kept for task in each.tasks)
     forget(folder, [name for name in rows if name not in kept])
     return kept, changes
 

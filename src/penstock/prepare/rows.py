@@ -56,14 +56,16 @@ class Rows:
             set_aside=(*self.set_aside, SetAside(reason, len(dropped), kept)),
         )
 
-    def take_split(self, split: int) -> pa.RecordBatch:
+    def take_split(self, split: int, columns: tuple[str, ...] | None = None) -> pa.RecordBatch:
+        """The rows of one split, of some columns or all."""
+        batch = self.batch if columns is None else self.batch.select(list(columns))
         if self.splits is None:
-            return self.batch
+            return batch if split == 0 else batch.slice(0, 0)
         mask = self.splits == split
-        return self.batch if mask.all() else self.batch.filter(pa.array(mask))
+        return batch if mask.all() else batch.filter(pa.array(mask))
 
     def _line(self, row: int, reason: str) -> dict[str, Any]:
-        values = {name: _jsonable(self.batch[name][row]) for name in self.batch.schema.names}
+        values = {name: jsonable(self.batch[name][row]) for name in self.batch.schema.names}
         return rejected_line(self.source, self.path, int(self.ordinals[row]), reason, row=values)
 
 
@@ -72,12 +74,12 @@ def rejected_line(source: int, path: str, position: int | None, reason: str, **f
     return {"source": source, "file": path, "position": position, "reason": reason, **facts}
 
 
-def _jsonable(scalar: pa.Scalar) -> Any:
+def jsonable(scalar: pa.Scalar) -> Any:
     """JSON's own types as they are; NaN, bytes, decimals and times by a text that no library's version changes."""
     if pa.types.is_temporal(scalar.type) and scalar.is_valid:
         return _time_text(scalar)
     if pa.types.is_list(scalar.type) or pa.types.is_large_list(scalar.type) or pa.types.is_fixed_size_list(scalar.type):
-        return [_jsonable(each) for each in scalar.values] if scalar.is_valid else None
+        return [jsonable(each) for each in scalar.values] if scalar.is_valid else None
     value = scalar.as_py()
     if value is None or isinstance(value, bool | int | str):
         return value

@@ -13,29 +13,34 @@ import resource
 import socket
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import Any
 
-import numpy
+import numpy as np
 import pyarrow
 
 from penstock.base import machine
-from penstock.base.errors import Interrupted, PenstockError
+from penstock.base.errors import Interrupted
 from penstock.base.events import Event, EventLog, Observer
 from penstock.base.faults import crash_point
 from penstock.base.files import STATE, TEMPORARY, Folder
 from penstock.base.fingerprint import digest
+from penstock.prepare.account import make_account, refuse_unbalanced
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.inline import InlineEngine
 from penstock.prepare.engines.local import LocalEngine
+from penstock.prepare.exchange.spill import SpillFile, rows_by_part
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.plan import Pass, Plan, describe_input, make_recipe
+from penstock.prepare.passes import make_recipe
+from penstock.prepare.plan import Pass, Plan, describe_input
 from penstock.prepare.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
 from penstock.prepare.rows import rejected_line
-from penstock.prepare.task import Recipe, Task
+from penstock.prepare.sinks import PARTS, SPILL
+from penstock.prepare.task import FromBuckets, Recipe, Task
+from penstock.shards.arrayrecord_file import merge_parts
 from penstock.shards.columns import FileFacts
-from penstock.shards.manifest import MANIFEST, Manifest, Step, write_manifest
+from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, write_manifest
 
 RUN = f"{STATE}/run.json"
 
@@ -46,6 +51,7 @@ class Progress:
 
     started: float = field(default_factory=time.time)
     peak_memory: int = 0
+    spill_bytes: int = 0
     tasks_done: int = 0
     tasks_kept: int = 0
 
@@ -57,6 +63,7 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
     with folder.lock(_owner(plan)) as lock:
         there = finished(folder, plan, redo)
         if there:
+            _remove_scaffolding(folder)  # which a kill just after the manifest would leave
             if observe:
                 observe({"event": "already_done", "time": time.time()})
             return there
@@ -113,7 +120,7 @@ def _start_facts(plan: Plan, rows: dict[str, LedgerRow], changes: list[str]) -> 
         "tasks": tasks,
         "tasks_kept": len(rows),
         "changes": changes,
-        "workers": plan.settings.workers,
+        "workers": plan.workers,
         "allowed": plan.means.budget.allowed,
         "projected": plan.projected_memory,
         "rows": sum(each.projected.rows for each in plan.passes),
@@ -122,7 +129,7 @@ def _start_facts(plan: Plan, rows: dict[str, LedgerRow], changes: list[str]) -> 
 
 
 def _engine(plan: Plan, folder: Folder, log: EventLog, lock: int) -> Engine:
-    if plan.settings.workers == 0:
+    if plan.workers == 0:
         return InlineEngine(folder, log)
     return LocalEngine(plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, hold=(lock,))
 
@@ -136,33 +143,31 @@ def _run_pass(
     artifacts: dict[int, Any],
     progress: Progress,
 ) -> None:
-    recipe = _recipe(plan, each, artifacts)
-    pending = [task for task in each.tasks if task.name not in rows]
-    log.say("pass", number=each.number, kind=each.kind, tasks=len(each.tasks), pending=len(pending))
+    recipe = make_recipe(each.cut, plan.config, plan.survey, artifacts)
+    pending = _largest_first([task for task in each.tasks if task.name not in rows], recipe)
+    log.say("pass", number=each.cut.number, kind=each.cut.kind, tasks=len(each.tasks), pending=len(pending))
 
     def done(task: Task, row: LedgerRow) -> None:
         rows[task.name] = row
         progress.tasks_done += 1
-        log.say("task", task=task.name, rows=row.steps[0].taken)
+        progress.spill_bytes += row.spill.bytes if row.spill else 0
+        log.say("task", task=task.name, rows=row.rows_read)
 
-    engine.run(pending, recipe, plan.settings, done)
-    for number in each.fits:
+    engine.run(pending, recipe, each.settings, done)
+    for number in each.cut.fits:
         artifacts[number] = _merge(number, plan, [rows[task.name] for task in each.tasks])
 
 
-def _recipe(plan: Plan, each: Pass, artifacts: dict[int, Any]) -> Recipe:
-    recipe = make_recipe(plan.config, plan.survey)
-    stages = [
-        stage.bind(artifacts[number]) if number in artifacts else stage
-        for number, stage in enumerate(recipe.stages[: each.stage_count])
-    ]
-    return replace(
-        recipe,
-        stages=tuple(stages),
-        names=recipe.names[: each.stage_count],
-        fits=each.fits,
-        writes=each.kind == "map",
-    )
+def _largest_first(tasks: list[Task], recipe: Recipe) -> list[Task]:
+    """Buckets by their rows: a large one that comes last would leave the other workers idle."""
+    if not tasks or not isinstance(recipe.source, FromBuckets):
+        return tasks
+    folder = Folder(recipe.root)
+    rows = np.zeros(recipe.source.buckets, "i8")
+    for name in recipe.source.spills:
+        with SpillFile(folder.path(name)) as file:
+            rows += rows_by_part(file, folder.size(name))
+    return sorted(tasks, key=lambda task: -int(rows[task.input.number]))
 
 
 def _merge(number: int, plan: Plan, rows: list[LedgerRow]) -> Any:
@@ -176,47 +181,47 @@ def _finish(
     plan: Plan, folder: Folder, rows: dict[str, LedgerRow], artifacts: dict[int, Any], progress: Progress
 ) -> Manifest:
     """Everything but the manifest, then what does not belong removed, then the manifest."""
-    last = [rows[task.name] for task in plan.passes[-1].tasks]
+    kept = [[rows[task.name] for task in each.tasks] for each in plan.passes if each.cut.kind != "fit"]
+    last = kept[-1]
     manifest = Manifest(
         config=plan.semantic,
         input=_input_facts(plan),
         schema=plan.survey.output,
-        splits={split: tuple(row.shards[split] for row in last if split in row.shards) for split in plan.splits},
-        account=_account(plan, last),
+        splits=_splits(plan, folder, last),
+        account=make_account(plan, rows),
         artifacts=_write_artifacts(plan, folder, artifacts),
-        rejected=(*_write_bad_files(plan, folder), *(row.rejected for row in last if row.rejected)),
+        rejected=(
+            *_write_bad_files(plan, folder),
+            *(row.rejected for side in kept for row in side if row.rejected),
+        ),
         job=plan.job,
     )
-    for step in manifest.account:
-        if not step.balances:
-            raise PenstockError(f"defect: the account of {step.step!r} does not balance: {step}")
+    refuse_unbalanced(manifest.account)
     crash_point("run.before_clean_up")
     _remove_leftovers(folder, manifest)
     folder.commit_bytes(RUN, _run_facts(plan, progress))
     crash_point("run.before_manifest")
     write_manifest(folder, manifest)
     crash_point("run.after_manifest")
+    _remove_scaffolding(folder)
     if is_redoing(folder, plan):
         remember_job(folder, plan, redoing=False)
     return manifest
 
 
-def _account(plan: Plan, rows: list[LedgerRow]) -> tuple[Step, ...]:
-    lost = [path for row in rows for path in row.lost_files]
-    reasons = [each.reason for each in plan.survey.bad_files] + ["unreadable file"] * len(lost)
-    aside = {reason: reasons.count(reason) for reason in sorted(set(reasons))}
-    files = Step("files", "files", plan.survey.files, plan.survey.files - len(reasons), aside)
-    names = ("read", *plan.config.stage_names)
-    steps = [_sum_steps(name, [row.steps[number] for row in rows]) for number, name in enumerate(names)]
-    records = sum(shard.records for row in rows for shard in row.shards.values())
-    return (files, *steps, Step("write", "records", steps[-1].given, records))
+def _splits(plan: Plan, folder: Folder, rows: list[LedgerRow]) -> dict[str, tuple[ShardFacts, ...]]:
+    """The shards of each split in order; a format of one file a split is put together here."""
+    splits = {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in plan.splits}
+    if plan.config.format != "arrayrecord":
+        return splits
+    return {split: (merge_parts(folder, split, parts),) for split, parts in splits.items()}
 
 
-def _sum_steps(name: str, steps: list[Step]) -> Step:
-    aside: dict[str, int] = {}
-    for reason, count in sorted(pair for step in steps for pair in step.set_aside.items()):
-        aside[reason] = aside.get(reason, 0) + count
-    return Step(name, "rows", sum(step.taken for step in steps), sum(step.given for step in steps), aside)
+def _remove_scaffolding(folder: Folder) -> None:
+    """What tasks put down for each other, and nobody else."""
+    for name in (SPILL, PARTS):
+        if folder.exists(name):
+            folder.remove(name)
 
 
 def _input_facts(plan: Plan) -> dict[str, Any]:
@@ -259,7 +264,9 @@ def _remove_leftovers(folder: Folder, manifest: Manifest) -> None:
             folder.remove(name)
 
 
-_OURS = re.compile(r"[^/]+/\d{5}-of-\d{5}\.[^/]+|rejected/(\d{5}|files)\.jsonl|artifacts/[^/]+\.json")
+_OURS = re.compile(
+    r"[^/]+/\d{5}-of-\d{5}\.[^/]+|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json|[^/]+\.arrayrecord"
+)
 
 
 def _own_files(folder: Folder) -> Iterable[str]:
@@ -278,13 +285,14 @@ def _run_facts(plan: Plan, progress: Progress) -> bytes:
         "peak_memory_bytes": progress.peak_memory,
         "allowed_memory_bytes": plan.means.budget.allowed,
         "projected_memory_bytes": plan.projected_memory,
-        "workers": plan.settings.workers,
-        "batch_bytes": plan.settings.batch_bytes,
+        "workers": plan.workers,
+        "passes": [{"kind": each.cut.kind, **asdict(each.settings)} for each in plan.passes],
+        "spill_bytes": progress.spill_bytes,
         "input": [list(source.path) for source in plan.config.input],
         "output": plan.config.output_path,
         "machine": machine.describe(),
         "versions": {
-            "numpy": numpy.__version__,
+            "numpy": np.__version__,
             "pyarrow": pyarrow.__version__,
             "python": platform.python_version(),
         },

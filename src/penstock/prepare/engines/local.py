@@ -19,18 +19,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import TaskError
 from penstock.base.events import EventLog
 from penstock.base.memory import Budget, tree_memory
 from penstock.base.sizes import format_size
-from penstock.prepare.engines import Done
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.measure import Measurement
-from penstock.prepare.plan import Settings
+from penstock.prepare.measure import Measured
+from penstock.prepare.settings import Settings
 from penstock.prepare.slices import Slice
 from penstock.prepare.task import Recipe, Task
+
+if TYPE_CHECKING:
+    from penstock.prepare.engines import Done
 
 ATTEMPTS = 3  # of a task whose worker dies: whole, half and quarter batches
 TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
@@ -144,6 +146,8 @@ class LocalEngine:
     def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
         self._recipe, self._settings, self._done = recipe, settings, done
         self._pending = deque(Attempt(task) for task in tasks)
+        while len(self._workers) > max(1, settings.workers):  # a pass with larger batches has fewer
+            self._workers.pop().kill()
         for worker in self._workers:
             worker.send("recipe", recipe)
         while self._pending or self._busy():
@@ -170,7 +174,7 @@ class LocalEngine:
             worker.attempt = attempt
             batch = max(1024, self._settings.batch_bytes >> attempt.number)
             hold = self._settings.hold_bytes if attempt.number == 0 else 0
-            worker.send("task", attempt.task, batch, self._settings.row_bytes_of(attempt.task.slice), hold)
+            worker.send("task", attempt.task, batch, self._settings.row_bytes_of(attempt.task.input), hold)
 
     def _start(self) -> Worker:
         worker = Worker(self._hold)
@@ -206,12 +210,12 @@ class LocalEngine:
     def _finished(self, worker: Worker, row: LedgerRow, held_bytes: int) -> None:
         assert worker.attempt
         attempt, worker.attempt = worker.attempt, None
-        self._rows_done += row.steps[0].taken
+        self._rows_done += row.rows_read
         worker.tasks += 1
         self._done(attempt.task, row)
         if worker.tasks == 1:
             self._sampled = 0.0  # its memory is still there: sample it, or a short run would never be seen
-        grown = held_bytes - worker.ready_bytes > self._budget.allowed / (4 * max(1, self._settings.workers))
+        grown = held_bytes > 0.75 * self._budget.allowed / max(1, self._settings.workers)
         if worker.tasks >= TASKS_PER_WORKER or (grown and worker.tasks >= 8):
             self._workers.remove(worker)
             worker.kill()
@@ -234,14 +238,14 @@ class LocalEngine:
         if attempt.number >= ATTEMPTS:
             raise self._given_up(attempt)
         batch = self._settings.batch_bytes >> attempt.number
-        self._log.say("retry", task=attempt.task.name, slice=str(attempt.task.slice), reason=reason, batch_bytes=batch)
+        self._log.say("retry", task=attempt.task.name, slice=str(attempt.task.input), reason=reason, batch_bytes=batch)
         self._pending.appendleft(attempt)
 
     def _given_up(self, attempt: Attempt) -> TaskError:
         return TaskError(
             f"a task failed {attempt.number} times, the last time because {attempt.reason}; "
             f"its batches were {format_size(self._settings.batch_bytes)}, a half and a quarter of that",
-            where=f"{attempt.task.slice}, after {attempt.rows:,} rows",
+            where=f"{attempt.task.input}, after {attempt.rows:,} rows",
             next_step=f"allow more than {self._budget} or look for rows that are very large; "
             "SIGKILL without a reason is mostly the kernel's out-of-memory killer (see `dmesg`)",
         )
@@ -258,7 +262,7 @@ class LocalEngine:
                 self._log.say(
                     "stall",
                     task=attempt.task.name,
-                    slice=str(attempt.task.slice),
+                    slice=str(attempt.task.input),
                     seconds=round(still, 1),
                     rows=attempt.rows,
                     stack=worker.stack(),
@@ -270,7 +274,7 @@ class LocalEngine:
         if attempt.stalls > 1:
             error = TaskError(
                 f"a task showed no row for {still:.0f} s (task_timeout), twice",
-                where=f"{attempt.task.slice}, after {attempt.rows:,} rows",
+                where=f"{attempt.task.input}, after {attempt.rows:,} rows",
                 next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`",
             )
             error.add_note(stack)
@@ -295,15 +299,20 @@ class LocalEngine:
 
 
 def measure_in_worker(
-    recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int, timeout: float
-) -> Measurement:
+    recipes: tuple[Recipe, ...],
+    slices: tuple[Slice, ...],
+    batch_bytes: int,
+    row_bytes: float,
+    room: int,
+    timeout: float,
+) -> Measured:
     """Measure in a process like the ones that will do the work; one that dies is followed by one that takes less."""
     for attempt in range(ATTEMPTS):
         worker = Worker()
         try:
             if worker.connection.poll(timeout):
                 worker.ready_bytes = worker.connection.recv()[1]
-            worker.send("measure", recipe, slices, batch_bytes >> 3 * attempt, row_bytes, room)
+            worker.send("measure", recipes, slices, batch_bytes >> 3 * attempt, row_bytes, room)
             if not worker.connection.poll(timeout):
                 raise _too_slow(worker, slices, timeout)
             kind, answer, _ = worker.connection.recv()

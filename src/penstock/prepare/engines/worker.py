@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory
-from penstock.prepare.measure import measure, sized
+from penstock.prepare.measure import give_back_memory, measure, sized
 from penstock.prepare.task import Recipe, Task, execute
 from penstock.prepare.user_code import code_identity
 
@@ -39,6 +39,7 @@ def main() -> None:
     while message := connection.recv():
         if message[0] == "recipe":
             recipe = message[1]
+            give_back_memory()  # of the pass before
             _answer(connection, "accepted", lambda recipe=recipe: _refuse_other_code(recipe))
         elif message[0] == "measure":
             _answer(connection, "done", lambda message=message: measure(*message[1:]))

@@ -73,6 +73,7 @@ class Reading:
     bytes_at_once: int
     formats: tuple[str, ...]
     options: tuple[SourceOptions, ...]  # one a source
+    codes: frozenset[str] = frozenset()  # text columns that may come as codes, where that costs less
 
 
 class UnreadablePart(Exception):

@@ -71,7 +71,7 @@ def identity(location: str) -> str:
 
 def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
     with ReadFile(segment.location) as handle:
-        file = _open(handle, segment)
+        file = _open(handle, segment, reading.codes)
         ordinal = segment.ordinal
         for group in range(segment.first, segment.last):
             count = file.metadata.row_group(group).num_rows
@@ -80,9 +80,17 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
             ordinal += count
 
 
-def _open(handle: ReadFile, segment: Segment) -> pq.ParquetFile:
+def _open(handle: ReadFile, segment: Segment, codes: frozenset[str]) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(handle, pre_buffer=False, buffer_size=_BUFFER_BYTES, page_checksum_verification=True)
+        metadata = pq.read_metadata(handle)
+        return pq.ParquetFile(
+            handle,
+            metadata=metadata,
+            read_dictionary=[name for name in codes if _is_coded(metadata, name, segment)],
+            pre_buffer=False,
+            buffer_size=_BUFFER_BYTES,
+            page_checksum_verification=True,
+        )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
             f"the file changed while it was being read: {_first_line(error)}",
@@ -91,18 +99,28 @@ def _open(handle: ReadFile, segment: Segment) -> pq.ParquetFile:
         ) from error
 
 
+def _is_coded(metadata: pq.FileMetaData, name: str, segment: Segment) -> bool:
+    """Whether the file itself holds the column as codes, and not as text from where its dictionary grew too large.
+
+    Plain text has four bytes of length a value, so a column with less cannot be plain. Reading codes as codes saves
+    making text of them and codes again; making codes of plain text is better done elsewhere (benchmarks/LOG.md).
+    """
+    groups = [metadata.row_group(number) for number in range(segment.first, segment.last)]
+    chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
+    found = [chunk for chunk in chunks if chunk.path_in_schema == name]
+    return bool(found) and all(chunk.total_uncompressed_size < 4 * chunk.num_values for chunk in found)
+
+
 def _read_group(
     file: pq.ParquetFile, group: int, ordinal: int, count: int, segment: Segment, reading: Reading
 ) -> Iterator[Rows]:
     first, seen = ordinal, 0
-    columns = [reading.schema.field(name) for name in reading.columns]
     try:
         for batch in file.iter_batches(
             reading.rows_at_once, row_groups=[group], columns=list(reading.columns), use_threads=False
         ):
             ordinals = np.arange(ordinal, ordinal + batch.num_rows)
-            arrays = [batch.column(field.name) for field in columns]  # the file may order them otherwise
-            ordered = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(columns))
+            ordered = batch.select(list(reading.columns))  # the file may order them otherwise
             yield drop_bad_text(Rows(ordered, segment.source, segment.path, ordinals))
             ordinal += batch.num_rows
             seen += batch.num_rows

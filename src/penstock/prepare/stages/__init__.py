@@ -6,16 +6,18 @@ import dataclasses
 import importlib.metadata
 import inspect
 from collections.abc import Callable
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.prepare.stage import FunctionStage, Stage
 from penstock.prepare.user_code import load_object, load_user_object
 
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 BUILT_IN = {
     "filter": "penstock.prepare.stages.filter:Filter",
+    "group": "penstock.prepare.stages.group:Group",
     "normalize": "penstock.prepare.stages.normalize:Normalize",
     "select": "penstock.prepare.stages.select:Select",
     "split": "penstock.prepare.stages.split:Split",
@@ -49,6 +51,8 @@ def _target(name: str) -> str:
 
 
 def _build_class(kind: type[Stage], written: Any) -> Stage:
+    from pydantic import TypeAdapter, ValidationError  # here: workers build no stage, they are sent them
+
     options = kind.options_from_yaml(written)
     names = [each.name for each in dataclasses.fields(kind)]
     for option in options:
@@ -66,6 +70,8 @@ def first_problem(error: ValidationError) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] in ("missing", "missing_argument"):
         return f"option {path!r} is required"
+    if not path:
+        return str(message)
     return f"{path}: {message}" if first["type"] == "value_error" else f"{path}: {message}, got {first['input']!r}"
 
 

@@ -107,6 +107,9 @@ class Filter(Stage):
             return None
         return after | frozenset(named)
 
+    def takes_codes(self) -> bool:
+        return not self.code()
+
     def code(self) -> tuple[str, ...]:
         return tuple(text for text in self.where if _FUNCTION.fullmatch(text))
 

@@ -43,5 +43,8 @@ class Select(Stage):
     def describe(self) -> dict[str, Any]:
         return {"columns": [[new, old] for new, old in self.columns.items()]}  # in order: it decides bytes
 
+    def takes_codes(self) -> bool:
+        return True
+
     def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:  # noqa: ARG002
         return frozenset(self.columns.values())

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.hashing import combine, hash_array, hash_positions
+from penstock.prepare.hashing import combine, hash_distinct, hash_positions
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Stage, require_columns
 
@@ -23,7 +23,8 @@ class Split(Stage):
     """`split: {test: 0.1}` or `split: {by: user, val: 0.05, test: 0.1}`; what is left is `train`.
 
     `by` a column (or a list of them) puts equal values into one split; without it each row is decided by its
-    position (file and row). Either way a row stays in its split when files or rows are added.
+    position (file and row). Either way a row stays in its split when files or rows are added. Behind `group`,
+    `by: key` (or none) means the columns that were grouped by.
     """
 
     fractions: dict[str, float]
@@ -51,6 +52,11 @@ class Split(Stage):
     def __call__(self, rows: Rows) -> Rows:
         return replace(rows, splits=self.decide(self._hashes(rows)))
 
+    def placed(self, before: tuple[Stage, ...]) -> Stage:
+        groups = [exchange.by for stage in before if (exchange := stage.exchange())]
+        means_the_key = self.by in ((), ("key",)) and groups and "key" not in groups[-1]
+        return replace(self, by=groups[-1]) if means_the_key else self
+
     def decide(self, hashes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Split numbers, 0 = train. Named splits take ranges of the hash from 0 upwards, in order of name."""
         splits = np.zeros(len(hashes), "u1")
@@ -65,7 +71,7 @@ class Split(Stage):
     def _hashes(self, rows: Rows) -> np.ndarray[Any, Any]:
         if not self.by:
             return hash_positions(rows.path, rows.ordinals)
-        return reduce(combine, [hash_array(rows.batch.column(name)) for name in self.by])
+        return reduce(combine, [hash_distinct(rows.batch.column(name)) for name in self.by])
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
         require_columns(schema, list(self.by))

@@ -1,0 +1,168 @@
+"""Gather: the rows of one bucket, from every spill, in order, in bounded memory. Next: the stage that asked for them.
+
+A bucket that fits is sorted at once. One that does not is cut: its rows are put down again in ranges of the first
+word in which they differ, and each range is gathered in turn. Rows that differ in no word are in order already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.files import Folder
+from penstock.prepare.exchange import Array, Exchange, Sorted
+from penstock.prepare.exchange.order import Name, Word, sort_rows, sort_words
+from penstock.prepare.exchange.spill import Chunks, SpillFile, SpillWriter, read_chunks, with_codes
+
+_MOST_RANGES = 256
+_SAMPLES_A_CHUNK = 64
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """How to gather: in which order, and how many bytes of rows sorted at once."""
+
+    folder: Folder
+    exchange: Exchange
+    sort_bytes: int
+    range_bytes: int  # where a bucket has more, how many in each of the ranges it is cut into
+    moved: Callable[[int], None]  # told of rows as they are read, some more than once
+
+
+def gather(how: Gathering, spills: Sequence[str], bucket: int) -> Iterator[Sorted]:
+    """The rows of a bucket in canonical order. `spills` stand in the order of their rows' positions."""
+    with ExitStack() as stack:
+        chunks = []
+        for name in spills:
+            file = stack.enter_context(SpillFile(how.folder.path(name)))
+            found = read_chunks(file, how.folder.size(name), bucket)
+            chunks += [found] if len(found.entries) else []
+        last: pa.RecordBatch | None = None
+        for run in _sorted(how, chunks):
+            yield _continued(last, run, how.exchange)
+            last = _key(run.batch.slice(run.batch.num_rows - 1), how.exchange.by)
+
+
+def _continued(last: pa.RecordBatch | None, run: Sorted, exchange: Exchange) -> Sorted:
+    """A run whose first row has the key of the row before it does not begin with a key."""
+    if last is None:
+        return run
+    pair = [last, _key(run.batch, exchange.by)]
+    same = len(sort_rows(pair, Exchange(exchange.by)).starts) == 1
+    return Sorted(run.batch, run.starts[1:]) if same else run
+
+
+def _key(batch: pa.RecordBatch, by: tuple[str, ...]) -> pa.RecordBatch:
+    """The key of the first row, as a batch that does not hold on to the others."""
+    first = batch.slice(0, 1).select(list(by))
+    plain = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in first.columns]
+    return with_codes(pa.RecordBatch.from_arrays(plain, names=list(by)))
+
+
+def _sorted(how: Gathering, chunks: list[Chunks]) -> Iterator[Sorted]:
+    if sum(each.decoded_bytes for each in chunks) <= how.sort_bytes:
+        if any(len(each.entries) for each in chunks):
+            yield sort_rows(_read(how, chunks), how.exchange)
+        return
+    ranges = _find_ranges(how, chunks)
+    if ranges is None:
+        yield from _as_they_are(how, chunks)
+        return
+    scratch = how.folder.borrow_scratch()
+    try:
+        writer = SpillWriter(scratch, len(ranges.edges) + 1, how.range_bytes // 4)
+        for batch in _read(how, chunks):
+            writer.write(batch, ranges.numbers(batch, how.exchange))
+        writer.finish()
+        finer = replace(how, sort_bytes=how.range_bytes)
+        for number in range(len(ranges.edges) + 1):
+            yield from _sorted(finer, [read_chunks(scratch, scratch.size, number)])
+    finally:
+        how.folder.return_scratch(scratch)
+
+
+def _read(how: Gathering, chunks: list[Chunks]) -> Iterator[pa.RecordBatch]:
+    for each in chunks:
+        for batch in each.read():
+            yield batch
+            how.moved(batch.num_rows)
+
+
+def _as_they_are(how: Gathering, chunks: list[Chunks]) -> Iterator[Sorted]:
+    """Rows that are equal in all that is sorted by: they stand in the order of their positions."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in _read(how, chunks):
+        if waiting and sum(each.nbytes for each in waiting) + batch.nbytes > how.range_bytes:
+            yield sort_rows(waiting, how.exchange)
+            waiting = []
+        waiting.append(batch)
+    if waiting:
+        yield sort_rows(waiting, how.exchange)
+
+
+@dataclass(frozen=True)
+class _Ranges:
+    """Rows are in range n when n of the edges are not above their word."""
+
+    name: Name
+    edges: Array
+
+    def numbers(self, batch: pa.RecordBatch, exchange: Exchange) -> Array:
+        for word in sort_words(batch, exchange):
+            if word.name == self.name:
+                return np.searchsorted(self.edges, word.of_rows(), side="right").astype("u2")
+        return np.zeros(batch.num_rows, "u2")
+
+
+@dataclass
+class _Span:
+    """The least and greatest value of one word over the batches so far, and some of its values."""
+
+    low: int
+    high: int
+    samples: list[Array]
+
+    def add(self, word: Word) -> None:
+        values = word.values()
+        self.low, self.high = min(self.low, int(values.min())), max(self.high, int(values.max()))
+        self.samples.append(word.sample(values, _SAMPLES_A_CHUNK))
+
+
+def _find_ranges(how: Gathering, chunks: list[Chunks]) -> _Ranges | None:
+    """Edges in the first word in which the rows differ; none where they differ in no word."""
+    spans: dict[Name, _Span] = {}
+    differing: Name | None = None  # the first that is known to; those behind it no longer matter
+    unseen = 2**64  # a text's word that only later batches have was 0 in the earlier ones
+    for batch in _read(how, chunks):
+        found = set()
+        for word in sort_words(batch, how.exchange):
+            if differing is not None and word.name > differing:
+                break
+            span = spans.setdefault(word.name, _Span(unseen, 0, []))
+            span.add(word)
+            found.add(word.name)
+            if span.low < span.high:
+                differing = word.name
+        for name in spans.keys() - found:
+            spans[name].low = 0
+        differing = min((name for name, span in spans.items() if span.low < span.high), default=None)
+        unseen = 0
+    if differing is None:
+        return None
+    span = spans[differing]
+    return _Ranges(differing, _edges(how, chunks, np.concatenate(span.samples), span.low, span.high))
+
+
+def _edges(how: Gathering, chunks: list[Chunks], sample: Array, low: int, high: int) -> Array:
+    """Quantiles that cut into ranges of half of what fits; a word that fills several has a range to itself."""
+    ranges = min(_MOST_RANGES, 1 + 2 * sum(each.decoded_bytes for each in chunks) // how.range_bytes)
+    sample = np.sort(sample)
+    edges = sample[np.arange(1, ranges) * len(sample) // ranges]
+    heavy = edges[1:][edges[1:] == edges[:-1]]
+    found = np.unique(np.concatenate([edges, heavy + np.uint64(1)]))
+    found = found[(found > np.uint64(low)) & (found <= np.uint64(high))]
+    return found if len(found) else np.array([low + 1], "u8")

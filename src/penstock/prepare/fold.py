@@ -1,0 +1,99 @@
+"""Fold: the stages of a pass over one batch after the other, every row counted. Next: sinks.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.prepare.rows import Rows, SetAside
+from penstock.prepare.sinks import Rejected
+from penstock.prepare.stage import Fit, Stage
+from penstock.shards.manifest import Step
+
+FIT_BLOCK_ROWS = 8192
+
+
+@dataclass
+class Count:
+    """Rows taken by a step, the ones it set aside by reason, and what it made of the others, if something else."""
+
+    taken: int = 0
+    aside: dict[str, int] = field(default_factory=dict)
+    made: int = 0
+
+    def add(self, taken: int, set_aside: list[SetAside]) -> None:
+        self.taken += taken
+        for each in set_aside:
+            self.aside[each.reason] = self.aside.get(each.reason, 0) + each.count
+
+    def step(self, name: str, unit: str, unit_out: str = "") -> Step:
+        aside = {reason: count for reason, count in sorted(self.aside.items()) if count}
+        made = {unit_out: self.made} if unit_out else {}
+        return Step(name, unit, self.taken, self.taken - sum(aside.values()), aside, made)
+
+
+class Tap:
+    """Feeds a reduction blocks of exactly 8,192 training rows, whatever batches they arrive in.
+
+    Sums of floats depend on how they are grouped; these groups depend on the task's input alone.
+    """
+
+    def __init__(self, fit: Fit) -> None:
+        self._fit = fit
+        self._state = fit.start()
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def add(self, rows: Rows) -> None:
+        batch = rows.take_split(0, self._fit.columns)
+        self._waiting.append(batch)
+        self._rows += batch.num_rows
+        if self._rows >= FIT_BLOCK_ROWS:
+            table = pa.Table.from_batches(self._waiting).combine_chunks()
+            full = self._rows // FIT_BLOCK_ROWS * FIT_BLOCK_ROWS
+            for start in range(0, full, FIT_BLOCK_ROWS):
+                self._update(table.slice(start, FIT_BLOCK_ROWS))
+            self._waiting = table.slice(full).to_batches()
+            self._rows -= full
+
+    def add_at_once(self, batch: pa.RecordBatch) -> None:
+        """For a reduction that is exact, and so may be fed as it comes."""
+        self._state = self._fit.update(self._state, batch)
+
+    def _update(self, block: pa.Table) -> None:
+        self._state = self._fit.update(self._state, block.combine_chunks().to_batches()[0])
+
+    def finish(self) -> Any:
+        if self._rows:
+            self._update(pa.Table.from_batches(self._waiting))
+            self._rows = 0
+        return self._state
+
+
+@dataclass
+class Fold:
+    """The stages of a pass, numbered as in the job, with a count for each."""
+
+    stages: dict[int, Stage]
+    taps: dict[int, Tap]  # of the stages whose reduction this pass runs
+    rejected: Rejected
+
+    def __post_init__(self) -> None:
+        self.counts = {number: Count() for number in self.stages}
+
+    def __call__(self, rows: Rows) -> Rows:
+        """Each stage takes what the one before gave; what is set aside on the way is counted."""
+        for number, stage in self.stages.items():
+            taken = len(rows)
+            if number in self.taps:
+                self.taps[number].add(rows)
+            if not (number in self.taps and stage.uses_artifact):  # its artifact is what this pass is for
+                rows = stage(rows)
+            rows = self.count(rows, taken, self.counts[number])
+        return rows
+
+    def count(self, rows: Rows, taken: int, count: Count) -> Rows:
+        count.add(taken, [self.rejected.take(aside) for aside in rows.set_aside])
+        return Rows(rows.batch, rows.source, rows.path, rows.ordinals, rows.splits)

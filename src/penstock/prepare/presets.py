@@ -1,0 +1,78 @@
+"""Presets: the name of a built-in job and a few settings -> the job file it is short for. Next: config.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.plan import Plan
+from penstock.shards.schema import type_from_arrow
+
+REQUIRED = object()  # in place of a default
+_GROUPED = {"max_record": "8MiB", "test": 0.1, "null_keys": "set_aside"}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A job that groups events by key. `settings` are the words it takes, with their defaults."""
+
+    name: str
+    settings: Mapping[str, Any]
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # settings that it has decided
+    types: Mapping[str, str] = field(default_factory=dict)  # its columns; none named means all of the input
+
+    def stages(self, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The stages of the job file, every setting spelled out."""
+        chosen = {**self.settings, **settings, **self.fixed}
+        select = [{"select": list(self.types)}] if self.types else []
+        group = {name: chosen[name] for name in ("by", "order", "max_record", "null_keys") if chosen[name] is not None}
+        split = [{"split": {"by": "key", "test": chosen["test"]}}] if chosen["test"] != 0 else []
+        return [*select, {"group": group}, *split]
+
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
+    {
+        "events": Preset("events", {"by": REQUIRED, "order": None, **_GROUPED}),
+        "pings": Preset(
+            "pings",
+            _GROUPED,
+            fixed={"by": "src_addr", "order": "event_time"},
+            types={
+                "src_addr": "string",
+                "event_time": "timestamp",
+                "dst_addr": "string",
+                "ip_version": "int8",
+                "rtt": "float32",
+            },
+        ),
+    }
+)
+
+
+def refuse_types(preset: Preset, plan: Plan) -> None:
+    """Readers of pings in ArrayRecord files expect its very types; the native format says its own, and takes any."""
+    if plan.config.format != "arrayrecord":
+        return
+    group = next(number for number, stage in enumerate(plan.survey.stages) if stage.exchange())
+    given = plan.survey.given[group]
+    found = {name: _word(given.field(name).type) for name in preset.types if name in given.names}
+    wrong = [(name, word) for name, word in found.items() if not word.startswith(preset.types[name])]
+    if wrong:
+        differences = ", ".join(f"{name} is {word} and not {preset.types[name]}" for name, word in wrong)
+        raise ConfigError(
+            f"in ArrayRecord files, readers of {preset.name} expect its very types: {differences}",
+            where="format: arrayrecord",
+            next_step="cast them in a stage of your own (`module:function` before `group`; `penstock plan` prints the "
+            "job file to put it in), declare text columns (--set input.types.rtt=float32), leave the format out, or "
+            "take the preset `events`, which takes any types",
+        )
+
+
+def _word(kind: pa.DataType) -> str:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return type_from_arrow(plain) or str(plain)

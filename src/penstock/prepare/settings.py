@@ -1,0 +1,202 @@
+"""Settings: how many workers, and how much each holds at a time, so that a pass fits. Next: plan.py.
+
+Physical choices all: they change speed and memory, never a byte of output. A strategy is a rule for choosing them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from penstock.base.errors import PlanError
+from penstock.base.memory import Budget
+from penstock.base.sizes import format_size
+from penstock.prepare.config import Config
+from penstock.prepare.exchange import Bucket
+from penstock.prepare.measure import Measured, Measurement, decoded_row_bytes
+from penstock.prepare.passes import Cut, buckets_of
+from penstock.prepare.slices import Slice
+from penstock.prepare.survey import Survey
+
+MARGIN = 1.25  # over what a task was measured to add: allocators keep more as it goes on
+HOLD_MARGIN = 1.1  # over the bytes that are kept: they come in pieces
+SLACK_BYTES = 4 << 20  # and a little a worker, which matters when batches are small
+
+
+@dataclass(frozen=True)
+class Means:
+    """What the job may use, and what a little of it was measured to cost."""
+
+    budget: Budget
+    cores: int
+    free_disk: int
+    driver_bytes: int
+    measured: Measured
+
+
+@dataclass(frozen=True)
+class Settings:
+    workers: int
+    batch_bytes: int  # decoded rows that a task reads, or sorts, at a time
+    hold_bytes: int  # of its output that a task keeps in memory; the rest takes the way over a scratch file
+    row_bytes: float
+    stored_row_bytes: float
+
+    def row_bytes_of(self, piece: Slice | Bucket) -> float:
+        """Rows of a slice that stores more a row than the first are taken to decode to more, too."""
+        if isinstance(piece, Bucket) or piece.rows <= 0:
+            return self.row_bytes
+        return self.row_bytes * max(piece.bytes / piece.rows / self.stored_row_bytes, 1.0)
+
+
+@dataclass(frozen=True)
+class Projection:
+    memory_bytes: int
+    spill_bytes: int  # on disk while the pass runs, and gone when the job is done
+    output_bytes: int
+    seconds: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """How large batches should be, which size is worth losing a worker for, and the least that works at all."""
+
+    wanted: int
+    good: int
+    least: int
+
+
+_MAP_BATCHES = _Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
+
+
+def batches_of(cut: Cut, config: Config, survey: Survey, measured: Measured) -> _Batches:
+    if cut.kind == "scatter":
+        buckets = buckets_of(config, survey)  # a batch becomes a chunk a bucket, and chunks should not be tiny
+        found = _Batches(
+            wanted=_between(16 << 20, buckets * (256 << 10), 128 << 20),
+            good=_between(1 << 20, buckets * (8 << 10), 16 << 20),
+            least=_between(256 << 10, buckets << 10, 4 << 20),
+        )
+    elif cut.spill >= 0:
+        rows = sum(map(survey.rows_of, survey.slices)) * measured.slices.given_per_row
+        every = int(rows * measured.spilled_row_bytes)
+        bucket = every // buckets_of(config, survey)
+        kept = min(survey.stages[cut.reducer].keeps_bytes(), 8 * bucket)  # beside a run, when it has several
+        least = kept + (2 << 20)
+        found = _Batches(wanted=max(min(8 * bucket, every), least), good=max(bucket, least), least=least)
+    else:
+        found = _MAP_BATCHES
+    if config.strategy == "parallel":
+        return _Batches(found.wanted, found.wanted, found.wanted)
+    if config.strategy == "streaming":
+        return _Batches(found.good, found.good, found.least)
+    return found
+
+
+def _between(low: int, value: int, high: int) -> int:
+    return max(low, min(value, high))
+
+
+def choose_settings(cut: Cut, config: Config, survey: Survey, means: Means) -> Settings:
+    """The most workers whose batches are good, with the largest batches that are wanted and fit."""
+    measured = means.measured.of(cut.spill >= 0)
+    batches = batches_of(cut, config, survey, means.measured)
+    tasks = len(survey.slices) if cut.spill < 0 else buckets_of(config, survey)
+    most = min(_workers_wanted(config, means), max(1, tasks))
+    for workers in range(most, 0, -1) if most else [0]:
+        batch = _batch_for(workers, batches, measured, means)
+        if batch >= (batches.good if workers > 1 else batches.least):
+            hold = _hold_for(workers, batch, cut, config, survey, means)
+            return Settings(workers, batch, hold, decoded_row_bytes(survey.sample), survey.stored_row_bytes)
+    raise AssertionError("refuse_without_memory lets no such pass through")
+
+
+def refuse_without_memory(cuts: list[Cut], config: Config, survey: Survey, means: Means) -> None:
+    """Refuse a job one of whose passes cannot fit; the one that needs most says how much."""
+    needs = []
+    for cut in cuts:
+        measured, batches = means.measured.of(cut.spill >= 0), batches_of(cut, config, survey, means.measured)
+        workers = 0 if _workers_wanted(config, means) == 0 else 1
+        if _batch_for(workers, batches, measured, means) < batches.least:
+            needs.append((memory_of(workers, batches.least, 0, measured, means), cut.number, measured, batches))
+    if needs:
+        least, _, measured, batches = max(needs, key=lambda need: need[:2])
+        raise _too_small(least, config, batches, measured, means)
+
+
+def _workers_wanted(config: Config, means: Means) -> int:
+    if config.strategy == "sequential" or means.measured.assumed:
+        return 0
+    return means.cores if config.workers == "auto" else config.workers
+
+
+def _batch_for(workers: int, batches: _Batches, measured: Measurement, means: Means) -> int:
+    """The largest batch that lets so many workers fit; none at all means inside the driver."""
+    share = means.budget.allowed - means.driver_bytes
+    if workers:
+        share = share // workers - measured.worker_bytes
+    left = (share - SLACK_BYTES) / MARGIN - measured.fixed_bytes
+    return int(min(batches.wanted, left / max(measured.bytes_per_batch_byte, 0.01)))
+
+
+def _hold_for(workers: int, batch_bytes: int, cut: Cut, config: Config, survey: Survey, means: Means) -> int:
+    """What is left of the budget, as far as the output of the largest task needs it."""
+    if cut.kind not in ("map", "gather") or config.strategy == "streaming":
+        return 0
+    measured = means.measured.of(cut.spill >= 0)
+    left = (means.budget.allowed - memory_of(workers, batch_bytes, 0, measured, means)) / max(workers, 1) / HOLD_MARGIN
+    rows = [survey.rows_of(piece) for piece in survey.slices]
+    if cut.spill < 0:
+        return max(0, int(min(left, max(rows, default=0) * measured.output_row_bytes)))
+    a_bucket = 2 * means.measured.output_bytes(sum(rows), buckets_of(config, survey)) / buckets_of(config, survey)
+    return max(0, int(min(left, a_bucket)))
+
+
+def memory_of(workers: int, batch_bytes: int, hold_bytes: int, measured: Measurement, means: Means) -> int:
+    """Driver, then each worker: what it holds before a task and what a task adds."""
+    task = measured.task_bytes(batch_bytes) * MARGIN + SLACK_BYTES + hold_bytes * HOLD_MARGIN
+    if workers == 0:
+        return int(means.driver_bytes + task)
+    return int(means.driver_bytes + workers * (measured.worker_bytes + task))
+
+
+def _too_small(least: int, config: Config, batches: _Batches, measured: Measurement, means: Means) -> PlanError:
+    suggestion = math.ceil(least * 1.1 / 10e6) * 10
+    steps = [f"memory: {suggestion}MB"]
+    steps += ["strategy: streaming, which holds less at once"] if config.strategy == "parallel" else []
+    steps += ["a smaller max_record"] if batches.least > 2 << 20 else []
+    steps += ["fewer columns with `select`"] if config.stages else []
+    return PlanError(
+        f"the job needs {format_size(least)}: {format_size(means.driver_bytes)} for the driver, "
+        f"{format_size(measured.worker_bytes)} for one worker and "
+        f"{format_size(measured.task_bytes(batches.least) * MARGIN + SLACK_BYTES)} for the smallest batch; "
+        f"{means.budget} allows {format_size(means.budget.allowed)}",
+        where="measured on the first rows of the input, in this very run",
+        next_step=", or ".join(steps),
+    )
+
+
+def project(cut: Cut, config: Config, survey: Survey, means: Means, settings: Settings) -> Projection:
+    """What the pass will hold, put down, write and take."""
+    measured = means.measured.of(cut.spill >= 0)
+    rows = [survey.rows_of(piece) for piece in survey.slices]
+    spill = output = 0
+    if cut.kind == "scatter":
+        spill = int(sum(rows) * measured.output_row_bytes)
+    elif cut.kind == "map":
+        output = int(sum(rows) * measured.output_row_bytes)
+        at_once = sorted((int(each * measured.output_row_bytes) for each in rows), reverse=True)
+        spill = sum(at_once[: max(settings.workers, 1)])
+    elif cut.kind == "gather":
+        output = means.measured.output_bytes(sum(rows), buckets_of(config, survey))
+        spill = output // buckets_of(config, survey) * max(settings.workers, 1)
+        spill += int(output * means.measured.parts_per_output_byte)
+    speed = measured.rows_per_second * max(1, min(settings.workers, means.cores))
+    return Projection(
+        memory_bytes=memory_of(settings.workers, settings.batch_bytes, settings.hold_bytes, measured, means),
+        spill_bytes=spill,
+        output_bytes=output,
+        seconds=sum(rows) / speed,
+        rows=sum(rows),
+    )

@@ -1,0 +1,170 @@
+"""Sinks: where the rows of a task end up: shards, the spill of an exchange, or `rejected/`. Next: ledger.py.
+
+Each writes as rows come and appears when the task is done, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import xxhash
+
+from penstock.base.files import STATE, Folder, WriteFile
+from penstock.base.machine import boot_id
+from penstock.prepare.exchange import Exchange, bucket_numbers, hash_keys
+from penstock.prepare.exchange.spill import SpillWriter, with_codes
+from penstock.prepare.rows import Rows, SetAside
+from penstock.shards.arrayrecord_file import PartWriter
+from penstock.shards.columns import Container, FileFacts, Hold
+from penstock.shards.manifest import ShardFacts
+from penstock.shards.schema import Schema
+from penstock.shards.shard import ShardWriter
+
+SPILL = f"{STATE}/spill"
+PARTS = f"{STATE}/parts"
+
+
+@dataclass(frozen=True)
+class Produced:
+    """What a task's sink has written."""
+
+    shards: dict[str, ShardFacts] = field(default_factory=dict)
+    spill: FileFacts | None = None
+
+
+class Sink(Protocol):
+    def write(self, rows: Rows) -> None: ...
+    def finish(self) -> Produced: ...
+
+
+class Nothing:
+    """The sink of a pass that only measures."""
+
+    def write(self, rows: Rows) -> None: ...
+
+    def finish(self) -> Produced:
+        return Produced()
+
+
+@dataclass(frozen=True)
+class ShardsInto:
+    """How to write the shards of a task."""
+
+    schema: Schema
+    splits: tuple[str, ...]
+    container: Container | Literal["arrayrecord"]
+    task_count: int
+    exchange: Exchange | None  # by which its records were grouped
+
+    def open(self, folder: Folder, number: int, stack: ExitStack, hold_bytes: int, batch_bytes: int) -> Sink:  # noqa: ARG002
+        return Shards(folder, self, number, stack, hold_bytes)
+
+
+class Shards:
+    """The shards of one task, one a split, each opened when its first record comes."""
+
+    def __init__(self, folder: Folder, into: ShardsInto, number: int, stack: ExitStack, hold_bytes: int) -> None:
+        self._folder, self._into, self._number = folder, into, number
+        self._writers: dict[str, ShardWriter | PartWriter] = {}
+        self._hold = Hold(hold_bytes)
+        stack.callback(self._close)
+
+    def write(self, rows: Rows) -> None:
+        for number, split in enumerate(self._into.splits):
+            batch = rows.take_split(number)
+            if batch.num_rows:
+                self._writer(split).write(batch)
+
+    def _writer(self, split: str) -> ShardWriter | PartWriter:
+        if split not in self._writers:
+            self._writers[split] = self._open(split)
+        return self._writers[split]
+
+    def _open(self, split: str) -> ShardWriter | PartWriter:
+        into, name = self._into, f"{split}/{self._number:05d}-of-{self._into.task_count:05d}"
+        if into.container == "arrayrecord":
+            assert into.exchange
+            return PartWriter(self._folder, f"{PARTS}/{name}", into.exchange.by[0], into.exchange.order[0])
+        return ShardWriter(self._folder, name, into.schema, into.container, self._hold)
+
+    def finish(self) -> Produced:
+        writers = {split: self._writers[split] for split in self._into.splits if split in self._writers}
+        return Produced(shards={split: writer.commit() for split, writer in writers.items()})
+
+    def _close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+
+@dataclass(frozen=True)
+class SpillInto:
+    """How to put the rows of a task down for an exchange."""
+
+    number: int  # of the pass
+    exchange: Exchange
+    buckets: int
+
+    def open(self, folder: Folder, number: int, stack: ExitStack, hold_bytes: int, batch_bytes: int) -> Sink:  # noqa: ARG002
+        return Spill(folder, self, number, stack, batch_bytes)
+
+    def name(self, number: int) -> str:
+        return f"{SPILL}/{self.number}-{number:05d}.spill"
+
+
+class Spill:
+    """The rows of one task by bucket.
+
+    It is needed for minutes, and costs the disk nothing if it is gone by then; the ledger remembers under which boot
+    of the machine it was written, and after another it is written again.
+    """
+
+    def __init__(self, folder: Folder, into: SpillInto, number: int, stack: ExitStack, batch_bytes: int) -> None:
+        self._into, self._name = into, into.name(number)
+        self._file = stack.enter_context(folder.commit(self._name, outlasts_machine=not boot_id()))
+        self._writer = SpillWriter(self._file, into.buckets, batch_bytes)
+
+    def write(self, rows: Rows) -> None:
+        if len(rows):
+            batch = with_codes(rows.batch)
+            hashes = hash_keys([batch.column(name) for name in self._into.exchange.by])
+            self._writer.write(batch, bucket_numbers(hashes, self._into.buckets))
+
+    def finish(self) -> Produced:
+        digest = self._writer.finish()
+        return Produced(spill=FileFacts(self._name, self._file.size, digest))
+
+
+class Rejected:
+    """Lines of rows that were set aside; the file appears with the task, if there is a line at all.
+
+    A pass that only measures writes no lines: the pass that does the same work for good sees the same rows again.
+    """
+
+    def __init__(self, folder: Folder, name: str, stack: ExitStack, writes: bool) -> None:
+        self._folder, self._name, self._stack, self._writes = folder, name, stack, writes
+        self._file: WriteFile | None = None
+        self._hasher = xxhash.xxh3_128()
+        self._lines: list[dict[str, Any]] = []
+
+    def take(self, aside: SetAside) -> SetAside:
+        self._lines += aside.kept if self._writes else ()
+        return aside
+
+    def write(self) -> None:
+        """Write what a batch set aside in the order of its rows: by step, it would depend on where batches end."""
+        for line in sorted(self._lines, key=lambda line: int(line["position"])):
+            if self._file is None:
+                self._file = self._stack.enter_context(self._folder.commit(self._name))
+            data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+            self._hasher.update(data)
+            self._file.write(data)
+        self._lines = []
+
+    @property
+    def facts(self) -> FileFacts | None:
+        if self._file is None:
+            return None
+        return FileFacts(self._name, self._file.size, str(self._hasher.hexdigest()))
