@@ -54,6 +54,7 @@ def test_json_is_one_document_on_stdout_and_progress_goes_to_stderr(tmp_path):
         "taken": ROWS,
         "given": ROWS,
         "set_aside": {},
+        "made": {},
         "balances": True,
     }
     assert facts["splits"].keys() == {"train", "test"}

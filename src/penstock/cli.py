@@ -11,13 +11,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-
-if TYPE_CHECKING:
-    from penstock.prepare.config import Config
-    from penstock.prepare.plan import Plan
 
 EXIT_CODES = (
     (0, "done, or nothing to do"),
@@ -40,8 +36,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-JobFile = Annotated[str, typer.Argument(metavar="JOB.yaml", help="The job file; `penstock init` writes one.")]
+_OLDER = "Older names, of the probe-rows scripts"
+JobFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="A job file (`penstock init` writes one), or a preset: events, pings.",
+    ),
+]
 Dataset = Annotated[str, typer.Argument(metavar="PATH", help="The folder that `penstock run` wrote.")]
+Looked = Annotated[
+    str,
+    typer.Argument(metavar="PATH", help="The folder that `penstock run` wrote, or .arrayrecord files; quote patterns."),
+]
 Input = Annotated[
     list[str] | None,
     typer.Option("--input", "-i", metavar="PATH", help="Read these files instead. Quote patterns; may be repeated."),
@@ -55,7 +62,30 @@ Workers = Annotated[
 ]
 Setting = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Any key of the job file, such as input.format=csv."),
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="Any key of the job file, such as input.format=csv, or setting of a preset.",
+    ),
+]
+Strategy = Annotated[
+    str | None,
+    typer.Option("--strategy", metavar="NAME", help="auto, sequential, parallel or streaming; changes no byte."),
+]
+Format = Annotated[
+    str | None, typer.Option("--format", "-f", metavar="NAME", help="Of the output: safetensors, npy, arrayrecord.")
+]
+MemoryLimit = Annotated[
+    str | None, typer.Option("--memory-limit-gb", metavar="N", help="--memory of N GB.", rich_help_panel=_OLDER)
+]
+MaxRowSize = Annotated[
+    str | None,
+    typer.Option("--max-row-size-mb", metavar="N", help="max_record of N MiB in `group`.", rich_help_panel=_OLDER),
+]
+TrainRatio = Annotated[
+    str | None,
+    typer.Option("--train-ratio", metavar="R", help="test of 1 - R in `split`; 1: no split.", rich_help_panel=_OLDER),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; the rest on stderr.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -93,7 +123,9 @@ def _usage_error(error: Any) -> Exception:
     from penstock.base.errors import ConfigError
 
     command = error.ctx.command_path if getattr(error, "ctx", None) else "penstock"
-    return ConfigError(error.format_message(), where="the command line", next_step=f"{command} --help")
+    message = error.format_message()
+    quote = "quote a pattern, so that the shell leaves it alone, or " if "extra argument" in message else ""
+    return ConfigError(message, where="the command line", next_step=f"{quote}{command} --help")
 
 
 @contextmanager
@@ -131,22 +163,30 @@ def run(
     output: Output = None,
     memory: Memory = None,
     workers: Workers = None,
+    strategy: Strategy = None,
+    output_format: Format = None,
     settings: Setting = None,
     redo: Annotated[bool, typer.Option("--redo", help="Do everything again, replacing what is there.")] = False,
+    memory_limit_gb: MemoryLimit = None,
+    max_row_size_mb: MaxRowSize = None,
+    train_ratio: TrainRatio = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Prepare the dataset, going on from where an earlier run stopped."""
     from penstock.prepare.job import run as run_plan
+    from penstock.show.asked import load_job, plan_job
     from penstock.show.console import make_console, show, stdout_kept_clean
-    from penstock.show.overrides import gather, load_job
+    from penstock.show.older_names import older_overrides
+    from penstock.show.overrides import gather
     from penstock.show.progress import Display
     from penstock.show.result import result_facts, result_tables
 
     with stdout_kept_clean():
-        config = load_job(job, gather(inputs, output, memory, workers, settings))
+        older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
+        asked = load_job(job, gather(inputs, output, memory, workers, strategy, output_format, settings), older)
         with Display(make_console(stderr=True)) as display:
-            planned = _plan(config, job)
+            planned = plan_job(asked)
             manifest = run_plan(planned, display.observe, redo)
     show(result_facts(planned, manifest, display.tracker.already_done), result_tables, as_json)
 
@@ -158,20 +198,28 @@ def plan(
     output: Output = None,
     memory: Memory = None,
     workers: Workers = None,
+    strategy: Strategy = None,
+    output_format: Format = None,
     settings: Setting = None,
+    memory_limit_gb: MemoryLimit = None,
+    max_row_size_mb: MaxRowSize = None,
+    train_ratio: TrainRatio = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Show what a run would do, hold and need. Writes nothing."""
+    from penstock.show.asked import load_job, plan_job
     from penstock.show.console import show, stdout_kept_clean, waiting
-    from penstock.show.overrides import gather, load_job
+    from penstock.show.older_names import older_overrides
+    from penstock.show.overrides import gather
     from penstock.show.planned import PLANNING, plan_facts, plan_tables
 
     with stdout_kept_clean():
-        config = load_job(job, gather(inputs, output, memory, workers, settings))
+        older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
+        asked = load_job(job, gather(inputs, output, memory, workers, strategy, output_format, settings), older)
         with waiting(PLANNING):
-            planned = _plan(config, job)
-    show(plan_facts(planned), plan_tables, as_json)
+            planned = plan_job(asked)
+    show({**plan_facts(planned), "job_file": dict(asked.job)}, plan_tables, as_json)
 
 
 @app.command()
@@ -189,17 +237,19 @@ def verify(path: Dataset, as_json: AsJson = False, debug: Debug = False) -> int:
 
 @app.command()
 def inspect(
-    path: Dataset,
+    path: Looked,
     split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Show records of this split.")] = None,
     records: Annotated[int, typer.Option("--records", "-n", min=0, help="How many records to show.")] = 3,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Show what a dataset holds: splits, schema, account, a few records."""
-    from penstock.show.console import show
+    """Show what a dataset or .arrayrecord files hold: splits, schema, account, keys, a few records."""
+    from penstock.show.console import show, waiting
     from penstock.show.inspect import inspect_facts, inspect_tables
 
-    show(inspect_facts(path, split, records), inspect_tables, as_json)
+    with waiting("reading"):
+        facts = inspect_facts(path, split, records)
+    show(facts, inspect_tables, as_json)
 
 
 @app.command()
@@ -233,14 +283,3 @@ def init(
     from penstock.show.starter import starter_lines, write_starter
 
     show(write_starter(path), starter_lines, as_json)
-
-
-def _plan(config: Config, job: str) -> Plan:
-    from penstock.base.errors import ConfigError
-    from penstock.prepare.job import plan
-
-    try:
-        return plan(config)
-    except ConfigError as error:  # found against the input's columns, long after the file's lines were known
-        error.where = error.where or job
-        raise

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
 ROWS = 3000  # in three files
+EVENTS, KEYS = 60_000, 500
 
 
 def make_job(folder: Path, **keys: Any) -> Path:
@@ -68,3 +70,21 @@ def wait_for(what: Callable[[], bool]) -> None:
 def document(text: str) -> Any:
     """The one JSON document that `text` must be."""
     return json.loads(text)
+
+
+def make_events(folder: Path, **types: pa.DataType) -> Path:
+    """Sixty thousand pings of 500 keys, unsorted: the first key has as many as all others. Some types may be others."""
+    rng = np.random.default_rng(0)
+    keys = np.where(rng.random(EVENTS) < 0.5, 0, rng.integers(1, KEYS, EVENTS))
+    columns = {
+        "src_addr": pa.array([f"10.0.{key // 256}.{key % 256}" for key in keys]),
+        "event_time": pa.array(rng.integers(1, 10**12, EVENTS), pa.timestamp("us")),
+        "dst_addr": pa.array([f"192.168.0.{key % 100}" for key in keys]),
+        "ip_version": pa.array(np.full(EVENTS, 4), pa.int8()),
+        "rtt": pa.array(rng.random(EVENTS), pa.float32()),
+        "note": pa.array(["seen"] * EVENTS),
+    }
+    table = pa.table({name: array.cast(types.get(name, array.type)) for name, array in columns.items()})
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, folder / "events.parquet")
+    return folder / "events.parquet"

@@ -29,7 +29,7 @@ def accepts(job: Any) -> bool:
 def test_the_starter_is_accepted_as_it_stands_and_with_every_line_uncommented():
     assert accepts(yaml.safe_load(STARTER))
     uncommented = STARTER.replace("  # - ", "  - ")
-    assert len(yaml.safe_load(uncommented)["stages"]) == 6
+    assert len(yaml.safe_load(uncommented)["stages"]) == 7
     assert accepts(yaml.safe_load(uncommented))
 
 
@@ -58,6 +58,9 @@ def test_the_examples_are_accepted(path):
         {"stages": [{"select": "x"}, {"select": ["x", "y"]}, {"select": {"new": "old"}}]},
         {"stages": [{"split": {"test": 0.1}}, {"split": {"by": "user", "test": 0.1, "val": 0.2}}]},
         {"stages": [{"split": {"by": ["a", "b"], "test": 0.1}}]},
+        {"stages": [{"group": {"by": "user"}}, {"split": {"by": "key", "test": 0.1}}]},
+        {"stages": [{"group": {"by": ["a", "b"], "order": ["t"], "max_record": 1000, "null_keys": "group"}}]},
+        {"strategy": "streaming", "format": "arrayrecord", "stages": [{"group": {"by": "user", "max_record": "8MiB"}}]},
         {"stages": [{"normalize": ["x"]}, {"statistics": {"columns": ["x"]}}]},
         {"stages": [{"json:loads": {"anything": 1}}, "json:loads", {"json:loads": None}]},
     ],
@@ -83,6 +86,10 @@ def test_every_form_that_penstock_takes_is_accepted(keys):
         {"stages": [{"filter": "x > 0", "select": ["x"]}]},
         {"stages": [{"filter": {"were": "x > 0"}}]},
         {"stages": [{"split": {"test": 2}}]},
+        {"strategy": "fast"},
+        {"stages": [{"group": {"order": "time"}}]},
+        {"stages": [{"group": {"by": "user", "null_keys": "drop"}}]},
+        {"stages": [{"group": {"by": "user", "max_rows": 3}}]},
         {"stages": {"filter": "x > 0"}},
     ],
 )

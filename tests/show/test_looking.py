@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli import main
 from penstock.show.doctor import doctor_facts
-from penstock.show.inspect import jsonable, short
+from penstock.show.values import jsonable, short
 from tests.show.desk import document, make_job
 
 

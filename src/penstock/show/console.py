@@ -61,8 +61,9 @@ def show(facts: Facts, tables: Tables, as_json: bool) -> None:
     console = make_console()
     with console.capture() as drawn:
         for part in tables(facts):
-            # In a file a sentence stays on its line, where it can be searched for.
-            console.print(part, soft_wrap=isinstance(part, Text) and not console.is_terminal)
+            # In a file a sentence stays on its line, where it can be searched for; what is to be copied always does.
+            as_it_is = isinstance(part, Text) and (bool(part.no_wrap) or not console.is_terminal)
+            console.print(part, soft_wrap=as_it_is)
     # rich fills lines up with blanks, which in a file or a diff are noise.
     put("\n".join(line.rstrip() for line in drawn.get().splitlines()))
 

@@ -13,7 +13,7 @@ from itertools import takewhile
 from rich.console import Console
 from rich.text import Text
 
-from penstock.base.errors import Interrupted, PenstockError, TaskError
+from penstock.base.errors import ConfigError, Interrupted, PenstockError, TaskError
 from penstock.show.console import make_console
 
 _THREAD = re.compile(r"(?=^(?:Current thread|Thread) 0x)", re.MULTILINE)
@@ -73,6 +73,8 @@ def _note(note: str, error: PenstockError, debug: bool) -> Iterator[Text]:
         yield Text(note)
     elif isinstance(error, TaskError) and not note.startswith("Traceback"):
         yield Text(working_stack(note))
+    elif isinstance(error, ConfigError) and not note.startswith("Traceback"):
+        yield Text(f"\n{note.rstrip()}")
 
 
 def working_stack(dump: str) -> str:

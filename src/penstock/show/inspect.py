@@ -1,9 +1,8 @@
-"""Inspect: an output folder -> what it holds, finished or not, with a few records decoded."""
+"""Inspect: an output folder or .arrayrecord files -> what they hold, finished or not, with a few records decoded."""
 
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,13 +16,25 @@ from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.ledger import read_rows
 from penstock.shards.dataset import open_dataset
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
+from penstock.show.arrayrecord_files import are_files, file_facts, file_tables
+from penstock.show.keys import key_facts, key_tables
 from penstock.show.result import dataset_facts, memory_line
-from penstock.show.tables import account_table, balance_line, counted, filled, make_list, make_table, split_table
-
-_MOST_CHARACTERS = 200  # of a value, in a table
+from penstock.show.tables import (
+    account_table,
+    balance_line,
+    by_workers,
+    counted,
+    filled,
+    make_list,
+    make_table,
+    split_table,
+)
+from penstock.show.values import jsonable, short
 
 
 def inspect_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
+    if are_files(path):
+        return file_facts(path, split, records)
     folder = Folder(path)
     if not folder.exists(MANIFEST) and folder.exists(STATE):
         return _unfinished_facts(folder)
@@ -36,6 +47,7 @@ def inspect_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
         **dataset_facts(folder, manifest),
         "job": manifest.job,
         "config": manifest.config,
+        "group": key_facts(folder, manifest),
         "records": {"split": shown, "first": samples},
     }
 
@@ -73,10 +85,17 @@ def inspect_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     if not facts["finished"]:
         yield from _unfinished_tables(facts)
         return
+    if "paths" in facts:
+        yield from file_tables(facts)
+        yield from _record_tables(facts["records"])
+        return
     yield make_list(_lines(facts))
     yield ""
     yield split_table(facts["splits"])
     yield ""
+    if facts["group"]:
+        yield from key_tables(facts["group"])
+        yield ""
     fields = [(field["name"], field["type"]) for field in facts["schema"]]
     yield from filled(make_table("column", "type"), fields, "column")
     yield ""
@@ -95,7 +114,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "output", f"{facts['output']}, {format_size(facts['bytes'])}"
     yield "made from", f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"
     if run:
-        yield "made", f"{run['started']}, in {format_seconds(run['seconds'])} by {counted(run['workers'], 'worker')}"
+        yield "made", f"{run['started']}, in {format_seconds(run['seconds'])} {by_workers(run['workers'])}"
         yield "memory", memory_line(run)
     yield "stages", ", ".join(next(iter(stage)) for stage in facts["config"]["stages"]) or "none"
 
@@ -115,37 +134,3 @@ def _record_tables(records: dict[str, Any]) -> Iterator[RenderableType]:
     for number, record in enumerate(records["first"]):
         yield Text(f"\n{records['split']}[{number}]", style="bold")
         yield make_list((f"  {name}", short(value)) for name, value in record.items())
-
-
-def jsonable(value: Any) -> Any:
-    """JSON's own types as they are; NaN, times, decimals and bytes by their text."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    if hasattr(value, "tolist"):  # numpy's arrays and scalars
-        return jsonable(value.tolist())
-    if isinstance(value, list | tuple):
-        return [jsonable(each) for each in value]
-    if isinstance(value, dict):
-        return {str(key): jsonable(each) for key, each in value.items()}
-    return str(value)
-
-
-def short(value: Any, most: int = _MOST_CHARACTERS) -> str:
-    """One line, cut where it is too long, with the size of what was cut."""
-    text = value if isinstance(value, str) else json.dumps(_rounded(value), ensure_ascii=False)
-    text = text.replace("\n", "\\n").replace("\r", "\\r")
-    if len(text) <= most:
-        return text
-    size = f"{len(value):,} values" if isinstance(value, list) else f"{len(text):,} characters"
-    return f"{text[:most]}... ({size})"
-
-
-def _rounded(value: Any) -> Any:
-    """Seven digits: as many as a float32 has, so that 0.1 does not read 0.10000000149011612."""
-    if isinstance(value, list):
-        return [_rounded(each) for each in value]
-    return float(f"{value:.7g}") if isinstance(value, float) else value

@@ -43,6 +43,23 @@ _FORMS: dict[str, list[Schema]] = {
         _NAMES,
         _mapping(["where"], where={"anyOf": [_NAME, _NAMES]}, keep={"type": "boolean", "default": False}),
     ],
+    "group": [
+        _mapping(
+            ["by"],
+            by={"anyOf": [_NAME, _NAMES], "description": "the key: a column, or a list of them"},
+            order={"anyOf": [_NAME, _NAMES], "description": "columns that the events of a key are put in order by"},
+            max_record={
+                **_SIZE,
+                "default": "8MiB",
+                "description": "a key with more bytes of events has several records",
+            },
+            null_keys={
+                "enum": ["set_aside", "group"],
+                "default": "set_aside",
+                "description": "events whose key is null: kept in rejected/, or grouped as any other key",
+            },
+        )
+    ],
     "normalize": [_NAMES, _mapping(["columns"], columns=_NAMES)],
     "select": [_NAME, _NAMES, _mapping([], additional=_NAME)],
     "split": [_mapping([], additional=_SHARE, by={"anyOf": [_NAME, _NAMES]})],

@@ -9,7 +9,7 @@ from rich.text import Text
 from penstock.base.events import Event
 from penstock.base.sizes import format_count, format_size
 from penstock.show.failure import working_stack
-from penstock.show.tables import counted
+from penstock.show.tables import by_workers, counted
 
 
 def notices(event: Event) -> Iterator[Text]:
@@ -28,7 +28,7 @@ def _start(event: Event) -> Iterator[Text]:
         yield Text(f"going on from an earlier run: {kept:,} of {counted(event['tasks'], 'task')} done", style="green")
     if event["bad_files"]:
         yield Text(f"set aside as unusable: {counted(event['bad_files'], 'file')}", style="yellow")
-    workers = counted(event["workers"], "worker") if event["workers"] else "inside the driver (workers: 0)"
+    workers = by_workers(event["workers"])
     memory = f"{format_size(event['projected'])} projected, {format_size(event['allowed'])} allowed"
     yield Text(f"{counted(left, 'task')} to do, {counted(event['rows'], 'row')} in all, {workers}; memory: {memory}")
 

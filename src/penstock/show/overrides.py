@@ -1,4 +1,4 @@
-"""Overrides: what the command line says instead of the job file -> a Config. Next: prepare/config.py.
+"""Overrides: the options of a command -> keys of the job file and what to put there. Next: asked.py.
 
 `--set` values are YAML, and mean what they would mean inside the file. A path given to `--input` or `--output`
 starts at the working directory, as on any command line; a path inside the file starts at the file's folder.
@@ -7,16 +7,13 @@ starts at the working directory, as on any command line; a path inside the file 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.config import Config, load_config
 
 
 @dataclass(frozen=True)
@@ -27,12 +24,19 @@ class Override:
     value: Any
     option: str
 
+    @property
+    def path(self) -> str:
+        """As errors of the config spell it: `stages[1].split.test`."""
+        return self.keys[0] + "".join(f"[{key}]" if key.isdigit() else f".{key}" for key in self.keys[1:])
+
 
 def gather(
     inputs: Sequence[str] | None = None,
     output: str | None = None,
     memory: str | None = None,
     workers: str | None = None,
+    strategy: str | None = None,
+    format: str | None = None,
     settings: Sequence[str] | None = None,
 ) -> list[Override]:
     """The options of a command, in the order in which they are applied."""
@@ -41,28 +45,19 @@ def gather(
         found.append(Override(("input", "path"), [_absolute(each) for each in inputs], f"--input {' '.join(inputs)}"))
     if output:
         found.append(Override(("output",), _absolute(output), f"--output {output}"))
-    if memory:
-        found.append(Override(("memory",), memory, f"--memory {memory}"))
     if workers:
         found.append(Override(("workers",), yaml.safe_load(workers), f"--workers {workers}"))
-    return found
+    words = {"memory": memory, "strategy": strategy, "format": format}
+    return [*found, *(Override((key,), word, f"--{key} {word}") for key, word in words.items() if word)]
 
 
-def load_job(path: str, overrides: Sequence[Override]) -> Config:
-    """The job file with the overrides on top; an error in one of them names the option, not a line."""
-    written = _written(path)
+def lay_over(written: Mapping[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:
+    """The top-level keys that the overrides change, as they are with them."""
     replaced: dict[str, Any] = {}
     for each in overrides:
         key = each.keys[0]
         replaced[key] = _replace(replaced.get(key, written.get(key)), each.keys[1:], each)
-    try:
-        return load_config(path, replaced)
-    except ConfigError as error:
-        word = re.match(r"\w+", error.what)
-        options = [each.option for each in overrides if word and each.keys[0] == word[0]]
-        if options:
-            error.where = f"{options[-1]}, on top of {path}"
-        raise
+    return replaced
 
 
 def _absolute(path: str) -> str:
@@ -81,15 +76,6 @@ def _parse_setting(text: str) -> Override:
         return Override(tuple(name.split(".")), yaml.safe_load(value), f"--set {text}")
     except yaml.YAMLError as error:
         raise ConfigError(f"the value is not YAML: {error}", where=f"--set {text}") from error
-
-
-def _written(path: str) -> dict[str, Any]:
-    """The file's top-level keys, or none where load_config will say what is wrong with it."""
-    try:
-        written = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return {}
-    return written if isinstance(written, dict) else {}
 
 
 def _replace(current: Any, keys: tuple[str, ...], override: Override) -> Any:

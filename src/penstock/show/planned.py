@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -14,16 +14,18 @@ from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.files import Folder
 from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.ledger import files_are_there, read_rows
+from penstock.prepare.passes import buckets_of
 from penstock.prepare.plan import Pass, Plan
 from penstock.prepare.resume import finished, refuse_foreign
 from penstock.shards.schema import type_from_arrow
-from penstock.show.tables import counted, filled, make_list, make_table
+from penstock.show.asked import job_text
+from penstock.show.tables import by_workers, counted, filled, make_list, make_table
 
 PLANNING = "planning: listing the input, measuring its first rows"  # shown while a Plan is being made
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
-    survey, settings = plan.survey, plan.settings
+    survey = plan.survey
     folder = Folder(plan.config.output_path)
     passes = _pass_facts(folder, plan)
     return {
@@ -38,8 +40,8 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
             "bad_files": [asdict(each) for each in survey.bad_files],
         },
         "memory": _memory_facts(plan),
-        "settings": {"workers": settings.workers, "batch_bytes": settings.batch_bytes, "cores": plan.means.cores},
-        "disk": {"free_bytes": plan.means.free_disk},
+        "settings": {"strategy": plan.config.strategy, "workers": plan.workers, "cores": plan.means.cores},
+        "disk": _disk_facts(plan),
         "passes": passes,
         "schema": {
             "in": [{"name": each.name, "type": type_from_arrow(each.type) or str(each.type)} for each in survey.schema],
@@ -57,26 +59,54 @@ def _memory_facts(plan: Plan) -> dict[str, Any]:
     return {
         "allowed_bytes": means.budget.allowed,
         "allowed_by": means.budget.source,
-        "reserved_bytes": means.driver_bytes + plan.settings.workers * means.measured.worker_bytes,
+        "reserved_bytes": means.driver_bytes + plan.workers * means.measured.slices.worker_bytes,
         "projected_bytes": plan.projected_memory,
     }
 
 
+def _disk_facts(plan: Plan) -> dict[str, int]:
+    kept = plan.passes[-1].projected.output_bytes
+    spilled = sum(each.projected.spill_bytes for each in plan.passes)
+    return {"most_bytes": kept + spilled, "kept_bytes": kept, "free_bytes": plan.means.free_disk}
+
+
 def _pass_facts(folder: Folder, plan: Plan) -> list[dict[str, Any]]:
     rows = read_rows(folder) if folder.exists("") else {}
-    ledger = {name: row.fingerprint for name, row in rows.items() if files_are_there(folder, row)}
+    ledger = {name: row.fingerprint for name, row in rows.items() if files_are_there(folder, row, spill_needed=False)}
     return [_one_pass(each, plan, ledger) for each in plan.passes]
 
 
 def _one_pass(each: Pass, plan: Plan, ledger: dict[str, str]) -> dict[str, Any]:
     return {
-        "number": each.number,
-        "kind": each.kind,
-        "stages": list(plan.config.stage_names[: each.stage_count]),
+        "number": each.cut.number,
+        "kind": each.cut.kind,
+        "stages": [plan.config.stage_names[number] for number in each.cut.shown],
+        "exchange": _exchange(each, plan),
         "tasks": len(each.tasks),
         "tasks_done": sum(ledger.get(task.name) == task.fingerprint for task in each.tasks),
         **asdict(each.projected),
+        "workers": each.settings.workers,
+        "batch_bytes": each.settings.batch_bytes,
+        "hold_bytes": each.settings.hold_bytes,
     }
+
+
+def _exchange(each: Pass, plan: Plan) -> dict[str, Any] | None:
+    """What the pass has to do with an exchange: it scatters into one (`to`), or gathers from one (`from`) or both."""
+    sides = {}
+    if each.cut.kind == "scatter":
+        sides["to"] = _side(each.cut.last - 1, each.cut.number, plan)
+    if each.cut.spill >= 0:
+        sides["from"] = _side(each.cut.reducer, each.cut.spill, plan)
+    return sides or None
+
+
+def _side(stage: int, scatter: int, plan: Plan) -> dict[str, Any]:
+    exchange = plan.survey.stages[stage].exchange()
+    assert exchange
+    buckets = buckets_of(plan.config, plan.survey)
+    name = plan.config.stage_names[stage]
+    return {"stage": name, "pass": scatter, "by": list(exchange.by), "order": list(exchange.order), "buckets": buckets}
 
 
 def _run_facts(folder: Folder, plan: Plan, passes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -94,6 +124,7 @@ def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield make_list(_lines(facts))
     yield ""
     yield _pass_table(facts["passes"])
+    yield from _exchange_lines(facts["passes"])
     yield ""
     yield from filled(make_table("column", "in", "out"), _schema_rows(facts["schema"]), "column")
     yield ""
@@ -102,6 +133,9 @@ def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
         yield from filled(make_table("bad file", "reason", "detail"), bad, "file")
         yield ""
     yield _last_line(facts)
+    if facts.get("job_file"):
+        yield Text("\nAs a job file:\n", style="dim")
+        yield Text(job_text(facts["job_file"]).rstrip(), no_wrap=True)  # to be copied
 
 
 def _last_line(facts: dict[str, Any]) -> Text:
@@ -124,8 +158,9 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     about = "about " if source["rows_are_estimated"] else ""
     files = f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"
     yield "input", f"{files}, {about}{counted(source['rows'], 'row')}, in {counted(source['slices'], 'slice')}"
-    yield "output", f"{facts['output']} ({format_size(facts['disk']['free_bytes'])} free)"
+    yield "output", facts["output"]
     yield "memory", _memory_words(memory)
+    yield "disk", _disk_words(facts["disk"])
     yield "settings", _settings_words(settings)
     yield "splits", ", ".join(facts["splits"])
 
@@ -136,25 +171,68 @@ def _memory_words(memory: dict[str, Any]) -> str:
     return f"{projected} projected, of it {reserved} reserved; {allowed} allowed ({memory['allowed_by']})"
 
 
+def _disk_words(disk: dict[str, Any]) -> str:
+    most, kept = format_size(disk["most_bytes"]), format_size(disk["kept_bytes"])
+    return f"{most} at most while it runs, {kept} when it is done; {format_size(disk['free_bytes'])} free"
+
+
 def _settings_words(settings: dict[str, Any]) -> str:
-    workers = counted(settings["workers"], "worker") if settings["workers"] else "inside the driver (workers: 0)"
-    return f"{workers}, {counted(settings['cores'], 'core')}, batches of {format_size(settings['batch_bytes'])}"
+    return f"strategy {settings['strategy']}: {by_workers(settings['workers'])}, {counted(settings['cores'], 'core')}"
 
 
 def _pass_table(passes: list[dict[str, Any]]) -> Table:
-    table = make_table("pass", "stages", ">tasks", ">rows", ">memory", ">spill", ">output", ">time")
-    for each in passes:
-        table.add_row(
-            f"{each['number']} {each['kind']}",
-            ", ".join(each["stages"]) or "copy",
-            format_count(each["tasks"]),
-            format_count(each["rows"]),
-            format_size(each["memory_bytes"]),
-            format_size(each["spill_bytes"]),
-            format_size(each["output_bytes"]),
-            format_seconds(each["seconds"]),
-        )
+    """A column a pass: there are few of them, and a screen has only eighty characters."""
+    table = make_table("pass", *(f"{each['number']} {each['kind']}" for each in passes))
+    for name, words in _PASS_ROWS.items():
+        table.add_row(name, *map(words, passes))
     return table
+
+
+def _reads(facts: dict[str, Any]) -> str:
+    exchange = facts["exchange"] or {}
+    if "from" in exchange:
+        return f"{counted(facts['tasks'], 'bucket')} of pass {exchange['from']['pass']}"
+    return f"{counted(facts['tasks'], 'slice')} of the input"
+
+
+def _writes(facts: dict[str, Any]) -> str:
+    """What is there when the pass is over."""
+    exchange = facts["exchange"] or {}
+    if "to" in exchange:
+        return f"{format_size(facts['spill_bytes'])} of spill, in {counted(exchange['to']['buckets'], 'bucket')}"
+    return f"{format_size(facts['output_bytes'])} of output" if facts["kind"] in ("map", "gather") else "an artifact"
+
+
+def _scratch(facts: dict[str, Any]) -> str:
+    return "" if facts["kind"] == "scatter" else format_size(facts["spill_bytes"])
+
+
+_PASS_ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "stages": lambda facts: ", ".join(facts["stages"]) or "copy",
+    "reads": _reads,
+    "writes": _writes,
+    "scratch": _scratch,
+    "workers": lambda facts: by_workers(facts["workers"]),
+    "batch": lambda facts: format_size(facts["batch_bytes"]),
+    "memory": lambda facts: format_size(facts["memory_bytes"]),
+    "time": lambda facts: f"about {format_seconds(facts['seconds'])}",
+}
+
+
+def _exchange_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
+    """What the two sides of each exchange are to each other."""
+    for each in passes:
+        side = (each["exchange"] or {}).get("to")
+        if side:
+            by = ", ".join(side["by"])
+            order = f", in the order of {', '.join(side['order'])}" if side["order"] else ""
+            buckets = counted(side["buckets"], "bucket")
+            scattered = f"pass {each['number']} scatters rows into {buckets} by a hash of {by}"
+            behind = [
+                other for other in passes if (other["exchange"] or {}).get("from", {}).get("pass") == each["number"]
+            ]
+            gathered = f"pass {behind[-1]['number']} gathers each into records{order}"
+            yield Text(f"{side['stage']} is an exchange: {scattered}, {gathered}.", style="dim")
 
 
 def _schema_rows(schema: dict[str, Any]) -> Iterator[tuple[str, ...]]:

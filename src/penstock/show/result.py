@@ -15,7 +15,7 @@ from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.plan import Plan
 from penstock.prepare.run import RUN
 from penstock.shards.manifest import Manifest, dataset_id
-from penstock.show.tables import account_table, balance_line, counted, make_list, split_table
+from penstock.show.tables import account_table, balance_line, by_workers, counted, make_list, split_table
 
 
 def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _written(facts: dict[str, Any]) -> str:
 
 def _time(facts: dict[str, Any], run: dict[str, Any]) -> str:
     words = [format_seconds(run["seconds"]), f"{format_seconds(run['cpu_seconds'])} of CPU"]
-    words.append(counted(run["workers"], "worker"))
+    words.append(by_workers(run["workers"]))
     kept = run["tasks_kept"]
     if facts["already_done"]:
         words.append("when it was made")

@@ -36,7 +36,9 @@ stages:
   # - select: [user, time, value]         # these columns; {new_name: old_name} renames
   # - filter: value > 0                   # also ==, !=, in [a, b], is not null, or a list of conditions
   # - my_module:my_function: {option: 1}  # your own: a pyarrow.RecordBatch in, one of as many rows out
-  - split: {test: 0.1} # {by: user, test: 0.1} keeps the rows of a user together
+  # - group: {by: user, order: time}      # all rows of a user as one record, in order; {max_record: 8MiB} cuts long
+  #                                       # ones, {null_keys: group} keeps rows without a user
+  - split: {test: 0.1} # {by: user, test: 0.1} keeps the rows of a user together; behind group, that is {by: key}
   # - normalize: [value]                  # mean 0, deviation 1, measured on the training rows alone
   # - statistics: [value]                 # left in artifacts/statistics.json
 
@@ -48,7 +50,9 @@ workers: auto # processes; 0 works inside the driver, for a debugger
 on_bad_input: fail
 
 # Seldom changed:
-# format: safetensors  # or npy: one file a column
+# strategy: auto       # how much to hold at once; sequential (inside the driver), parallel (large batches) or
+#                      # streaming (small ones) write the same bytes: docs/events.md
+# format: safetensors  # or npy: one file a column; or arrayrecord: one file a split, of grouped events only
 # slice_size: 64MB     # input that one task reads, and so about the size of a shard
 # stall_notice: 60     # seconds without a row before a task is named, with its stack
 # task_timeout: 600    # ... before it is killed and tried once more

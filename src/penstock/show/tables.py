@@ -20,6 +20,10 @@ def counted(count: int, noun: str) -> str:
     return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
 
 
+def by_workers(workers: int) -> str:
+    return counted(workers, "worker") if workers else "inside the driver"
+
+
 def make_table(*columns: str) -> Table:
     """A table with these headers; one that starts with `>` is aligned to the right, as numbers are."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -58,13 +62,15 @@ def split_table(splits: dict[str, dict[str, int]]) -> Table:
 
 
 def account_table(account: list[dict[str, Any]]) -> Table:
-    """Each step's `in = out + set aside`, one line a reason."""
+    """Each step's `in = out + set aside`, one line a reason, and what it makes of the out."""
     table = make_table("step", "unit", ">in", ">= out", ">+ set aside", "reason")
     for step in account:
         reasons = list(step["set_aside"].items()) or [("", 0)]
         head = (step["step"], step["unit"], format_count(step["taken"]), format_count(step["given"]))
         for number, (reason, count) in enumerate(reasons):
             table.add_row(*(head if number == 0 else ("",) * 4), format_count(count), reason)
+        for unit, count in step.get("made", {}).items():
+            table.add_row("  makes", unit, "", format_count(count), "", "")
     return table
 
 

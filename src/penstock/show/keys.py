@@ -1,0 +1,87 @@
+"""Keys: the summary that `group` leaves -> how many events the keys have, from when to when, and the largest keys."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+
+from penstock.base.files import Folder
+from penstock.base.fingerprint import digest
+from penstock.base.sizes import format_count
+from penstock.shards.columns import damaged_file
+from penstock.shards.manifest import Manifest
+from penstock.show.tables import counted, make_list, make_table
+from penstock.show.values import short
+
+_SUMMARY = "artifacts/group.json"
+_SHARES = (0.5, 0.9, 0.99)  # of the keys, whose sizes are told
+
+
+def key_facts(folder: Folder, manifest: Manifest) -> dict[str, Any] | None:
+    """What `group` summed up, or nothing where events were not grouped."""
+    found = [file for file in manifest.artifacts if file.file == _SUMMARY]
+    if not found:
+        return None
+    data = folder.read(_SUMMARY) if folder.exists(_SUMMARY) else b""
+    if digest(data) != found[0].digest:
+        raise damaged_file(_SUMMARY, "is not the file that was written")
+    facts: dict[str, Any] = json.loads(data)
+    return facts
+
+
+def key_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
+    yield make_list(_lines(facts))
+    if facts["largest"]:
+        yield ""
+        table = make_table("largest keys", f">{_noun(facts)}", ">share")
+        for each in facts["largest"]:
+            share = each["events"] / max(1, facts["events"])
+            table.add_row(_key(each["key"]), format_count(each["events"]), f"{share:.1%}")
+        yield table
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    keys = counted(facts["keys"], "key")
+    events = f"{counted(facts['events'], 'event')} of " if _noun(facts) == "events" else ""
+    by = f" ({', '.join(facts['by'])})" if facts["by"] else ""
+    yield "keys", f"{events}{keys}{by}, in {counted(facts['records'], 'record')}"
+    if facts["least"] is not None:
+        yield facts["order"][0], f"{facts['least']} to {facts['greatest']}"
+    if facts["keys"]:
+        mean = facts["events"] / facts["keys"]
+        yield f"{_noun(facts)} a key", f"{mean:,.1f} on average; {_sizes(facts['keys_by_events'])}"
+
+
+def _noun(facts: dict[str, Any]) -> str:
+    """Without an order column the summary counts records, and not events."""
+    return "events" if facts["order"] else "records"
+
+
+def _key(key: Any) -> str:
+    return ", ".join(map(_key, key)) if isinstance(key, list) else "null" if key is None else short(key)
+
+
+def _sizes(keys_by_events: dict[str, int]) -> str:
+    """`59.4% of the keys have fewer than 8, 92.1% fewer than 32`: at the bounds that were counted, so exact."""
+    levels = sorted((int(level), count) for level, count in keys_by_events.items())
+    total = sum(count for _, count in levels)
+    words: dict[str, None] = {}
+    for wanted in _SHARES:
+        below = 0
+        for level, count in levels:
+            below += count
+            if below >= wanted * total:
+                words[f"{_share(below, total)} fewer than {2 * level:,}"] = None
+                break
+    first, *others = words
+    share, _, bound = first.partition(" fewer")
+    return ", ".join([f"{share} of the keys have fewer{bound}", *others])
+
+
+def _share(part: int, whole: int) -> str:
+    """Rounded down: what is not all of them does not read 100%."""
+    return "all" if part == whole else f"{math.floor(1000 * part / whole) / 10:g}%"
