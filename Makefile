@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH_READY := $(VENV)/.bench-ready
 
-.PHONY: demo test test-all promises bench check format lint types layers clean
+.PHONY: demo test test-all promises bench bench-events check format lint types layers clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -13,7 +14,7 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-demo: $(READY)
+demo: $(BENCH_READY)
 	@$(BIN)/python examples/demo.py
 
 test: $(READY)
@@ -27,6 +28,17 @@ promises: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/map_against_pyarrow.py
+
+# What only the baselines need (DuckDB): no extra of penstock's own.
+$(BENCH_READY): $(READY) benchmarks/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
+	@touch $@
+
+bench-events: $(BENCH_READY)
+	$(BIN)/python benchmarks/events.py --events 20000000
+	$(BIN)/python benchmarks/events.py --events 500000 --keys 18928
+	$(BIN)/python benchmarks/events.py --events 20000000 --skew
+	$(BIN)/python benchmarks/events.py --tight
 
 check: lint types layers test
 

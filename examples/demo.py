@@ -1,4 +1,4 @@
-"""The demo: six million generated measurements, planned and prepared in a memory budget.
+"""The demo: a million generated measurements, grouped by source within a memory budget, beside the usual way.
 
 Everything lands in ./demo and can be looked at afterwards; `make demo` runs this.
 """
@@ -9,43 +9,17 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from penstock.base.memory import tree_memory
 
 ROOT = Path("demo")
-JOB = """\
-# The demo job. Try changing it, and run it again: penstock says what changed.
-input: raw/*.parquet
-output: prepared
-memory: 300MB
-stages:
-  - filter: rtt > 0
-  - split: {by: src_addr, test: 0.1}
-  - statistics: [rtt]
-"""
-
-
-def make_data(folder: Path, files: int = 12, rows: int = 500_000) -> None:
-    """Network latency measurements: a heavy tail of sources, unsorted in time, a few failed ones."""
-    folder.mkdir(parents=True)
-    keys = pa.array([f"10.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}" for i in range(20_000)])
-    for number in range(files):
-        rng = np.random.default_rng(number)
-        rtt = rng.gamma(2, 20, rows)
-        rtt[rng.random(rows) < 0.02] = -1
-        table = pa.table(
-            {
-                "src_addr": keys.take(pa.array(rng.zipf(1.3, rows) % len(keys))),
-                "event_time": pa.array(rng.integers(16 * 10**14, 17 * 10**14, rows), pa.timestamp("us")),
-                "dst_addr": keys.take(pa.array(rng.integers(0, len(keys), rows))),
-                "ip_version": pa.array(np.full(rows, 4), pa.int8()),
-                "rtt": pa.array(rtt, pa.float32()),
-            }
-        )
-        pq.write_table(table, folder / f"{number:02d}.parquet", row_group_size=125_000)
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+EVENTS = 1_000_000
+DATA = "demo/raw/*.parquet"
+PENSTOCK = ["run", "events", "--input", DATA, "--output", "demo/rows", "--memory", "400MB"]
+GROUPED = ["--set", "by=src_addr", "--set", "order=event_time"]
 
 
 def penstock(*words: str) -> None:
@@ -53,15 +27,45 @@ def penstock(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "penstock", *words], check=True)
 
 
+def cost(command: list[str]) -> tuple[float, float, float]:
+    """(wall seconds, CPU seconds, peak MB) of a command and all it starts."""
+    started, peak = time.perf_counter(), 0
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+        peak = max(peak, tree_memory(process.pid).counted)
+        time.sleep(0.02)
+    process.returncode = os.waitstatus_to_exitcode(ended[1])
+    if process.returncode:
+        raise SystemExit(f"exit {process.returncode}: {' '.join(command)}")
+    return time.perf_counter() - started, ended[2].ru_utime + ended[2].ru_stime, peak / 1e6
+
+
+def compare() -> None:
+    """The same records, made by a SQL engine's list aggregate and a pool of processes that serialises them."""
+    streaming = str(BENCHMARKS / "baselines" / "events_streaming.py")
+    usual = ["--input", DATA, "--output", "demo/usual", "--ordered", "--workers", "2", "--memory-limit-gb", "2"]
+    shutil.rmtree(ROOT / "rows")
+    runs = {
+        "penstock": cost([sys.executable, "-m", "penstock", *PENSTOCK, *GROUPED]),
+        "DuckDB list() + Python": cost([sys.executable, streaming, *usual]),
+    }
+    print(f"\nThe usual way beside it, whole commands on {EVENTS:,} events:\n")
+    print(f"{'':24}{'seconds':>10}{'CPU s':>10}{'peak MB':>10}")
+    for name, (wall, cpu, peak) in runs.items():
+        print(f"{name:24}{wall:10.1f}{cpu:10.1f}{peak:10.0f}")
+    ratios = [theirs / ours for ours, theirs in zip(*runs.values(), strict=True)]
+    print(f"{'ratio':24}" + "".join(f"{ratio:9.1f}x" for ratio in ratios))
+    print("\nIt grows with the data: benchmarks/RESULTS.md has 20 to 200 million events.")
+
+
 def main() -> None:
     shutil.rmtree(ROOT, ignore_errors=True)
-    make_data(ROOT / "raw")
-    (ROOT / "job.yaml").write_text(JOB)
-    os.chdir(ROOT)
-    print(f"made {sum(path.stat().st_size for path in Path('raw').iterdir()) / 1e6:.0f} MB of Parquet in demo/raw")
-    print(f"\n$ cat job.yaml\n{JOB.rstrip()}", flush=True)
-    penstock("plan", "job.yaml")
-    penstock("run", "job.yaml")
+    maker = [sys.executable, str(BENCHMARKS / "make_events.py"), "--events", str(EVENTS), "--output", "demo/raw"]
+    subprocess.run(maker, check=True)
+    penstock("plan", *PENSTOCK[1:], *GROUPED)
+    penstock(*PENSTOCK, *GROUPED)
+    penstock("inspect", "demo/rows", "--records", "1")
+    compare()
 
 
 if __name__ == "__main__":
