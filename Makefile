@@ -36,7 +36,7 @@ $(BENCH_READY): $(READY) benchmarks/requirements.txt
 
 bench-events: $(BENCH_READY)
 	$(BIN)/python benchmarks/events.py --events 20000000
-	$(BIN)/python benchmarks/events.py --events 500000 --keys 18928
+	$(BIN)/python benchmarks/events.py --events 500000 --keys 18928 --workers auto --memory 2GB --repeat 3
 	$(BIN)/python benchmarks/events.py --events 20000000 --skew
 	$(BIN)/python benchmarks/events.py --tight
 

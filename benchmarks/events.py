@@ -76,7 +76,7 @@ def make_data(case: Case, folder: Path) -> str:
 
 
 def command_of(run: str, pattern: str, output: Path, memory: str, given: argparse.Namespace) -> list[str]:
-    workers = str(given.workers)
+    workers = str(os.cpu_count()) if given.workers == "auto" else given.workers
     files = ["--input", pattern, "--output", str(output)]
     baselines = HERE / "baselines"
     if run in SCANS:
@@ -84,7 +84,8 @@ def command_of(run: str, pattern: str, output: Path, memory: str, given: argpars
         return [sys.executable, str(baselines / "events_scan.py"), pattern, workers, text]
     if run in OURS:
         settings = ["by=src_addr", "order=event_time"] + (["format=arrayrecord"] if run == "arrayrecord" else [])
-        command = [sys.executable, "-m", "penstock", "run", "events", *files, "--workers", workers, "--memory", memory]
+        command = [sys.executable, "-m", "penstock", "run", "events", *files, "--memory", memory]
+        command += ["--workers", given.workers]
         return [*command, *(word for setting in settings for word in ("--set", setting)), "--json"]
     rows = ["--rows", "arrow" if run.endswith("-arrow") else "python"]
     if run.startswith("sequential"):
@@ -273,7 +274,7 @@ def main() -> None:
     options.add_argument("--sizes", type=int, nargs="+", help="for --scaling, instead of 1M to 100M")
     options.add_argument("--memory", default="500MB", help="for penstock")
     options.add_argument("--baseline-memory-gb", type=float, default=8, help="for DuckDB in the streaming baseline")
-    options.add_argument("--workers", type=int, default=2)
+    options.add_argument("--workers", default="2", help="processes of each; auto lets penstock choose")
     options.add_argument("--repeat", type=int, default=1)
     options.add_argument("--skip-baselines", action="store_true")
     options.add_argument("--only", nargs="+", choices=[*SCANS, *OURS, *BASELINES, *ARROW_BASELINES])

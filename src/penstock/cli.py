@@ -178,13 +178,13 @@ def run(
     from penstock.show.asked import load_job, plan_job
     from penstock.show.console import make_console, show, stdout_kept_clean
     from penstock.show.older_names import older_overrides
-    from penstock.show.overrides import gather
+    from penstock.show.overrides import collect
     from penstock.show.progress import Display
     from penstock.show.result import result_facts, result_tables
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
-        asked = load_job(job, gather(inputs, output, memory, workers, strategy, output_format, settings), older)
+        asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
         with Display(make_console(stderr=True)) as display:
             planned = plan_job(asked)
             manifest = run_plan(planned, display.observe, redo)
@@ -211,12 +211,12 @@ def plan(
     from penstock.show.asked import load_job, plan_job
     from penstock.show.console import show, stdout_kept_clean, waiting
     from penstock.show.older_names import older_overrides
-    from penstock.show.overrides import gather
+    from penstock.show.overrides import collect
     from penstock.show.planned import PLANNING, plan_facts, plan_tables
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
-        asked = load_job(job, gather(inputs, output, memory, workers, strategy, output_format, settings), older)
+        asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
         with waiting(PLANNING):
             planned = plan_job(asked)
     show({**plan_facts(planned), "job_file": dict(asked.job)}, plan_tables, as_json)

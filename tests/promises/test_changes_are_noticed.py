@@ -180,11 +180,16 @@ def test_a_redo_that_was_killed_goes_on_from_there(job, tmp_path):
     assert workshop.run_well(job, "--redo")["run"]["tasks_done"] > 0  # a finished redo is over
 
 
-def test_a_persons_file_in_the_output_is_left_alone(job):
+@pytest.mark.parametrize("name", ["notes.txt", "backup.arrayrecord"])
+def test_a_persons_file_in_the_output_is_left_alone(job, name):
+    """Also one of a kind that penstock writes, beside a dataset that is of another kind."""
     workshop.run_well(job)
-    (job.parent / "out" / "notes.txt").write_text("mine")
+    (job.parent / "out" / name).write_text("mine")
     workshop.run_well(job, "--redo")
-    assert (job.parent / "out" / "notes.txt").read_text() == "mine"
+    assert (job.parent / "out" / name).read_text() == "mine"
+    _edit(job, stages=[{"filter": "rtt > 2"}])  # another job, without the splits of the first
+    workshop.run_well(job, "--redo")
+    assert (job.parent / "out" / name).read_text() == "mine"
 
 
 def test_a_lost_shard_is_made_again(job):
@@ -268,6 +273,32 @@ def test_settings_that_change_no_byte_of_an_exchange_keep_what_is_done(events, t
     answer = workshop.run_well(events)["run"]
     assert answer["tasks_done"] == 0
     assert answer["tasks_kept"] > 10
+
+
+COUNTING = """
+import pyarrow.compute as pc
+
+def counted(batch):
+    return batch.append_column("events", pc.list_value_length(batch["rtt"]))
+"""
+
+BEHIND_GROUP: dict[str, dict[str, object]] = {
+    "another share": {"stages": [*workshop.EVENT_STAGES[:2], {"split": {"by": "key", "test": 0.4}}]},
+    "another column": {"stages": [*workshop.EVENT_STAGES[:2], "counting:counted", *workshop.EVENT_STAGES[2:]]},
+    "another format": {"format": "arrayrecord"},
+}
+
+
+@pytest.mark.parametrize("name", BEHIND_GROUP)
+def test_a_change_behind_group_keeps_what_was_scattered(events, tmp_path, name):
+    _stop_among_buckets(events, tmp_path)
+    scattered = list((events.parent / "out" / ".penstock" / "tasks").glob("0-scatter-*.json"))
+    (tmp_path / "counting.py").write_text(COUNTING)
+    _edit(events, **BEHIND_GROUP[name])
+    workshop.run_well(events)
+    run = json.loads((events.parent / "out" / ".penstock" / "run.json").read_text())
+    assert run["tasks_kept"] == len(scattered) > 1
+    assert workshop.bytes_of(events.parent / "out") == _fresh(events, "fresh")
 
 
 def test_a_lost_shard_of_a_finished_exchange_is_made_again(events):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -121,8 +125,6 @@ def _text_input(folder: Path, format_name: str) -> Path:
         lines[4000] = "only-one-column"
         lines[4001] = "x,not a number"
     else:
-        import json
-
         lines = [json.dumps(row, ensure_ascii=False) for row in rows]
         lines[4000] = '{"src": "x", "size": '
         lines[4001] = '{"src": "x", "size": "not a number"}'
@@ -211,9 +213,6 @@ def test_buckets_that_are_cut_in_worker_processes_do_not_show(expected_events, t
 
 def test_ties_everywhere_and_few_keys_give_the_same_bytes_however_they_are_cut(tmp_path):
     """All times equal: the order is that of positions alone, across files, slices, chunks and runs."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     (tmp_path / "data").mkdir()
     for number in range(3):
         rows = range(number * 1000, number * 1000 + 1000)
@@ -232,4 +231,54 @@ def test_ties_everywhere_and_few_keys_give_the_same_bytes_however_they_are_cut(t
         for record in penstock.open(job.parent / "out")[:].to_pylist():
             positions.setdefault(record["k"], []).extend(record["position"])
         assert positions == {key: list(range(int(key), 3000, 2)) for key in ("0", "1")}
+    assert seen[0] == seen[1] == seen[2]
+
+
+# Keys that are one key in several spellings, and keys that look alike and are not.
+
+_PAYLOADS = [0x7FF8_0000_0000_0000, 0x7FF8_0000_0000_0001, 0xFFF8_0000_0000_0000, 0x7FF8_DEAD_0000_BEEF]
+_DOUBLES = np.append([-0.0, 0.0, 1.5], np.array(_PAYLOADS, "u8").view("f8"))
+_SINGLES = np.append(
+    np.array([-0.0, 0.0, 1.5], "f4"), np.array([0x7FC0_0000, 0x7FC0_0001, 0xFFC0_0000, 0x7FC0_BEEF], "u4").view("f4")
+)
+AWKWARD_KEYS: dict[str, tuple[pa.Array, int]] = {
+    "zeros and NaNs": (pa.array(_DOUBLES), 3),
+    "narrow zeros and NaNs": (pa.array(_SINGLES), 3),
+    "only NaNs": (pa.array(_DOUBLES[3:]), 1),
+    "only zeros": (pa.array(_DOUBLES[:2]), 1),
+    "bytes and their escapes": (pa.array([b"\xff", b"\\xff"], pa.binary()), 2),
+    "bytes, their escapes and null": (pa.array([b"\xff", b"\\xff", b"None", None], pa.binary()), 4),
+    "numbers in text": (pa.array(["nan", "1.5", "-0.0", "0.0", "None", None]), 6),
+}
+
+
+@pytest.mark.parametrize("max_record", ["8MiB", "3kB", "60"])
+@pytest.mark.parametrize("name", AWKWARD_KEYS)
+def test_keys_spelled_in_several_ways_give_the_same_bytes_however_they_are_cut(tmp_path, name, max_record):
+    """All in one bucket, so that keys that look alike meet at the edge of a run."""
+    values, distinct = AWKWARD_KEYS[name]
+    chance = np.random.default_rng(11)
+    (tmp_path / "data").mkdir()
+    for number in range(2):
+        table = pa.table(
+            {
+                "k": values.take(pa.array(chance.integers(0, len(values), 1200))),
+                "t": chance.integers(0, 300, 1200),
+                "n": np.arange(1200),
+            }
+        )
+        pq.write_table(table, tmp_path / "data" / f"{number}.parquet", row_group_size=300, use_dictionary=False)
+    stages = [{"group": {"by": "k", "order": "t", "max_record": max_record, "null_keys": "group"}}]
+    stages += [{"split": {"by": "key", "test": 0.3}}]
+    seen = []
+    for batch_bytes in (700, 6000, 8_000_000):
+        job = workshop.write_job(
+            tmp_path / str(batch_bytes) / "job.yaml", tmp_path / "data", stages=stages, workers=0, slice_size="10MB"
+        )
+        penstock.run(workshop.with_batches(penstock.plan(job), batch_bytes))
+        seen.append(workshop.bytes_of(job.parent / "out"))
+        summary = json.loads((job.parent / "out" / "artifacts" / "group.json").read_text())
+        assert summary["keys"] == len(summary["largest"]) == distinct
+        assert summary["events"] == sum(each["events"] for each in summary["largest"]) == 2400
+    assert "manifest.json" in seen[0]
     assert seen[0] == seen[1] == seen[2]

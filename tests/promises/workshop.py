@@ -127,8 +127,8 @@ def with_batches(plan: Plan, batch_bytes: int) -> Plan:
     return replace(plan, passes=tuple(passes))
 
 
-def command(job: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "penstock", "run", str(job), "--json", *options]
+def command(job: Path, *options: str, do: str = "run") -> list[str]:
+    return [sys.executable, "-m", "penstock", do, str(job), "--json", *options]
 
 
 def run(job: Path, *options: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -161,6 +161,12 @@ def bytes_of(output: Path) -> dict[str, str]:
 def names_in(output: Path) -> set[str]:
     """Every file, those of `.penstock` too: what a run leaves behind."""
     return {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
+
+
+def events_named(output: Path, name: str) -> list[dict[str, Any]]:
+    """What the log of the run in this output tells of one kind of event."""
+    lines = (output / ".penstock" / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == name]
 
 
 def ledger_rows(output: Path) -> int:

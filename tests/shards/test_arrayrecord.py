@@ -26,6 +26,7 @@ from penstock.base.fingerprint import digest
 from penstock.shards.arrayrecord import encode_records, refuse_unfit
 from penstock.shards.arrayrecord_file import PartWriter, merge_parts
 from penstock.shards.manifest import Manifest, ShardFacts, Step, write_manifest
+from tests.shards.foreign import TWO, broken_text, foreign, write_records
 from tests.shards.making import FIXED, WORDS, bits, make_array
 
 START = datetime(2024, 5, 6, 7, 8, 9, 123456)
@@ -226,14 +227,21 @@ def test_times_leave_as_microseconds_in_utc(kind, moment):
     assert facts["first_timestamp"] == facts["last_timestamp"] == moment
 
 
-@pytest.mark.parametrize(("place", "name"), [(0, "event_time"), (None, "src_addr")])
-def test_an_event_without_time_or_key_is_refused(place, name):
-    batch = grouped({"k": [(None, "a", 4, 1.0)] if place == 0 else [event(0)]})
-    if place is None:
-        batch = batch.set_column(0, "src_addr", pa.array([None], pa.string()))
-    with pytest.raises(InputError, match=f"without '{name}'") as caught:
+def test_an_event_without_time_is_refused_with_its_key():
+    batch = grouped({"a": [event(0)] * 3, "b": [event(0), (None, "x", 4, 1.0)], "c": [(None, "x", 4, 1.0)]})
+    with pytest.raises(InputError, match="without 'event_time'") as caught:
         encode(batch)
-    assert caught.value.next_step == f"keep such rows out: `filter: {name} is not null`"
+    assert caught.value.where == "src_addr 'b', record 1 of 3 in its batch, 2 such events"
+    assert caught.value.next_step == "filter such rows out before `group`: `- filter: event_time is not null`"
+
+
+def test_a_record_without_key_is_refused_with_its_number():
+    batch = grouped({"a": [event(0)] * 3, "b": [event(0)] * 2})
+    batch = batch.set_column(0, "src_addr", pa.array(["a", None], pa.string()))
+    with pytest.raises(InputError, match="without 'src_addr'") as caught:
+        encode(batch)
+    assert caught.value.where == "src_addr None, record 1 of 2 in its batch, 2 events"
+    assert caught.value.next_step == "filter such rows out before `group`: `- filter: src_addr is not null`"
 
 
 def test_a_time_beyond_microseconds_is_refused():
@@ -576,6 +584,91 @@ def test_records_of_another_shape_are_refused_with_how_they_start(tmp_path, data
             penstock.open(path)[index]
         assert repr(data[:16]) in caught.value.what
         assert str(path) in str(caught.value.where)
+
+
+# Records of other programs: tests/shards/foreign.py makes them.
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (foreign(src_id=None), "has no src_id: it is null"),
+        (foreign(n_measurements=None), "has no n_measurements: it is null"),
+        (foreign(first_timestamp=None), "has no first_timestamp: it is null"),
+        (foreign(measurements=None), "has measurements that are no sound Arrow stream"),
+        (foreign(measurements=b""), "has measurements that are no sound Arrow stream"),
+        (foreign(src_id="7"), "has src_id of type string, and the format int64"),
+        (foreign(measurements="text"), "has measurements of type string, and the format binary"),
+        (foreign(n_measurements=3), "has an n_measurements of 3, and 2 events"),
+        (foreign(n_measurements=0), "has an n_measurements of 0, and 2 events"),
+        (foreign({**TWO, "src_id": pa.array([1, 2])}), "has more than one column src_id"),
+        (foreign(measurements=broken_text()), "has measurements that are no sound Arrow stream: .*[Oo]ffset"),
+        (
+            foreign(measurements=broken_text("k", b"\xff\xfe")),
+            "has measurements that are no sound Arrow stream: .*UTF8",
+        ),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_refused_by_file_and_number(tmp_path, record, reason):
+    path = write_records(tmp_path / "train.arrayrecord", [foreign(), record])
+    dataset = penstock.open(path)
+    assert dataset[0]["n_measurements"] == 2
+    for index in (1, slice(None)):
+        with pytest.raises(OutputError, match=f"this record {reason}") as caught:
+            dataset[index]
+        assert caught.value.where == f"{path}, record 1"
+        assert caught.value.next_step
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_a_record_without_events_is_read(tmp_path, batches):
+    none = foreign({name: array[:0] for name, array in TWO.items()}, batches, first_timestamp=None, n_measurements=0)
+    dataset = penstock.open(write_records(tmp_path / "train.arrayrecord", [none, foreign(), none]))
+    assert (dataset[0]["n_measurements"], dataset[0]["first_timestamp"]) == (0, None)
+    assert [len(dataset[0][name]) for name in TWO] == [0, 0, 0]
+    assert dataset[:]["rtt"].to_pylist() == [[], [0.5, 1.5], []]
+    assert dataset[:1]["src_addr"].to_pylist() == [[]]
+
+
+def test_records_with_other_event_columns_are_refused_together_and_read_singly(tmp_path):
+    wide = foreign({**TWO, "rtt": TWO["rtt"].cast(pa.float64())})
+    path = write_records(tmp_path / "a.arrayrecord", [foreign(), wide, foreign()])
+    dataset = penstock.open(path)
+    with pytest.raises(
+        OutputError, match=r"other columns than those of the records before it: .*rtt: double"
+    ) as caught:
+        dataset[0:2]
+    assert caught.value.where == f"{path}, record 1"
+    assert "dataset[i]" in str(caught.value.next_step)
+    assert dataset[1:2].schema.field("rtt").type == pa.list_(pa.float64())
+    assert dataset[1]["rtt"].dtype == np.float64
+
+
+def test_records_with_other_event_columns_are_refused_across_batches_and_files(tmp_path):
+    wide = foreign({"event_time": TWO["event_time"], "src_addr": TWO["src_addr"]})
+    one = write_records(tmp_path / "a.arrayrecord", [foreign()] * 256 + [wide])
+    write_records(tmp_path / "b.arrayrecord", [foreign()])
+    two = write_records(tmp_path / "c.arrayrecord", [wide])
+    assert penstock.open(one)[:256].num_rows == 256
+    for pattern, index, where in [(one, slice(None), f"{one}, record 256"), ("[bc]", slice(0, 2), f"{two}, record 0")]:
+        with pytest.raises(OutputError, match="other columns") as caught:
+            penstock.open(pattern if pattern == one else f"{tmp_path}/{pattern}.arrayrecord")[index]
+        assert caught.value.where == where
+
+
+def test_records_whose_schemas_differ_in_what_may_be_null_are_one_table(tmp_path):
+    strict = foreign(schema=pa.schema([pa.field(name, array.type, False) for name, array in TWO.items()]))
+    dataset = penstock.open(write_records(tmp_path / "a.arrayrecord", [foreign(), strict, foreign()]))
+    assert dataset[:]["rtt"].to_pylist() == [[0.5, 1.5]] * 3
+
+
+def test_more_events_than_a_table_counts_are_refused_with_what_to_do(tmp_path):
+    many = foreign({"nothing": pa.nulls(2**30)}, n_measurements=2**30)
+    path = write_records(tmp_path / "a.arrayrecord", [many, many])
+    with pytest.raises(OutputError, match="2 records do not fit into one table") as caught:
+        penstock.open(path)[:]
+    assert caught.value.where == f"{path}, records 0 to 1"
+    assert "dataset[i]" in str(caught.value.next_step)
 
 
 def test_a_flipped_byte_is_refused_by_the_name_of_the_file_or_is_padding(dataset):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from penstock.cli import main
+from penstock.show.console import show
+from penstock.show.keys import key_tables
+from tests.shards.foreign import TWO, broken_text, foreign, write_records
 from tests.show.desk import EVENTS, KEYS, document, make_events
 
 
@@ -118,6 +122,60 @@ def test_a_file_that_is_missing_or_cut_short_is_named(made, tmp_path, capfd):
     (tmp_path / "cut.arrayrecord").write_bytes(whole[: len(whole) // 2])
     assert main(["inspect", str(tmp_path / "cut.arrayrecord")]) == 6
     assert "cut.arrayrecord is cut short" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [foreign(), foreign(src_id=None)],
+        [foreign(src_id="7")],
+        [foreign(), foreign(n_measurements=3)],
+        [foreign(measurements=broken_text())],
+        [*[foreign()] * 16, foreign({name: TWO[name] for name in ("event_time", "rtt")})],
+    ],
+)
+def test_a_file_of_another_program_is_refused_by_its_name_and_record(records, tmp_path, capfd):
+    path = write_records(tmp_path / "other.arrayrecord", records)
+    assert main(["inspect", path]) == 5
+    printed = capfd.readouterr().err
+    assert "Defect" not in printed
+    assert f"where: {path}, record {len(records) - 1}" in printed
+    assert "try: " in printed
+
+
+def test_keys_without_events_are_counted_as_such(tmp_path, capfd):
+    none = {name: array[:0] for name, array in TWO.items()}
+    records = [foreign(none, src_id=5, n_measurements=0, first_timestamp=datetime(1970, 1, 1)), foreign(src_id=7)]
+    path = write_records(tmp_path / "other.arrayrecord", records)
+    assert main(["inspect", path, "--json"]) == 0
+    facts = document(capfd.readouterr().out)["group"]
+    assert (facts["keys"], facts["records"], facts["events"]) == (2, 2, 2)
+    assert facts["largest"] == [{"key": "k", "events": 2}]
+    assert facts["keys_by_events"] == {"0": 1, "2": 1}
+    assert facts["least"] == facts["greatest"] == "2024-05-06T07:08:09.000000"
+    assert main(["inspect", path]) == 0
+    assert "1.0 on average; 50% of the keys have fewer than 1, all fewer than 4" in capfd.readouterr().out
+    assert main(["inspect", write_records(tmp_path / "none.arrayrecord", records[:1])]) == 0
+    assert "0 events of 1 key (src_addr), in 1 record" in capfd.readouterr().out
+
+
+def test_without_an_order_events_are_still_counted_as_events(made, tmp_path, capfd):
+    job = tmp_path / "job.yaml"
+    stages = "[{select: [src_addr, rtt]}, {group: {by: src_addr, max_record: 64KiB}}]"
+    job.write_text(f"input: {made / 'events.parquet'}\noutput: out\nworkers: 0\nstages: {stages}\n")
+    assert main(["run", str(job)]) == 0
+    assert main(["inspect", str(tmp_path / "out"), "--records", "0"]) == 0
+    printed = capfd.readouterr().out
+    assert f"{EVENTS:,} events of {KEYS} keys (src_addr), in " in printed
+    assert "events a key  120.0 on average" in printed
+    assert "largest keys   events" in printed
+
+
+def test_records_of_a_key_alone_are_shown_without_a_number_of_events(capfd):
+    facts = {"by": ["k"], "order": [], "keys": 2, "records": 3, "events": None, "least": None, "greatest": None}
+    largest = [{"key": "a", "events": None}, {"key": "b", "events": None}]
+    show({**facts, "largest": largest, "keys_by_events": {"1": 2}}, key_tables, as_json=False)
+    assert capfd.readouterr().out.split() == ["keys", "2", "keys", "(k),", "in", "3", "records"]
 
 
 def test_patterns_that_the_shell_expanded_get_the_advice_to_quote_them(capfd):

@@ -13,7 +13,7 @@ from penstock.cli import main
 from penstock.prepare.config import Config
 from penstock.show.asked import load_job
 from penstock.show.older_names import older_overrides
-from penstock.show.overrides import gather
+from penstock.show.overrides import collect
 from tests.show.desk import document, make_events, make_job
 
 GROUP, SPLIT = {"group": {"by": "a", "max_record": "1MiB"}}, {"split": {"by": "key", "test": 0.5}}
@@ -22,7 +22,7 @@ GROUP, SPLIT = {"group": {"by": "a", "max_record": "1MiB"}}, {"split": {"by": "k
 def loaded(folder: Path, stages: list[Any], *older: str | None, **options: Any) -> Config:
     path = folder / "job.yaml"
     path.write_text(yaml.safe_dump({"input": "a.csv", "output": "out", "stages": stages}))
-    return load_job(str(path), gather(**options), older_overrides(*older)).config
+    return load_job(str(path), collect(**options), older_overrides(*older)).config
 
 
 def test_the_old_command_line_is_a_preset_with_older_names(tmp_path, monkeypatch, capfd):
@@ -101,7 +101,7 @@ def test_old_and_new_may_say_the_same_and_not_different_things(tmp_path):
         loaded(tmp_path, [GROUP], None, "8", settings=["stages.0.group.max_record=4MiB"])
     assert loaded(tmp_path, [GROUP], None, "8", settings=["stages.0.group.max_record=8MiB"]).stages
     with pytest.raises(ConfigError, match="say different things"):
-        load_job("pings", gather(settings=["test=0.2"]), older_overrides(None, None, "0.9"))
+        load_job("pings", collect(settings=["test=0.2"]), older_overrides(None, None, "0.9"))
 
 
 def test_an_error_of_another_stage_is_not_laid_at_their_door(tmp_path):

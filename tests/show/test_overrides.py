@@ -11,13 +11,13 @@ import yaml
 from penstock.base.errors import ConfigError
 from penstock.prepare.config import Config
 from penstock.show.asked import load_job
-from penstock.show.overrides import gather
+from penstock.show.overrides import collect
 
 
 def loaded(folder: Path, job: dict[str, Any], *settings: str, **options: Any) -> Config:
     path = folder / "job.yaml"
     path.write_text(yaml.safe_dump({"output": "out", **job}))
-    return load_job(str(path), gather(settings=settings, **options)).config
+    return load_job(str(path), collect(settings=settings, **options)).config
 
 
 def test_a_setting_is_yaml_and_replaces_the_files_key(tmp_path):

@@ -7,8 +7,6 @@ plan does not compute memory from types, it measures batches of several sizes an
 from __future__ import annotations
 
 import ctypes
-import itertools
-import math
 import sys
 import threading
 import time
@@ -25,6 +23,7 @@ from penstock.base.memory import own_memory
 from penstock.prepare.exchange import Bucket
 from penstock.prepare.exchange.spill import SpillFile, read_chunks
 from penstock.prepare.fold import Count, Fold, Tap
+from penstock.prepare.growth import Growth, Point, dissected, growth_of
 from penstock.prepare.rows import Rows
 from penstock.prepare.sinks import Produced, Rejected, ShardsInto, SpillInto
 from penstock.prepare.slices import Slice
@@ -33,8 +32,6 @@ from penstock.prepare.stage import Fit
 from penstock.prepare.task import FromBuckets, FromSlices, Recipe, reduced
 from penstock.shards.arrayrecord import FORMAT
 from penstock.shards.arrayrecord_file import merge_parts
-from penstock.shards.columns import open_columns
-from penstock.shards.manifest import ShardFacts
 
 BATCH_BYTES = 4 << 20
 _BATCHES = 3
@@ -55,39 +52,6 @@ class Measurement:
 
     def task_bytes(self, batch_bytes: int) -> int:
         return int(self.fixed_bytes + self.bytes_per_batch_byte * batch_bytes)
-
-
-@dataclass(frozen=True)
-class Growth:
-    """How the output of an exchange grows with its rows: so much a row, so much a record, and dictionaries.
-
-    Records grow more slowly than rows, the more slowly the more rows there are: `exponents` are those of the last
-    two steps, in each of which rows grew by `step`. Every bucket has dictionaries of its own, and they too grow
-    more slowly than its rows.
-    """
-
-    rows: int
-    records: int
-    step: float
-    exponents: tuple[float, float]
-    row_bytes: float
-    record_bytes: float
-    dictionary_bytes: float = 0.0  # of so many rows as were measured
-    dictionary_exponent: float = 1.0
-
-    def bytes_of(self, rows: float, buckets: int) -> float:
-        dictionary = self.dictionary_bytes * (rows / buckets / max(self.rows, 1)) ** self.dictionary_exponent
-        return float(rows * self.row_bytes + self.records_of(rows) * self.record_bytes + buckets * dictionary)
-
-    def records_of(self, rows: float) -> float:
-        before, exponent = self.exponents
-        fading = min(1.0, exponent / before) if before > 0 else 1.0
-        records, reached = float(self.records), float(self.rows)
-        while reached < rows:
-            growth = min(self.step, rows / reached)
-            exponent *= fading
-            records, reached = records * growth**exponent, reached * growth
-        return min(records, rows) if rows >= self.rows else self.records * rows / max(self.rows, 1)
 
 
 @dataclass(frozen=True)
@@ -125,21 +89,6 @@ def assume(row_bytes: float) -> Measured:
     return Measured(cost, cost, row_bytes, growth, parts_per_output_byte=2.0, assumed=True)
 
 
-@dataclass(frozen=True)
-class _Point:
-    """One run of a little of the job: its batch bytes, what the process had grown by, and what it did."""
-
-    batch_bytes: int
-    grown: int
-    rows: int
-    given: int
-    written: int
-    seconds: float
-    parts: int = 0  # bytes put down on the way to a format of one file a split
-    rows_bytes: int = 0  # of `written`, what belongs to rows, and what to dictionaries; the rest belongs to records
-    dictionary_bytes: int = 0
-
-
 def measure(
     recipes: tuple[Recipe, ...], slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int
 ) -> Measured:
@@ -150,7 +99,7 @@ def measure(
     """
     reserved = own_memory().counted
     recipe = _bound(_trial(recipes[0]), slices)
-    points: list[_Point] = []
+    points: list[Point] = []
     with _watching() as peak:
         for number, size in enumerate((batch_bytes // 64, batch_bytes // 8, batch_bytes)):
             if _is_enough(points, size, room):
@@ -173,11 +122,11 @@ def _trial(recipe: Recipe) -> Recipe:
     return recipe
 
 
-def _is_enough(points: list[_Point], size: int, room: int) -> bool:
+def _is_enough(points: list[Point], size: int, room: int) -> bool:
     return len(points) == 2 and (points[-1].seconds > _SECONDS / 2 or _line(points, size) > room)
 
 
-def _measurement(points: list[_Point], reserved: int) -> Measurement:
+def _measurement(points: list[Point], reserved: int) -> Measurement:
     last = points[-1]
     return Measurement(
         worker_bytes=reserved,
@@ -189,7 +138,7 @@ def _measurement(points: list[_Point], reserved: int) -> Measurement:
     )
 
 
-def _growing(points: list[_Point]) -> list[_Point]:
+def _growing(points: list[Point]) -> list[Point]:
     """Those that are clearly larger than the one before: with little data, all batches hold all of it."""
     kept = points[:1]
     for point in points[1:]:
@@ -199,7 +148,7 @@ def _growing(points: list[_Point]) -> list[_Point]:
     return kept
 
 
-def _slope(points: list[_Point]) -> float:
+def _slope(points: list[Point]) -> float:
     growing = _growing(points)
     if len(growing) == 1:
         return _STEEP
@@ -207,12 +156,12 @@ def _slope(points: list[_Point]) -> float:
     return (large.grown - small.grown) / (large.batch_bytes - small.batch_bytes)
 
 
-def _line(points: list[_Point], size: int) -> float:
+def _line(points: list[Point], size: int) -> float:
     """What a batch of `size` would add, by the last two points."""
     return points[-1].grown + _slope(points) * (size - points[-1].batch_bytes)
 
 
-def _read_some(recipe: Recipe, slices: tuple[Slice, ...], spill: int, grown: Callable[[], int]) -> _Point:
+def _read_some(recipe: Recipe, slices: tuple[Slice, ...], spill: int, grown: Callable[[], int]) -> Point:
     """A task cut short, into a folder that is thrown away."""
     started = time.perf_counter()
     read = 0
@@ -224,7 +173,7 @@ def _read_some(recipe: Recipe, slices: tuple[Slice, ...], spill: int, grown: Cal
                 break
     given = list(fold.counts.values())[-1].step("", "").given if fold.counts else read
     seconds = time.perf_counter() - started
-    return _Point(recipe.batch_bytes, grown(), read, given, _bytes_of(produced), seconds)
+    return Point(recipe.batch_bytes, grown(), read, given, _bytes_of(produced), seconds)
 
 
 @contextmanager
@@ -251,7 +200,7 @@ def _measure_buckets(recipe: Recipe, spills: list[str], read: Measurement, room:
     give_back_memory()
     later = [number for number, stage in recipe.stages.items() if stage.uses_artifact]
     recipe = replace(recipe, fits=(*recipe.fits, *later))  # what needs an artifact is passed over
-    points: list[_Point] = []
+    points: list[Point] = []
     with _watching() as peak:
         for number, name in enumerate(spills):
             size = _decoded_bytes(recipe.root, name)
@@ -263,12 +212,12 @@ def _measure_buckets(recipe: Recipe, spills: list[str], read: Measurement, room:
         slices=read,
         buckets=_measurement(points, reserved),
         spilled_row_bytes=last.batch_bytes / max(last.rows, 1),
-        growth=_growth(points),
+        growth=growth_of(points),
         parts_per_output_byte=last.parts / max(last.written, 1),
     )
 
 
-def _gather_some(recipe: Recipe, number: int, spill: str, size: int, grown: Callable[[], int]) -> _Point:
+def _gather_some(recipe: Recipe, number: int, spill: str, size: int, grown: Callable[[], int]) -> Point:
     started = time.perf_counter()
     assert isinstance(recipe.source, FromBuckets)
     recipe = replace(recipe, source=replace(recipe.source, spills=(spill,)))
@@ -277,69 +226,17 @@ def _gather_some(recipe: Recipe, number: int, spill: str, size: int, grown: Call
         for rows in reduced(recipe, Bucket(0), size + 1, fold, first, lambda _: None):
             take(fold(rows))
     seconds = time.perf_counter() - started
-    point = _Point(size, grown(), first.taken, first.made, _bytes_of(produced), seconds)
+    point = Point(size, grown(), first.taken, first.made, _bytes_of(produced), seconds)
     folder, shards = Folder(recipe.root), produced[0].shards
     if isinstance(recipe.sink, ShardsInto) and recipe.sink.container == FORMAT:
         merged = [merge_parts(folder, f"{split}{number}", (part,)) for split, part in shards.items()]
         return replace(point, written=sum(shard.files[0].bytes for shard in merged), parts=point.written)
-    return _dissected(point, folder, shards)
-
-
-def _dissected(point: _Point, folder: Folder, shards: dict[str, ShardFacts]) -> _Point:
-    """By the names of its columns, what of the output belongs to rows and what to dictionaries."""
-    sizes = [
-        (name, column.array.nbytes)
-        for shard in shards.values()
-        for name, column in open_columns(folder, shard.files).items()
-    ]
-    dictionary = sum(size for name, size in sizes if "/dictionary/" in name)
-    rows = sum(size for name, size in sizes if "/values" in name and "/dictionary/" not in name)
-    return replace(point, rows_bytes=rows, dictionary_bytes=dictionary)
+    return dissected(point, folder, shards)
 
 
 def _decoded_bytes(root: str, spill: str) -> int:
     folder = Folder(root)
-    with SpillFile(folder.path(spill)) as file:
-        return read_chunks(file, folder.size(spill), 0).decoded_bytes
-
-
-def _growth(points: list[_Point]) -> Growth:
-    small, large = points[-2], points[-1]
-    exponents = [_exponent(*pair, "given") for pair in itertools.pairwise(points)]
-    if large.rows_bytes:
-        records = large.written - large.rows_bytes - large.dictionary_bytes
-        row_bytes, record_bytes = large.rows_bytes / max(large.rows, 1), records / max(large.given, 1)
-    else:  # a format whose records are sealed
-        row_bytes, record_bytes = _two_shares(small, large)
-    return Growth(
-        rows=large.rows,
-        records=large.given,
-        step=max(2.0, large.rows / max(small.rows, 1)),
-        exponents=(exponents[0], exponents[-1]),
-        row_bytes=row_bytes,
-        record_bytes=record_bytes,
-        dictionary_bytes=large.dictionary_bytes,
-        dictionary_exponent=_exponent(small, large, "dictionary_bytes"),
-    )
-
-
-def _two_shares(small: _Point, large: _Point) -> tuple[float, float]:
-    """(bytes a row, bytes a record) that explain what both points have written."""
-    determinant = small.rows * large.given - large.rows * small.given
-    if determinant:
-        rows_part = (small.written * large.given - large.written * small.given) / determinant
-        records_part = (small.rows * large.written - large.rows * small.written) / determinant
-        if rows_part >= 0 and records_part >= 0:
-            return rows_part, records_part
-    return large.written / max(large.rows, 1), 0.0
-
-
-def _exponent(small: _Point, large: _Point, what: str) -> float:
-    """With which `what` grows as rows grow from one point to the next."""
-    before, after = getattr(small, what), getattr(large, what)
-    if small.rows >= large.rows or not before or not after:
-        return 1.0
-    return min(1.0, max(0.0, math.log(after / before) / math.log(large.rows / small.rows)))
+    return read_chunks(SpillFile(folder.path(spill)), folder.size(spill), 0).decoded_bytes
 
 
 def give_back_memory() -> None:

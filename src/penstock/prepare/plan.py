@@ -15,7 +15,15 @@ from penstock.base.sizes import format_size
 from penstock.prepare.config import Config
 from penstock.prepare.exchange import Bucket
 from penstock.prepare.passes import Cut, buckets_of, cut_passes, splits_of
-from penstock.prepare.settings import Means, Projection, Settings, choose_settings, project, refuse_without_memory
+from penstock.prepare.settings import (
+    Means,
+    Projection,
+    Settings,
+    choose_settings,
+    project,
+    refuse_without_memory,
+    refuse_without_merge_memory,
+)
 from penstock.prepare.survey import Survey
 from penstock.prepare.task import Task
 from penstock.shards.manifest import FORMAT_VERSION
@@ -56,6 +64,7 @@ def make_plan(config: Config, survey: Survey, means: Means) -> Plan:
     job = fingerprint([FORMAT_VERSION, semantic, describe_input(survey)])
     cuts = cut_passes(survey.stages)
     refuse_without_memory(cuts, config, survey, means)
+    refuse_without_merge_memory(config, survey, means)
     passes = []
     above = ""
     for cut in cuts:
@@ -72,6 +81,9 @@ def _tasks(cut: Cut, above: str, config: Config, survey: Survey, semantic: dict[
     what = {**semantic, "stages": semantic["stages"][: cut.last]}
     given = [[field.name, str(field.type)] for field in survey.schema]
     written = [[field.name, field.type] for field in survey.output]  # a function's columns come from the first rows
+    if cut.kind == "scatter":  # what stands behind it decides nothing of a spill
+        what.pop("format")
+        written = [[field.name, str(field.type)] for field in survey.given[cut.last - 1]]
     buckets = buckets_of(config, survey) if cut.kind in ("scatter", "gather") or cut.spill >= 0 else 0
     common = [FORMAT_VERSION, cut.kind, above, what, given, written, buckets]
     if cut.spill >= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,20 @@ class SetAside:
 
     reason: str
     count: int
-    kept: tuple[dict[str, Any], ...] = ()
+    kept: Sequence[dict[str, Any]] = ()
+
+
+class _Lines(Sequence[dict[str, Any]]):
+    """The lines of some rows, each made when it is asked for: all at once they would outweigh the batch."""
+
+    def __init__(self, rows: Rows, numbers: Array, reason: str) -> None:
+        self._rows, self._numbers, self._reason = rows, numbers, reason
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows.line(int(self._numbers[index]), self._reason)
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,7 @@ class Rows:
         if mask.all():
             return self
         dropped = np.flatnonzero(~mask)
-        kept = tuple(self._line(int(row), reason) for row in dropped) if keep_rejected else ()
+        kept = _Lines(self, dropped, reason) if keep_rejected else ()
         return replace(
             self,
             batch=self.batch.filter(pa.array(mask)),
@@ -64,7 +78,7 @@ class Rows:
         mask = self.splits == split
         return batch if mask.all() else batch.filter(pa.array(mask))
 
-    def _line(self, row: int, reason: str) -> dict[str, Any]:
+    def line(self, row: int, reason: str) -> dict[str, Any]:
         values = {name: jsonable(self.batch[name][row]) for name in self.batch.schema.names}
         return rejected_line(self.source, self.path, int(self.ordinals[row]), reason, row=values)
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow
 
 from penstock.base import machine
-from penstock.base.errors import Interrupted
+from penstock.base.errors import IntegrityError, Interrupted, OutputError
 from penstock.base.events import Event, EventLog, Observer
 from penstock.base.faults import crash_point
 from penstock.base.files import STATE, TEMPORARY, Folder
@@ -40,7 +40,7 @@ from penstock.prepare.sinks import PARTS, SPILL
 from penstock.prepare.task import FromBuckets, Recipe, Task
 from penstock.shards.arrayrecord_file import merge_parts
 from penstock.shards.columns import FileFacts
-from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, write_manifest
+from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, read_manifest, write_manifest
 
 RUN = f"{STATE}/run.json"
 
@@ -68,6 +68,7 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
                 observe({"event": "already_done", "time": time.time()})
             return there
         redo = redo and not is_redoing(folder, plan)  # a redo that was stopped goes on like any other run
+        _remove_merged(folder)
         folder.remove(MANIFEST)
         crash_point("run.after_forgetting_manifest")
         folder.remove(TEMPORARY)
@@ -165,8 +166,7 @@ def _largest_first(tasks: list[Task], recipe: Recipe) -> list[Task]:
     folder = Folder(recipe.root)
     rows = np.zeros(recipe.source.buckets, "i8")
     for name in recipe.source.spills:
-        with SpillFile(folder.path(name)) as file:
-            rows += rows_by_part(file, folder.size(name))
+        rows += rows_by_part(SpillFile(folder.path(name)), folder.size(name))
     return sorted(tasks, key=lambda task: -int(rows[task.input.number]))
 
 
@@ -217,6 +217,19 @@ def _splits(plan: Plan, folder: Folder, rows: list[LedgerRow]) -> dict[str, tupl
     return {split: (merge_parts(folder, split, parts),) for split, parts in splits.items()}
 
 
+def _remove_merged(folder: Folder) -> None:
+    """The single files of a finished output that is to be replaced: only its manifest tells them from a person's."""
+    if not folder.exists(MANIFEST):
+        return
+    try:
+        manifest = read_manifest(folder)
+    except (IntegrityError, OutputError):
+        return  # damaged, or of another version: then the files stay
+    for file in manifest.files:
+        if file.file.endswith(".arrayrecord"):
+            folder.remove(file.file)
+
+
 def _remove_scaffolding(folder: Folder) -> None:
     """What tasks put down for each other, and nobody else."""
     for name in (SPILL, PARTS):
@@ -264,9 +277,7 @@ def _remove_leftovers(folder: Folder, manifest: Manifest) -> None:
             folder.remove(name)
 
 
-_OURS = re.compile(
-    r"[^/]+/\d{5}-of-\d{5}\.[^/]+|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json|[^/]+\.arrayrecord"
-)
+_OURS = re.compile(r"[^/]+/\d{5}-of-\d{5}\.[^/]+|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json")
 
 
 def _own_files(folder: Folder) -> Iterable[str]:

@@ -67,6 +67,8 @@ class _Batches:
     least: int
 
 
+_MERGE_BYTES, _MERGE_RECORD_BYTES = 32 << 20, 75  # measured 20 MB and 60 B: docs/decisions/0007-arrayrecord.md
+_MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to spare
 _MAP_BATCHES = _Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
 
 
@@ -82,9 +84,9 @@ def batches_of(cut: Cut, config: Config, survey: Survey, measured: Measured) -> 
         rows = sum(map(survey.rows_of, survey.slices)) * measured.slices.given_per_row
         every = int(rows * measured.spilled_row_bytes)
         bucket = every // buckets_of(config, survey)
-        kept = min(survey.stages[cut.reducer].keeps_bytes(), 8 * bucket)  # beside a run, when it has several
+        kept = min(survey.stages[cut.reducer].keeps_bytes(), every or 2**62)  # beside a run, when it has several
         least = kept + (2 << 20)
-        found = _Batches(wanted=max(min(8 * bucket, every), least), good=max(bucket, least), least=least)
+        found = _Batches(wanted=max(min(8 * bucket, every, _MOST_SORTED), least), good=max(bucket, least), least=least)
     else:
         found = _MAP_BATCHES
     if config.strategy == "parallel":
@@ -108,7 +110,7 @@ def choose_settings(cut: Cut, config: Config, survey: Survey, means: Means) -> S
         batch = _batch_for(workers, batches, measured, means)
         if batch >= (batches.good if workers > 1 else batches.least):
             hold = _hold_for(workers, batch, cut, config, survey, means)
-            return Settings(workers, batch, hold, decoded_row_bytes(survey.sample), survey.stored_row_bytes)
+            return Settings(workers, batch, hold, row_bytes_of(survey), survey.stored_row_bytes)
     raise AssertionError("refuse_without_memory lets no such pass through")
 
 
@@ -123,6 +125,11 @@ def refuse_without_memory(cuts: list[Cut], config: Config, survey: Survey, means
     if needs:
         least, _, measured, batches = max(needs, key=lambda need: need[:2])
         raise _too_small(least, config, batches, measured, means)
+
+
+def row_bytes_of(survey: Survey) -> float:
+    """Decoded bytes of a row: of the first ones, or what rows take in the input, if that is more."""
+    return max(decoded_row_bytes(survey.sample), survey.stored_row_bytes)
 
 
 def _workers_wanted(config: Config, means: Means) -> int:
@@ -161,6 +168,23 @@ def memory_of(workers: int, batch_bytes: int, hold_bytes: int, measured: Measure
     return int(means.driver_bytes + workers * (measured.worker_bytes + task))
 
 
+def merge_memory(survey: Survey, means: Means) -> int:
+    """What the driver holds while it puts an ArrayRecord file together: its index is in memory until the end."""
+    rows = sum(map(survey.rows_of, survey.slices)) * means.measured.slices.given_per_row
+    records = means.measured.growth.records_of(rows) if means.measured.growth else 0
+    return means.driver_bytes + _MERGE_BYTES + int(_MERGE_RECORD_BYTES * records)
+
+
+def refuse_without_merge_memory(config: Config, survey: Survey, means: Means) -> None:
+    if config.format == "arrayrecord" and (needed := merge_memory(survey, means)) > means.budget.allowed:
+        raise PlanError(
+            f"putting the ArrayRecord file together needs {format_size(needed)} at the end, most of it for the index "
+            f"of its records; {means.budget} allows {format_size(means.budget.allowed)}",
+            where="estimated from the keys among the first rows of the input",
+            next_step=f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB, or leave `format:` out",
+        )
+
+
 def _too_small(least: int, config: Config, batches: _Batches, measured: Measurement, means: Means) -> PlanError:
     suggestion = math.ceil(least * 1.1 / 10e6) * 10
     steps = [f"memory: {suggestion}MB"]
@@ -193,8 +217,11 @@ def project(cut: Cut, config: Config, survey: Survey, means: Means, settings: Se
         spill = output // buckets_of(config, survey) * max(settings.workers, 1)
         spill += int(output * means.measured.parts_per_output_byte)
     speed = measured.rows_per_second * max(1, min(settings.workers, means.cores))
+    memory = memory_of(settings.workers, settings.batch_bytes, settings.hold_bytes, measured, means)
+    if cut.kind == "gather" and config.format == "arrayrecord":
+        memory = max(memory, merge_memory(survey, means))
     return Projection(
-        memory_bytes=memory_of(settings.workers, settings.batch_bytes, settings.hold_bytes, measured, means),
+        memory_bytes=memory,
         spill_bytes=spill,
         output_bytes=output,
         seconds=sum(rows) / speed,

@@ -6,13 +6,16 @@ Each writes as rows come and appears when the task is done, or not at all.
 from __future__ import annotations
 
 import json
+from array import array
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
+import numpy as np
 import xxhash
 
-from penstock.base.files import STATE, Folder, WriteFile
+from penstock.base.files import STATE, Folder, Scratch, WriteFile
 from penstock.base.machine import boot_id
 from penstock.prepare.exchange import Exchange, bucket_numbers, hash_keys
 from penstock.prepare.exchange.spill import SpillWriter, with_codes
@@ -25,6 +28,7 @@ from penstock.shards.shard import ShardWriter
 
 SPILL = f"{STATE}/spill"
 PARTS = f"{STATE}/parts"
+_MOST_WAITING = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,6 @@ class ShardsInto:
     container: Container | Literal["arrayrecord"]
     task_count: int
     exchange: Exchange | None  # by which its records were grouped
-
-    def open(self, folder: Folder, number: int, stack: ExitStack, hold_bytes: int, batch_bytes: int) -> Sink:  # noqa: ARG002
-        return Shards(folder, self, number, stack, hold_bytes)
 
 
 class Shards:
@@ -107,9 +108,6 @@ class SpillInto:
     exchange: Exchange
     buckets: int
 
-    def open(self, folder: Folder, number: int, stack: ExitStack, hold_bytes: int, batch_bytes: int) -> Sink:  # noqa: ARG002
-        return Spill(folder, self, number, stack, batch_bytes)
-
     def name(self, number: int) -> str:
         return f"{SPILL}/{self.number}-{number:05d}.spill"
 
@@ -147,24 +145,65 @@ class Rejected:
         self._folder, self._name, self._stack, self._writes = folder, name, stack, writes
         self._file: WriteFile | None = None
         self._hasher = xxhash.xxh3_128()
-        self._lines: list[dict[str, Any]] = []
+        self._waiting = _Waiting(folder)
+        stack.callback(self._waiting.close)
 
     def take(self, aside: SetAside) -> SetAside:
-        self._lines += aside.kept if self._writes else ()
+        for line in aside.kept if self._writes else ():
+            self._waiting.add(int(line["position"]), json.dumps(line, ensure_ascii=False).encode() + b"\n")
         return aside
 
     def write(self) -> None:
         """Write what a batch set aside in the order of its rows: by step, it would depend on where batches end."""
-        for line in sorted(self._lines, key=lambda line: int(line["position"])):
+        for data in self._waiting.take():
             if self._file is None:
                 self._file = self._stack.enter_context(self._folder.commit(self._name))
-            data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
             self._hasher.update(data)
             self._file.write(data)
-        self._lines = []
 
     @property
     def facts(self) -> FileFacts | None:
         if self._file is None:
             return None
         return FileFacts(self._name, self._file.size, str(self._hasher.hexdigest()))
+
+
+class _Waiting:
+    """Lines and their positions: the lines in memory while they are few, then in a scratch file."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._scratch: Scratch | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._positions, self._ends = array("q"), array("q")
+        self._lines: list[bytes] = []
+        self._bytes = 0  # of the lines in memory
+
+    def add(self, position: int, line: bytes) -> None:
+        self._positions.append(position)
+        self._ends.append((self._ends[-1] if self._ends else 0) + len(line))
+        self._lines.append(line)
+        self._bytes += len(line)
+        if self._bytes > _MOST_WAITING:
+            self._scratch = self._scratch or self._folder.borrow_scratch()
+            self._scratch.write(b"".join(self._lines))
+            self._lines, self._bytes = [], 0
+
+    def take(self) -> Iterator[bytes]:
+        """The lines in the order of their positions; none are left."""
+        put_down = len(self._positions) - len(self._lines)
+        for number in np.argsort(np.array(self._positions, "i8"), kind="stable").tolist():
+            if number >= put_down:
+                yield self._lines[number - put_down]
+            elif self._scratch:
+                start = self._ends[number - 1] if number else 0
+                yield self._scratch.read_range(start, self._ends[number] - start)
+        self.close()
+        self._begin()
+
+    def close(self) -> None:
+        if self._scratch:
+            self._folder.return_scratch(self._scratch)
+            self._scratch = None

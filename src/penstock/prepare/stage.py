@@ -87,7 +87,10 @@ class Stage:
         return self
 
     def fit(self) -> Fit | None:
-        """The reduction this stage runs over the rows that reach it, if it has one."""
+        """The reduction this stage runs over the rows that reach it, if it has one.
+
+        One of a stage with an exchange is given the records that it makes, in batches of any size: it must be exact.
+        """
         return None
 
     def bind(self, artifact: Any) -> Stage:  # noqa: ARG002

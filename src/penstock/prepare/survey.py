@@ -319,6 +319,8 @@ def _refuse_unfit(config: Config, stages: tuple[Stage, ...], output: Schema, giv
     exchange = stages[groups[-1]].exchange()
     assert exchange
     refuse_unfit(given[groups[-1]], exchange.by, exchange.order)
+    if stages[groups[-1]].describe().get("null_keys") == "group":
+        raise ConfigError("format: arrayrecord names records by their key, and null_keys: group makes one without")
     made = stages[groups[-1]].output_schema(given[groups[-1]], pa.RecordBatch.from_pylist([], given[groups[-1]]))
     if schema_from_arrow(made, "group") != output:
         raise ConfigError(

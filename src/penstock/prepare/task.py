@@ -22,7 +22,7 @@ from penstock.prepare.exchange.gather import Gathering, gather
 from penstock.prepare.fold import Count, Fold, Tap
 from penstock.prepare.ledger import LedgerRow, write_row
 from penstock.prepare.rows import Rows, SetAside, rejected_line
-from penstock.prepare.sinks import Nothing, Rejected, ShardsInto, Sink, SpillInto
+from penstock.prepare.sinks import Nothing, Rejected, Shards, ShardsInto, Sink, Spill, SpillInto
 from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment, refuse_changed
 from penstock.prepare.stage import Stage
@@ -75,7 +75,9 @@ class Recipe:
     hold_bytes: int = 0  # of output that a task may keep in memory; like the batch, it changes no byte
 
     def open_sink(self, folder: Folder, number: int, stack: ExitStack) -> Sink:
-        return self.sink.open(folder, number, stack, self.hold_bytes, self.batch_bytes) if self.sink else Nothing()
+        if isinstance(self.sink, SpillInto):
+            return Spill(folder, self.sink, number, stack, self.batch_bytes)
+        return Shards(folder, self.sink, number, stack, self.hold_bytes) if self.sink else Nothing()
 
     def taps(self) -> dict[int, Tap]:
         stages = self.stages

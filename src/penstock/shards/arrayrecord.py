@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,11 +107,7 @@ def encode_records(batch: pa.RecordBatch, key: str, order: str) -> Iterator[byte
     lists = {name: batch.column(name) for name in batch.schema.names if name != key}
     rows = _event_counts(lists)
     times = _microseconds(order, lists.pop(order).flatten())
-    if times.null_count or keys.null_count:
-        raise InputError(
-            f"a record without {order if times.null_count else key!r}: every event of the arrayrecord format has one",
-            next_step=f"keep such rows out: `filter: {order if times.null_count else key} is not null`",
-        )
+    _refuse_nulls(key, keys, order, times, rows)
     repeated = keys.take(pa.array(np.repeat(np.arange(len(rows)), rows)))
     events = [
         stream_column(order, times, rows),
@@ -154,6 +151,20 @@ def _event_counts(lists: dict[str, pa.Array]) -> Array:
     return np.asarray(counts[0], "i8")
 
 
+def _refuse_nulls(key: str, keys: pa.Array, order: str, times: pa.Array, rows: Array) -> None:
+    if not times.null_count and not keys.null_count:
+        return
+    name, array = (order, times) if times.null_count else (key, keys)
+    place = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+    record = int(np.searchsorted(np.cumsum(rows), place, side="right")) if name == order else place
+    events = f"{array.null_count:,} such events" if name == order else f"{rows[record]:,} events"
+    raise InputError(
+        f"a record without {name!r}: every event of the arrayrecord format has one",
+        where=f"{key} {keys[record].as_py()!r}, record {record:,} of {len(rows):,} in its batch, {events}",
+        next_step=f"filter such rows out before `group`: `- filter: {name} is not null`",
+    )
+
+
 def _microseconds(name: str, times: pa.Array) -> pa.Array:
     """Without a zone: the instant in UTC."""
     import pyarrow as pa
@@ -167,61 +178,130 @@ def _microseconds(name: str, times: pa.Array) -> pa.Array:
 def decode_record(data: bytes, where: str) -> dict[str, Any]:
     """One record as numpy scalars and arrays; text as object arrays, nulls masked."""
     facts, events = _open(data, where)
-    alone = {name: facts.column(name) for name in facts.column_names if name != MEASUREMENTS}
+    alone = {name: facts.column(name) for name in facts.column_names}
     record = {name: None if column.null_count else _values(column)[0] for name, column in alone.items()}
     return record | {name: _values(events.column(name)) for name in events.column_names}
 
 
-def decode_batch(records: list[bytes], where: str) -> pa.RecordBatch:
-    """Records as Arrow: their facts, and a list column for each column of their events."""
+def decode_batch(records: list[bytes], path: str, first: int, like: pa.Schema | None = None) -> pa.RecordBatch:
+    """Records of a file from number `first` on as Arrow: their facts, and a list for each column of their events.
+
+    All have events of the same columns, which are those of `like`, the schema of an earlier batch, if there is one.
+    """
     import pyarrow as pa
 
-    opened = [_open(data, where) for data in records]
-    facts = pa.concat_tables([facts for facts, _ in opened]).drop_columns(MEASUREMENTS).combine_chunks()
-    events = pa.concat_tables([events for _, events in opened]).combine_chunks()
-    offsets = pa.array(np.cumsum([0, *(len(each) for _, each in opened)]), pa.int32())
-    lists = [pa.ListArray.from_arrays(offsets, _one_array(column)) for column in events.columns]
-    arrays = [_one_array(column) for column in facts.columns] + lists
-    return pa.RecordBatch.from_arrays(arrays, facts.column_names + events.column_names)
+    opened = [_open(data, f"{path}, record {first + number:,}") for number, data in enumerate(records)]
+    columns = {field.name: field.type.value_type for field in like or () if field.name not in _FACTS}
+    columns = columns or _columns(opened[0][1].schema)
+    for number, schema in enumerate(events.schema for _, events in opened):
+        same = number > 0 and schema.equals(opened[0][1].schema)
+        if not same and list(_columns(schema).items()) != list(columns.items()):
+            raise _unlike(columns, _columns(schema), f"{path}, record {first + number:,}")
+    try:
+        offsets = pa.array(np.cumsum([0, *(len(events) for _, events in opened)]), pa.int32())
+        arrays = _joined([facts for facts, _ in opened])
+        arrays += [pa.ListArray.from_arrays(offsets, array) for array in _joined([events for _, events in opened])]
+    except pa.ArrowException as error:  # more than Arrow's offsets can count
+        raise OutputError(
+            f"{len(records):,} records do not fit into one table: {error}",
+            where=f"{path}, records {first:,} to {first + len(records) - 1:,}",
+            next_step="take fewer at a time, or one by one: dataset[i]",
+        ) from error
+    return pa.RecordBatch.from_arrays(arrays, [*facts_schema().names, *columns])
 
 
 def facts_schema() -> pa.Schema:
     """What is known of a file without records."""
+    return _record_schema().remove(_FACTS.index(MEASUREMENTS))
+
+
+@cache
+def _record_schema() -> pa.Schema:
     import pyarrow as pa
 
-    kinds = [pa.int64(), pa.int32(), pa.float64(), pa.timestamp("us"), pa.timestamp("us")]
-    return pa.schema(list(zip((name for name in _FACTS if name != MEASUREMENTS), kinds, strict=True)))
+    kinds = [pa.int64(), pa.binary(), pa.int32(), pa.float64(), pa.timestamp("us"), pa.timestamp("us")]
+    return pa.schema(list(zip(_FACTS, kinds, strict=True)))
 
 
 def _open(data: bytes, where: str) -> tuple[pa.Table, pa.Table]:
+    """(facts without the measurements, events). Any program may have written them: all is checked, for 25 us."""
     import pyarrow as pa
 
+    broken = (pa.ArrowException, OSError, UnicodeDecodeError)  # the last: names of columns
     try:
         facts = pa.ipc.open_stream(data).read_all()
-        if tuple(facts.column_names) == _FACTS and len(facts) == 1:
-            return facts, pa.ipc.open_stream(facts.column(MEASUREMENTS)[0].as_buffer()).read_all()
-    except (pa.ArrowException, OSError, TypeError, AttributeError):  # the last two: no measurements, or no bytes
-        pass
-    raise OutputError(
-        f"this record is not an Arrow stream of {', '.join(_FACTS)}: it starts with {data[:16]!r}",
+        facts.validate(full=True)
+        shaped = (facts.schema.equals(_record_schema()) or tuple(facts.column_names) == _FACTS) and len(facts) == 1
+    except broken:
+        shaped = False
+    if not shaped:
+        raise _foreign(f"is not an Arrow stream of {', '.join(_FACTS)}: it starts with {data[:16]!r}", where)
+    if not facts.schema.equals(_record_schema()):
+        _refuse_types(facts.schema.types, where)
+    measurements = facts.column(MEASUREMENTS)[0].as_buffer() or b""
+    try:
+        events = pa.ipc.open_stream(measurements).read_all()
+        events.validate(full=True)
+        names = [*_FACTS, *events.column_names]
+    except broken as error:
+        raise _foreign(f"has {MEASUREMENTS} that are no sound Arrow stream: {error}", where) from error
+    if len(set(names)) < len(names):
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        raise _foreign(f"has more than one column {', '.join(repeated)}", where)
+    _refuse_contradiction(facts, len(events), where)
+    return facts.drop_columns(MEASUREMENTS), events
+
+
+def _refuse_types(types: list[pa.DataType], where: str) -> None:
+    for name, found, kind in zip(_FACTS, types, _record_schema().types, strict=True):
+        if found != kind:
+            raise _foreign(f"has {name} of type {found}, and the format {kind}", where)
+
+
+def _refuse_contradiction(facts: pa.Table, events: int, where: str) -> None:
+    told = facts.column("n_measurements")[0].as_py()
+    for name, column in zip(_FACTS, facts.columns, strict=True):
+        if column.null_count and (told != 0 or name == "src_id"):  # no events, no first time
+            raise _foreign(f"has no {name}: it is null", where)
+    if told != events:
+        raise _foreign(f"has an n_measurements of {told:,}, and {events:,} events", where)
+
+
+def _foreign(reason: str, where: str) -> OutputError:
+    next_step = "read it with the program that wrote it, for example array_record's own reader"
+    return OutputError(f"this record {reason}", where=where, next_step=next_step)
+
+
+def _columns(schema: pa.Schema) -> dict[str, pa.DataType]:
+    return dict(zip(schema.names, schema.types, strict=True))
+
+
+def _unlike(before: dict[str, pa.DataType], found: dict[str, pa.DataType], where: str) -> OutputError:
+    one, other = (", ".join(f"{name}: {kind}" for name, kind in each.items()) for each in (found, before))
+    return OutputError(
+        f"the events of this record have other columns than those of the records before it: {one}, and not {other}",
         where=where,
-        next_step="read it with the program that wrote it, for example array_record's own reader",
+        next_step="open files of the same columns together; such records of one file are read singly: dataset[i]",
     )
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
+def _joined(tables: list[pa.Table]) -> list[pa.Array]:
+    """The columns of all tables, which have the same: concat_tables would also have `not null` alike."""
     import pyarrow as pa
 
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return [
+        pa.chunked_array([chunk for table in tables for chunk in table.column(place).chunks], kind).combine_chunks()
+        for place, kind in enumerate(tables[0].schema.types)
+    ]
 
 
 def _values(column: pa.ChunkedArray) -> Array:
     import pyarrow as pa
 
-    array, kind = _one_array(column), column.type
+    array, kind = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks(), column.type
     if pa.types.is_time(kind):  # as the native format gives it
         array = array.view(f"int{kind.bit_width}").cast(pa.int64()).view(pa.duration(kind.unit))
-    if not (pa.types.is_primitive(kind) or pa.types.is_boolean(kind)):
+    if not (pa.types.is_primitive(kind) or pa.types.is_boolean(kind)) or pa.types.is_interval(kind):
         return np.array([*array.to_pylist(), None], object)[:-1]  # numpy would make a table of equal-long bytes
     if not array.null_count:
         return np.asarray(array.to_numpy(zero_copy_only=False))

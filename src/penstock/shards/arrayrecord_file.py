@@ -97,7 +97,7 @@ def _damaged_part(part: FileFacts) -> IntegrityError:
     return IntegrityError(
         f"{part.file} is not the part that was written: its {part.bytes:,} bytes or their digest differ",
         where=part.file,
-        next_step="delete that file and run the job again: only its task is redone. Then check the disk",
+        next_step="delete that file and run the job again: its task is done again. Then check the disk",
     )
 
 

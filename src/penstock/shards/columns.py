@@ -255,7 +255,7 @@ def damaged_block(file: str, column: str, block: int) -> IntegrityError:
     return IntegrityError(
         f"block {block} of column {column!r} is damaged: its bytes are not the ones that were written",
         where=f"{file}, column {column!r}, bytes {block * BLOCK:,} to {(block + 1) * BLOCK:,} of it",
-        next_step="delete that file and run the job again: only its task is redone. Then check the disk",
+        next_step="delete that file and run the job again: what it was made from is done again. Then check the disk",
     )
 
 
@@ -263,7 +263,7 @@ def damaged_file(file: str, reason: str) -> IntegrityError:
     return IntegrityError(
         f"{file} {reason}",
         where=f"{file}, header (block 0 of the file)",
-        next_step="delete that file and run the job again: only its task is redone. Then check the disk",
+        next_step="delete that file and run the job again: what it was made from is done again. Then check the disk",
     )
 
 

@@ -21,7 +21,7 @@ from penstock.shards.schema import schema_to_arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
+Range = tuple[int, int, int]  # a shard, the first of its records, and the one behind the last
 _MAPPED_FILES = 256  # Python keeps a descriptor for each mapping, and 1,024 is a common limit
 _OPEN_READERS = 64  # each holds the index of its file: 30 bytes a record
 _RECORDS_AT_ONCE = 256  # of an .arrayrecord file, in one batch of a table
@@ -32,7 +32,7 @@ class Records:
 
     def __init__(self, title: str, counts: Sequence[int]) -> None:
         self._title = title
-        self._counts = counts
+        self.counts = tuple(counts)
         self._starts = np.cumsum([0, *counts])
 
     def __len__(self) -> int:
@@ -61,17 +61,19 @@ class Records:
 
         if step != 1:
             raise ValueError("a slice of a dataset has no step: take the records one by one, or from the table")
-        batches: list[pa.RecordBatch] = []
-        for shard, first in enumerate(self._starts[:-1]):
-            low, high = max(start - int(first), 0), min(stop - int(first), self._counts[shard])
-            if low < high:
-                batches += self._batches(shard, low, high)
+        batches = list(self._batches(self._ranges(start, stop)))
         return pa.Table.from_batches(batches, schema=batches[0].schema if batches else self._arrow_schema())
+
+    def _ranges(self, start: int, stop: int) -> Iterator[Range]:
+        for shard, first in enumerate(self._starts[:-1]):
+            low, high = max(start - int(first), 0), min(stop - int(first), self.counts[shard])
+            if low < high:
+                yield shard, low, high
 
     def _record(self, shard: int, row: int) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _batches(self, shard: int, low: int, high: int) -> Iterator[pa.RecordBatch]:
+    def _batches(self, ranges: Iterator[Range]) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
     def _arrow_schema(self) -> pa.Schema:
@@ -103,8 +105,9 @@ class Dataset(Records):
     def _record(self, shard: int, row: int) -> dict[str, Any]:
         return decode_record(self.schema, self.columns(shard), row)
 
-    def _batches(self, shard: int, low: int, high: int) -> Iterator[pa.RecordBatch]:
-        return decode_batches(self.schema, self.columns(shard), low, high)
+    def _batches(self, ranges: Iterator[Range]) -> Iterator[pa.RecordBatch]:
+        for shard, low, high in ranges:
+            yield from decode_batches(self.schema, self.columns(shard), low, high)
 
     def _arrow_schema(self) -> pa.Schema:
         return schema_to_arrow(self.schema)
@@ -132,11 +135,18 @@ class ArrayRecordDataset(Records):
         (data,) = read_records(self._reader(shard), self.paths[shard], row, row + 1)
         return arrayrecord.decode_record(data, f"{self.paths[shard]}, record {row:,}")
 
-    def _batches(self, shard: int, low: int, high: int) -> Iterator[pa.RecordBatch]:
-        for start in range(low, high, _RECORDS_AT_ONCE):
-            stop = min(start + _RECORDS_AT_ONCE, high)
-            records = read_records(self._reader(shard), self.paths[shard], start, stop)
-            yield arrayrecord.decode_batch(records, f"{self.paths[shard]}, records {start:,} to {stop:,}")
+    def batches(self, most: int) -> Iterator[pa.RecordBatch]:
+        """All records, `most` of a file at a time; their events have the same columns throughout."""
+        return self._batches(self._ranges(0, len(self)), most)
+
+    def _batches(self, ranges: Iterator[Range], most: int = _RECORDS_AT_ONCE) -> Iterator[pa.RecordBatch]:
+        like: pa.Schema | None = None
+        for shard, low, high in ranges:
+            for start in range(low, high, most):
+                records = read_records(self._reader(shard), self.paths[shard], start, min(start + most, high))
+                batch = arrayrecord.decode_batch(records, self.paths[shard], start, like)
+                like = batch.schema
+                yield batch
 
     def _arrow_schema(self) -> pa.Schema:
         return self[:1].schema if len(self) else arrayrecord.facts_schema()

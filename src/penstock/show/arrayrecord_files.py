@@ -14,6 +14,7 @@ from rich.console import RenderableType
 
 from penstock.base.errors import ConfigError
 from penstock.base.sizes import format_count, format_size
+from penstock.prepare.stages.group_summary import LARGEST
 from penstock.shards.arrayrecord import FORMAT
 from penstock.shards.dataset import ArrayRecordDataset, open_dataset
 from penstock.show.keys import key_tables
@@ -22,7 +23,6 @@ from penstock.show.values import jsonable
 
 _SUFFIX = f".{FORMAT}"
 _AT_ONCE = 16  # records decoded together: one may be as large as the max_record it was made with
-_LARGEST = 10
 
 
 def are_files(path: str) -> bool:
@@ -38,73 +38,74 @@ def file_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
         )
     dataset = open_dataset(path)
     assert isinstance(dataset, ArrayRecordDataset)
-    files = [_read(each) for each in dataset.paths]
-    schema = next((each.schema for each in files if len(each.ids)), pa.schema([]))
+    sizes = [os.path.getsize(each) for each in dataset.paths]
+    files = zip(dataset.paths, dataset.counts, sizes, strict=True)
+    schema = dataset[:1].schema if len(dataset) else pa.schema([])
     samples = [jsonable(dataset[number]) for number in range(min(records, len(dataset)))]
     return {
         "finished": True,
-        "paths": [{"file": each.path, "records": len(each.ids), "bytes": os.path.getsize(each.path)} for each in files],
-        "bytes": sum(os.path.getsize(each.path) for each in files),
+        "paths": [{"file": file, "records": count, "bytes": size} for file, count, size in files],
+        "bytes": sum(sizes),
         "schema": [{"name": field.name, "type": str(field.type)} for field in schema],
-        "group": _summary(files, [field.name for field in schema if pa.types.is_list(field.type)]),
+        "group": _summary(dataset, [field.name for field in schema if pa.types.is_list(field.type)]),
         "records": {"split": path, "first": samples},
     }
 
 
 @dataclass(frozen=True)
-class _File:
-    """What is remembered of each record: 12 bytes. And of all of them, the first and the last time."""
+class _Facts:
+    """What is remembered of each record, 12 bytes; and of all that have events, the first and the last time."""
 
-    path: str
-    schema: pa.Schema
     ids: np.ndarray[Any, Any]
     events: np.ndarray[Any, Any]
-    least: Any
-    greatest: Any
+    least: str | None
+    greatest: str | None
 
 
-def _read(path: str) -> _File:
-    dataset = open_dataset(path)
-    schema = dataset[:1].schema
+def _read(dataset: ArrayRecordDataset) -> _Facts:
     ids, events = [np.zeros(0, "i8")], [np.zeros(0, "i4")]
-    least, greatest = [], []
-    for start in range(0, len(dataset), _AT_ONCE):
-        table = dataset[start : start + _AT_ONCE]
-        ids.append(table["src_id"].to_numpy())
-        events.append(table["n_measurements"].to_numpy())
-        least.append(pc.min(table["first_timestamp"]).as_py())
-        greatest.append(pc.max(table["last_timestamp"]).as_py())
-    found = [[each for each in times if each is not None] for times in (least, greatest)]
-    ends = min(found[0], default=None), max(found[1], default=None)
-    return _File(path, schema, np.concatenate(ids), np.concatenate(events), *ends)
+    first, last = [np.zeros(0, "M8[us]")], [np.zeros(0, "M8[us]")]
+    for batch in dataset.batches(_AT_ONCE):
+        ids.append(batch.column("src_id").to_numpy())
+        events.append(batch.column("n_measurements").to_numpy())
+        filled = batch.filter(pc.greater(batch.column("n_measurements"), 0))
+        if filled.num_rows:
+            first.append(filled.column("first_timestamp").to_numpy().min(keepdims=True))
+            last.append(filled.column("last_timestamp").to_numpy().max(keepdims=True))
+    least, greatest = np.concatenate(first), np.concatenate(last)
+    ends = [str(least.min()), str(greatest.max())] if len(least) else [None, None]
+    return _Facts(np.concatenate(ids), np.concatenate(events), *ends)
 
 
-def _summary(files: list[_File], columns: list[str]) -> dict[str, Any]:
+def _summary(dataset: ArrayRecordDataset, columns: list[str]) -> dict[str, Any]:
     """As the artifact of `group` has it. A key is known by its src_id; its records may lie in several files."""
-    ids, place = np.unique(np.concatenate([each.ids for each in files]), return_inverse=True)
-    events = np.bincount(place, np.concatenate([each.events for each in files]), len(ids)).astype("i8")
-    levels = np.bincount(np.frexp(events.astype("f8"))[1] - 1)  # of 2^n events and more
-    largest = np.argsort(-events, kind="stable")[:_LARGEST]
-    ends = [[each.least for each in files if each.least], [each.greatest for each in files if each.greatest]]
+    facts = _read(dataset)
+    ids, place = np.unique(facts.ids, return_inverse=True)
+    events = np.bincount(place, facts.events, len(ids)).astype("i8")
+    levels = np.bincount(np.frexp(events[events > 0].astype("f8"))[1] - 1)  # of 2^n events and more
+    without = int((events == 0).sum())  # other programs write such keys
+    largest = np.argsort(-events, kind="stable")[:LARGEST]
     return {
         "by": columns[1:2],
         "order": columns[:1],
         "keys": len(ids),
-        "records": sum(len(each.ids) for each in files),
+        "records": len(facts.ids),
         "events": int(events.sum()),
-        "least": min(ends[0]).isoformat() if ends[0] else None,
-        "greatest": max(ends[1]).isoformat() if ends[1] else None,
+        "least": facts.least,
+        "greatest": facts.greatest,
         "largest": [
-            {"key": _key_of(int(ids[key]), files, columns[1:2]), "events": int(events[key])} for key in largest
+            {"key": _key_of(int(ids[key]), facts, dataset, columns[1:2]), "events": int(events[key])}
+            for key in largest
+            if events[key]
         ],
-        "keys_by_events": {str(2**level): int(count) for level, count in enumerate(levels) if count},
+        "keys_by_events": ({"0": without} if without else {})
+        | {str(2**level): int(count) for level, count in enumerate(levels) if count},
     }
 
 
-def _key_of(src_id: int, files: list[_File], column: list[str]) -> Any:
+def _key_of(src_id: int, facts: _Facts, dataset: ArrayRecordDataset, column: list[str]) -> Any:
     """The key's text, from a record of it: every event has it, in the column after the time."""
-    file = next(each for each in files if src_id in each.ids)
-    record = open_dataset(file.path)[int(np.flatnonzero(file.ids == src_id)[0])]
+    record = dataset[int(np.flatnonzero((facts.ids == src_id) & (facts.events > 0))[0])]
     return jsonable(record[column[0]][0]) if column else src_id
 
 

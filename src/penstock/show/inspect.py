@@ -114,7 +114,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "output", f"{facts['output']}, {format_size(facts['bytes'])}"
     yield "made from", f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"
     if run:
-        yield "made", f"{run['started']}, in {format_seconds(run['seconds'])} {by_workers(run['workers'])}"
+        yield "made", f"{run['started']}, in {format_seconds(run['seconds'])}, {by_workers(run['workers'])}"
         yield "memory", memory_line(run)
     yield "stages", ", ".join(next(iter(stage)) for stage in facts["config"]["stages"]) or "none"
 

@@ -35,9 +35,9 @@ def key_facts(folder: Folder, manifest: Manifest) -> dict[str, Any] | None:
 
 def key_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield make_list(_lines(facts))
-    if facts["largest"]:
+    if facts["events"] is not None and facts["largest"]:
         yield ""
-        table = make_table("largest keys", f">{_noun(facts)}", ">share")
+        table = make_table("largest keys", ">events", ">share")
         for each in facts["largest"]:
             share = each["events"] / max(1, facts["events"])
             table.add_row(_key(each["key"]), format_count(each["events"]), f"{share:.1%}")
@@ -45,20 +45,16 @@ def key_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    keys = counted(facts["keys"], "key")
-    events = f"{counted(facts['events'], 'event')} of " if _noun(facts) == "events" else ""
+    """Records of the key alone do not tell how many events they had: `events` is null then, and not shown."""
+    keys, known = counted(facts["keys"], "key"), facts["events"] is not None
+    events = f"{counted(facts['events'], 'event')} of " if known else ""
     by = f" ({', '.join(facts['by'])})" if facts["by"] else ""
     yield "keys", f"{events}{keys}{by}, in {counted(facts['records'], 'record')}"
     if facts["least"] is not None:
         yield facts["order"][0], f"{facts['least']} to {facts['greatest']}"
-    if facts["keys"]:
+    if facts["keys"] and known:
         mean = facts["events"] / facts["keys"]
-        yield f"{_noun(facts)} a key", f"{mean:,.1f} on average; {_sizes(facts['keys_by_events'])}"
-
-
-def _noun(facts: dict[str, Any]) -> str:
-    """Without an order column the summary counts records, and not events."""
-    return "events" if facts["order"] else "records"
+        yield "events a key", f"{mean:,.1f} on average; {_sizes(facts['keys_by_events'])}"
 
 
 def _key(key: Any) -> str:
@@ -75,7 +71,7 @@ def _sizes(keys_by_events: dict[str, int]) -> str:
         for level, count in levels:
             below += count
             if below >= wanted * total:
-                words[f"{_share(below, total)} fewer than {2 * level:,}"] = None
+                words[f"{_share(below, total)} fewer than {2 * level or 1:,}"] = None
                 break
     first, *others = words
     share, _, bound = first.partition(" fewer")

@@ -30,7 +30,7 @@ class Override:
         return self.keys[0] + "".join(f"[{key}]" if key.isdigit() else f".{key}" for key in self.keys[1:])
 
 
-def gather(
+def collect(
     inputs: Sequence[str] | None = None,
     output: str | None = None,
     memory: str | None = None,

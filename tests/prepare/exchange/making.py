@@ -136,9 +136,8 @@ def gathering(root: Path, exchange: Exchange, sort_bytes: int, told: Any = lambd
 
 
 def rows_of_parts(path: Path, parts: range) -> Iterator[pa.RecordBatch]:
-    with SpillFile(str(path)) as file:
-        for part in parts:
-            yield from read_chunks(file, path.stat().st_size, part).read()
+    for part in parts:
+        yield from read_chunks(SpillFile(str(path)), path.stat().st_size, part).read()
 
 
 def keys_and_rows(runs: list[Sorted]) -> tuple[list[str], list[int]]:

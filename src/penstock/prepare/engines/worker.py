@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from penstock.base.errors import PenstockError, TaskError
-from penstock.base.memory import own_memory
+from penstock.base.memory import own_memory, resident_memory
 from penstock.prepare.measure import give_back_memory, measure, sized
 from penstock.prepare.task import Recipe, Task, execute
 from penstock.prepare.user_code import code_identity
@@ -74,7 +74,7 @@ def _do(
 def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:
     """Send what `work` returns, or the error it raises, in a form that survives the way."""
     try:
-        answer = (kind, work(), own_memory().counted)
+        answer = (kind, work(), resident_memory(os.getpid()).counted)  # cheap, and near enough to tell who has grown
     except MemoryError:
         os._exit(1)  # as good as killed: the driver tries again with half the batch
     except PenstockError as error:

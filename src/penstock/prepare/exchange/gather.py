@@ -7,8 +7,7 @@ word in which they differ, and each range is gathered in turn. Rows that differ 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -35,16 +34,11 @@ class Gathering:
 
 def gather(how: Gathering, spills: Sequence[str], bucket: int) -> Iterator[Sorted]:
     """The rows of a bucket in canonical order. `spills` stand in the order of their rows' positions."""
-    with ExitStack() as stack:
-        chunks = []
-        for name in spills:
-            file = stack.enter_context(SpillFile(how.folder.path(name)))
-            found = read_chunks(file, how.folder.size(name), bucket)
-            chunks += [found] if len(found.entries) else []
-        last: pa.RecordBatch | None = None
-        for run in _sorted(how, chunks):
-            yield _continued(last, run, how.exchange)
-            last = _key(run.batch.slice(run.batch.num_rows - 1), how.exchange.by)
+    found = [read_chunks(SpillFile(how.folder.path(name)), how.folder.size(name), bucket) for name in spills]
+    last: pa.RecordBatch | None = None
+    for run in _sorted(how, [chunks for chunks in found if len(chunks.entries)]):
+        yield _continued(last, run, how.exchange)
+        last = _key(run.batch.slice(run.batch.num_rows - 1), how.exchange.by)
 
 
 def _continued(last: pa.RecordBatch | None, run: Sorted, exchange: Exchange) -> Sorted:
@@ -124,11 +118,19 @@ class _Span:
 
     low: int
     high: int
-    samples: list[Array]
+    equal: int = 0  # batches in which all values were the same as before them: they need no samples
+    samples: list[Array] = field(default_factory=list)
 
     def add(self, word: Word) -> None:
         values = word.values()
         self.low, self.high = min(self.low, int(values.min())), max(self.high, int(values.max()))
+        if self.low == self.high:
+            self.equal += 1
+            return
+        if self.equal:
+            before = self.low if int(values.min()) > self.low else self.high
+            self.samples.append(np.full(self.equal * _SAMPLES_A_CHUNK, before, "u8"))
+            self.equal = 0
         self.samples.append(word.sample(values, _SAMPLES_A_CHUNK))
 
 
@@ -142,7 +144,7 @@ def _find_ranges(how: Gathering, chunks: list[Chunks]) -> _Ranges | None:
         for word in sort_words(batch, how.exchange):
             if differing is not None and word.name > differing:
                 break
-            span = spans.setdefault(word.name, _Span(unseen, 0, []))
+            span = spans.setdefault(word.name, _Span(unseen, 0))
             span.add(word)
             found.add(word.name)
             if span.low < span.high:
@@ -154,7 +156,8 @@ def _find_ranges(how: Gathering, chunks: list[Chunks]) -> _Ranges | None:
     if differing is None:
         return None
     span = spans[differing]
-    return _Ranges(differing, _edges(how, chunks, np.concatenate(span.samples), span.low, span.high))
+    sample = np.concatenate([*span.samples, np.array([span.low, span.high], "u8")])
+    return _Ranges(differing, _edges(how, chunks, sample, span.low, span.high))
 
 
 def _edges(how: Gathering, chunks: list[Chunks], sample: Array, low: int, high: int) -> Array:

@@ -63,7 +63,7 @@ def _key_ranks(columns: list[pa.Array]) -> tuple[Array, int]:
 def _ids(column: pa.Array) -> Array:
     """A number from 0 upwards for each distinct value; null is one of them."""
     if pa.types.is_floating(column.type):  # all NaNs are one key, and so are -0.0 and 0.0
-        column = pa.array(_float_words(column), mask=np.asarray(column.is_null()))
+        column = pa.array(float_words(column), mask=np.asarray(column.is_null()))
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     return codes_of(encoded, len(encoded.dictionary)).astype("i8")
 
@@ -116,13 +116,13 @@ def _words(column: pa.Array) -> Array:
     if pa.types.is_boolean(kind):
         return np.asarray(column.cast(pa.uint8())).astype("u8")
     if pa.types.is_floating(kind):
-        return _float_words(column)
+        return float_words(column)
     if pa.types.is_unsigned_integer(kind):
         return np.asarray(column).astype("u8")
     return np.asarray(column).astype("i8").view("u8") ^ _TOP
 
 
-def _float_words(column: pa.Array) -> Array:
+def float_words(column: pa.Array) -> Array:
     """IEEE order as unsigned order: negative numbers are turned over, all NaNs are one, above infinity."""
     values = np.asarray(column.fill_null(0.0) if column.null_count else column).astype("f8") + 0.0
     values[np.isnan(values)] = np.nan

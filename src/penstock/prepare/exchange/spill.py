@@ -17,10 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from penstock.base.errors import IntegrityError
-from penstock.base.files import ReadFile
+from penstock.base.files import read_range
 from penstock.base.fingerprint import digest
 from penstock.prepare.hashing import is_text
 
@@ -43,8 +44,8 @@ class Target(Protocol):
 class Source(Protocol):
     """What chunks are read from."""
 
-    path: str
-
+    @property
+    def path(self) -> str: ...
     def read_range(self, start: int, length: int) -> bytes: ...
 
 
@@ -55,6 +56,8 @@ def with_codes(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _coded(array: pa.Array) -> pa.Array:
+    if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
+        array = array.cast(pa.string() if pa.types.is_string_view(array.type) else pa.binary())
     if pa.types.is_dictionary(array.type):
         if is_text(array.type.value_type) and not array.dictionary.null_count:
             return array if array.type.index_type == pa.int32() else _cast_codes(array)
@@ -87,9 +90,10 @@ class SpillWriter:
 
     def write(self, batch: pa.RecordBatch, parts: Array) -> None:
         """`batch` has its text as codes (`with_codes`)."""
+        size = _decoded_bytes(batch)
         self._waiting.append((batch, parts))
-        self._waiting_bytes += batch.nbytes
-        if self._waiting_bytes + batch.nbytes > self._hold_bytes:  # another like it would be too much
+        self._waiting_bytes += size
+        if self._waiting_bytes + size > self._hold_bytes:  # another like it would be too much
             self._flush()
 
     def _flush(self) -> None:
@@ -105,7 +109,7 @@ class SpillWriter:
 
     def _write_chunks(self, batch: pa.RecordBatch, parts: Array) -> None:
         """Write rows that stand in the order of their parts: a chunk a part, several where it has many rows."""
-        edges = _chunk_edges(parts, max(1, int(_CHUNK_BYTES * len(parts) / max(batch.nbytes, 1))))
+        edges = _chunk_edges(parts, max(1, int(_CHUNK_BYTES * len(parts) / max(_decoded_bytes(batch), 1))))
         columns = [_cut(column, edges) for column in batch.columns]
         schema = pa.schema([(name, each[0].type) for name, each in zip(batch.schema.names, columns, strict=True)])
         sink, entries = pa.BufferOutputStream(), []
@@ -146,6 +150,18 @@ class SpillWriter:
         index = entries.tobytes() + table.tobytes() + trailer.tobytes()
         self._file.write(index)
         return digest(index)
+
+
+def _decoded_bytes(batch: pa.RecordBatch) -> int:
+    """What the rows take as plain text: a text that many parts share is put down in each of them."""
+    size = 0
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            lengths = np.append(np.asarray(pc.binary_length(column.dictionary)).astype("i8"), 0)
+            size += int(lengths[codes_of(column, -1)].sum())
+            column = column.indices
+        size += column.nbytes
+    return size
 
 
 def combined(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
@@ -201,10 +217,6 @@ class Chunks:
     entries: Array
 
     @property
-    def rows(self) -> int:
-        return int(self.entries["rows"].sum())
-
-    @property
     def decoded_bytes(self) -> int:
         return int(self.entries["decoded"].sum())
 
@@ -218,7 +230,7 @@ class Chunks:
 
 def read_chunks(source: Source, size: int, part: int) -> Chunks:
     """The chunks of one part of a finished file of `size` bytes."""
-    entries, table, _ = _places(source, size)
+    entries, table = _places(source, size)
     bounds = np.frombuffer(source.read_range(table + _PART.itemsize * part, 2 * _PART.itemsize), _PART)
     first, last = bounds["start"].tolist()
     if not 0 <= first <= last <= (table - entries) // ENTRY.itemsize:
@@ -231,22 +243,22 @@ def read_chunks(source: Source, size: int, part: int) -> Chunks:
 
 def rows_by_part(source: Source, size: int) -> Array:
     """How many rows each part of a finished file has: to plan by, since only reading a part checks its entries."""
-    entries_at, table_at, _ = _places(source, size)
+    entries_at, table_at = _places(source, size)
     entries = np.frombuffer(source.read_range(entries_at, table_at - entries_at), ENTRY)
     table = np.frombuffer(source.read_range(table_at, size - _TRAILER.itemsize - table_at), _PART)
     rows = np.append(0, np.cumsum(entries["rows"]))
     return np.diff(rows[np.clip(table["start"], 0, len(entries))])
 
 
-def _places(source: Source, size: int) -> tuple[int, int, int]:
-    """(where the entries begin, where the table of parts begins, how many parts there are)."""
+def _places(source: Source, size: int) -> tuple[int, int]:
+    """(where the entries begin, where the table of parts begins)."""
     data = source.read_range(max(0, size - _TRAILER.itemsize), _TRAILER.itemsize)
     trailer = np.frombuffer(data.rjust(_TRAILER.itemsize, b"\0"), _TRAILER)[0]
     entries, parts = int(trailer["entries"]), int(trailer["parts"])
     if trailer["magic"] != _MAGIC or int(trailer["checksum"]) != _trailer_checksum(entries, parts):
         raise _damaged(source.path, "its last bytes")
     table = size - _TRAILER.itemsize - _PART.itemsize * (parts + 1)
-    return table - ENTRY.itemsize * entries, table, parts
+    return table - ENTRY.itemsize * entries, table
 
 
 def _part_checksum(part: int, entries: Array) -> int:
@@ -261,13 +273,15 @@ def _damaged(path: str, place: str) -> IntegrityError:
     return IntegrityError(
         "a spill file is damaged: its bytes are not the ones that were written",
         where=f"{path}, {place}",
-        next_step="delete that file and run the job again: only its task is redone. Then check the disk",
+        next_step="delete that file and run the job again: its task is done again. Then check the disk",
     )
 
 
-class SpillFile(ReadFile):
-    """A committed spill, open for reading by ranges."""
+@dataclass(frozen=True)
+class SpillFile:
+    """A committed spill. It is opened for each range: a large job has more spills than a process may have open."""
+
+    path: str
 
     def read_range(self, start: int, length: int) -> bytes:
-        self.seek(start)
-        return self.read(length)
+        return read_range(self.path, start, length)

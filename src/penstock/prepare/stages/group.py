@@ -81,10 +81,7 @@ class Group(Stage):
             _refuse_unknown(each)
         for option, names in (("by", self.by), ("order", self.order)):
             for name in names:
-                if pa.types.is_decimal(schema.field(name).type):
-                    raise ConfigError(
-                        f"{option}: column {name!r} is {schema.field(name).type}, which cannot be grouped or ordered by"
-                    )
+                _refuse_unordered(option, schema.field(name))
         keys = [pa.field(name, _key_type(schema.field(name).type)) for name in self.by]
         return pa.schema([*keys, *(pa.field(each.name, pa.list_(_stored(each.type))) for each in self._fields(schema))])
 
@@ -146,15 +143,24 @@ def _refuse_unknown(column: pa.Field) -> None:
         )
 
 
+def _refuse_unordered(option: str, column: pa.Field) -> None:
+    kind, is_a = _key_type(column.type), pa.types
+    known = is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_boolean(kind) or is_text(kind)
+    if not (known or (is_a.is_temporal(kind) and kind.bit_width <= 64)):
+        raise ConfigError(f"{option}: column {column.name!r} is {column.type}, which cannot be grouped or ordered by")
+
+
 def _key_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
     """Text of events is stored once a shard and named by codes: it repeats."""
-    if pa.types.is_dictionary(kind) or (is_text(kind) and not pa.types.is_fixed_size_binary(kind)):
-        return pa.dictionary(pa.int32(), _key_type(kind))
-    return kind
+    kind = _key_type(kind)
+    return pa.dictionary(pa.int32(), kind) if is_text(kind) and not pa.types.is_fixed_size_binary(kind) else kind
 
 
 def _as_key(array: pa.Array) -> pa.Array:

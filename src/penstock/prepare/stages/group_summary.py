@@ -9,10 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.prepare.exchange.order import float_words
+from penstock.prepare.hashing import is_text
 from penstock.prepare.rows import jsonable
 
 LARGEST = 10
 _LEVELS = 48
+_MOST_SHOWN = 200  # characters of a key
 
 
 @dataclass(frozen=True)
@@ -40,31 +43,36 @@ class GroupSummary:
         events = self._events(block)
         starts = _key_starts([block.column(name) for name in self.by])
         totals = np.add.reduceat(events, starts)
-        state = {**state, "records": state["records"] + block.num_rows, "events": state["events"] + int(events.sum())}
-        if state["open"] and state["open"][0] == self._key(block, 0):
-            totals[0] += state["open"][1]
+        counts = {"records": state["records"] + block.num_rows, "events": state["events"] + int(events.sum())}
+        state, first = {**state, **counts}, self._key(block, 0)
+        if state["open"] and state["open"][0] == first[0]:
+            first = state["open"][:2]  # as its first record showed it
+            totals[0] += state["open"][2]
         else:
             state = _closed(state)
         largest = np.argsort(-totals[:-1], kind="stable")[:LARGEST]
-        found = [(self._key(block, int(starts[number])), int(totals[number])) for number in largest]
-        state = _add(state, totals[:-1], found)
+        keys = [self._key(block, int(starts[number])) if number else first for number in largest]
+        state = _add(state, totals[:-1], [(key[1], int(totals[n])) for key, n in zip(keys, largest, strict=True)])
+        last = self._key(block, int(starts[-1])) if len(starts) > 1 else first
         return {
             **state,
-            "open": (self._key(block, block.num_rows - 1), int(totals[-1])),
+            "open": [*last, int(totals[-1])],
             "least": _end(min, state["least"], self._bound(block, "min")),
             "greatest": _end(max, state["greatest"], self._bound(block, "max")),
         }
 
     def _events(self, block: pa.RecordBatch) -> np.ndarray[Any, Any]:
-        """Events of each record, which any of its lists tells; where there is no list, records are counted."""
+        """Events of each record, which any of its lists tells; none where there is no list."""
         lists = [name for name in block.schema.names if name not in self.by]
         if not lists:
-            return np.ones(block.num_rows, "i8")
+            return np.zeros(block.num_rows, "i8")
         return np.asarray(pc.list_value_length(block.column(lists[0]))).astype("i8")
 
-    def _key(self, block: pa.RecordBatch, row: int) -> Any:
-        values = [jsonable(block.column(name)[row]) for name in self.by]
-        return values[0] if len(values) == 1 else values
+    def _key(self, block: pa.RecordBatch, row: int) -> list[Any]:
+        """[what tells the key from others, how it is shown]."""
+        scalars = [block.column(name)[row] for name in self.by]
+        shown = [_shortened(jsonable(scalar)) for scalar in scalars]
+        return [[_identity(scalar) for scalar in scalars], shown[0] if len(shown) == 1 else shown]
 
     def _bound(self, block: pa.RecordBatch, which: str) -> Any:
         """The least or greatest value of the order column, where it is a whole number or a time."""
@@ -99,11 +107,26 @@ class GroupSummary:
         return {
             "by": list(self.by),
             "order": list(self.order),
-            **{name: state[name] for name in ("keys", "records", "events")},
+            **{name: state[name] for name in ("keys", "records")},
+            "events": state["events"] or (None if state["records"] else 0),  # records of nothing but a key do not tell
             **{name: state[name] and state[name][1] for name in ("least", "greatest")},
-            "largest": [{"key": key, "events": events} for key, events in state["largest"]],
-            "keys_by_events": {str(2**n): count for n, count in enumerate(state["levels"]) if count},
+            "largest": [{"key": key, "events": events} for key, events in state["largest"] if events],
+            "keys_by_events": {str(2**n): count for n, count in enumerate(state["levels"]) if count}
+            if state["events"]
+            else {},
         }
+
+
+def _identity(scalar: pa.Scalar) -> Any:
+    """Equal for equal keys: -0.0 is 0.0, all NaNs are one, and bytes are not their text."""
+    if scalar.is_valid and pa.types.is_floating(scalar.type):
+        return str(float(scalar.as_py()) + 0.0)
+    text = scalar.is_valid and is_text(scalar.type)
+    return scalar.cast(pa.large_binary()).as_py().hex() if text else jsonable(scalar)
+
+
+def _shortened(value: Any) -> Any:
+    return value[:_MOST_SHOWN] + "..." if isinstance(value, str) and len(value) > _MOST_SHOWN else value
 
 
 def _key_starts(columns: list[pa.Array]) -> np.ndarray[Any, Any]:
@@ -112,7 +135,7 @@ def _key_starts(columns: list[pa.Array]) -> np.ndarray[Any, Any]:
     changes[0] = True
     for column in columns:
         if pa.types.is_floating(column.type):
-            column = pc.add(column.cast(pa.float64()), 0.0)  # -0.0 is 0.0
+            column = pa.array(float_words(column), mask=np.asarray(column.is_null()))
         codes = np.asarray(column.dictionary_encode().indices.fill_null(-1))
         changes[1:] |= codes[1:] != codes[:-1]
     return np.flatnonzero(changes)
@@ -121,7 +144,7 @@ def _key_starts(columns: list[pa.Array]) -> np.ndarray[Any, Any]:
 def _add(state: dict[str, Any], totals: np.ndarray[Any, Any], found: list[tuple[Any, int]]) -> dict[str, Any]:
     """The state with some keys more, whose events are all known."""
     levels = np.array(state["levels"])
-    np.add.at(levels, np.frexp(totals.astype("f8"))[1] - 1, 1)
+    np.add.at(levels, np.maximum(np.frexp(totals.astype("f8"))[1] - 1, 0), 1)
     largest = sorted([*map(tuple, state["largest"]), *found], key=_fewest)
     return {
         **state,
@@ -139,7 +162,7 @@ def _fewest(pair: tuple[Any, int]) -> int:
 def _closed(state: dict[str, Any]) -> dict[str, Any]:
     if not state["open"]:
         return state
-    key, total = state["open"]
+    _, key, total = state["open"]
     return {**_add(state, np.array([total]), [(key, total)]), "open": None}
 
 
