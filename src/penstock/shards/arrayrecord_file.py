@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import xxhash
 
 from penstock.base.errors import FileError, IntegrityError, file_error
@@ -33,6 +34,9 @@ _WRITER_OPTIONS = "group_size:1,snappy,max_parallelism:1"
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"  # for records in any order
 
 
+_RECORDS_AT_ONCE, _EVENTS_AT_ONCE = 1024, 1 << 16  # to be encoded
+
+
 class PartWriter:
     """Takes batches of the native format; `commit` makes `{name}.records` appear; without it, `close` forgets them."""
 
@@ -48,6 +52,16 @@ class PartWriter:
         self._open = True
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Encodes some records at a time: as streams they take several times what they take as columns."""
+        events = np.asarray(batch.column(self._order).offsets)
+        first = 0
+        while first < batch.num_rows:
+            fits = int(np.searchsorted(events, events[first] + _EVENTS_AT_ONCE, side="right")) - 1
+            last = min(max(fits, first + 1), first + _RECORDS_AT_ONCE, batch.num_rows)
+            self._write(batch.slice(first, last - first))
+            first = last
+
+    def _write(self, batch: pa.RecordBatch) -> None:
         for record in encode_records(batch, self._key, self._order):
             self._pending += len(record).to_bytes(8, "little")
             self._pending += record

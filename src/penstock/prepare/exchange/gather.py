@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.files import Folder
+from penstock.base.files import Folder, Scratch
 from penstock.prepare.exchange import Array, Exchange, Sorted
 from penstock.prepare.exchange.order import Name, Word, sort_rows, sort_words
 from penstock.prepare.exchange.spill import Chunks, SpillFile, SpillWriter, read_chunks, with_codes
@@ -57,9 +57,10 @@ def _key(batch: pa.RecordBatch, by: tuple[str, ...]) -> pa.RecordBatch:
     return with_codes(pa.RecordBatch.from_arrays(plain, names=list(by)))
 
 
-def _sorted(how: Gathering, chunks: list[Chunks]) -> Iterator[Sorted]:
-    if sum(each.decoded_bytes for each in chunks) <= how.sort_bytes:
-        if any(len(each.entries) for each in chunks):
+def _sorted(how: Gathering, chunks: Pieces) -> Iterator[Sorted]:
+    size = sum(each.decoded_bytes for each in chunks)
+    if size <= how.sort_bytes:
+        if size:
             yield sort_rows(_read(how, chunks), how.exchange)
         return
     ranges = _find_ranges(how, chunks)
@@ -68,25 +69,59 @@ def _sorted(how: Gathering, chunks: list[Chunks]) -> Iterator[Sorted]:
         return
     scratch = how.folder.borrow_scratch()
     try:
-        writer = SpillWriter(scratch, len(ranges.edges) + 1, how.range_bytes // 4)
-        for batch in _read(how, chunks):
-            writer.write(batch, ranges.numbers(batch, how.exchange))
-        writer.finish()
+        heavy = _put_down(how, chunks, ranges, scratch)
         finer = replace(how, sort_bytes=how.range_bytes)
         for number in range(len(ranges.edges) + 1):
-            yield from _sorted(finer, [read_chunks(scratch, scratch.size, number)])
+            part = heavy if number == ranges.heavy else read_chunks(scratch, scratch.size, number)
+            yield from _sorted(finer, [part])
     finally:
         how.folder.return_scratch(scratch)
 
 
-def _read(how: Gathering, chunks: list[Chunks]) -> Iterator[pa.RecordBatch]:
+def _put_down(how: Gathering, chunks: Pieces, ranges: _Ranges, scratch: Scratch) -> _Only:
+    """Write the rows by range, but for those of the heavy one: they are left where they are, and told by their word."""
+    heavy_bytes = 0
+    writer = SpillWriter(scratch, len(ranges.edges) + 1, how.range_bytes // 4)
+    for batch in _read(how, chunks):
+        numbers = ranges.numbers(batch, how.exchange)
+        others = numbers != ranges.heavy
+        if not others.all():
+            heavy_bytes += 1 + int(batch.nbytes * (1 - others.mean()))
+            batch, numbers = batch.filter(pa.array(others)), numbers[others]
+        if batch.num_rows:
+            writer.write(batch, numbers)
+    writer.finish()
+    return _Only(chunks, how.exchange, ranges, heavy_bytes)
+
+
+@dataclass(frozen=True)
+class _Only:
+    """The rows of some chunks that are in the heavy range: read again where they are, not put down twice."""
+
+    chunks: Pieces
+    exchange: Exchange
+    ranges: _Ranges
+    decoded_bytes: int
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        for each in self.chunks:
+            for batch in each.read():
+                kept = batch.filter(pa.array(self.ranges.numbers(batch, self.exchange) == self.ranges.heavy))
+                if kept.num_rows:
+                    yield kept
+
+
+Pieces = Sequence[Chunks | _Only]
+
+
+def _read(how: Gathering, chunks: Pieces) -> Iterator[pa.RecordBatch]:
     for each in chunks:
         for batch in each.read():
             yield batch
             how.moved(batch.num_rows)
 
 
-def _as_they_are(how: Gathering, chunks: list[Chunks]) -> Iterator[Sorted]:
+def _as_they_are(how: Gathering, chunks: Pieces) -> Iterator[Sorted]:
     """Rows that are equal in all that is sorted by: they stand in the order of their positions."""
     waiting: list[pa.RecordBatch] = []
     for batch in _read(how, chunks):
@@ -100,10 +135,11 @@ def _as_they_are(how: Gathering, chunks: list[Chunks]) -> Iterator[Sorted]:
 
 @dataclass(frozen=True)
 class _Ranges:
-    """Rows are in range n when n of the edges are not above their word."""
+    """Rows are in range n when n of the edges are not above their word. A word that fills several is a heavy one."""
 
     name: Name
     edges: Array
+    heavy: int = -1  # the range of the heaviest such word, which holds no other
 
     def numbers(self, batch: pa.RecordBatch, exchange: Exchange) -> Array:
         for word in sort_words(batch, exchange):
@@ -134,7 +170,7 @@ class _Span:
         self.samples.append(word.sample(values, _SAMPLES_A_CHUNK))
 
 
-def _find_ranges(how: Gathering, chunks: list[Chunks]) -> _Ranges | None:
+def _find_ranges(how: Gathering, chunks: Pieces) -> _Ranges | None:
     """Edges in the first word in which the rows differ; none where they differ in no word."""
     spans: dict[Name, _Span] = {}
     differing: Name | None = None  # the first that is known to; those behind it no longer matter
@@ -157,15 +193,20 @@ def _find_ranges(how: Gathering, chunks: list[Chunks]) -> _Ranges | None:
         return None
     span = spans[differing]
     sample = np.concatenate([*span.samples, np.array([span.low, span.high], "u8")])
-    return _Ranges(differing, _edges(how, chunks, sample, span.low, span.high))
+    return _ranges(how, chunks, differing, sample, span)
 
 
-def _edges(how: Gathering, chunks: list[Chunks], sample: Array, low: int, high: int) -> Array:
+def _ranges(how: Gathering, chunks: Pieces, name: Name, sample: Array, span: _Span) -> _Ranges:
     """Quantiles that cut into ranges of half of what fits; a word that fills several has a range to itself."""
-    ranges = min(_MOST_RANGES, 1 + 2 * sum(each.decoded_bytes for each in chunks) // how.range_bytes)
+    count = min(_MOST_RANGES, 1 + 2 * sum(each.decoded_bytes for each in chunks) // how.range_bytes)
     sample = np.sort(sample)
-    edges = sample[np.arange(1, ranges) * len(sample) // ranges]
-    heavy = edges[1:][edges[1:] == edges[:-1]]
-    found = np.unique(np.concatenate([edges, heavy + np.uint64(1)]))
-    found = found[(found > np.uint64(low)) & (found <= np.uint64(high))]
-    return found if len(found) else np.array([low + 1], "u8")
+    quantiles = sample[np.arange(1, count) * len(sample) // count]
+    heavy = quantiles[1:][quantiles[1:] == quantiles[:-1]]
+    edges = np.unique(np.concatenate([quantiles, heavy + np.uint64(1)]))
+    edges = edges[(edges > np.uint64(span.low)) & (edges <= np.uint64(span.high))]
+    if not len(edges):
+        return _Ranges(name, np.array([span.low + 1], "u8"))
+    if not len(heavy):
+        return _Ranges(name, edges)
+    words, counts = np.unique(heavy, return_counts=True)
+    return _Ranges(name, edges, int(np.searchsorted(edges, words[np.argmax(counts)], side="right")))
