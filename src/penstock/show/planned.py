@@ -212,7 +212,7 @@ _PASS_ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
     "reads": _reads,
     "writes": _writes,
     "scratch": _scratch,
-    "workers": lambda facts: by_workers(facts["workers"]),
+    "workers": lambda facts: format_count(facts["workers"]) if facts["workers"] else "inside the driver",
     "batch": lambda facts: format_size(facts["batch_bytes"]),
     "memory": lambda facts: format_size(facts["memory_bytes"]),
     "time": lambda facts: f"about {format_seconds(facts['seconds'])}",
