@@ -103,6 +103,16 @@ def main(arguments: list[str] | None = None) -> int:
         from penstock.show.failure import tell
 
         return tell(error, as_json="--json" in arguments, debug="--debug" in arguments)
+    finally:
+        _forget_unread_log()
+
+
+def _forget_unread_log() -> None:
+    """What is left for a log that nobody reads any more must not become the exit code: Python's would be 120."""
+    try:
+        sys.stderr.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _invoke(arguments: list[str]) -> int:

@@ -147,10 +147,12 @@ def test_another_format_version_is_refused_and_can_be_redone(job):
 
 
 def test_a_file_that_is_replaced_while_the_job_runs_is_never_mixed_in(job):
-    code = "import pyarrow.parquet as pq, pathlib\nHERE = pathlib.Path(__file__).parent\n"
+    code = "import os, pathlib, pyarrow.parquet as pq\nHERE = pathlib.Path(__file__).parent\n"
     code += "def meddle(batch):\n    if (HERE / 'out' / '.penstock' / 'job.json').exists():\n"
     code += "        table = pq.read_table(HERE / 'data' / 'part-0.parquet')\n"
-    code += "        pq.write_table(table.slice(1), HERE / 'data' / 'part-0.parquet', row_group_size=1500)\n"
+    code += "        beside = HERE / f'beside-{os.getpid()}'\n"  # two workers meddle at once
+    code += "        pq.write_table(table.slice(1), beside, row_group_size=1500)\n"
+    code += "        os.replace(beside, HERE / 'data' / 'part-0.parquet')\n"
     code += "    return batch\n"
     (job.parent / "mine.py").write_text(code)
     _edit(job, stages=["mine:meddle"])

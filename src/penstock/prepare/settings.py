@@ -124,7 +124,7 @@ def refuse_without_memory(cuts: list[Cut], config: Config, survey: Survey, means
             needs.append((memory_of(workers, batches.least, 0, measured, means), cut.number, measured, batches))
     if needs:
         least, _, measured, batches = max(needs, key=lambda need: need[:2])
-        raise _too_small(least, config, batches, measured, means)
+        raise _too_small(least, workers, config, batches, measured, means)
 
 
 def row_bytes_of(survey: Survey) -> float:
@@ -185,16 +185,19 @@ def refuse_without_merge_memory(config: Config, survey: Survey, means: Means) ->
         )
 
 
-def _too_small(least: int, config: Config, batches: _Batches, measured: Measurement, means: Means) -> PlanError:
+def _too_small(
+    least: int, workers: int, config: Config, batches: _Batches, measured: Measurement, means: Means
+) -> PlanError:
     suggestion = math.ceil(least * 1.1 / 10e6) * 10
     steps = [f"memory: {suggestion}MB"]
     steps += ["strategy: streaming, which holds less at once"] if config.strategy == "parallel" else []
-    steps += ["a smaller max_record"] if batches.least > 2 << 20 else []
+    steps += ["a smaller max_record"] if batches.least > 4 << 20 else []
+    steps += ["strategy: sequential, which has no worker"] if workers else []
     steps += ["fewer columns with `select`"] if config.stages else []
     return PlanError(
         f"the job needs {format_size(least)}: {format_size(means.driver_bytes)} for the driver, "
-        f"{format_size(measured.worker_bytes)} for one worker and "
-        f"{format_size(measured.task_bytes(batches.least) * MARGIN + SLACK_BYTES)} for the smallest batch; "
+        + (f"{format_size(measured.worker_bytes)} for one worker and " if workers else "and ")
+        + f"{format_size(measured.task_bytes(batches.least) * MARGIN + SLACK_BYTES)} for the smallest batch; "
         f"{means.budget} allows {format_size(means.budget.allowed)}",
         where="measured on the first rows of the input, in this very run",
         next_step=", or ".join(steps),

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -95,4 +96,5 @@ def _die_with_the_driver(lifeline: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(BrokenPipeError, ConnectionResetError, EOFError):  # the driver is gone, and says so itself
+        main()

@@ -75,6 +75,12 @@ class Split(Stage):
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
         require_columns(schema, list(self.by))
+        for name in self.by:
+            if pa.types.is_nested(schema.field(name).type):
+                raise ConfigError(
+                    f"by: column {name!r} is {schema.field(name).type}, which has no single value to decide by",
+                    next_step="behind `group`, split by: key, so that all records of a key are in one split",
+                )
         return schema
 
     def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:
