@@ -532,5 +532,5 @@ def test_the_summary_of_no_rows_says_so(tmp_path):
 
 def test_a_split_by_a_list_is_refused_since_it_would_part_a_key(tmp_path):
     table = pa.table({"k": [1, 2] * 10, "t": range(20), "d": ["a", "b"] * 10})
-    with pytest.raises(ConfigError, match="'d' is list<.*no single value to decide by"):
+    with pytest.raises(ConfigError, match=r"'d' is list<.*no single value to decide by"):
         run(tmp_path, table, [{"group": {"by": "k", "order": "t"}}, {"split": {"by": "d", "test": 0.1}}])
