@@ -5,38 +5,29 @@ Reads listings, footers, headers and a hundred rows; writes nothing.
 
 from __future__ import annotations
 
-import glob
-import os
-import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError, InputError, file_error
-from penstock.prepare.config import Config, SourceConfig, stage_errors
-from penstock.prepare.exchange.order import sort_rows
-from penstock.prepare.exchange.spill import with_codes
+from penstock.base.errors import InputError
+from penstock.prepare.checking import check_stages, refuse_unfit_format
+from penstock.prepare.config import Config
+from penstock.prepare.finding import find_files
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment, Slice, cut_slices
 from penstock.prepare.sources import (
-    COMPRESSIONS,
-    SUFFIXES,
     File,
     FileSurvey,
     Reading,
     UnreadablePart,
     compression_of,
-    format_of,
     read_segment,
     survey_file,
 )
-from penstock.prepare.stage import FunctionStage, Stage
-from penstock.shards.arrayrecord import refuse_unfit
-from penstock.shards.schema import Schema, schema_from_arrow
+from penstock.prepare.stage import Stage
+from penstock.shards.schema import Schema
 
 _SAMPLE_ROWS = 100
 _SAMPLE_BYTES = 256 * 1024
@@ -81,21 +72,20 @@ class Survey:
 
 def take_survey(config: Config) -> Survey:
     stages = config.build_stages()
-    files = [file for number, source in enumerate(config.input) for file in find_files(config, number, source)]
-    _refuse_twice(files)
+    files = find_files(config)
     good, bad = _survey_files(config, files)
     schema = _nullable(good[0][1].schema)
     needed = columns_needed(stages)
     if needed and not needed <= set(schema.names):  # the stage that names a column too many says so
-        _check_stages(config, stages, pa.RecordBatch.from_pylist([], schema=schema), schema, tuple(schema.names))
+        check_stages(config, stages, pa.RecordBatch.from_pylist([], schema=schema), schema, tuple(schema.names))
     columns = tuple(name for name in schema.names if needed is None or name in needed)
     good, wrong = _same_schema(good, schema, columns, config)
     formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))
     slices = cut_slices(chain.from_iterable(survey.pieces for _, survey in good), config.slice_bytes)
     reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, config.input)
     sample, stored_row_bytes = _sample(slices, reading)
-    stages, output, given = _check_stages(config, stages, sample, schema, columns)
-    _refuse_unfit(config, stages, output, given)
+    stages, output, given = check_stages(config, stages, sample, schema, columns)
+    refuse_unfit_format(config, stages, output, given)
     return Survey(
         stages=stages,
         schema=schema,
@@ -110,81 +100,6 @@ def take_survey(config: Config) -> Survey:
         stored_row_bytes=stored_row_bytes,
         given=given,
     )
-
-
-def find_files(config: Config, number: int, source: SourceConfig) -> list[File]:
-    """Files of one source in bytewise order of their paths relative to the pattern's fixed part."""
-    found: dict[str, File] = {}
-    for pattern in source.path:
-        root, locations = _match(os.path.join(config.folder, pattern))
-        locations = [each for each in locations if not _is_below(each, config.output_path)]
-        for location in locations:
-            path = os.fsencode(os.path.relpath(location, root)).decode("utf-8", "backslashreplace")
-            if found.get(path, File(number, path, location, "")).location != location:
-                raise InputError(
-                    f"two files of one source have the same name: {path}",
-                    where=f"{found[path].location} and {location}",
-                    next_step="give them as two sources, or under one common folder",
-                )
-            found[path] = File(number, path, location, format_of(location, source.format))
-        if not locations:
-            raise InputError(
-                f"no file matches {pattern!r}",
-                where=f"input[{number}], looked in {root}",
-                next_step="check the path; quote patterns on the command line; `**` crosses folders",
-            )
-    files = sorted(found.values(), key=lambda file: os.fsencode(file.path))
-    formats = sorted({file.format for file in files})
-    if len(formats) > 1:
-        raise InputError(
-            f"one source has files of different formats: {', '.join(formats)}",
-            where=f"input[{number}]",
-            next_step="give each format as a source of its own: input: ['*.csv', '*.parquet']",
-        )
-    return files
-
-
-def _refuse_twice(files: list[File]) -> None:
-    """A file that two patterns or sources name would have its rows twice."""
-    seen: dict[str, File] = {}
-    for file in files:
-        first = seen.setdefault(os.path.realpath(file.location), file)
-        if first is not file:
-            raise InputError(
-                "this file is in the input twice",
-                where=f"{first.location} (input[{first.source}]) and {file.location} (input[{file.source}])",
-                next_step="let each file match one pattern of one source",
-            )
-
-
-def _is_below(path: str, folder: str) -> bool:
-    """Whether a file is the job's own output: an output inside the input folder must not feed itself."""
-    return os.path.abspath(path).startswith(os.path.join(os.path.abspath(folder), ""))
-
-
-def _match(pattern: str) -> tuple[str, list[str]]:
-    """(the folder that positions are relative to, the files). A folder means every file below it of a known ending.
-
-    A link that leads nowhere counts as a file: reading it fails by name, where leaving it out would say nothing.
-    """
-    if os.path.isdir(pattern):
-        endings = tuple(suffix + packed for suffix in SUFFIXES for packed in ("", *COMPRESSIONS))
-        return pattern, [each for each in _files_below(pattern) if each.lower().endswith(endings)]
-    if os.path.lexists(pattern):
-        return os.path.dirname(pattern), [pattern]
-    root = pattern
-    while glob.has_magic(root):
-        root = os.path.dirname(root)
-    return root, [each for each in glob.glob(pattern, recursive=True) if not os.path.isdir(each)]
-
-
-def _files_below(folder: str) -> Iterator[str]:
-    def refuse(error: OSError) -> None:
-        raise file_error(error, "list", error.filename or folder)
-
-    for place, _, names in os.walk(folder, onerror=refuse):
-        if not os.path.basename(place).startswith(".penstock"):
-            yield from (os.path.join(place, name) for name in names)
 
 
 def _format_of_source(files: list[File], number: int) -> str:
@@ -283,78 +198,3 @@ def _readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
         yield from read_segment(segment, reading, frozenset())
     except (UnreadablePart, InputError):
         return  # the task that reads it reports it
-
-
-def _check_stages(
-    config: Config, stages: tuple[Stage, ...], sample: pa.RecordBatch, schema: pa.Schema, columns: tuple[str, ...]
-) -> tuple[tuple[Stage, ...], Schema, tuple[pa.Schema, ...]]:
-    """Let every stage check the columns it is given; the answer is the stages, the columns they write and are given."""
-    _refuse_order(config, stages)
-    rows = Rows(sample, 0, "", np.arange(sample.num_rows))
-    schema = pa.schema([schema.field(name) for name in schema.names if name in columns])
-    checked: list[Stage] = []
-    given: list[pa.Schema] = []
-    for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):
-        given.append(schema)
-        with stage_errors(number, name), redirect_stdout(sys.stderr):  # a user's function may print
-            schema = stage.output_schema(schema, rows.batch)
-        if isinstance(stage, FunctionStage):
-            stage = replace(stage, expected=schema)
-        checked.append(stage)
-        if stage.uses_artifact:
-            rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, "", np.arange(0))
-        else:
-            with redirect_stdout(sys.stderr):
-                rows = _reduced(stage, stage(rows), schema)
-    return tuple(checked), schema_from_arrow(schema, "the columns that the stages give"), tuple(given)
-
-
-def _refuse_unfit(config: Config, stages: tuple[Stage, ...], output: Schema, given: tuple[pa.Schema, ...]) -> None:
-    """An ArrayRecord file holds the records of `group`, as it made them, and nothing else."""
-    if config.format != "arrayrecord":
-        return
-    groups = [number for number, stage in enumerate(stages) if stage.exchange()]
-    if not groups:
-        raise ConfigError("format: arrayrecord holds grouped events, and there is no `group` among the stages")
-    exchange = stages[groups[-1]].exchange()
-    assert exchange
-    refuse_unfit(given[groups[-1]], exchange.by, exchange.order)
-    if stages[groups[-1]].describe().get("null_keys") == "group":
-        raise ConfigError("format: arrayrecord names records by their key, and null_keys: group makes one without")
-    made = stages[groups[-1]].output_schema(given[groups[-1]], pa.RecordBatch.from_pylist([], given[groups[-1]]))
-    if schema_from_arrow(made, "group") != output:
-        raise ConfigError(
-            "format: arrayrecord holds records as `group` makes them, and a stage behind it changes their columns",
-            next_step="do that before `group`, or leave `format:` out",
-        )
-
-
-def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:
-    """What a stage with an exchange makes of the first rows, as if there were no others."""
-    exchange = stage.exchange()
-    if exchange is None:
-        return rows
-    runs = [sort_rows([with_codes(rows.batch)], exchange)] if len(rows) else []
-    records = list(stage.reduce(iter(runs)))
-    batch = records[0] if records else pa.RecordBatch.from_pylist([], schema=schema)
-    return Rows(batch, 0, "", np.arange(batch.num_rows))
-
-
-def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
-    """One split at most, and nothing measured before it: statistics of test rows would leak into training."""
-    split = [number for number, stage in enumerate(stages) if stage.splits()]
-    if len(split) > 1:
-        raise ConfigError(f"stages[{split[1]}]: a second split would overrule the first; name all shares in one")
-    exchanges = [number for number, stage in enumerate(stages) if stage.exchange()]
-    if split and exchanges and split[0] < exchanges[-1]:
-        raise ConfigError(
-            f"stages[{split[0]}].split: it stands before {config.stage_names[exchanges[-1]]}, "
-            "which would bring rows of both splits together",
-            next_step=f"move it behind stages[{exchanges[-1]}]: there it decides by key",
-        )
-    for number, stage in enumerate(stages[: split[0]] if split else ()):
-        if stage.exchange() is None and stage.fit() is not None:
-            raise ConfigError(
-                f"stages[{number}].{config.stage_names[number]}: it measures training rows, but stands before split",
-                next_step=f"move it behind stages[{split[0]}]",
-            )

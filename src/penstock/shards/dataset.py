@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -27,7 +28,7 @@ _OPEN_READERS = 64  # each holds the index of its file: 30 bytes a record
 _RECORDS_AT_ONCE = 256  # of an .arrayrecord file, in one batch of a table
 
 
-class Records:
+class Records(ABC):
     """`len(ds)`, `ds[i]` -> dict, `ds[a:b]` -> Arrow table, over shards of `counts` records."""
 
     def __init__(self, title: str, counts: Sequence[int]) -> None:
@@ -70,14 +71,14 @@ class Records:
             if low < high:
                 yield shard, low, high
 
-    def _record(self, shard: int, row: int) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _record(self, shard: int, row: int) -> dict[str, Any]: ...
 
-    def _batches(self, ranges: Iterator[Range]) -> Iterator[pa.RecordBatch]:
-        raise NotImplementedError
+    @abstractmethod
+    def _batches(self, ranges: Iterator[Range]) -> Iterator[pa.RecordBatch]: ...
 
-    def _arrow_schema(self) -> pa.Schema:
-        raise NotImplementedError
+    @abstractmethod
+    def _arrow_schema(self) -> pa.Schema: ...
 
 
 class Dataset(Records):
