@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.loader.decode import decode as decode
+    from penstock.loader.load import load as load
     from penstock.prepare.config import Config as Config
     from penstock.prepare.job import plan as plan
     from penstock.prepare.job import run as run
@@ -16,10 +18,12 @@ if TYPE_CHECKING:
     from penstock.shards.verify import verify as verify
 
 __version__ = "0.1.0"
-__all__ = ["Config", "open", "plan", "run", "stage", "verify"]
+__all__ = ["Config", "decode", "load", "open", "plan", "run", "stage", "verify"]
 
 _DOOR = {
     "Config": ("penstock.prepare.config", "Config"),
+    "decode": ("penstock.loader.decode", "decode"),
+    "load": ("penstock.loader.load", "load"),
     "open": ("penstock.shards.dataset", "open_dataset"),
     "plan": ("penstock.prepare.job", "plan"),
     "run": ("penstock.prepare.job", "run"),

@@ -225,7 +225,7 @@ class Column:
         self._bytes = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
         self._row_bytes = array.itemsize * math.prod(array.shape[1:])
         self._hashes = hashes
-        self._checked = np.zeros(len(hashes), dtype=bool)
+        self.checked = np.zeros(len(hashes), dtype=bool)  # a block each; the loader's kernels read it too
 
     def __len__(self) -> int:
         return len(self.array)
@@ -243,12 +243,19 @@ class Column:
         if stop <= start:
             return
         first, last = start * self._row_bytes // BLOCK, -(-stop * self._row_bytes // BLOCK)
-        for block in np.flatnonzero(~self._checked[first:last]) + first:
-            data = self._bytes[block * BLOCK : (block + 1) * BLOCK]
-            if xxhash.xxh3_64_intdigest(data) != int(self._hashes[block]):
+        for block in np.flatnonzero(~self.checked[first:last]) + first:
+            if not self._is_intact(block):
                 yield int(block)
-            else:
-                self._checked[block] = True
+
+    def check_block(self, block: int) -> None:
+        if not self.checked[block] and not self._is_intact(block):
+            raise damaged_block(self.file, self.name, block)
+
+    def _is_intact(self, block: int) -> bool:
+        data = self._bytes[block * BLOCK : (block + 1) * BLOCK]
+        intact = xxhash.xxh3_64_intdigest(data) == int(self._hashes[block])
+        self.checked[block] |= intact
+        return bool(intact)
 
 
 def damaged_block(file: str, column: str, block: int) -> IntegrityError:

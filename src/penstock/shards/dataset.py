@@ -136,6 +136,12 @@ class ArrayRecordDataset(Records):
         (data,) = read_records(self._reader(shard), self.paths[shard], row, row + 1)
         return arrayrecord.decode_record(data, f"{self.paths[shard]}, record {row:,}")
 
+    def records(self, shard: int, rows: Sequence[int]) -> pa.RecordBatch:
+        """Some records of one file as Arrow, in the order asked for."""
+        reader, path = self._reader(shard), self.paths[shard]
+        read = [record for row in rows for record in read_records(reader, path, row, row + 1)]
+        return arrayrecord.decode_batch(read, path, rows[0] if rows else 0)
+
     def batches(self, most: int) -> Iterator[pa.RecordBatch]:
         """All records, `most` of a file at a time; their events have the same columns throughout."""
         return self._batches(self._ranges(0, len(self)), most)

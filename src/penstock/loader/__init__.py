@@ -1,0 +1,1 @@
+"""The accelerator half: feed training loops from prepared datasets, deterministically."""

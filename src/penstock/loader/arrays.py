@@ -1,0 +1,101 @@
+"""Arrays: draws -> rows of the columns as they are, each under its own name. Next: loader.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.base.errors import ConfigError, did_you_mean
+from penstock.loader.engine import compiled
+from penstock.loader.kind import Array, Layout
+from penstock.loader.order import Draws, Stream
+from penstock.loader.tables import Made, Shard, Tables, address
+from penstock.shards.schema import NUMBERS, Field, Schema
+
+
+class Arrays:
+    """Columns of numbers, and of fixed-size lists of them. `columns` names those wanted; None is all."""
+
+    name, unit = "arrays", "rows"
+
+    def __init__(self, datasets: Sequence[Sequence[Shard]], schema: Schema, columns: Sequence[str] | None) -> None:
+        fields = _wanted(schema, columns)
+        self._shards = [shard for dataset in datasets for shard in dataset]
+        _refuse_nulls(fields, self._shards)
+        self.layout: Layout = {field.name: _row(field) for field in fields}
+        self.tables = Tables(self._shards, [field.name for field in fields])
+        first = fields[0].name
+        self.streams = tuple(Stream(tuple(len(shard[first]) for shard in dataset)) for dataset in datasets)
+
+    def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
+        shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
+        drawn = int(np.count_nonzero(shards >= 0))
+        made = Made(rows=len(shards), room=len(shards), tokens=drawn, draws=drawn, draws_used=drawn)
+        if compiled():
+            self._fill_compiled(shards, records, out, made)
+        else:
+            for name, array in out.items():
+                self._fill_column(name, shards, records, array)
+        return made
+
+    def _fill_compiled(self, shards: Array, records: Array, out: Mapping[str, Array], made: Made) -> None:
+        from penstock.loader.compiled import rows
+
+        def copy(tables: Any, notes: Any) -> None:
+            for slot, name in enumerate(self.tables.names):
+                array = out[name]
+                rows.copy_rows(tables, notes, slot, array.nbytes // max(1, len(array)), shards, records, address(array))
+
+        self.tables.run(copy, made)
+
+    def _fill_column(self, name: str, shards: Array, records: Array, array: Array) -> None:
+        """In plain numpy: what the kernel does."""
+        for i, (shard, record) in enumerate(zip(shards.tolist(), records.tolist(), strict=True)):
+            array[i] = self._shards[shard][name].read(record, record + 1)[0] if shard >= 0 else 0
+
+    def describe(self) -> dict[str, Any]:
+        return {"columns": {name: [list(shape), dtype] for name, (shape, dtype) in self.layout.items()}}
+
+
+def _row(field: Field) -> tuple[tuple[int, ...], str]:
+    kind = field.parsed
+    number, shape = (kind.inner, (kind.width,)) if kind.inner else (kind, ())
+    assert number
+    return shape, "?" if number.name == "bool" else NUMBERS[number.name]
+
+
+def _is_array(field: Field) -> bool:
+    return field.parsed.is_number or field.parsed.name == "fixed_size_list"
+
+
+def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
+    known = {field.name: field for field in schema}
+    for name in columns or ():
+        if name not in known:
+            raise ConfigError(
+                f"there is no column {name!r}.{did_you_mean(name, list(known))}",
+                where="load(columns=...)",
+                next_step=f"one of: {', '.join(known)}",
+            )
+    fields = [known[name] for name in columns] if columns else list(schema)
+    ragged = [f"{field.name} ({field.type})" for field in fields if not _is_array(field)]
+    if ragged or not fields:
+        arrays = [field.name for field in schema if _is_array(field)]
+        raise ConfigError(
+            f"a batch is made of numbers and fixed-size lists of them, and not of {', '.join(ragged) or 'no column'}",
+            where="load(columns=...)",
+            next_step=f"name the columns wanted: columns={arrays}",
+        )
+    return fields
+
+
+def _refuse_nulls(fields: Sequence[Field], shards: Sequence[Shard]) -> None:
+    for field in fields:
+        if any(f"{field.name}/valid" in shard for shard in shards):
+            raise ConfigError(
+                f"column {field.name!r} has nulls, and an array has no place for them",
+                where="load(columns=...)",
+                next_step="filter them out or fill them when the dataset is made, or leave the column out (columns=)",
+            )

@@ -1,0 +1,78 @@
+"""Buffers: memory for batches, used again when nobody holds the batch any more. Used by loader.py.
+
+Fresh memory for every batch costs as much as making the batch: the kernel has to hand out zeroed pages. So a batch is
+cut from a block that is taken back when the last array cut from it is gone. A consumer may keep a batch as long as it
+likes; then the next one gets a block of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from penstock.loader.kind import Array, Layout
+
+_ALIGNMENT = 64
+
+
+class Buffers:
+    """Blocks for batches of `rows` rows. At most `keep` that nobody uses are kept."""
+
+    def __init__(self, layout: Layout, rows: int, keep: int) -> None:
+        self._layout, self._rows, self.keep = layout, rows, keep
+        self._blocks: list[Array] = []
+        self._lock = threading.Lock()
+        self.batch_bytes = batch_bytes(layout, rows)
+
+    def take(self) -> dict[str, Array]:
+        """Arrays of a batch; what is in them is left over from an earlier one."""
+        with self._lock:
+            free = list(_free(self._blocks))
+            for number in reversed(free[self.keep :]):
+                del self._blocks[number]
+            if free:
+                block = self._blocks[free[0]]
+            else:
+                block = np.empty(self.batch_bytes, "u1")
+                self._blocks.append(block)
+            return self._cut(block)
+
+    def _cut(self, block: Array) -> dict[str, Array]:
+        arrays, start = {}, 0
+        for name, (shape, dtype) in self._layout.items():
+            size = _size(shape, dtype, self._rows)
+            arrays[name] = block[start : start + size].view(dtype).reshape(self._rows, *shape)
+            start += _aligned(size)
+        return arrays
+
+
+def batch_bytes(layout: Layout, rows: int) -> int:
+    return sum(_aligned(_size(shape, dtype, rows)) for shape, dtype in layout.values())
+
+
+def _size(shape: tuple[int, ...], dtype: str, rows: int) -> int:
+    return rows * int(np.prod(shape, dtype="i8")) * np.dtype(dtype).itemsize
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _free(blocks: list[Any]) -> Iterator[int]:
+    """Numbers of the blocks that only the list holds. Every array cut from a block, or from such an array, holds it."""
+    for number in range(len(blocks)):
+        if sys.getrefcount(blocks[number]) <= _UNUSED:
+            yield number
+
+
+def _count_unused() -> int:
+    """What the interpreter counts for a block that only a list holds; it differs between versions."""
+    blocks = [np.empty(1, "u1")]
+    return sys.getrefcount(blocks[0])
+
+
+_UNUSED = _count_unused()

@@ -1,0 +1,91 @@
+"""Columns: read values of mapped columns in a kernel; note which blocks were touched before they were verified.
+
+Every index is held against the column's length, every block against what is verified. Used by the other kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from penstock.loader.compiled.jit import jit
+from penstock.loader.compiled.pointers import read_i8, read_real, read_u1, read_u8, read_whole, write_i8
+
+BLOCK_BITS = 16  # of a block of columns.BLOCK bytes
+
+
+class Tables(NamedTuple):
+    """Where columns are, as addresses of arrays with a row a shard and a slot a column."""
+
+    slots: int
+    base: Any  # uint64: the address of a column; 0 where a shard has none
+    items: Any  # int64: its length
+    seen: Any  # uint64: the address of one byte a block, 1 when verified; 0 where every block is
+    kinds: Any  # int64, one a slot: tables.CODES
+    sizes: Any  # int64, one a slot: bytes of an item
+
+
+class Notes(NamedTuple):
+    counts: Any  # address of int64 [counts.COUNTED]
+    missing: Any  # address of int64 [room, 3]: shard, slot, block of what was not verified
+    missed: Any  # address of int64: how many; more than there is room for are counted only
+    room: int
+
+
+@jit
+def base(tables: Any, shard: int, slot: int) -> Any:
+    return read_u8(tables.base, shard * tables.slots + slot)
+
+
+@jit
+def items(tables: Any, shard: int, slot: int) -> int:
+    return read_i8(tables.items, shard * tables.slots + slot)
+
+
+@jit
+def touch(tables: Any, notes: Any, shard: int, slot: int, index: int) -> bool:
+    """Whether there is such an item; its block is put on the list if it is not verified."""
+    if not 0 <= index < items(tables, shard, slot):
+        return False
+    seen = read_u8(tables.seen, shard * tables.slots + slot)
+    if seen:
+        block = (index * read_i8(tables.sizes, slot)) >> BLOCK_BITS
+        if not read_u1(seen, block):
+            miss(notes, shard, slot, block)
+    return True
+
+
+@jit
+def miss(notes: Any, shard: int, slot: int, block: int) -> None:
+    missed = read_i8(notes.missed, 0)
+    if missed < notes.room:
+        write_i8(notes.missing, 3 * missed, shard)
+        write_i8(notes.missing, 3 * missed + 1, slot)
+        write_i8(notes.missing, 3 * missed + 2, block)
+    write_i8(notes.missed, 0, missed + 1)
+
+
+@jit
+def whole(tables: Any, notes: Any, shard: int, slot: int, index: int) -> int:
+    if not touch(tables, notes, shard, slot, index):
+        return 0
+    return read_whole(base(tables, shard, slot), index, read_i8(tables.kinds, slot))
+
+
+@jit
+def real(tables: Any, notes: Any, shard: int, slot: int, index: int) -> float:
+    if not touch(tables, notes, shard, slot, index):
+        return 0.0
+    return read_real(base(tables, shard, slot), index, read_i8(tables.kinds, slot))
+
+
+@jit
+def is_valid(tables: Any, notes: Any, shard: int, slot: int, index: int) -> bool:
+    """A shard without nulls has no such column."""
+    if slot < 0 or not base(tables, shard, slot):
+        return True
+    return touch(tables, notes, shard, slot, index) and read_u1(base(tables, shard, slot), index) != 0
+
+
+@jit
+def count(notes: Any, what: int) -> None:
+    write_i8(notes.counts, what, read_i8(notes.counts, what) + 1)

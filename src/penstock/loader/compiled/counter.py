@@ -1,0 +1,108 @@
+"""Counter: the random numbers of ../counter.py, compiled. Draws are taken from two words at an address: key, count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.loader import counter
+from penstock.loader.compiled.jit import jit
+from penstock.loader.compiled.pointers import read_u8, write_u8
+
+_GOLDEN = np.uint64(counter.GOLDEN)
+_ROOTS = np.array(counter.ROOTS, np.uint64)
+_ROUNDS = counter.ROUNDS
+_ONE, _31, _32 = np.uint64(1), np.uint64(31), np.uint64(32)
+_30, _27, _37 = np.uint64(30), np.uint64(27), np.uint64(37)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+@jit
+def mix(x: Any) -> Any:
+    x = (x ^ (x >> _30)) * _FIRST
+    x = (x ^ (x >> _27)) * _SECOND
+    return x ^ (x >> _31)
+
+
+@jit
+def chain(value: Any, word: int) -> Any:
+    """A key of one word more."""
+    return mix((value ^ np.uint64(word)) + _GOLDEN)
+
+
+@jit
+def start_draws(stream: Any, own: Any) -> None:
+    write_u8(stream, 0, own)
+    write_u8(stream, 1, np.uint64(0))
+
+
+@jit
+def draw(stream: Any) -> Any:
+    count = read_u8(stream, 1) + _ONE
+    write_u8(stream, 1, count)
+    return mix(read_u8(stream, 0) + count * _GOLDEN)
+
+
+@jit
+def below(x: Any, n: int) -> int:
+    return np.int64(((x >> _32) * np.uint64(n)) >> _32)
+
+
+@jit
+def bit_length(n: int) -> int:
+    bits = 0
+    while n > 0:
+        n >>= 1
+        bits += 1
+    return bits
+
+
+@jit
+def permute(place: int, n: int, own: Any) -> int:
+    if n == 1:
+        return 0
+    bits = max(2, bit_length(n - 1))
+    low = np.uint64(bits // 2)
+    high_mask, low_mask = (_ONE << (np.uint64(bits) - low)) - _ONE, (_ONE << low) - _ONE
+    x, end = np.uint64(place), np.uint64(n)
+    while True:
+        left, right = x >> low, x & low_mask
+        round_key = own
+        for i in range(_ROUNDS):
+            round_key += _GOLDEN
+            if i % 2 == 0:
+                left ^= mix(round_key ^ right) & high_mask
+            else:
+                right ^= mix(round_key ^ left) & low_mask
+        x = (left << low) | right
+        if x < end:
+            return np.int64(x)
+
+
+@jit
+def log_uniform(x: Any, n: int) -> int:
+    exponent = ((x >> _37) * _log2(n)) >> _27
+    return min(max(np.int64(_exp2(exponent)), 1), n)
+
+
+@jit
+def _log2(n: int) -> Any:
+    whole = np.uint64(bit_length(n) - 1)
+    mantissa, result = np.uint64(n) << (_31 - whole), whole
+    for _ in range(32):
+        result <<= _ONE
+        mantissa = (mantissa * mantissa) >> _31
+        if mantissa >> _32:
+            mantissa >>= _ONE
+            result |= _ONE
+    return result
+
+
+@jit
+def _exp2(y: Any) -> Any:
+    result = _ONE << _31
+    for i in range(32):
+        if (y >> (_31 - np.uint64(i))) & _ONE:
+            result = (result * _ROOTS[i]) >> _31
+    return (result << (y >> _32)) >> _31

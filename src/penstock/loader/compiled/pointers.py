@@ -1,0 +1,145 @@
+"""Pointers: read and write item `index` of an array by the array's address.
+
+A batch draws from any shard, and a kernel cannot take thousands of arrays as arguments; it takes one table of
+addresses. Inside a kernel arrays would also be counted in and out at every call, which costs ten times the work
+itself (benchmarks/LOG.md). Whoever calls a kernel keeps the arrays alive, and every index that was read from a column
+is held against the next column's length before it is used, so that damaged data cannot lead outside of a map.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from penstock.loader.compiled.jit import jit
+from penstock.loader.tables import CODES
+
+
+def _reader(item: Any, wide: Any) -> Any:
+    """An intrinsic (address: uint64, index: int64) -> the item, as a type kernels count in."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def read(typing_context: Any, address: Any, index: Any) -> Any:  # noqa: ARG001
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = context.get_value_type(item)
+            place = builder.add(
+                arguments[0], builder.mul(arguments[1], ir.Constant(ir.IntType(64), item.bitwidth // 8))
+            )
+            value = builder.load(builder.inttoptr(place, kind.as_pointer()), align=1)
+            return context.cast(builder, value, item, signature.return_type)
+
+        return wide(types.uint64, types.int64), generate
+
+    return read
+
+
+def _writer(item: Any, given: Any) -> Any:
+    """An intrinsic (address: uint64, index: int64, value) that stores the value as an item."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def write(typing_context: Any, address: Any, index: Any, value: Any) -> Any:  # noqa: ARG001
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = context.get_value_type(item)
+            place = builder.add(
+                arguments[0], builder.mul(arguments[1], ir.Constant(ir.IntType(64), item.bitwidth // 8))
+            )
+            stored = context.cast(builder, arguments[2], signature.args[2], item)
+            builder.store(stored, builder.inttoptr(place, kind.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.uint64, types.int64, given), generate
+
+    return write
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def shifted(typing_context: Any, address: Any, distance: Any) -> Any:  # noqa: ARG001
+    """The address so many bytes further on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        return builder.add(arguments[0], arguments[1])
+
+    return types.uint64(types.uint64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_bytes(typing_context: Any, to: Any, source: Any, size: Any) -> Any:  # noqa: ARG001
+    """As C's memcpy."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        byte = ir.IntType(8).as_pointer()
+        cgutils.raw_memcpy(
+            builder, builder.inttoptr(arguments[0], byte), builder.inttoptr(arguments[1], byte), arguments[2], 1
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.uint64, types.int64), generate
+
+
+read_i1 = _reader(types.int8, types.int64)
+read_i2 = _reader(types.int16, types.int64)
+read_i4 = _reader(types.int32, types.int64)
+read_i8 = _reader(types.int64, types.int64)
+read_u1 = _reader(types.uint8, types.int64)
+read_u2 = _reader(types.uint16, types.int64)
+read_u4 = _reader(types.uint32, types.int64)
+read_u8 = _reader(types.uint64, types.uint64)
+read_f4 = _reader(types.float32, types.float64)
+read_f8 = _reader(types.float64, types.float64)
+write_u1 = _writer(types.uint8, types.int64)
+write_i4 = _writer(types.int32, types.int64)
+write_i8 = _writer(types.int64, types.int64)
+write_u8 = _writer(types.uint64, types.uint64)
+
+I1, I2, I4, I8, U1, U2, U4, U8, F2, F4, F8 = CODES.values()
+
+
+@jit
+def read_whole(address: Any, index: int, kind: int) -> int:
+    """A whole number of any width; a uint64 beyond int64 comes out negative: ask `is_beyond`."""
+    if kind == I4:
+        return read_i4(address, index)
+    if kind == I1:
+        return read_i1(address, index)
+    if kind == U1:
+        return read_u1(address, index)
+    if kind == I2:
+        return read_i2(address, index)
+    if kind == U2:
+        return read_u2(address, index)
+    if kind == U4:
+        return read_u4(address, index)
+    return read_i8(address, index)
+
+
+@jit
+def read_real(address: Any, index: int, kind: int) -> float:
+    if kind == F4:
+        return read_f4(address, index)
+    if kind == F8:
+        return read_f8(address, index)
+    if kind == F2:
+        return _half(read_u2(address, index))
+    whole = read_whole(address, index, kind)
+    if kind == U8 and whole < 0:
+        return float(whole) + 2.0**64
+    return float(whole)
+
+
+@jit
+def _half(bits: int) -> float:
+    """IEEE half precision from its 16 bits; every step is exact."""
+    exponent, mantissa = (bits >> 10) & 31, bits & 1023
+    if exponent == 31:
+        value = float("nan") if mantissa else float("inf")
+    else:
+        value = float(mantissa if exponent == 0 else mantissa | 1024)
+        for _ in range(max(exponent, 1), 25):
+            value *= 0.5
+        for _ in range(25, exponent):
+            value *= 2.0
+    return -value if bits >> 15 else value

@@ -1,0 +1,134 @@
+"""Rows: rows of tokens and rows of arrays, copied out of mapped columns. ../rows.py and ../arrays.py say it plainly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.loader.compiled.columns import BLOCK_BITS, base, items, touch, whole
+from penstock.loader.compiled.jit import jit
+from penstock.loader.compiled.pointers import copy_bytes, read_i4, read_i8, read_whole, shifted, write_i4, write_u1
+
+_BLOCK = 1 << BLOCK_BITS
+
+
+@jit
+def copy_rows(tables: Any, notes: Any, slot: int, row_bytes: int, shards: Any, records: Any, out: Any) -> None:
+    """Record after record of one column into `out`; a row that has none is zeros."""
+    for i in range(len(shards)):
+        shard, record = np.int64(shards[i]), records[i]
+        place = shifted(out, i * row_bytes)
+        if shard < 0 or not _touch_row(tables, notes, shard, slot, record, row_bytes):
+            for j in range(row_bytes):
+                write_u1(place, j, 0)
+        else:
+            copy_bytes(place, shifted(base(tables, shard, slot), record * row_bytes), row_bytes)
+
+
+@jit
+def _touch_row(tables: Any, notes: Any, shard: int, slot: int, record: int, row_bytes: int) -> bool:
+    """Whether the record is there; its blocks are put on the list. `items` counts rows, `touch` items."""
+    size = read_i8(tables.sizes, slot)
+    per_row = row_bytes // size
+    first, last = record * per_row, (record + 1) * per_row - 1
+    if record < 0 or last >= items(tables, shard, slot):
+        return False
+    for item in range(first, last, _BLOCK // size):
+        touch(tables, notes, shard, slot, item)
+    return touch(tables, notes, shard, slot, last)
+
+
+@jit
+def encode_rows(
+    tables: Any,
+    notes: Any,
+    slots: Any,
+    width: int,
+    length: int,
+    shards: Any,
+    records: Any,
+    rows: Any,
+) -> None:
+    """Token rows: `slots` are those of the tokens, of their offsets (-1: all rows have `width`), of the documents'
+    offsets and of their starts (-1: a row is one document)."""
+    for i in range(len(shards)):
+        shard, record = np.int64(shards[i]), records[i]
+        filled, first = 0, 0
+        if shard >= 0:
+            first, filled = _row_tokens(tables, notes, slots, width, shard, record)
+        filled = min(filled, length + 1)
+        _copy_tokens(tables, slots[0], shard, first, filled, length, rows, i)
+        _number_documents(tables, notes, slots, shard, record, filled, length, rows, i)
+
+
+@jit
+def _row_tokens(tables: Any, notes: Any, slots: Any, width: int, shard: int, record: int) -> tuple[int, int]:
+    """Where a row's tokens begin, and how many they are."""
+    first, count = record * width, width
+    if slots[1] >= 0:
+        first = whole(tables, notes, shard, slots[1], record)
+        count = whole(tables, notes, shard, slots[1], record + 1) - first
+    if first < 0 or count <= 0 or first + count > items(tables, shard, slots[0]):
+        return 0, 0
+    size = read_i8(tables.sizes, slots[0])
+    for item in range(first, first + count, _BLOCK // size):
+        touch(tables, notes, shard, slots[0], item)
+    touch(tables, notes, shard, slots[0], first + count - 1)
+    return first, count
+
+
+@jit
+def _copy_tokens(tables: Any, slot: int, shard: int, first: int, filled: int, length: int, rows: Any, row: int) -> None:
+    inputs, targets = shifted(rows.inputs, 4 * row * length), shifted(rows.targets, 4 * row * length)
+    kind = read_i8(tables.kinds, slot)
+    flat = base(tables, max(shard, 0), slot)
+    for i in range(min(filled, length)):
+        write_i4(inputs, i, read_whole(flat, first + i, kind))
+    for i in range(filled, length):
+        write_i4(inputs, i, 0)
+    for i in range(length - 1):
+        write_i4(targets, i, read_i4(inputs, i + 1))
+    write_i4(targets, length - 1, read_whole(flat, first + length, kind) if filled > length else 0)
+
+
+@jit
+def _number_documents(
+    tables: Any, notes: Any, slots: Any, shard: int, record: int, filled: int, length: int, rows: Any, row: int
+) -> None:
+    """Segments from 1 and positions from 0 in each document; what is not filled is 0."""
+    start, stop = 0, 0
+    if shard >= 0 and slots[2] >= 0:
+        start = whole(tables, notes, shard, slots[2], record)
+        stop = whole(tables, notes, shard, slots[2], record + 1)
+    begin, segment = 0, 0
+    while begin < filled:
+        segment += 1
+        end = filled
+        while start < stop:  # starts that are not behind the last one are none: 0 is where every row begins
+            candidate = whole(tables, notes, shard, slots[3], start)
+            start += 1
+            if candidate > begin:
+                end = min(candidate, filled)
+                break
+        _write_document(rows, row, length, begin, end, segment)
+        begin = end
+    _write_document(rows, row, length, filled, length, 0)
+
+
+@jit
+def _write_document(rows: Any, row: int, length: int, begin: int, end: int, segment: int) -> None:
+    """The places of one document, or of the padding (segment 0). A target counts where its input is in the same."""
+    segmentation = shifted(rows.inputs_segmentation, 4 * row * length)
+    position = shifted(rows.inputs_position, 4 * row * length)
+    target_segmentation = shifted(rows.targets_segmentation, 4 * row * length)
+    target_position = shifted(rows.targets_position, 4 * row * length)
+    counts = 1 if segment else 0
+    for i in range(begin, min(end, length)):
+        write_i4(segmentation, i, segment)
+        write_i4(position, i, (i - begin) * counts)
+        write_i4(target_segmentation, i, segment)
+        write_i4(target_position, i, (i - begin + 1) * counts)
+    if segment and begin < end <= length:
+        write_i4(target_segmentation, end - 1, 0)
+        write_i4(target_position, end - 1, 0)

@@ -1,0 +1,119 @@
+"""Events: grouped events -> the rows of an epoch, and each row's tokens. docs/tokens.md says which. Next: loader.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.base.errors import ConfigError
+from penstock.loader.binding import Bound
+from penstock.loader.counter import SIZING, key, permute
+from penstock.loader.counts import COUNTED
+from penstock.loader.encoder import EventEncoder, Fill
+from penstock.loader.kind import TOKEN_ARRAYS, Array, token_layout
+from penstock.loader.order import Draws, Stream, contexts_of, empty_draws
+from penstock.loader.tables import Made, Shard
+from penstock.shards.schema import Schema
+
+Encode = Callable[[Draws, Mapping[str, Array], Made], tuple[Array, Array]]
+_SIZING_ROWS, _SIZING_RANK, _SIZING_DRAWS = 128, 127, 1024
+
+
+class Events:
+    """Rows of tokens. `datasets` are the shards of each dataset; `room` bytes may be used to hold parsed addresses."""
+
+    name, unit = "events", "tokens"
+
+    def __init__(
+        self, datasets: Sequence[Sequence[Shard]], schema: Schema, bound: Bound, length: int, fill: Fill, room: int
+    ) -> None:
+        self.length = length
+        self.layout = token_layout(length)
+        self._bound, self._fill = bound, fill
+        shards = [shard for dataset in datasets for shard in dataset]
+        self._encoder = EventEncoder(shards, schema, bound, length, fill, room)
+        self.tables = self._encoder.tables
+        self.streams = self._make_streams(datasets)
+
+    def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
+        made = Made()
+        return note(made, draws, out, *self._encoder.encode(draws, out, made))
+
+    def describe(self) -> dict[str, Any]:
+        return describe(self._bound, self.length, self._fill, self.streams)
+
+    # How many records a row draws.
+
+    def _make_streams(self, datasets: Sequence[Sequence[Shard]]) -> tuple[Stream, ...]:
+        streams, before = [], 0
+        for number, dataset in enumerate(datasets):
+            events = [_events_of_records(shard, self._bound) for shard in dataset]
+            records = tuple(map(len, events))
+            if not sum(records):
+                raise ConfigError(
+                    f"dataset {number} has no records in this split", where="load()", next_step="choose another split"
+                )
+            if self._fill == "packed":
+                draws = draws_needed(number, before, records, self.length, self._encoder.encode)
+                streams.append(Stream(records, draws=draws))
+            else:
+                streams.append(Stream(records, contexts=contexts_of(np.concatenate(events))))
+            before += len(dataset)
+        return tuple(streams)
+
+
+def _events_of_records(shard: Shard, bound: Bound) -> Array:
+    """How many events each record has; every list of a record has as many."""
+    offsets = shard[bound.offsets].read(0, len(shard[bound.offsets]))
+    for field in bound.fields:
+        other = f"{field.field.column}/offsets"
+        if field.of_events and not np.array_equal(shard[other].read(0, len(shard[other])), offsets):
+            raise ConfigError(
+                f"column {field.field.column!r} has lists of other lengths than those of {bound.offsets}",
+                where=shard[other].file,
+                next_step="the fields of an event come from lists of one length: leave one of them out of fields=",
+            )
+    return np.diff(offsets)
+
+
+def _sizing_draws(number: int, before: int, records: tuple[int, ...], most: int, few: int) -> Draws:
+    draws, total, starts = empty_draws(_SIZING_ROWS, few), sum(records), np.cumsum([0, *records])
+    order_key = key(0, SIZING, number)
+    for row in range(_SIZING_ROWS):
+        draws.keys[row] = key(0, SIZING, number, row)
+        for j in range(few):
+            spot = permute((row * most + j) % total, total, order_key)
+            shard = int(np.searchsorted(starts, spot, side="right")) - 1
+            draws.shards[row, j], draws.records[row, j] = before + shard, spot - int(starts[shard])
+    return draws
+
+
+def draws_needed(number: int, before: int, records: tuple[int, ...], length: int, encode: Encode) -> int:
+    """S of docs/tokens.md: so many draws fill nearly every row. Few are tried first: most rows need no more."""
+    most = min(sum(records), _SIZING_DRAWS)
+    few = min(16, most)
+    out = {name: np.zeros((_SIZING_ROWS, length), "i4") for name in TOKEN_ARRAYS}
+    while True:
+        draws = _sizing_draws(number, before, records, most, few)
+        needed = int(np.sort(encode(draws, out, Made())[1])[_SIZING_RANK - 1])
+        if needed < few or few == most:
+            return max(1, needed)
+        few = min(2 * few, most)
+
+
+def note(made: Made, draws: Draws, out: Mapping[str, Array], counts: Array, used: Array) -> Made:
+    """What filling the rows came to."""
+    made.rows, made.room = out["inputs"].shape[0], out["inputs"].size
+    made.tokens = int(np.count_nonzero(out["targets_segmentation"]))
+    made.draws = int(np.count_nonzero(draws.shards >= 0))
+    made.draws_used = int(used.sum())
+    made.counts = dict(zip(COUNTED, counts.tolist(), strict=True))
+    return made
+
+
+def describe(bound: Bound, length: int, fill: Fill, streams: tuple[Stream, ...]) -> dict[str, Any]:
+    """What of it decides the rows, for the recipe."""
+    fields = [[field.column, field.kind, field.width, *map(str, field.values)] for field in bound.vocabulary.fields]
+    return {"length": length, "fill": fill, "draws": [stream.draws for stream in streams], "fields": fields}

@@ -1,0 +1,297 @@
+"""Loader: iterate batches of a dataset, ask for any one of them, save and restore the place. `penstock.load` makes it.
+
+batch(k) = order (which records) -> fill (kernels, into a reused buffer) -> map (the user's functions). Iterating makes
+the same batches ahead of time, on threads. Next: to_torch.py, to_jax.py, to_maxtext.py, to_grain.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.base.errors import ConfigError
+from penstock.loader.buffers import Buffers
+from penstock.loader.engine import compiled
+from penstock.loader.kind import Array, Kind
+from penstock.loader.order import Draws, Order, Remainder
+from penstock.loader.prefetch import Prefetch
+from penstock.loader.processes import Processes
+from penstock.loader.recipe import Recipe
+from penstock.loader.stats import Stats, Timing, Totals
+from penstock.loader.tables import Made
+from penstock.loader.tuner import Tuner
+
+Batch = dict[str, Array]
+Function = Callable[[Batch], Batch]
+_THREADS_THAT_WAIT = 16  # at most: threads that wait for the disk need no core each
+log = logging.getLogger("penstock")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a loader is made of, decided in load.py."""
+
+    arguments: Mapping[str, Any]
+    kind: Kind
+    order: Order
+    recipe: Recipe
+    batch_size: int
+    rank: int
+    world: int
+    remainder: Remainder
+    workers: int | None  # None: as many as help
+    cores: int
+    ahead: int
+    log_every: float | None = None
+    flops: tuple[float, float] | None = None  # a token, and the accelerator's peak
+
+
+class Loader:
+    """Batches as dicts of numpy arrays. A batch's arrays may be kept; their memory is used again when they are gone."""
+
+    def __init__(self, parts: Parts, functions: tuple[Function, ...] = (), processes: int = 0, timeout: float = 4.0):
+        self._parts = parts
+        self._functions = functions
+        self._process_count, self._timeout = processes, timeout
+        self.step = 0
+        self._totals = Totals(parts.kind.unit, parts.cores)
+        self._maker = _Maker(parts, functions, self._totals)
+        self._prefetch: Prefetch[tuple[Batch, Made]] | None = None
+        self._closing: weakref.finalize[..., Any] | None = None
+        self._closed = False
+        self._logged = time.monotonic()
+
+    # Batches.
+
+    def batch(self, k: int) -> Batch:
+        """This rank's rows of global batch k, whatever was asked for before."""
+        if not hasattr(k, "__index__"):
+            raise TypeError(f"a batch is asked for by its number, not by {type(k).__name__}")
+        if k < 0 or (self._steps is not None and k >= self._steps):
+            end = f" of {self._steps:,}" if self._steps is not None else ""
+            raise IndexError(f"there is no batch {k:,}{end}")
+        return self._maker.make(int(k))[0]
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._closed:
+            raise ConfigError("this loader is closed", next_step="make a new one with penstock.load")
+        if self._steps is not None and self.step >= self._steps:
+            self._stop()
+            raise StopIteration
+        batch, made, waited, ready = self._take()
+        self.step += 1
+        self._totals.add_taken(made, waited, ready)
+        self._log()
+        return batch
+
+    def __len__(self) -> int:
+        if self._steps is None:
+            raise TypeError("a loader without epochs= has no end, and so no len()")
+        return self._steps
+
+    @property
+    def _steps(self) -> int | None:
+        """Batches in all, the same on every rank."""
+        rows, size = self._parts.order.rows, self._parts.batch_size
+        if rows is None:
+            return None
+        return rows // size if self._parts.remainder == "drop" else -(-rows // size)
+
+    def _take(self) -> tuple[Batch, Made, float, int]:
+        if self._parts.workers == 0:
+            started = time.perf_counter()
+            batch, made = self._maker.make(self.step)
+            return batch, made, time.perf_counter() - started, 0
+        if self._prefetch is None:
+            self._prefetch = self._start()
+        ready = self._prefetch.ready
+        (batch, made), waited = self._prefetch.take()
+        return batch, made, waited, ready
+
+    def _start(self) -> Prefetch[tuple[Batch, Made]]:
+        parts = self._parts
+        maker = self._maker.with_processes(self._process_count, self._timeout)
+        count = parts.workers or 1
+        most = parts.workers or max(parts.cores, self._process_count)
+        tuner = Tuner(max(count, self._process_count), most, parts.workers or _THREADS_THAT_WAIT)
+        totals = self._totals
+        prefetch = Prefetch(maker.make, self.step, self._steps, parts.ahead, tuner, lambda: totals.timing.read)
+        self._maker = maker
+        # A loader that is dropped without close() ends its threads and processes too: they do not refer to it.
+        self._closing = weakref.finalize(self, _end, prefetch, maker)
+        return prefetch
+
+    # Where it stands.
+
+    def state(self) -> dict[str, Any]:
+        """A small dict: the next batch, and what it is a batch of. Restores on any rank, world and workers."""
+        return self._parts.recipe.state(self.step)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        step = self._parts.recipe.step_of(state)
+        if self._steps is not None and step > self._steps:
+            raise ConfigError(
+                f"this state is at batch {step:,}, and {self._parts.order.epochs} epochs have {self._steps:,}",
+                where="loader.restore(state)",
+                next_step="load with as many epochs as before, or more",
+            )
+        self._stop()
+        self.step = step
+
+    def stats(self) -> Stats:
+        prefetch = self._prefetch
+        threads = prefetch.threads if prefetch else min(1, self._parts.workers or 0)
+        mapping = ("processes" if self._process_count else "threads") if self._functions else ""
+        return self._totals.snapshot(threads, self._parts.ahead, mapping, self._maker.replaced, self._parts.flops)
+
+    def _log(self) -> None:
+        every = self._parts.log_every
+        if every is not None and time.monotonic() - self._logged >= every:
+            self._logged = time.monotonic()
+            log.info("%s", self.stats().line())
+
+    # What else can be made of it.
+
+    def map(self, function: Function, processes: int = 0, timeout: float = 4.0) -> Loader:
+        """A loader whose batches went through `function`: in its threads, or in `processes` of their own.
+
+        A process that ends, or is silent for `timeout` seconds, is replaced and its batch made again.
+        """
+        if not callable(function):
+            raise ConfigError(f"map() takes a function, not {type(function).__name__}", where="loader.map")
+        name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', repr(type(function)))}"
+        settings = {**self._parts.recipe.settings, "map": [*self._parts.recipe.settings.get("map", []), name]}
+        parts = replace(self._parts, recipe=replace(self._parts.recipe, settings=settings))
+        made = Loader(parts, (*self._functions, function), max(processes, self._process_count), timeout)
+        made.step = self.step
+        return made
+
+    def to_torch(self, *arguments: Any, **options: Any) -> Any:
+        from penstock.loader.to_torch import to_torch
+
+        return to_torch(self, *arguments, **options)
+
+    def to_jax(self, *arguments: Any, **options: Any) -> Any:
+        from penstock.loader.to_jax import to_jax
+
+        return to_jax(self, *arguments, **options)
+
+    def to_maxtext(self) -> Any:
+        from penstock.loader.to_maxtext import to_maxtext
+
+        return to_maxtext(self)
+
+    def dataset(self) -> Any:
+        """A grain.MapDataset over batch(k)."""
+        from penstock.loader.to_grain import to_grain
+
+        return to_grain(self)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What load() was given: penstock.load(**loader.arguments) makes an equal loader."""
+        return dict(self._parts.arguments)
+
+    # The end.
+
+    def _stop(self) -> None:
+        if self._closing:
+            self._closing()
+            self._closing = self._prefetch = None
+            self._maker = _Maker(self._parts, self._functions, self._totals)
+
+    def close(self) -> None:
+        self._stop()
+        self._closed = True
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def _end(prefetch: Prefetch[Any], maker: _Maker) -> None:
+    maker.close()
+    prefetch.close()
+
+
+class _Maker:
+    """Makes batches. It does not know the Loader, so that a forgotten loader can be collected."""
+
+    def __init__(
+        self, parts: Parts, functions: tuple[Function, ...], totals: Totals, processes: Processes | None = None
+    ) -> None:
+        self._parts, self._functions, self._totals, self._processes = parts, functions, totals, processes
+        self._rows = parts.batch_size // parts.world
+        self._buffers = Buffers(parts.kind.layout, self._rows, keep=parts.ahead + 2)
+        self._draw = _make_draw(parts.order)
+
+    def with_processes(self, count: int, timeout: float) -> _Maker:
+        if not count:
+            return self
+        return _Maker(self._parts, self._functions, self._totals, Processes(_Chain(self._functions), count, timeout))
+
+    @property
+    def replaced(self) -> int:
+        return self._processes.replaced if self._processes else 0
+
+    def make(self, k: int) -> tuple[Batch, Made]:
+        parts, timing = self._parts, Timing()
+        started = time.perf_counter()
+        draws = self._draw(k * parts.batch_size + parts.rank * self._rows, self._rows)
+        drawn, cpu, faults = time.perf_counter(), time.thread_time(), _major_faults()
+        batch = self._buffers.take()
+        made = parts.kind.fill(draws, batch)
+        filled = time.perf_counter()
+        if _major_faults() > faults:
+            timing.read = max(0.0, filled - drawn - (time.thread_time() - cpu))
+        timing.read = max(timing.read, made.verify_seconds)
+        batch = self._apply(k, batch)
+        timing.order, timing.map = drawn - started, time.perf_counter() - filled
+        timing.encode = filled - drawn - timing.read
+        self._totals.add_made(made, timing)
+        return batch, made
+
+    def _apply(self, k: int, batch: Batch) -> Batch:
+        if self._processes:
+            return self._processes(k, batch)
+        return _Chain(self._functions)(batch) if self._functions else batch
+
+    def close(self) -> None:
+        if self._processes:
+            self._processes.close()
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Functions one after the other, as one that can be sent to a process."""
+
+    functions: tuple[Function, ...]
+
+    def __call__(self, batch: Batch) -> Batch:
+        for function in self.functions:
+            batch = function(batch)
+        return batch
+
+
+def _make_draw(order: Order) -> Callable[[int, int], Draws]:
+    if not compiled():
+        return order.draw
+    from penstock.loader.compiled import order as kernel
+
+    table = kernel.make_table(order)
+    return lambda first, count: kernel.draw(table, first, count)
+
+
+def _major_faults() -> int:
+    """Pages this thread had to wait for."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt if hasattr(resource, "RUSAGE_THREAD") else 0

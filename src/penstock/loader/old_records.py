@@ -1,0 +1,117 @@
+"""Old records: batches from .arrayrecord files, through pyarrow. It works; prepared columns are many times faster.
+
+The records that a batch draws are read and decoded, laid out as columns, and encoded as events.py does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.loader.binding import bind
+from penstock.loader.encoder import EventEncoder, Fill
+from penstock.loader.events import describe, draws_needed, note
+from penstock.loader.kind import Array, token_layout
+from penstock.loader.order import Draws, Stream, contexts_of
+from penstock.loader.tables import Made, Shard, Tables
+from penstock.loader.vocabulary import Vocabulary
+from penstock.shards.columns import Column
+from penstock.shards.dataset import ArrayRecordDataset
+from penstock.shards.record import encoders
+from penstock.shards.schema import Schema, schema_from_arrow
+
+_NO_CHECKSUMS = np.empty(0, "u8")  # ArrayRecord has its own, and its reader checks them
+
+
+class OldEvents:
+    """Rows of tokens of .arrayrecord files; a shard is a file."""
+
+    name, unit = "old events", "tokens"
+
+    def __init__(self, datasets: Sequence[ArrayRecordDataset], vocabulary: Vocabulary, length: int, fill: Fill) -> None:
+        self.length = length
+        self.layout = token_layout(length)
+        self.tables = Tables((), ())
+        self._fill = fill
+        self._files = [(dataset, file) for dataset in datasets for file in range(len(dataset.counts))]
+        self._reading = threading.Lock()  # readers are opened and let go as they are used
+        self._schema, _ = self._read([(0, 0)])
+        self._bound = bind(vocabulary, self._schema, datasets[0].paths[0])
+        self._filled = 0
+        self.streams = tuple(self._make_stream(number, dataset) for number, dataset in enumerate(datasets))
+
+    def _make_stream(self, number: int, dataset: ArrayRecordDataset) -> Stream:
+        before = next(place for place, (each, _) in enumerate(self._files) if each is dataset)
+        if self._fill == "packed":
+            return Stream(dataset.counts, draws_needed(number, before, dataset.counts, self.length, self._encode))
+        counts = [batch.column("n_measurements").to_numpy() for batch in dataset.batches(256)]
+        return Stream(dataset.counts, contexts=contexts_of(np.concatenate(counts)))
+
+    def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
+        made = Made()
+        self._filled += 1
+        return note(made, draws, out, *self._encode(draws, out, made))
+
+    def describe(self) -> dict[str, Any]:
+        return describe(self._bound, self.length, self._fill, self.streams)
+
+    def _encode(self, draws: Draws, out: Mapping[str, Array], made: Made) -> tuple[Array, Array]:
+        started = time.perf_counter()
+        pairs = np.stack([draws.shards.reshape(-1).astype("i8"), draws.records.reshape(-1)], axis=1)
+        distinct, places = np.unique(pairs, axis=0, return_inverse=True)
+        wanted = [(int(file), int(record)) for file, record in distinct if file >= 0]
+        if not wanted:
+            wanted = [(0, 0)]
+        _, shard = self._read(wanted)
+        missing = int(np.count_nonzero(distinct[:, 0] < 0))  # they come first
+        places = places.reshape(draws.shards.shape) - missing
+        local = Draws(np.where(places < 0, -1, 0).astype("i4"), np.maximum(places, 0), draws.keys)
+        read = time.perf_counter()
+        encoder = EventEncoder([shard], self._schema, self._bound, self.length, self._fill)
+        encoded = encoder.encode(local, out, made)
+        self._tell(read - started, time.perf_counter() - read)
+        return encoded
+
+    def _read(self, wanted: Sequence[tuple[int, int]]) -> tuple[Schema, Shard]:
+        """Records (file, number), in order, as the columns of a shard."""
+        columns: dict[str, list[Array]] = {}
+        schema: Schema = ()
+        made: list[Any] = []
+        for file in dict.fromkeys(file for file, _ in wanted):
+            dataset, own = self._files[file]
+            with self._reading:
+                batch = dataset.records(own, [record for each, record in wanted if each == file])
+            if not made:
+                schema = schema_from_arrow(batch.schema, dataset.paths[own])
+                made = encoders(schema)
+                for encoder in made:
+                    _lay_down(columns, encoder.start())
+            for encoder, array in zip(made, batch.columns, strict=True):
+                _lay_down(columns, encoder.encode(array))
+        for encoder in made:
+            _lay_down(columns, encoder.finish())
+        path = self._files[wanted[0][0]][0].paths[0]
+        arrays = {name: np.concatenate(pieces) for name, pieces in columns.items()}
+        return schema, {name: Column(path, name, array, _NO_CHECKSUMS) for name, array in arrays.items()}
+
+    def _tell(self, read: float, encoded: float) -> None:
+        """Once, with the numbers of this very batch: the second, for the first also loads the kernels."""
+        if self._filled != 2:
+            return
+        warnings.warn(
+            f"batches are read from .arrayrecord files: {read * 1000:,.0f} ms to read and decode their records, "
+            f"{encoded * 1000:,.1f} ms to encode them. `penstock run` would make it {(read + encoded) / encoded:,.0f} "
+            "times faster: prepare the events with `penstock run pings` (docs/events.md)",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _lay_down(columns: dict[str, list[Array]], pieces: Any) -> None:
+    for name, piece in pieces:
+        columns.setdefault(name, []).append(piece)

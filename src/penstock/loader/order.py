@@ -1,0 +1,158 @@
+"""Order: row numbers -> the records each row draws. Pure arithmetic on (datasets, recipe, seed). Next: events.py.
+
+A row of the stream belongs to one dataset, an epoch and a place in it; a keyed permutation says which records that
+place holds. Nothing is shuffled in memory and nothing remembered, so any row can be asked for at any time.
+docs/tokens.md is the definition; compiled/order.py has the same arithmetic for whole batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from math import gcd
+from typing import Any, Literal
+
+import numpy as np
+
+from penstock.base.errors import ConfigError
+from penstock.loader.counter import MIX, ORDER, ROW, key, permute
+
+Array = np.ndarray[Any, Any]
+Remainder = Literal["drop", "pad"]
+EVENTS_A_CONTEXT, MOST_CONTEXTS = 30, 16
+CHECKPOINT = 256  # records between two sums of contexts: one is found by a look-up and a short walk
+_FINEST_SHARE = 1000  # weights are brought to whole numbers with a sum of about this, at most
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The rows of one dataset: `draws` records each, or one context of one record where `contexts` counts them."""
+
+    shard_records: tuple[int, ...]
+    draws: int = 1
+    contexts: Array | None = None  # of each record, one byte
+
+    @property
+    def records(self) -> int:
+        return sum(self.shard_records)
+
+    @property
+    def places(self) -> int:
+        """What the permutation of an epoch runs over."""
+        return self.records if self.contexts is None else int(self.contexts.sum(dtype="i8"))
+
+    @property
+    def rows(self) -> int:
+        """Rows an epoch."""
+        return self.places // self.draws
+
+
+def contexts_of(events: Array) -> Array:
+    """How many contexts records of so many events give."""
+    contexts: Array = np.clip(-(-events // EVENTS_A_CONTEXT), 1, MOST_CONTEXTS).astype("u1")
+    return contexts
+
+
+def whole_shares(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
+    """Weights as the smallest whole numbers in their ratio: 0.7 and 0.3 become 7 and 3."""
+    if any(not weight > 0 for weight in weights):
+        raise ConfigError(
+            f"weights= must be above 0, and one is {min(weights)}",
+            where="load(weights=...)",
+            next_step="leave the dataset out instead",
+        )
+    total = sum(Fraction(weight) for weight in weights)
+    parts = [(Fraction(weight) / total).limit_denominator(_FINEST_SHARE) for weight in weights]
+    parts = [part or Fraction(1, _FINEST_SHARE) for part in parts]
+    common = reduce(lambda a, b: a * b // gcd(a, b), (part.denominator for part in parts))
+    if common > _FINEST_SHARE**2:
+        common = _FINEST_SHARE
+    shares = [max(1, round(part * common)) for part in parts]
+    divisor = reduce(gcd, shares)
+    return tuple(share // divisor for share in shares)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What rows draw: shard and record of each, -1 where there is none, and each row's key."""
+
+    shards: Array  # int32 [rows, draws]
+    records: Array  # int64 [rows, draws]
+    keys: Array  # uint64 [rows]
+
+
+@dataclass(frozen=True)
+class Order:
+    streams: tuple[Stream, ...]
+    shares: tuple[int, ...]
+    seed: int
+    shuffle: bool = True
+    epochs: int | None = None
+
+    @property
+    def draws(self) -> int:
+        return max(stream.draws for stream in self.streams)
+
+    @property
+    def block(self) -> int:
+        """Rows in which every dataset has its share exactly."""
+        return sum(self.shares)
+
+    @property
+    def rows(self) -> int | None:
+        """Of the whole stream. With several datasets it ends before one of them is passed more than `epochs` times."""
+        if self.epochs is None:
+            return None
+        if len(self.streams) == 1:
+            return self.epochs * self.streams[0].rows
+        return self.block * min(
+            self.epochs * stream.rows // share for stream, share in zip(self.streams, self.shares, strict=True)
+        )
+
+    def place(self, row: int) -> tuple[int, int, int]:
+        """The dataset that a row of the stream belongs to, and the epoch and row in it."""
+        dataset, own = 0, row
+        if len(self.streams) > 1:
+            block, within = divmod(row, self.block)
+            spot = permute(within, self.block, key(self.seed, MIX, block))
+            while spot >= self.shares[dataset]:
+                spot -= self.shares[dataset]
+                dataset += 1
+            own = block * self.shares[dataset] + spot
+        return dataset, *divmod(own, self.streams[dataset].rows)
+
+    def row_key(self, row: int) -> int:
+        return key(self.seed, ROW, *self.place(row))
+
+    def records_of(self, row: int) -> list[tuple[int, int]]:
+        """(shard, record in it) of each draw of a row; shards are counted through all datasets."""
+        dataset, epoch, number = self.place(row)
+        stream, order_key = self.streams[dataset], key(self.seed, ORDER, dataset, epoch)
+        before = sum(len(each.shard_records) for each in self.streams[:dataset])
+        found = []
+        for place in range(number * stream.draws, (number + 1) * stream.draws):
+            spot = permute(place, stream.places, order_key) if self.shuffle else place
+            if stream.contexts is not None:
+                spot = int(np.searchsorted(np.cumsum(stream.contexts, dtype="i8"), spot, side="right"))
+            starts = np.cumsum([0, *stream.shard_records])
+            shard = int(np.searchsorted(starts, spot, side="right")) - 1
+            found.append((before + shard, spot - int(starts[shard])))
+        return found
+
+    def draw(self, first: int, count: int) -> Draws:
+        """Rows `first` and on, in plain arithmetic."""
+        drawn = empty_draws(count, self.draws)
+        for i in range(count):
+            row = first + i
+            if self.rows is not None and row >= self.rows:
+                break
+            for j, (shard, record) in enumerate(self.records_of(row)):
+                drawn.shards[i, j], drawn.records[i, j] = shard, record
+            drawn.keys[i] = self.row_key(row)
+        return drawn
+
+
+def empty_draws(rows: int, draws: int) -> Draws:
+    return Draws(np.full((rows, draws), -1, "i4"), np.zeros((rows, draws), "i8"), np.zeros(rows, "u8"))

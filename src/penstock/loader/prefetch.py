@@ -1,0 +1,112 @@
+"""Prefetch: make batches ahead of the consumer, on threads, and hand them over in order. Used by loader.py.
+
+A thread takes the number of the next batch, makes it, and lays it down under that number; so order never depends on
+how many threads there are or how fast they are. No more than `depth` batches are ahead of the consumer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from penstock.loader.tuner import Tuner
+
+T = TypeVar("T")
+
+
+class Prefetch(Generic[T]):
+    """Batches `first` and on, up to `end`. `take` gives the next; an error comes out where its batch would have.
+
+    `blocked` says how many seconds the threads have waited for the disk so far.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], T],
+        first: int,
+        end: int | None,
+        depth: int,
+        tuner: Tuner,
+        blocked: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._make, self._end, self.depth = make, end, depth
+        self._ticket = self._wanted = first
+        self._done: dict[int, T | BaseException] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+        self._tuner = tuner
+        self._blocked, self._busy_seconds = blocked, 0.0
+        self._threads: list[threading.Thread] = []
+        with self._changed:
+            self._start_threads()
+
+    @property
+    def threads(self) -> int:
+        return self._tuner.threads
+
+    @property
+    def ready(self) -> int:
+        return len(self._done)
+
+    def take(self) -> tuple[T, float]:
+        """The next batch, and the seconds it was waited for."""
+        started = time.perf_counter()
+        with self._changed:
+            while self._wanted not in self._done:
+                if self._closed:
+                    raise RuntimeError("this loader was closed while a batch was waited for")
+                self._changed.wait()
+            result = self._done.pop(self._wanted)
+            self._wanted += 1
+            waited = time.perf_counter() - started
+            self._tuner.observe(waited, self._busy_seconds, self._blocked())
+            self._start_threads()
+            self._changed.notify_all()
+        if isinstance(result, BaseException):
+            raise result
+        return result, waited
+
+    def close(self) -> None:
+        """End the threads; a batch that is being made is finished first."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+        self._done.clear()
+
+    def _start_threads(self) -> None:
+        while len(self._threads) < self._tuner.threads:
+            thread = threading.Thread(
+                target=self._run, args=(len(self._threads),), name=f"penstock-{len(self._threads)}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def _run(self, number: int) -> None:
+        while (ticket := self._next_ticket(number)) is not None:
+            started = time.perf_counter()
+            try:
+                result: T | BaseException = self._make(ticket)
+            except BaseException as error:  # it is the consumer's: take() raises it
+                result = error
+            with self._changed:
+                self._busy_seconds += time.perf_counter() - started
+                self._done[ticket] = result
+                self._changed.notify_all()
+            del result
+
+    def _next_ticket(self, number: int) -> int | None:
+        """The batch to make next, when there is room for one more and this thread is wanted; None at the end."""
+        with self._changed:
+            while not self._closed:
+                if self._end is not None and self._ticket >= self._end:
+                    return None
+                if number < self._tuner.threads and self._ticket < self._wanted + self.depth:
+                    self._ticket += 1
+                    return self._ticket - 1
+                self._changed.wait()
+            return None

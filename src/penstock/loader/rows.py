@@ -1,0 +1,128 @@
+"""Rows: draws -> rows of tokens that were packed when the dataset was made. Next: loader.py.
+
+The dataset has a column `tokens`: a list of whole numbers a record, of fixed size or not. Where it also has a list
+`documents`, that says at which token each document of the row begins (0 is understood), and segments and positions
+follow from it; without, a row is one document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.base.errors import ConfigError
+from penstock.loader.engine import compiled
+from penstock.loader.kind import TOKEN_ARRAYS, Array, token_layout
+from penstock.loader.order import Draws, Stream
+from penstock.loader.tables import Made, Shard, Tables, address
+from penstock.shards.schema import NUMBERS, Schema
+
+TOKENS, DOCUMENTS = "tokens", "documents"
+
+
+def is_token_rows(schema: Schema) -> bool:
+    types = {field.name: field.parsed for field in schema}
+    kind = types.get(TOKENS)
+    if not kind or not kind.inner or not kind.inner.is_number or kind.is_dictionary:
+        return False
+    return not NUMBERS[kind.inner.name].startswith("f")
+
+
+class Rows:
+    """Rows of tokens, cut or padded to `length` + 1."""
+
+    name, unit = "rows", "tokens"
+
+    def __init__(self, datasets: Sequence[Sequence[Shard]], schema: Schema, length: int | None) -> None:
+        types = {field.name: field.parsed for field in schema}
+        fixed = types[TOKENS].name == "fixed_size_list"
+        self._width = types[TOKENS].width if fixed else 0
+        self.length = self._check_length(length)
+        self.layout = token_layout(self.length)
+        self._shards = [shard for dataset in datasets for shard in dataset]
+        self._has_documents = DOCUMENTS in types
+        tokens = [TOKENS] if fixed else [f"{TOKENS}/values", f"{TOKENS}/offsets"]
+        documents = [f"{DOCUMENTS}/offsets", f"{DOCUMENTS}/values"] if self._has_documents else []
+        self.tables = Tables(self._shards, [*tokens, *documents])
+        slots = [0, -1 if fixed else 1, *([len(tokens), len(tokens) + 1] if documents else [-1, -1])]
+        self._slots = np.array(slots, "i8")
+        counter = tokens[-1]
+        self.streams = tuple(
+            Stream(tuple(len(shard[counter]) - (0 if fixed else 1) for shard in dataset)) for dataset in datasets
+        )
+
+    def _check_length(self, length: int | None) -> int:
+        if length is None and self._width:
+            return self._width - 1
+        if length is None or (self._width and length > self._width):
+            width = f"its rows have {self._width:,} tokens" if self._width else "its rows have different lengths"
+            raise ConfigError(
+                f"length={length} does not go with this dataset: {width}",
+                where="load(length=...)",
+                next_step=f"a length up to {self._width - 1:,}, so that every input has a target"
+                if self._width
+                else "say length=, the tokens of a row",
+            )
+        return length
+
+    def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
+        rows = len(draws.keys)
+        made = Made(rows=rows, room=rows * self.length, draws=int(np.count_nonzero(draws.shards >= 0)))
+        made.draws_used = made.draws
+        if compiled():
+            self._fill_compiled(draws, out, made)
+        else:
+            for row in range(rows):
+                self._fill_row(int(draws.shards[row, 0]), int(draws.records[row, 0]), {n: out[n][row] for n in out})
+        made.tokens = int(np.count_nonzero(out["targets_segmentation"]))
+        return made
+
+    def _fill_compiled(self, draws: Draws, out: Mapping[str, Array], made: Made) -> None:
+        from penstock.loader.compiled import events, rows
+
+        places = events.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
+        shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
+
+        def encode(tables: Any, notes: Any) -> None:
+            rows.encode_rows(tables, notes, self._slots, self._width, self.length, shards, records, places)
+
+        self.tables.run(encode, made)
+
+    def _fill_row(self, shard: int, record: int, row: Mapping[str, Array]) -> None:
+        """In plain numpy: what the kernel does."""
+        for array in row.values():
+            array[:] = 0
+        if shard < 0:
+            return
+        tokens = self._read_list(self._shards[shard], TOKENS, record).astype("i4")[: self.length + 1]
+        edges = self._edges(self._shards[shard], record, len(tokens))
+        positions = np.concatenate([np.empty(0, "i4"), *(np.arange(high - low, dtype="i4") for low, high in edges)])
+        segments = np.repeat(np.arange(1, len(edges) + 1), [high - low for low, high in edges]).astype("i4")
+        inputs, shown = tokens[: self.length], min(len(tokens), self.length)
+        row["inputs"][:shown], row["inputs_position"][:shown] = inputs, positions[:shown]
+        row["inputs_segmentation"][:shown] = segments[:shown]
+        row["targets"][: len(tokens) - 1] = tokens[1:]
+        same = segments[:-1] == segments[1:]
+        row["targets_segmentation"][: len(same)] = segments[:-1] * same
+        row["targets_position"][: len(same)] = positions[1:] * same
+
+    def _read_list(self, shard: Shard, name: str, record: int) -> Array:
+        if f"{name}/offsets" not in shard:
+            return shard[name].read(record, record + 1)[0]  # type: ignore[no-any-return]
+        low, high = shard[f"{name}/offsets"].read(record, record + 2).tolist()
+        return shard[f"{name}/values"].read(low, high)
+
+    def _edges(self, shard: Shard, record: int, count: int) -> list[tuple[int, int]]:
+        """Where each document of a row of `count` tokens begins and ends."""
+        begin, edges = 0, []
+        starts = self._read_list(shard, DOCUMENTS, record).tolist() if self._has_documents else []
+        for start in starts:
+            if begin < start < count:
+                edges.append((begin, start))
+                begin = start
+        return [*edges, (begin, count)] if count else []
+
+    def describe(self) -> dict[str, Any]:
+        return {"length": self.length}

@@ -1,0 +1,126 @@
+"""Tables: the columns of every shard as one table of addresses, verified block by block. Read by the kernels.
+
+A column is mapped, never read whole; a block is verified when a batch first touches it. `hold` copies columns into
+memory instead, which is what cache="memory" asks for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from penstock.loader.counts import COUNTED
+from penstock.shards.columns import BLOCK, Column
+
+Array = np.ndarray[Any, Any]
+# Numbers for the types of columns, which the kernels tell apart (compiled/pointers.py).
+CODES = {"i1": 0, "i2": 1, "i4": 2, "i8": 3, "u1": 4, "u2": 5, "u4": 6, "u8": 7, "f2": 8, "f4": 9, "f8": 10}
+Shard = Mapping[str, Column]
+
+
+_MISSING_AT_ONCE = 1 << 14  # blocks listed by one run of a kernel; more are found by the next
+
+
+def address(array: Array) -> np.uint64:
+    return np.uint64(array.ctypes.data)
+
+
+@dataclass
+class Made:
+    """What filling a batch came to, for stats.py."""
+
+    rows: int = 0
+    tokens: int = 0  # that are neither padding nor masked; rows where there are no tokens
+    room: int = 0  # tokens there is room for
+    draws: int = 0
+    draws_used: int = 0
+    verified_bytes: int = 0
+    verify_seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+class Tables:
+    """`base`, `items`, `seen` of each shard and slot. The arrays behind the addresses are kept alive here."""
+
+    def __init__(self, shards: Sequence[Shard], names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.shards = tuple(shards)
+        shape = (len(shards), len(names))
+        self.base = np.zeros(shape, "u8")
+        self.items = np.zeros(shape, "i8")
+        self.seen = np.zeros(shape, "u8")
+        self.kinds = np.zeros(len(names), "i8")
+        self.sizes = np.ones(len(names), "i8")
+        self._kept: list[Array] = []
+        self._verifying = threading.Lock()
+        for slot, name in enumerate(names):
+            for number, shard in enumerate(shards):
+                if name in shard:
+                    self._put_column(number, slot, shard[name])
+
+    def _put_column(self, shard: int, slot: int, column: Column) -> None:
+        self.kinds[slot] = CODES[column.array.dtype.str.lstrip("<|=")]
+        self.sizes[slot] = column.array.itemsize
+        self.put(shard, slot, column.array)
+        if not column.checked.all():
+            self.seen[shard, slot] = column.checked.ctypes.data
+
+    def put(self, shard: int, slot: int, array: Array, items: int | None = None) -> None:
+        """An array of the loader's own, or a column's. It needs no verifying unless `seen` says so."""
+        self._kept.append(array)
+        self.base[shard, slot] = array.ctypes.data if array.size else 0
+        self.items[shard, slot] = array.size if items is None else items
+        self.seen[shard, slot] = 0
+
+    def run(self, kernel: Callable[[Any, Any], None], made: Made) -> Array:
+        """Call a kernel with the tables, until it touches no block that is not verified; what it counted.
+
+        The first time is nearly always the last. What a kernel makes of unverified blocks is made again.
+        """
+        from penstock.loader.compiled import columns
+
+        arrays = (self.base, self.items, self.seen, self.kinds, self.sizes)
+        tables = columns.Tables(len(self.names), *map(address, arrays))
+        missing, missed = np.empty((_MISSING_AT_ONCE, 3), "i8"), np.zeros(1, "i8")
+        while True:
+            counts = np.zeros(len(COUNTED), "i8")
+            missed[0] = 0
+            kernel(tables, columns.Notes(address(counts), address(missing), address(missed), len(missing)))
+            if not missed[0]:
+                return counts
+            started = time.perf_counter()
+            made.verified_bytes += self.verify(np.unique(missing[: missed[0]], axis=0).tolist())
+            made.verify_seconds += time.perf_counter() - started
+
+    def verify(self, missing: Iterable[tuple[int, int, int]]) -> int:
+        """Check blocks (shard, slot, block) against their checksums; how many bytes that was. A damaged one raises."""
+        size = 0
+        with self._verifying:  # two threads would hash the same blocks
+            for shard, slot, block in missing:
+                column = self.shards[shard][self.names[slot]]
+                size += BLOCK if not column.checked[block] else 0
+                column.check_block(block)
+                if column.checked.all():
+                    self.seen[shard, slot] = 0
+        return size
+
+    def hold(self) -> int:
+        """Copy every column into memory of this process, verified; how many bytes that was."""
+        size = 0
+        for slot, name in enumerate(self.names):
+            for number, shard in enumerate(self.shards):
+                if name in shard and len(shard[name]):
+                    copy = np.array(shard[name].read(0, len(shard[name])))
+                    self.put(number, slot, copy)
+                    size += copy.nbytes
+        return size
+
+    @property
+    def column_bytes(self) -> int:
+        """Of the mapped columns that are read."""
+        return sum(shard[name].array.nbytes for shard in self.shards for name in self.names if name in shard)

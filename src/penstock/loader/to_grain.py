@@ -1,0 +1,75 @@
+"""Grain: turn a loader into a MapDataset whose element k is batch k, the same bytes in threads and in processes."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from penstock.loader.loader import Batch, Loader
+
+
+def to_grain(loader: Loader) -> Any:
+    """A `grain.MapDataset` of batches: `.to_iter_dataset()` reads it in threads, `.mp_prefetch(...)` in processes.
+
+    Element k is batch k wherever the loader stands: `dataset[loader.step:]` goes on from there. A loader without end
+    (epochs=None) has length sys.maxsize, as Grain's own `repeat()` has. A program that has not parsed its absl flags
+    has them marked as parsed, with their defaults: Grain's processes read one.
+    """
+    try:
+        import grain
+        from absl import flags
+    except ImportError as error:
+        raise ConfigError(
+            "dataset() needs Grain, which is not installed here", next_step="pip install grain"
+        ) from error
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+    return grain.MapDataset.source(Batches(loader))
+
+
+class Batches:
+    """Random access to a loader's batches. In another process it opens a loader of its own, at the first batch."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.arguments = loader.arguments
+        self.length = _length(loader)
+        self._loader: Loader | None = loader
+        self._opening = threading.Lock()
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, number: Any) -> Batch:
+        # Grain keeps batches for as long as it likes, and its processes move them: they are copies, not views.
+        return {name: np.array(array) for name, array in self._opened().batch(int(number)).items()}
+
+    def __repr__(self) -> str:
+        return f"penstock.Batches({self.arguments})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"arguments": self.arguments, "length": self.length}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _loader=None, _opening=threading.Lock())
+
+    def _opened(self) -> Loader:
+        with self._opening:
+            if self._loader is None:
+                import penstock
+
+                # Grain's process is the worker: threads of the loader's own would only prefetch what nobody asks for.
+                self._loader = penstock.load(**{**self.arguments, "workers": 0})
+            return self._loader
+
+
+def _length(loader: Loader) -> int:
+    try:
+        return len(loader)
+    except TypeError:
+        return sys.maxsize

@@ -1,0 +1,75 @@
+"""MaxText: turn a loader's batches into the six int32 arrays that MaxText trains on. Needs numpy alone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from penstock.loader.loader import Batch, Loader
+
+KEYS = ("inputs", "inputs_position", "inputs_segmentation", "targets", "targets_position", "targets_segmentation")
+
+
+def to_maxtext(loader: Loader) -> MaxTextBatches:
+    """A dataloader for `MultiHostDataLoadIterator`: this host's rows, of a loader with its own rank and world."""
+    return MaxTextBatches(loader)
+
+
+class MaxTextBatches:
+    """One loader's batches, cut down to the six keys. `iter()` and `reset()` begin again where it stood at first.
+
+    MaxText calls one or the other, by its version, before every evaluation, and neither while it trains. It saves
+    `get_state()` with its own checkpoints where it takes this for a Grain iterator, hence the bytes.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._first = loader.state()
+        self._shape = _shape_of_all(loader.batch(0))
+
+    def __iter__(self) -> MaxTextBatches:
+        self.reset()
+        return self
+
+    def __next__(self) -> Batch:
+        batch = next(self._loader)
+        return {key: np.ascontiguousarray(batch[key]) for key in KEYS}
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def reset(self) -> None:
+        # Nothing handed out since: what the loader has prefetched is still right.
+        if self._loader.state() != self._first:
+            self._loader.restore(self._first)
+
+    def get_state(self) -> bytes:
+        return json.dumps(self._loader.state()).encode()
+
+    def set_state(self, state: bytes) -> None:
+        self._first = json.loads(state)
+        self._loader.restore(self._first)
+
+    def get_padding_batch(self) -> Batch:
+        """Nothing but padding: what a host that has run out evaluates while the others go on."""
+        return {key: np.zeros(self._shape, np.int32) for key in KEYS}
+
+
+def _shape_of_all(batch: Batch) -> tuple[int, ...]:
+    """The one shape of the six arrays. A loader that gives others is refused, with their names."""
+    missing = [key for key in KEYS if key not in batch]
+    if missing:
+        raise ConfigError(
+            f"MaxText trains on {', '.join(KEYS)}; this loader's batches lack {', '.join(missing)}. "
+            f"They have {', '.join(batch)}",
+            next_step="load a dataset of events or text, whose batches are tokens",
+        )
+    other = [f"{key} {batch[key].dtype} {batch[key].shape}" for key in KEYS if batch[key].dtype != np.int32]
+    if other:
+        raise ConfigError(f"MaxText trains on int32 arrays; this loader gives {', '.join(other)}")
+    return batch["inputs"].shape

@@ -1,0 +1,105 @@
+"""A vocabulary gives every field markers of its own, and the 256 bytes follow them."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.base.errors import ConfigError
+from penstock.loader.vocabulary import MOST_FIELDS, PINGS, START, make_vocabulary
+
+
+def test_pings_have_the_267_tokens_of_the_seed():
+    assert PINGS.size == 267
+    assert {field.name: field.tokens for field in PINGS.fields} == {
+        "source": (1, 2),
+        "destination": (3, 4),
+        "time": (5, 6, 7),
+        "rtt": (8, 10),
+    }
+    assert PINGS.byte_base == 11
+
+
+def test_the_smallest_ping_takes_12_tokens_and_a_usual_one_16_or_40():
+    assert PINGS.smallest_event == 12
+    assert [PINGS.typical_event(4), PINGS.typical_event(16)] == [16, 40]
+
+
+def test_markers_are_numbered_in_the_order_of_the_fields():
+    vocabulary = make_vocabulary(
+        {
+            "dst": {"ip": "version"},
+            "at": "time",
+            "delay": "float11",
+            "port": {"int": 2},
+            "protocol": {"category": ["tcp", "udp"]},
+            "payload": "bytes",
+        }
+    )
+    assert [field.tokens for field in vocabulary.fields] == [
+        (1, 2),
+        (3, 4, 5),
+        (6, 7),
+        (8, 9),
+        (10, 11, 12),
+        (13, 14),
+    ]
+    assert vocabulary.byte_base == 15
+    assert vocabulary.size == 15 + 256
+    assert [field.name for field in vocabulary.fields] == [field.column for field in vocabulary.fields]
+    assert START not in [token for field in vocabulary.fields for token in field.tokens]
+
+
+def test_options_go_to_their_fields():
+    address, port, protocol, payload, short = make_vocabulary(
+        {
+            "dst": {"ip": "version"},
+            "port": {"int": 2},
+            "protocol": {"category": [6, 17]},
+            "payload": "bytes",
+            "short": {"bytes": 3},
+        }
+    ).fields
+    assert address.version == "version"
+    assert (port.width, payload.width, short.width) == (2, 32, 3)
+    assert protocol.values == (6, 17)
+
+
+def test_sizes_follow_the_kinds():
+    vocabulary = make_vocabulary({"port": {"int": 2}, "protocol": {"category": ["tcp"]}, "payload": {"bytes": 255}})
+    assert vocabulary.smallest_event == 1 + 1 + 1 + 1
+    assert vocabulary.typical_event(4) == vocabulary.typical_event(16) == 1 + (1 + 2) + 1 + (2 + 8)
+    assert make_vocabulary({"payload": {"bytes": 3}}).typical_event(4) == 1 + 2 + 3
+    assert make_vocabulary({"at": "time"}).smallest_event == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "names 0 columns"),
+        ({f"c{i}": "ip" for i in range(MOST_FIELDS + 1)}, "names 13 columns"),
+        ({"a": "tiem"}, "Did you mean 'time'?"),
+        ({"a": {"ip": "v", "int": 1}}, "no way to encode a column"),
+        ({"a": "time", "b": "time"}, "two columns of kind time"),
+        ({"a": {"ip": 4}}, "4 does not go with ip"),
+        ({"a": {"time": "s"}}, "'s' does not go with time"),
+        ({"a": {"float11": 2}}, "2 does not go with float11"),
+        ({"a": {"int": 3}}, "3 does not go with int"),
+        ({"a": {"bytes": 0}}, "0 does not go with bytes"),
+        ({"a": {"bytes": 256}}, "256 does not go with bytes"),
+        ({"a": "category"}, "None does not go with category"),
+        ({"a": {"category": []}}, "does not go with category"),
+        ({"a": {"category": "tcp"}}, "does not go with category"),
+        ({"a": {"category": ["tcp", "tcp"]}}, "does not go with category"),
+        ({"a": {"category": ["tcp", 6]}}, "does not go with category"),
+        ({"a": {"category": [True, False]}}, "does not go with category"),
+    ],
+)
+def test_what_cannot_be_encoded_is_refused_by_name(fields, said):
+    with pytest.raises(ConfigError, match="load") as refused:
+        make_vocabulary(fields)
+    assert said in refused.value.what
+    assert refused.value.next_step
+
+
+def test_as_many_fields_as_their_order_can_tell_are_taken():
+    assert len(make_vocabulary({f"c{i}": "ip" for i in range(MOST_FIELDS)}).fields) == MOST_FIELDS
