@@ -35,7 +35,6 @@ VOCABULARY = 50_257
 BATCH_ROWS = 128
 SHARD_ROWS = 8_192
 ARRAYRECORD_ROWS = 1_024
-WARM_UP_SECONDS = 1.0
 
 Row = npt.NDArray[np.uint16]
 Rows = npt.NDArray[np.int32]
@@ -86,6 +85,7 @@ def measure(
     useful_tokens: Callable[[Any], int],
     seconds: float,
     limit: int | None = None,
+    warm_up: float = 1,
     check_first: Callable[[Any], None] | None = None,
 ) -> Measured:
     """Take batches for as long, but not before the loader has settled: what it then has ready it also leaves behind."""
@@ -95,7 +95,7 @@ def measure(
     if check_first:
         check_first(first)
     started = time.perf_counter()
-    while time.perf_counter() - started < WARM_UP_SECONDS:
+    while time.perf_counter() - started < warm_up:
         next(batches)
     taken = tokens = 0
     cpu, started = tree_cpu_seconds(os.getpid()), time.perf_counter()
@@ -152,16 +152,22 @@ def write_mosaic(folder: Path, rows: int) -> None:
             writer.write({"tokens": token_row(number)})
 
 
-def read_mosaic(folder: Path, workers: int | None) -> Iterator[Any]:
-    """Its samples through torch's DataLoader, or, with no number of workers, gathered right here."""
+def read_mosaic(folder: Path, workers: int | None, local: bool = False) -> Iterator[Any]:
+    """Its samples through torch's DataLoader, or, with no number of workers, gathered right here.
+
+    `local` is its class for rows on this disk only, which torch shuffles: no threads that look for what to fetch.
+    """
     let_torchvision_import()
-    from streaming import StreamingDataset
+    from streaming import LocalDataset, StreamingDataset
     from streaming.base.util import clean_stale_shared_memory
 
+    options = {"batch_size": BATCH_ROWS, "drop_last": True}
+    if local:
+        yield from torch_batches(LocalDataset(str(folder)), workers or 0, join_samples, shuffle=True, **options)
     clean_stale_shared_memory()  # of a run that was killed: it refuses to start beside them
     dataset = StreamingDataset(local=str(folder), shuffle=True, shuffle_seed=0, batch_size=BATCH_ROWS)
     if workers is not None:
-        yield from torch_batches(dataset, workers, join_samples, batch_size=BATCH_ROWS, drop_last=True)
+        yield from torch_batches(dataset, workers, join_samples, **options)
     while True:
         yield from (join_samples(samples) for samples in by_batch(dataset))
 
@@ -250,7 +256,7 @@ class RangedSource:
 
     def __init__(self, paths: list[str]) -> None:
         self.paths = paths
-        self.length = (len(paths) - 1) * ARRAYRECORD_ROWS + self.readers[-1].num_records()
+        self.length: int = (len(paths) - 1) * ARRAYRECORD_ROWS + self.readers[-1].num_records()
 
     @cached_property
     def readers(self) -> list[Any]:
@@ -377,7 +383,13 @@ PEERS = {
         write=write_mosaic,
         read=read_mosaic,
         packages=("mosaicml-streaming", "torch"),
-        settings=[{"workers": None}, {"workers": 0}, {"workers": 2}],
+        settings=[
+            {"workers": None},
+            {"workers": 0},
+            {"workers": 2},
+            {"workers": 0, "local": True},
+            {"workers": 2, "local": True},
+        ],
     ),
     "litdata": Peer(
         write=write_litdata,

@@ -11,7 +11,7 @@ import numpy as np
 def same(found: Mapping[str, Any], expected: Mapping[str, np.ndarray]) -> bool:
     """The same names, dtypes, shapes and values."""
     arrays = {name: np.asarray(array.cpu() if hasattr(array, "cpu") else array) for name, array in found.items()}
-    assert list(arrays) == list(expected)
+    assert set(arrays) == set(expected)
     for name, array in expected.items():
         assert arrays[name].dtype == array.dtype, name
         np.testing.assert_array_equal(arrays[name], array, err_msg=name)
@@ -21,3 +21,8 @@ def same(found: Mapping[str, Any], expected: Mapping[str, np.ndarray]) -> bool:
 def joined(parts: list[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """The global batch, of what each rank has of it."""
     return {name: np.concatenate([np.asarray(part[name]) for part in parts]) for name in parts[0]}
+
+
+def counted_down(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """For loader.map: positions from the end of the row, and an array of its own."""
+    return {**batch, "row": np.arange(len(batch["inputs"])), "inputs_position": -batch["inputs_position"]}

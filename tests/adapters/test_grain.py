@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from penstock.loader.to_grain import Batches
-from tests.adapters.comparing import same
+from tests.adapters.comparing import counted_down, same
 
 
 def test_element_k_is_batch_k_wherever_the_loader_stands(load, expected):
@@ -39,6 +39,13 @@ def test_processes_give_the_same_batches(load, expected, workers):
     options = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=2)
     batches = iter(load().dataset().to_iter_dataset().mp_prefetch(options))
     assert all(same(next(batches), expected(number)) for number in range(8))
+    batches.close()
+
+
+def test_a_function_of_the_user_s_goes_along_to_the_processes(load, expected):
+    options = grain.MultiprocessingOptions(num_workers=1, per_worker_buffer_size=2)
+    batches = iter(load().map(counted_down).dataset().to_iter_dataset().mp_prefetch(options))
+    assert all(same(next(batches), counted_down(expected(number))) for number in range(3))
     batches.close()
 
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from penstock.base.errors import ConfigError
-from tests.adapters.comparing import joined, same
+from tests.adapters.comparing import counted_down, joined, same
 
 # On a machine with a GPU the same tests run there too: pinned buffers, a stream of their own.
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -35,6 +35,13 @@ def test_a_tensor_that_is_kept_does_not_change_when_the_loader_goes_on(load, exp
     for _ in range(20):
         next(batches)
     assert all(same(batch, expected(number)) for number, batch in enumerate(kept))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_arrays_of_a_user_s_function_arrive_too(load, expected, device):
+    batches = load().map(counted_down).to_torch(device=device)
+    kept = [next(batches) for _ in range(12)]
+    assert all(same(batch, counted_down(expected(number))) for number, batch in enumerate(kept))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -99,9 +106,19 @@ def test_a_second_loop_goes_on_where_the_first_stopped(load, expected):
 
 def test_finite_epochs_have_a_length_and_end(load):
     batches = load(epochs=1).to_torch()
-    assert len(list(batches)) == len(batches) > 5
+    assert len(list(batches)) == len(batches) > 3
     with pytest.raises(TypeError):
         len(load().to_torch())
+
+
+def test_a_loader_that_came_to_its_end_goes_on_from_where_it_is_put(load, expected):
+    loader = load(epochs=1)
+    batches = loader.to_torch()
+    state = batches.state_dict()
+    assert len(list(batches)) == len(batches)
+    assert list(batches) == []
+    loader.restore(state)
+    assert same(next(batches), expected(0))
 
 
 def test_a_plain_dataloader_hands_on_the_very_batches(load, expected):

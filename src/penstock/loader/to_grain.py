@@ -38,6 +38,7 @@ class Batches:
 
     def __init__(self, loader: Loader) -> None:
         self.arguments = loader.arguments
+        self.functions = loader._functions
         self.length = _length(loader)
         self._loader: Loader | None = loader
         self._opening = threading.Lock()
@@ -53,7 +54,7 @@ class Batches:
         return f"penstock.Batches({self.arguments})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"arguments": self.arguments, "length": self.length}
+        return {"arguments": self.arguments, "functions": self.functions, "length": self.length}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _loader=None, _opening=threading.Lock())
@@ -64,7 +65,10 @@ class Batches:
                 import penstock
 
                 # Grain's process is the worker: threads of the loader's own would only prefetch what nobody asks for.
-                self._loader = penstock.load(**{**self.arguments, "workers": 0})
+                loader = penstock.load(**{**self.arguments, "workers": 0})
+                for function in self.functions:
+                    loader = loader.map(function)
+                self._loader = loader
             return self._loader
 
 

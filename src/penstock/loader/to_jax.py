@@ -36,34 +36,34 @@ class JaxBatches:
         self._loader = loader
         self._sharding = sharding
         self._ahead = ahead
-        self._state: dict[str, Any] = {}
-        self._stream: Iterator[tuple[Arrays, dict[str, Any]]] | None = None
+        self._step = loader.step
+        self._stream: Iterator[tuple[Arrays, int]] | None = None
 
     def __iter__(self) -> JaxBatches:
         return self
 
     def __next__(self) -> Arrays:
         if self._stream is None:
-            self._stream = self._placed_ahead()
-        arrays, self._state = next(self._stream)
+            self._step, self._stream = self._loader.step, self._placed_ahead()
+        arrays, self._step = next(self._stream)
         return arrays
 
     def __len__(self) -> int:
         return len(self._loader)
 
     def state(self) -> dict[str, Any]:
-        return self._loader.state() if self._stream is None else self._state
+        return self._loader.state() if self._stream is None else {**self._loader.state(), "step": self._step}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._stream = None
         self._loader.restore(state)
 
-    def _placed_ahead(self) -> Iterator[tuple[Arrays, dict[str, Any]]]:
-        waiting: deque[tuple[Arrays, dict[str, Any]]] = deque()
+    def _placed_ahead(self) -> Iterator[tuple[Arrays, int]]:
+        """Batches on their devices, each with the number of the one after it."""
+        waiting: deque[tuple[Arrays, int]] = deque()
         handed_out = 0
-        self._state = self._loader.state()
         for batch in self._loader:
-            waiting.append((self._place(batch), self._loader.state()))
+            waiting.append((self._place(batch), self._loader.step))
             del batch  # its buffer goes back to the loader as soon as no array needs it
             # The first batch is handed out at once; those ahead are filled up from the second on.
             if len(waiting) > min(self._ahead, handed_out):
@@ -76,9 +76,9 @@ class JaxBatches:
         if self._sharding is None:
             arrays: Arrays = jax.device_put(batch)
             return arrays
-        world = self._loader.arguments.get("world", 1)
+        rank, world = self._loader.arguments["rank"], self._loader.arguments["world"]
         shapes = {name: (array.shape[0] * world, *array.shape[1:]) for name, array in batch.items()}
-        _check_rows(self._sharding, next(iter(shapes.values())), self._loader.arguments.get("rank", 0), world)
+        _check_rows(self._sharding, next(iter(shapes.values())), rank, world)
         return {
             name: jax.make_array_from_process_local_data(self._sharding, array, shapes[name])
             for name, array in batch.items()

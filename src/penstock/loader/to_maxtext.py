@@ -72,4 +72,4 @@ def _shape_of_all(batch: Batch) -> tuple[int, ...]:
     other = [f"{key} {batch[key].dtype} {batch[key].shape}" for key in KEYS if batch[key].dtype != np.int32]
     if other:
         raise ConfigError(f"MaxText trains on int32 arrays; this loader gives {', '.join(other)}")
-    return batch["inputs"].shape
+    return tuple(batch["inputs"].shape)

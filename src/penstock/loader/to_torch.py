@@ -50,8 +50,8 @@ class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
         self._loader = loader
         self._place = place
         self._ahead = ahead
-        self._state: dict[str, Any] = {}
-        self._stream: Iterator[tuple[_Placed, dict[str, Any]]] | None = None
+        self._step = loader.step
+        self._stream: Iterator[tuple[_Placed, int]] | None = None
 
     def __iter__(self) -> TorchBatches:
         if torch.utils.data.get_worker_info() is not None:
@@ -60,8 +60,8 @@ class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
     def __next__(self) -> Tensors:
         if self._stream is None:
-            self._stream = self._placed_ahead()
-        placed, self._state = next(self._stream)
+            self._step, self._stream = self._loader.step, self._placed_ahead()
+        placed, self._step = next(self._stream)
         return placed.hand_out()
 
     def __len__(self) -> int:
@@ -71,18 +71,18 @@ class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
         _refuse_workers()
 
     def state_dict(self) -> dict[str, Any]:
-        return self._loader.state() if self._stream is None else self._state
+        return self._loader.state() if self._stream is None else {**self._loader.state(), "step": self._step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._stream = None
         self._loader.restore(state)
 
-    def _placed_ahead(self) -> Iterator[tuple[_Placed, dict[str, Any]]]:
-        waiting: deque[tuple[_Placed, dict[str, Any]]] = deque()
+    def _placed_ahead(self) -> Iterator[tuple[_Placed, int]]:
+        """Batches where they were asked for, each with the number of the one after it."""
+        waiting: deque[tuple[_Placed, int]] = deque()
         handed_out = 0
-        self._state = self._loader.state()
         for batch in self._loader:
-            waiting.append((self._place(batch), self._loader.state()))
+            waiting.append((self._place(batch), self._loader.step))
             del batch  # its buffer goes back to the loader as soon as no tensor needs it
             # The first batch is handed out at once; those ahead are filled up from the second on.
             if len(waiting) > min(self._ahead, handed_out):
@@ -149,7 +149,7 @@ class _Ahead:
         self.device = device
         self.int64 = int64
         self.stream = torch.cuda.Stream(device)
-        self.pinned: set[int] = set()
+        self.blocks: dict[int, str] = {}  # by address: new, pinned or refused
         # The loader takes a buffer again when nothing refers to it: not before its copy is done.
         self.under_way: deque[tuple[torch.cuda.Event, Batch]] = deque()
 
@@ -176,16 +176,21 @@ class _Ahead:
         return {name: _same_place(there, whole, source) for name, source in sources.items()}
 
     def pin(self, block: Array) -> None:
-        """Once a block, until it is freed. One that cannot be pinned is copied all the same, while the host waits."""
+        """One that comes back is one of the loader's own: pinned from then on, until it is freed.
+
+        What a user's function makes anew for each batch is not worth it, and is copied while the host waits; so is a
+        block that cannot be pinned (it shares a page with one that is, or the limit of locked memory is reached).
+        """
         address = block.ctypes.data
-        if address in self.pinned:
-            return
-        self.pinned.add(address)
-        refused = int(torch.cuda.cudart().cudaHostRegister(address, block.nbytes, _FOR_ALL_DEVICES)) != 0
-        if refused:
-            _forget_last_error(self.device)
-        # In place of a reference, which would keep the loader from using the block again.
-        weakref.finalize(block, _unpin, address, self.pinned, refused).atexit = False
+        if address not in self.blocks:
+            self.blocks[address] = "new"
+            # In place of a reference, which would keep the loader from using the block again.
+            weakref.finalize(block, _unpin, address, self.blocks).atexit = False
+        elif self.blocks[address] == "new":
+            refused = int(torch.cuda.cudart().cudaHostRegister(address, block.nbytes, _FOR_ALL_DEVICES))
+            self.blocks[address] = "refused" if refused else "pinned"
+            if refused:
+                _forget_last_error(self.device)
 
 
 def _block(array: Array) -> Array:
@@ -195,9 +200,8 @@ def _block(array: Array) -> Array:
     return array
 
 
-def _unpin(address: int, pinned: set[int], refused: bool) -> None:
-    pinned.discard(address)
-    if not refused:
+def _unpin(address: int, blocks: dict[int, str]) -> None:
+    if blocks.pop(address) == "pinned":
         torch.cuda.cudart().cudaHostUnregister(address)
 
 

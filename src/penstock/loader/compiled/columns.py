@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from penstock.loader.compiled.jit import jit
+from penstock.loader.compiled.jit import jit_inline
 from penstock.loader.compiled.pointers import read_i8, read_real, read_u1, read_u8, read_whole, write_i8
 
 BLOCK_BITS = 16  # of a block of columns.BLOCK bytes
@@ -31,17 +31,17 @@ class Notes(NamedTuple):
     room: int
 
 
-@jit
+@jit_inline
 def base(tables: Any, shard: int, slot: int) -> Any:
     return read_u8(tables.base, shard * tables.slots + slot)
 
 
-@jit
+@jit_inline
 def items(tables: Any, shard: int, slot: int) -> int:
     return read_i8(tables.items, shard * tables.slots + slot)
 
 
-@jit
+@jit_inline
 def touch(tables: Any, notes: Any, shard: int, slot: int, index: int) -> bool:
     """Whether there is such an item; its block is put on the list if it is not verified."""
     if not 0 <= index < items(tables, shard, slot):
@@ -54,7 +54,7 @@ def touch(tables: Any, notes: Any, shard: int, slot: int, index: int) -> bool:
     return True
 
 
-@jit
+@jit_inline
 def miss(notes: Any, shard: int, slot: int, block: int) -> None:
     missed = read_i8(notes.missed, 0)
     if missed < notes.room:
@@ -64,21 +64,21 @@ def miss(notes: Any, shard: int, slot: int, block: int) -> None:
     write_i8(notes.missed, 0, missed + 1)
 
 
-@jit
+@jit_inline
 def whole(tables: Any, notes: Any, shard: int, slot: int, index: int) -> int:
     if not touch(tables, notes, shard, slot, index):
         return 0
     return read_whole(base(tables, shard, slot), index, read_i8(tables.kinds, slot))
 
 
-@jit
+@jit_inline
 def real(tables: Any, notes: Any, shard: int, slot: int, index: int) -> float:
     if not touch(tables, notes, shard, slot, index):
         return 0.0
     return read_real(base(tables, shard, slot), index, read_i8(tables.kinds, slot))
 
 
-@jit
+@jit_inline
 def is_valid(tables: Any, notes: Any, shard: int, slot: int, index: int) -> bool:
     """A shard without nulls has no such column."""
     if slot < 0 or not base(tables, shard, slot):
@@ -86,6 +86,6 @@ def is_valid(tables: Any, notes: Any, shard: int, slot: int, index: int) -> bool
     return touch(tables, notes, shard, slot, index) and read_u1(base(tables, shard, slot), index) != 0
 
 
-@jit
+@jit_inline
 def count(notes: Any, what: int) -> None:
     write_i8(notes.counts, what, read_i8(notes.counts, what) + 1)

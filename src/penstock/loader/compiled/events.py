@@ -14,9 +14,10 @@ import numpy as np
 from penstock.loader.compiled.address import ENTRY, parse_address
 from penstock.loader.compiled.columns import BLOCK_BITS, base, count, is_valid, items, real, touch, whole
 from penstock.loader.compiled.counter import below, chain, draw, log_uniform, permute, start_draws
-from penstock.loader.compiled.jit import jit
+from penstock.loader.compiled.jit import jit, jit_inline
 from penstock.loader.compiled.pointers import (
     U8,
+    fetch,
     read_i4,
     read_i8,
     read_u1,
@@ -121,7 +122,7 @@ def _most_events(length: int, typical: int) -> int:
     return (length + 1) // min(typical, EVENTS_A_CONTEXT) + 2
 
 
-@jit
+@jit_inline
 def _lay_out(memory: Any, plan: Any) -> Any:
     """Cut scratch memory into its parts. The sum is `scratch_words`."""
     events = 8 * ((plan.length + 1) // min(plan.typical, EVENTS_A_CONTEXT) + 2)
@@ -153,6 +154,8 @@ def encode_rows(
             left = plan.length + 1 - filled
             if shards[row, j] < 0 or left < (plan.smallest if plan.packed else 1):
                 break
+            if j + 1 < shards.shape[1] and shards[row, j + 1] >= 0:
+                _fetch_record(tables, plan, np.int64(shards[row, j + 1]), records[row, j + 1])
             own = chain(keys[row], j)
             took, full = _encode_segment(
                 tables, plan, scratch, notes, np.int64(shards[row, j]), records[row, j], own, filled, left
@@ -169,7 +172,7 @@ def encode_rows(
         _end_row(plan, scratch, rows, row, begun, filled)
 
 
-@jit
+@jit_inline
 def _end_row(plan: Any, scratch: Any, rows: Any, row: int, begun: int, filled: int) -> None:
     """Padding behind the last segment, then inputs, targets, and where targets are."""
     segmentation = shifted(rows.inputs_segmentation, 4 * row * plan.length)
@@ -198,7 +201,7 @@ def _end_row(plan: Any, scratch: Any, rows: Any, row: int, begun: int, filled: i
     write_i4(target_position, last, read_i4(position, last) + 1 if goes_on else 0)
 
 
-@jit
+@jit_inline
 def _encode_segment(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, record: int, own: Any, filled: int, left: int
 ) -> tuple[int, bool]:
@@ -211,6 +214,7 @@ def _encode_segment(
         if not _fact(plan, number, OF_EVENTS):
             _encode_field(tables, plan, scratch, notes, shard, record, first, number)
     taken = _arrange(scratch, _choose(scratch, events, _target(plan, scratch, left)))
+    _fetch_events(tables, plan, scratch, shard, first, taken)
     took, last_time = 0, _NO_TIME
     for i in range(taken):
         event = first + read_i8(scratch.chosen, read_i8(scratch.order, i))
@@ -234,7 +238,7 @@ def _encode_segment(
     return _end_segment(notes, took), False
 
 
-@jit
+@jit_inline
 def _target(plan: Any, scratch: Any, left: int) -> int:
     """How many events the segment would take."""
     if not plan.packed:
@@ -243,19 +247,19 @@ def _target(plan: Any, scratch: Any, left: int) -> int:
     return left // (plan.typical_ipv6 if ipv6 else plan.typical) + 1
 
 
-@jit
+@jit_inline
 def _end_segment(notes: Any, took: int) -> int:
     if took:
         count(notes, SEGMENTS)
     return took
 
 
-@jit
+@jit_inline
 def _fact(plan: Any, number: int, fact: int) -> int:
     return read_i8(plan.facts, number * FIELD_FACTS + fact)
 
 
-@jit
+@jit_inline
 def _write_event(plan: Any, scratch: Any, notes: Any, place: int) -> None:
     """The start token and the blocks in random order, as far as the row goes."""
     blocks = 0
@@ -288,7 +292,7 @@ def _write_event(plan: Any, scratch: Any, notes: Any, place: int) -> None:
 # Which events.
 
 
-@jit
+@jit_inline
 def _record_events(tables: Any, plan: Any, notes: Any, shard: int, record: int) -> tuple[int, int]:
     """The first event of a record, and how many it has. Offsets that lead outside are damaged: none."""
     start = whole(tables, notes, shard, plan.offsets, record)
@@ -296,7 +300,7 @@ def _record_events(tables: Any, plan: Any, notes: Any, shard: int, record: int) 
     return (start, stop - start) if 0 <= start <= stop else (0, 0)
 
 
-@jit
+@jit_inline
 def _choose(scratch: Any, events: int, target: int) -> int:
     """Put the numbers of the chosen events into `chosen`, in time order; how many they are."""
     window, offset = events, 0
@@ -315,7 +319,7 @@ def _choose(scratch: Any, events: int, target: int) -> int:
     return taken
 
 
-@jit
+@jit_inline
 def _sort(values: Any, count: int) -> None:
     """Shell's sort: dozens of numbers, in place, no call."""
     gap = 1
@@ -331,7 +335,7 @@ def _sort(values: Any, count: int) -> None:
         gap //= 3
 
 
-@jit
+@jit_inline
 def _arrange(scratch: Any, taken: int) -> int:
     """Decide the time mode: the order of the chosen events, and which of them keep their time."""
     mode = below(draw(scratch.stream), 10)
@@ -349,7 +353,7 @@ def _arrange(scratch: Any, taken: int) -> int:
     return taken
 
 
-@jit
+@jit_inline
 def _interleave(scratch: Any, taken: int) -> None:
     """Some lose their time and are shuffled; a fair coin says which of the two sequences goes on."""
     share = np.int64(draw(scratch.stream) >> np.uint64(32))
@@ -376,10 +380,41 @@ def _interleave(scratch: Any, taken: int) -> None:
             next_timed += 1
 
 
+@jit_inline
+def _fetch_record(tables: Any, plan: Any, shard: int, record: int) -> None:
+    """The same for the next record: where its events begin, and its own address."""
+    fetch(base(tables, shard, plan.offsets), 8 * record)
+    if plan.address_field >= 0:
+        fetch(base(tables, shard, _fact(plan, plan.address_field, PARSED)), ENTRY * record)
+
+
+@jit_inline
+def _fetch_events(tables: Any, plan: Any, scratch: Any, shard: int, first: int, taken: int) -> None:
+    """Ask for what the chosen events lie in, all at once: one after the other, the encoding would wait for each."""
+    for number in range(plan.fields):
+        if _fact(plan, number, OF_EVENTS):
+            codes = _fact(plan, number, CODES)
+            value = codes if codes >= 0 else _fact(plan, number, VALUE)
+            for slot in (value, _fact(plan, number, VALID), _fact(plan, number, VERSION)):
+                if slot >= 0 and base(tables, shard, slot):
+                    column, size = base(tables, shard, slot), read_i8(tables.sizes, slot)
+                    for i in range(taken):
+                        fetch(column, size * (first + read_i8(scratch.chosen, i)))
+    for number in range(plan.fields):
+        codes, parsed = _fact(plan, number, CODES), _fact(plan, number, PARSED)
+        if _fact(plan, number, OF_EVENTS) and codes >= 0 and parsed >= 0 and base(tables, shard, parsed):
+            entries, count = base(tables, shard, parsed), items(tables, shard, codes)
+            size = ENTRY if _fact(plan, number, KIND) == IP else 4
+            for i in range(taken):
+                event = first + read_i8(scratch.chosen, i)
+                if event < count:
+                    fetch(entries, size * read_i4(base(tables, shard, codes), event))
+
+
 # The block of a field: its tokens into `blocks`, their number into `sizes`, what to count into `noted`.
 
 
-@jit
+@jit_inline
 def _encode_field(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, event: int, number: int
 ) -> None:
@@ -400,12 +435,12 @@ def _encode_field(
         _encode_bytes(tables, plan, scratch, notes, shard, index, number, valid)
 
 
-@jit
+@jit_inline
 def _put(scratch: Any, number: int, place: int, token: int) -> None:
     write_i4(scratch.blocks, number * _MOST_BLOCK + place, token)
 
 
-@jit
+@jit_inline
 def _put_number(plan: Any, scratch: Any, number: int, marker: int, value: int, width: int) -> None:
     """A marker and the big-endian bytes of a whole number: the whole block."""
     _put(scratch, number, 0, _fact(plan, number, marker))
@@ -414,7 +449,7 @@ def _put_number(plan: Any, scratch: Any, number: int, marker: int, value: int, w
     write_i8(scratch.sizes, number, 1 + width)
 
 
-@jit
+@jit_inline
 def _put_marker(plan: Any, scratch: Any, number: int, marker: int, noted: int) -> None:
     """A marker alone, which says that there is no value."""
     _put(scratch, number, 0, _fact(plan, number, marker))
@@ -422,7 +457,7 @@ def _put_marker(plan: Any, scratch: Any, number: int, marker: int, noted: int) -
     write_i8(scratch.sizes, number, 1)
 
 
-@jit
+@jit_inline
 def _encode_address(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, event: int, number: int, valid: bool
 ) -> None:
@@ -444,7 +479,7 @@ def _encode_address(
     write_i8(scratch.sizes, number, 1 + size)
 
 
-@jit
+@jit_inline
 def _hold_against_version(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, record: int, event: int, number: int
 ) -> None:
@@ -457,7 +492,7 @@ def _hold_against_version(
     write_i8(scratch.noted, number, OTHER_VERSION if version not in (_NO_VERSION, family) else -1)
 
 
-@jit
+@jit_inline
 def _version(tables: Any, plan: Any, notes: Any, shard: int, index: int, event: int, number: int) -> int:
     """What the version column says, if it says anything."""
     slot = _fact(plan, number, VERSION)
@@ -467,7 +502,7 @@ def _version(tables: Any, plan: Any, notes: Any, shard: int, index: int, event: 
     return whole(tables, notes, shard, slot, place)
 
 
-@jit
+@jit_inline
 def _read_address(tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int) -> Any:
     """Where the entry of a value's address is: among the parsed ones if they are held, else parsed from its text."""
     code = _code(tables, plan, notes, shard, index, number)
@@ -480,14 +515,14 @@ def _read_address(tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, 
     return scratch.entry
 
 
-@jit
+@jit_inline
 def _time(tables: Any, plan: Any, notes: Any, shard: int, event: int) -> int:
     if not is_valid(tables, notes, shard, _fact(plan, plan.time_field, VALID), event):
         return _NO_TIME
     return whole(tables, notes, shard, _fact(plan, plan.time_field, VALUE), event)
 
 
-@jit
+@jit_inline
 def _seconds(time: int, last_time: int, ticks: int) -> int:
     """Whole seconds since the last time, none of them negative; -1 if there was none, or it is too long ago."""
     if last_time == _NO_TIME:
@@ -498,7 +533,7 @@ def _seconds(time: int, last_time: int, ticks: int) -> int:
     return -1 if difference < 0 else difference // ticks  # beyond 2^63 ticks it wraps
 
 
-@jit
+@jit_inline
 def _encode_time(plan: Any, scratch: Any, time: int, last_time: int) -> None:
     number, ticks = plan.time_field, _fact(plan, plan.time_field, TICKS)
     write_i8(scratch.noted, number, -1)
@@ -514,7 +549,7 @@ def _encode_time(plan: Any, scratch: Any, time: int, last_time: int) -> None:
         _put_number(plan, scratch, number, MARKER, time // ticks, 8)
 
 
-@jit
+@jit_inline
 def _encode_float11(plan: Any, scratch: Any, number: int, value: float) -> None:
     if np.isnan(value):
         _put_marker(plan, scratch, number, MARKER_2, NOT_A_NUMBER)
@@ -530,7 +565,7 @@ def _encode_float11(plan: Any, scratch: Any, number: int, value: float) -> None:
     _put_number(plan, scratch, number, MARKER, exponent << 11 | mantissa, 2)
 
 
-@jit
+@jit_inline
 def _encode_int(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
 ) -> None:
@@ -547,7 +582,7 @@ def _encode_int(
     _put_number(plan, scratch, number, MARKER, fitting, width)
 
 
-@jit
+@jit_inline
 def _encode_category(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
 ) -> None:
@@ -565,7 +600,7 @@ def _encode_category(
     write_i8(scratch.sizes, number, 1)
 
 
-@jit
+@jit_inline
 def _find_category(plan: Any, number: int, value: int) -> int:
     """Which of the declared whole numbers it is, by halving; one more than the last if none."""
     categories = _fact(plan, number, CATEGORIES)
@@ -581,7 +616,7 @@ def _find_category(plan: Any, number: int, value: int) -> int:
     return read_i8(plan.categories, 2 * low + 1) if found else categories
 
 
-@jit
+@jit_inline
 def _encode_bytes(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
 ) -> None:
@@ -603,14 +638,14 @@ def _encode_bytes(
 # Text.
 
 
-@jit
+@jit_inline
 def _code(tables: Any, plan: Any, notes: Any, shard: int, index: int, number: int) -> int:
     """Which text of the column: its code, or its own number where it has no dictionary."""
     slot = _fact(plan, number, CODES)
     return index if slot < 0 else whole(tables, notes, shard, slot, index)
 
 
-@jit
+@jit_inline
 def _text(tables: Any, plan: Any, notes: Any, shard: int, code: int, number: int) -> tuple[int, int]:
     """Where a text lies in its bytes."""
     offsets, flat = _fact(plan, number, OFFSETS), _fact(plan, number, VALUE)

@@ -67,6 +67,22 @@ def shifted(typing_context: Any, address: Any, distance: Any) -> Any:  # noqa: A
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def fetch(typing_context: Any, address: Any, distance: Any) -> Any:  # noqa: ARG001
+    """Have the processor fetch the line so many bytes behind an address; nothing is read, and any address will do."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        to_read, keep, data = (ir.Constant(number, value) for value in (0, 3, 1))
+        place = builder.inttoptr(builder.add(arguments[0], arguments[1]), pointer)
+        builder.call(function, [place, to_read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def copy_bytes(typing_context: Any, to: Any, source: Any, size: Any) -> Any:  # noqa: ARG001
     """As C's memcpy."""
 
