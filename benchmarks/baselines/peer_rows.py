@@ -5,9 +5,10 @@
 
 Rows are 1,025 uint16 tokens, row number i always the same ones. Each peer writes them once in its own format (not
 timed), then gives batches of 128 shuffled rows as int32 or int64, epoch after epoch, in each of its settings, a fresh
-process for each. The first batch is compared with what was written. One JSON line a peer: its settings, and the best of
-them by tokens per CPU second and by tokens per second. A row counts 1,024 tokens, as many as it trains. CPU is that of
-the whole process tree. A peer that cannot be imported or fails is a line with the reason.
+process for each. The first batch, whose seconds include imports, is compared with what was written. One JSON line a
+peer: its settings, and the best of them by tokens per CPU second and by tokens per second. A row counts 1,024 tokens,
+as many as it trains. CPU is that of the whole process tree. A peer that cannot be imported or fails is a line with
+the reason.
 """
 
 from __future__ import annotations
@@ -330,8 +331,8 @@ def read_hf(folder: Path, workers: int, whole: bool) -> Iterator[Any]:
     dataset = datasets.load_from_disk(str(folder / "saved")).with_format("numpy")
     if whole:
         sampler = BatchSampler(RandomSampler(dataset), BATCH_ROWS, drop_last=True)
-        return torch_batches(dataset, workers, widen, batch_size=None, sampler=sampler)
-    return torch_batches(dataset, workers, join_samples, batch_size=BATCH_ROWS, shuffle=True, drop_last=True)
+        yield from torch_batches(dataset, workers, widen, batch_size=None, sampler=sampler)
+    yield from torch_batches(dataset, workers, join_samples, batch_size=BATCH_ROWS, shuffle=True, drop_last=True)
 
 
 def widen(batch: dict[str, Any]) -> Any:

@@ -87,6 +87,26 @@ TrainRatio = Annotated[
     str | None,
     typer.Option("--train-ratio", metavar="R", help="test of 1 - R in `split`; 1: no split.", rich_help_panel=_OLDER),
 ]
+_WITH_TOKENS = "With --tokens"
+BatchNumber = Annotated[
+    int | None, typer.Option("--batch", metavar="K", min=0, help="Its number. [0]", rich_help_panel=_WITH_TOKENS)
+]
+ShownRows = Annotated[
+    int | None, typer.Option("--rows", metavar="N", min=0, help="Show so many. [3]", rich_help_panel=_WITH_TOKENS)
+]
+BatchSize = Annotated[
+    int | None, typer.Option("--batch-size", metavar="N", help="Rows of it. [128]", rich_help_panel=_WITH_TOKENS)
+]
+Length = Annotated[
+    int | None, typer.Option("--length", metavar="N", help="Tokens of a row. [256]", rich_help_panel=_WITH_TOKENS)
+]
+Fill = Annotated[
+    str | None, typer.Option("--fill", metavar="NAME", help="packed or one_key.", rich_help_panel=_WITH_TOKENS)
+]
+Seed = Annotated[
+    int | None, typer.Option("--seed", metavar="N", help="Of the order. [0]", rich_help_panel=_WITH_TOKENS)
+]
+FieldKinds = "How events become tokens, by column: 'dst: ip, at: time, port: {int: 2}'."
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; the rest on stderr.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -250,16 +270,84 @@ def inspect(
     path: Looked,
     split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Show records of this split.")] = None,
     records: Annotated[int, typer.Option("--records", "-n", min=0, help="How many records to show.")] = 3,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Show a batch as training gets it, decoded.")] = False,
+    batch: BatchNumber = None,
+    rows: ShownRows = None,
+    batch_size: BatchSize = None,
+    length: Length = None,
+    fill: Fill = None,
+    seed: Seed = None,
+    fields: Annotated[
+        str | None, typer.Option("--fields", metavar="YAML", help=FieldKinds, rich_help_panel=_WITH_TOKENS)
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Show what a dataset or .arrayrecord files hold: splits, schema, account, keys, a few records."""
+    """Show what a dataset or .arrayrecord files hold: splits, schema, account, keys, a few records; or a batch."""
     from penstock.show.console import show, waiting
     from penstock.show.inspect import inspect_facts, inspect_tables
+    from penstock.show.tokens import refuse_without_tokens, token_facts, token_tables
 
+    view: dict[str, Any] = {"batch": batch, "rows": rows, "batch_size": batch_size, "length": length}
+    view |= {"fill": fill, "seed": seed, "fields": fields}
     with waiting("reading"):
-        facts = inspect_facts(path, split, records)
-    show(facts, inspect_tables, as_json)
+        if tokens:
+            facts = token_facts(path, split, view)
+        else:
+            refuse_without_tokens(view)
+            facts = inspect_facts(path, split, records)
+    show(facts, token_tables if tokens else inspect_tables, as_json)
+
+
+@app.command()
+def bench(
+    path: Looked,
+    step_ms: Annotated[
+        float | None, typer.Option("--step-ms", metavar="MS", help="Also against a consumer busy so long per step.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", metavar="NAME", help="The split to load.")] = "train",
+    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", help="Rows of a batch.")] = 128,
+    length: Annotated[
+        int | None, typer.Option("--length", metavar="N", help="Tokens of a row: 1024, or as the dataset has them.")
+    ] = None,
+    fill: Annotated[str, typer.Option("--fill", metavar="NAME", help="Of events: packed or one_key.")] = "packed",
+    workers: Annotated[
+        str, typer.Option("--workers", "-w", metavar="N", help="Threads; 0 makes each batch when asked, or auto.")
+    ] = "auto",
+    memory: Annotated[
+        str | None, typer.Option("--memory", "-m", metavar="SIZE", help="For the whole process: 2GB, 512MiB, 50%.")
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="How long each measurement takes.")] = 5.0,
+    cache: Annotated[
+        str | None, typer.Option("--cache", metavar="NAME", help="memory: hold all columns. disk: map them.")
+    ] = None,
+    fields: Annotated[str | None, typer.Option("--fields", metavar="YAML", help=FieldKinds)] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="NAMES", help="Only these, as arrays: x,label.")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Measure how fast batches come, alone and against a consumer, and say why one would wait."""
+    from penstock.show.bench import bench_facts, bench_tables
+    from penstock.show.console import show, stdout_kept_clean, waiting
+    from penstock.show.loading import Asked
+
+    asked = Asked(
+        path=path,
+        split=split,
+        batch_size=batch_size,
+        length=length,
+        fill=fill,
+        workers=workers,
+        memory=memory,
+        cache=cache,
+        fields=fields,
+        columns=columns,
+    )
+    with stdout_kept_clean(), waiting("measuring"):
+        facts = bench_facts(asked, seconds, step_ms)
+    show(facts, bench_tables, as_json)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from penstock.base.errors import ConfigError
+from penstock.loader.to_torch import _block, _is_one, _same_place
 from tests.adapters.comparing import counted_down, joined, same
 
 # On a machine with a GPU the same tests run there too: pinned buffers, a stream of their own.
@@ -42,6 +43,18 @@ def test_arrays_of_a_user_s_function_arrive_too(load, expected, device):
     batches = load().map(counted_down).to_torch(device=device)
     kept = [next(batches) for _ in range(12)]
     assert all(same(batch, counted_down(expected(number))) for number, batch in enumerate(kept))
+
+
+def test_a_batch_is_found_again_in_a_copy_of_its_one_block(load, expected):
+    """What the way to a GPU rests on, also where there is none."""
+    batch = load(workers=0).batch(3)
+    blocks = [_block(array) for array in batch.values()]
+    assert all(block is blocks[0] for block in blocks)
+    whole, parts = torch.from_numpy(blocks[0]), {name: torch.from_numpy(array) for name, array in batch.items()}
+    assert _is_one(whole, list(parts.values()))
+    assert same({name: _same_place(whole.clone(), whole, part) for name, part in parts.items()}, expected(3))
+    assert not _is_one(whole, [parts["inputs"]])
+    assert not _is_one(whole[1:], list(parts.values()))
 
 
 @pytest.mark.parametrize("device", DEVICES)

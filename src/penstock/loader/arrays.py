@@ -11,6 +11,7 @@ from penstock.base.errors import ConfigError, did_you_mean
 from penstock.loader.engine import compiled
 from penstock.loader.kind import Array, Layout
 from penstock.loader.order import Draws, Stream
+from penstock.loader.readahead import read_ahead
 from penstock.loader.tables import Made, Shard, Tables, address
 from penstock.shards.schema import NUMBERS, Field, Schema
 
@@ -20,12 +21,19 @@ class Arrays:
 
     name, unit = "arrays", "rows"
 
-    def __init__(self, datasets: Sequence[Sequence[Shard]], schema: Schema, columns: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        datasets: Sequence[Sequence[Shard]],
+        schema: Schema,
+        columns: Sequence[str] | None,
+        larger_than_memory: bool = False,
+    ) -> None:
         fields = _wanted(schema, columns)
         self._shards = [shard for dataset in datasets for shard in dataset]
         _refuse_nulls(fields, self._shards)
         self.layout: Layout = {field.name: _row(field) for field in fields}
         self.tables = Tables(self._shards, [field.name for field in fields])
+        self.tables.larger_than_memory = larger_than_memory
         first = fields[0].name
         self.streams = tuple(Stream(tuple(len(shard[first]) for shard in dataset)) for dataset in datasets)
 
@@ -41,13 +49,20 @@ class Arrays:
         return made
 
     def _fill_compiled(self, shards: Array, records: Array, out: Mapping[str, Array], made: Made) -> None:
-        from penstock.loader.compiled import rows
+        from penstock.loader.compiled import pages, rows
+
+        def list_pages(wanted: Any) -> None:
+            for slot, name in enumerate(self.tables.names):
+                pages.list_rows(addresses, slot, out[name][0].size, shards, records, wanted)
 
         def copy(tables: Any, notes: Any) -> None:
             for slot, name in enumerate(self.tables.names):
                 array = out[name]
                 rows.copy_rows(tables, notes, slot, array.nbytes // max(1, len(array)), shards, records, address(array))
 
+        if self.tables.larger_than_memory and len(shards):
+            addresses = self.tables.addresses()
+            read_ahead(list_pages)
         self.tables.run(copy, made)
 
     def _fill_column(self, name: str, shards: Array, records: Array, array: Array) -> None:

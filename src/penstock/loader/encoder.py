@@ -16,6 +16,7 @@ from penstock.loader.counts import COUNTED
 from penstock.loader.engine import compiled
 from penstock.loader.kind import TOKEN_ARRAYS, Array
 from penstock.loader.order import Draws
+from penstock.loader.readahead import read_ahead
 from penstock.loader.reference import encode_rows
 from penstock.loader.tables import Made, Shard, Tables, address
 from penstock.loader.vocabulary import KINDS
@@ -30,13 +31,23 @@ class EventEncoder:
     """Rows of `length` tokens from `shards`; `room` bytes may be used to hold parsed addresses."""
 
     def __init__(
-        self, shards: Sequence[Shard], schema: Schema, bound: Bound, length: int, fill: Fill, room: int = 0
+        self,
+        shards: Sequence[Shard],
+        schema: Schema,
+        bound: Bound,
+        length: int,
+        fill: Fill,
+        room: int = 0,
+        larger_than_memory: bool = False,
     ) -> None:
         self._shards, self._schema, self._bound, self._length, self._fill = shards, schema, bound, length, fill
         self.tables = _make_tables(shards, bound)
+        self.tables.larger_than_memory = larger_than_memory
         self.parsed_bytes = 0
         self._compiled: _CompiledEvents | None = None
         if compiled():
+            if self.tables.larger_than_memory:
+                room -= self.tables.hold_column(bound.offsets, room)
             self._parse(room)
             self._compiled = _CompiledEvents(self.tables, bound, fill == "packed", length)
 
@@ -99,9 +110,9 @@ class _CompiledEvents:
     """The kernel and what it is called with."""
 
     def __init__(self, tables: Tables, bound: Bound, packed: bool, length: int) -> None:
-        from penstock.loader.compiled import events
+        from penstock.loader.compiled import events, pages
 
-        self._kernel = events
+        self._kernel, self._pages = events, pages
         self._tables = tables
         self._facts, self._categories = _make_facts(events, tables, bound)
         self._plan = _make_plan(events, tables, bound, packed, length, self._facts, self._categories)
@@ -109,14 +120,16 @@ class _CompiledEvents:
 
     def encode(self, draws: Draws, out: Mapping[str, Array], made: Made) -> tuple[Array, Array]:
         used = np.zeros(len(draws.keys), "i4")
+        drawn = (draws.shards, draws.records, draws.keys)
         rows = self._kernel.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
         memory = np.empty(self._scratch_words, "i8")
 
         def encode(tables: Any, notes: Any) -> None:
-            self._kernel.encode_rows(
-                tables, self._plan, address(memory), draws.shards, draws.records, draws.keys, rows, notes, used
-            )
+            self._kernel.encode_rows(tables, self._plan, address(memory), *drawn, rows, notes, used)
 
+        if self._tables.larger_than_memory:
+            tables = self._tables.addresses()
+            read_ahead(lambda pages: self._pages.list_events(tables, self._plan, address(memory), *drawn, pages))
         return self._tables.run(encode, made), used
 
 

@@ -27,13 +27,20 @@ class Events:
     name, unit = "events", "tokens"
 
     def __init__(
-        self, datasets: Sequence[Sequence[Shard]], schema: Schema, bound: Bound, length: int, fill: Fill, room: int
+        self,
+        datasets: Sequence[Sequence[Shard]],
+        schema: Schema,
+        bound: Bound,
+        length: int,
+        fill: Fill,
+        room: int,
+        larger_than_memory: bool = False,
     ) -> None:
         self.length = length
         self.layout = token_layout(length)
         self._bound, self._fill = bound, fill
         shards = [shard for dataset in datasets for shard in dataset]
-        self._encoder = EventEncoder(shards, schema, bound, length, fill, room)
+        self._encoder = EventEncoder(shards, schema, bound, length, fill, room, larger_than_memory)
         self.tables = self._encoder.tables
         self.streams = self._make_streams(datasets)
 

@@ -21,6 +21,7 @@ from penstock.loader.kind import Kind
 from penstock.loader.loader import Loader, Parts
 from penstock.loader.opening import Opened, Path, open_all
 from penstock.loader.order import Order, Remainder, Stream, whole_shares
+from penstock.loader.readahead import read_once, read_randomly
 from penstock.loader.recipe import Recipe
 from penstock.loader.rows import Rows, is_token_rows
 from penstock.loader.vocabulary import PINGS, Vocabulary, make_vocabulary
@@ -67,9 +68,12 @@ def load(
     _refuse_options(batch_size, length, seed, rank, world, workers, epochs, fill, cache, mix_by, remainder)
     opened = open_all(path, split)
     budget = make_budget(memory if memory is not None else "100%")
-    kind = _make_kind(opened, length, fill, fields, columns, budget)
+    larger = cache == "disk" or (cache is None and _is_larger_than_memory(opened))
+    kind = _make_kind(opened, length, fill, fields, columns, budget, larger)
     if cache == "memory":
         _hold(kind, budget)
+    else:
+        (read_randomly if larger else read_once)(kind.tables.columns)
     shares = _shares(kind, weights, mix_by, len(opened))
     order = Order(kind.streams, shares, seed, shuffle, epochs)
     _refuse_no_batch(order, batch_size, remainder)
@@ -138,13 +142,14 @@ def _make_kind(
     fields: Mapping[str, Any] | Vocabulary | None,
     columns: Sequence[str] | None,
     budget: Budget,
+    larger: bool,
 ) -> Kind:
     schema, where = opened[0].schema, opened[0].path
     datasets = [each.shards for each in opened]
     if opened[0].old is None and columns is None and fields is None and is_token_rows(schema):
-        return Rows(datasets, schema, length)
+        return Rows(datasets, schema, length, larger)
     if opened[0].old is None and (columns is not None or not (fields or is_grouped(schema))):
-        return Arrays(datasets, schema, columns)
+        return Arrays(datasets, schema, columns, larger)
     if length is None:
         raise ConfigError(
             "how many tokens a row of events has is not said", where="penstock.load", next_step="length=1024, say"
@@ -155,7 +160,13 @@ def _make_kind(
 
         return OldEvents([each.old for each in opened if each.old], _vocabulary(fields, None, where), length, fill)
     bound = bind(_vocabulary(fields, schema, where), schema, where)
-    return Events(datasets, schema, bound, length, fill, room)
+    return Events(datasets, schema, bound, length, fill, room, larger)
+
+
+def _is_larger_than_memory(opened: tuple[Opened, ...]) -> bool:
+    """Whether the columns would leave the rest of the machine less than half of its memory."""
+    size = sum(column.array.nbytes for each in opened for shard in each.shards for column in shard.values())
+    return size > machine.memory_limit().amount // 2
 
 
 def _vocabulary(fields: Mapping[str, Any] | Vocabulary | None, schema: Any, where: str) -> Vocabulary:

@@ -16,6 +16,7 @@ from penstock.base.errors import ConfigError
 from penstock.loader.engine import compiled
 from penstock.loader.kind import TOKEN_ARRAYS, Array, token_layout
 from penstock.loader.order import Draws, Stream
+from penstock.loader.readahead import read_ahead
 from penstock.loader.tables import Made, Shard, Tables, address
 from penstock.shards.schema import NUMBERS, Schema
 
@@ -35,7 +36,9 @@ class Rows:
 
     name, unit = "rows", "tokens"
 
-    def __init__(self, datasets: Sequence[Sequence[Shard]], schema: Schema, length: int | None) -> None:
+    def __init__(
+        self, datasets: Sequence[Sequence[Shard]], schema: Schema, length: int | None, larger_than_memory: bool = False
+    ) -> None:
         types = {field.name: field.parsed for field in schema}
         fixed = types[TOKENS].name == "fixed_size_list"
         self._width = types[TOKENS].width if fixed else 0
@@ -46,6 +49,7 @@ class Rows:
         tokens = [TOKENS] if fixed else [f"{TOKENS}/values", f"{TOKENS}/offsets"]
         documents = [f"{DOCUMENTS}/offsets", f"{DOCUMENTS}/values"] if self._has_documents else []
         self.tables = Tables(self._shards, [*tokens, *documents])
+        self.tables.larger_than_memory = larger_than_memory
         slots = [0, -1 if fixed else 1, *([len(tokens), len(tokens) + 1] if documents else [-1, -1])]
         self._slots = np.array(slots, "i8")
         counter = tokens[-1]
@@ -80,7 +84,7 @@ class Rows:
         return made
 
     def _fill_compiled(self, draws: Draws, out: Mapping[str, Array], made: Made) -> None:
-        from penstock.loader.compiled import events, rows
+        from penstock.loader.compiled import events, pages, rows
 
         places = events.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
         shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
@@ -88,6 +92,9 @@ class Rows:
         def encode(tables: Any, notes: Any) -> None:
             rows.encode_rows(tables, notes, self._slots, self._width, self.length, shards, records, places)
 
+        if self.tables.larger_than_memory:
+            tables = self.tables.addresses()
+            read_ahead(lambda wanted: pages.list_rows(tables, 0, self._width, shards, records, wanted))
         self.tables.run(encode, made)
 
     def _fill_row(self, shard: int, record: int, row: Mapping[str, Array]) -> None:

@@ -56,6 +56,7 @@ class Tables:
         self.seen = np.zeros(shape, "u8")
         self.kinds = np.zeros(len(names), "i8")
         self.sizes = np.ones(len(names), "i8")
+        self.larger_than_memory = False
         self._kept: list[Array] = []
         self._verifying = threading.Lock()
         for slot, name in enumerate(names):
@@ -84,8 +85,7 @@ class Tables:
         """
         from penstock.loader.compiled import columns
 
-        arrays = (self.base, self.items, self.seen, self.kinds, self.sizes)
-        tables = columns.Tables(len(self.names), *map(address, arrays))
+        tables = self.addresses()
         missing, missed = np.empty((_MISSING_AT_ONCE, 3), "i8"), np.zeros(1, "i8")
         while True:
             counts = np.zeros(len(COUNTED), "i8")
@@ -96,6 +96,13 @@ class Tables:
             started = time.perf_counter()
             made.verified_bytes += self.verify(np.unique(missing[: missed[0]], axis=0).tolist())
             made.verify_seconds += time.perf_counter() - started
+
+    def addresses(self) -> Any:
+        """The tables as kernels take them."""
+        from penstock.loader.compiled import columns
+
+        arrays = (self.base, self.items, self.seen, self.kinds, self.sizes)
+        return columns.Tables(len(self.names), *map(address, arrays))
 
     def verify(self, missing: Iterable[tuple[int, int, int]]) -> int:
         """Check blocks (shard, slot, block) against their checksums; how many bytes that was. A damaged one raises."""
@@ -109,18 +116,28 @@ class Tables:
                     self.seen[shard, slot] = 0
         return size
 
-    def hold(self) -> int:
-        """Copy every column into memory of this process, verified; how many bytes that was."""
-        size = 0
-        for slot, name in enumerate(self.names):
-            for number, shard in enumerate(self.shards):
-                if name in shard and len(shard[name]):
-                    copy = np.array(shard[name].read(0, len(shard[name])))
-                    self.put(number, slot, copy)
-                    size += copy.nbytes
+    def hold(self) -> None:
+        """Copy every column into memory of this process, verified."""
+        for name in self.names:
+            self.hold_column(name, room=self.column_bytes)
+        self.larger_than_memory = False
+
+    def hold_column(self, name: str, room: int) -> int:
+        """The same for one column, if there is room for it; how many bytes that took."""
+        slot = self.names.index(name)
+        size = sum(shard[name].array.nbytes for shard in self.shards if name in shard)
+        if size > room:
+            return 0
+        for number, shard in enumerate(self.shards):
+            if name in shard and len(shard[name]):
+                self.put(number, slot, np.array(shard[name].read(0, len(shard[name]))))
         return size
 
     @property
+    def columns(self) -> list[Column]:
+        """The mapped columns that are read."""
+        return [shard[name] for shard in self.shards for name in self.names if name in shard]
+
+    @property
     def column_bytes(self) -> int:
-        """Of the mapped columns that are read."""
-        return sum(shard[name].array.nbytes for shard in self.shards for name in self.names if name in shard)
+        return sum(column.array.nbytes for column in self.columns)

@@ -62,10 +62,10 @@ class Batches:
     def _opened(self) -> Loader:
         with self._opening:
             if self._loader is None:
-                import penstock
+                from penstock.loader.load import load
 
                 # Grain's process is the worker: threads of the loader's own would only prefetch what nobody asks for.
-                loader = penstock.load(**{**self.arguments, "workers": 0})
+                loader = load(**{**self.arguments, "workers": 0})
                 for function in self.functions:
                     loader = loader.map(function)
                 self._loader = loader

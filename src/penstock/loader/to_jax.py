@@ -76,7 +76,8 @@ class JaxBatches:
         if self._sharding is None:
             arrays: Arrays = jax.device_put(batch)
             return arrays
-        rank, world = self._loader.arguments["rank"], self._loader.arguments["world"]
+        arguments = self._loader.arguments
+        rank, world = arguments["rank"], arguments["world"]
         shapes = {name: (array.shape[0] * world, *array.shape[1:]) for name, array in batch.items()}
         _check_rows(self._sharding, next(iter(shapes.values())), rank, world)
         return {

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -229,6 +230,14 @@ class Column:
 
     def __len__(self) -> int:
         return len(self.array)
+
+    @property
+    def mapped(self) -> mmap.mmap | None:
+        """The map it is a view of."""
+        owner: Any = self.array
+        while isinstance(owner, np.ndarray):
+            owner = owner.base
+        return owner.obj if isinstance(owner, memoryview) and isinstance(owner.obj, mmap.mmap) else None
 
     def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
         self.check(start, stop)

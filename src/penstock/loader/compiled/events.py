@@ -123,7 +123,7 @@ def _most_events(length: int, typical: int) -> int:
 
 
 @jit_inline
-def _lay_out(memory: Any, plan: Any) -> Any:
+def lay_out(memory: Any, plan: Any) -> Any:
     """Cut scratch memory into its parts. The sum is `scratch_words`."""
     events = 8 * ((plan.length + 1) // min(plan.typical, EVENTS_A_CONTEXT) + 2)
     blocks = shifted(memory, 8 * ((plan.length + 2) // 2))
@@ -144,7 +144,7 @@ def _lay_out(memory: Any, plan: Any) -> Any:
 def encode_rows(
     tables: Any, plan: Any, memory: Any, shards: Any, records: Any, keys: Any, rows: Any, notes: Any, used: Any
 ) -> None:
-    scratch = _lay_out(memory, plan)
+    scratch = lay_out(memory, plan)
     for row in range(len(shards)):
         segmentation = shifted(rows.inputs_segmentation, 4 * row * plan.length)
         position = shifted(rows.inputs_position, 4 * row * plan.length)
@@ -211,9 +211,9 @@ def _encode_segment(
         return 0, False
     start_draws(scratch.stream, own)
     for number in range(plan.fields):
-        if not _fact(plan, number, OF_EVENTS):
+        if not fact(plan, number, OF_EVENTS):
             _encode_field(tables, plan, scratch, notes, shard, record, first, number)
-    taken = _arrange(scratch, _choose(scratch, events, _target(plan, scratch, left)))
+    taken = _arrange(scratch, choose_events(scratch, events, target_events(plan, scratch, left)))
     _fetch_events(tables, plan, scratch, shard, first, taken)
     took, last_time = 0, _NO_TIME
     for i in range(taken):
@@ -223,9 +223,9 @@ def _encode_segment(
             if number == plan.time_field:
                 time = _time(tables, plan, notes, shard, event) if read_i8(scratch.timed, i) else _NO_TIME
                 _encode_time(plan, scratch, time, last_time)
-            elif _fact(plan, number, OF_EVENTS):
+            elif fact(plan, number, OF_EVENTS):
                 _encode_field(tables, plan, scratch, notes, shard, event, event, number)
-            elif _fact(plan, number, VERSION_OF_EVENTS):
+            elif fact(plan, number, VERSION_OF_EVENTS):
                 _hold_against_version(tables, plan, scratch, notes, shard, record, event, number)
             size += read_i8(scratch.sizes, number)
         if plan.packed and size > left - took:
@@ -239,7 +239,7 @@ def _encode_segment(
 
 
 @jit_inline
-def _target(plan: Any, scratch: Any, left: int) -> int:
+def target_events(plan: Any, scratch: Any, left: int) -> int:
     """How many events the segment would take."""
     if not plan.packed:
         return max(1, plan.length // EVENTS_A_CONTEXT)
@@ -255,7 +255,7 @@ def _end_segment(notes: Any, took: int) -> int:
 
 
 @jit_inline
-def _fact(plan: Any, number: int, fact: int) -> int:
+def fact(plan: Any, number: int, fact: int) -> int:
     return read_i8(plan.facts, number * FIELD_FACTS + fact)
 
 
@@ -301,7 +301,7 @@ def _record_events(tables: Any, plan: Any, notes: Any, shard: int, record: int) 
 
 
 @jit_inline
-def _choose(scratch: Any, events: int, target: int) -> int:
+def choose_events(scratch: Any, events: int, target: int) -> int:
     """Put the numbers of the chosen events into `chosen`, in time order; how many they are."""
     window, offset = events, 0
     if events >= target:
@@ -385,26 +385,26 @@ def _fetch_record(tables: Any, plan: Any, shard: int, record: int) -> None:
     """The same for the next record: where its events begin, and its own address."""
     fetch(base(tables, shard, plan.offsets), 8 * record)
     if plan.address_field >= 0:
-        fetch(base(tables, shard, _fact(plan, plan.address_field, PARSED)), ENTRY * record)
+        fetch(base(tables, shard, fact(plan, plan.address_field, PARSED)), ENTRY * record)
 
 
 @jit_inline
 def _fetch_events(tables: Any, plan: Any, scratch: Any, shard: int, first: int, taken: int) -> None:
     """Ask for what the chosen events lie in, all at once: one after the other, the encoding would wait for each."""
     for number in range(plan.fields):
-        if _fact(plan, number, OF_EVENTS):
-            codes = _fact(plan, number, CODES)
-            value = codes if codes >= 0 else _fact(plan, number, VALUE)
-            for slot in (value, _fact(plan, number, VALID), _fact(plan, number, VERSION)):
+        if fact(plan, number, OF_EVENTS):
+            codes = fact(plan, number, CODES)
+            value = codes if codes >= 0 else fact(plan, number, VALUE)
+            for slot in (value, fact(plan, number, VALID), fact(plan, number, VERSION)):
                 if slot >= 0 and base(tables, shard, slot):
                     column, size = base(tables, shard, slot), read_i8(tables.sizes, slot)
                     for i in range(taken):
                         fetch(column, size * (first + read_i8(scratch.chosen, i)))
     for number in range(plan.fields):
-        codes, parsed = _fact(plan, number, CODES), _fact(plan, number, PARSED)
-        if _fact(plan, number, OF_EVENTS) and codes >= 0 and parsed >= 0 and base(tables, shard, parsed):
+        codes, parsed = fact(plan, number, CODES), fact(plan, number, PARSED)
+        if fact(plan, number, OF_EVENTS) and codes >= 0 and parsed >= 0 and base(tables, shard, parsed):
             entries, count = base(tables, shard, parsed), items(tables, shard, codes)
-            size = ENTRY if _fact(plan, number, KIND) == IP else 4
+            size = ENTRY if fact(plan, number, KIND) == IP else 4
             for i in range(taken):
                 event = first + read_i8(scratch.chosen, i)
                 if event < count:
@@ -420,12 +420,12 @@ def _encode_field(
 ) -> None:
     """Value `index` of the column: the event's, or the record's own."""
     write_i8(scratch.noted, number, -1)
-    valid = is_valid(tables, notes, shard, _fact(plan, number, VALID), index)
-    kind = _fact(plan, number, KIND)
+    valid = is_valid(tables, notes, shard, fact(plan, number, VALID), index)
+    kind = fact(plan, number, KIND)
     if kind == IP:
         _encode_address(tables, plan, scratch, notes, shard, index, event, number, valid)
     elif kind == FLOAT11:
-        value = real(tables, notes, shard, _fact(plan, number, VALUE), index) if valid else np.nan
+        value = real(tables, notes, shard, fact(plan, number, VALUE), index) if valid else np.nan
         _encode_float11(plan, scratch, number, value)
     elif kind == INT:
         _encode_int(tables, plan, scratch, notes, shard, index, number, valid)
@@ -443,7 +443,7 @@ def _put(scratch: Any, number: int, place: int, token: int) -> None:
 @jit_inline
 def _put_number(plan: Any, scratch: Any, number: int, marker: int, value: int, width: int) -> None:
     """A marker and the big-endian bytes of a whole number: the whole block."""
-    _put(scratch, number, 0, _fact(plan, number, marker))
+    _put(scratch, number, 0, fact(plan, number, marker))
     for i in range(width):
         _put(scratch, number, 1 + i, plan.byte_base + ((value >> (8 * (width - 1 - i))) & 255))
     write_i8(scratch.sizes, number, 1 + width)
@@ -452,7 +452,7 @@ def _put_number(plan: Any, scratch: Any, number: int, marker: int, value: int, w
 @jit_inline
 def _put_marker(plan: Any, scratch: Any, number: int, marker: int, noted: int) -> None:
     """A marker alone, which says that there is no value."""
-    _put(scratch, number, 0, _fact(plan, number, marker))
+    _put(scratch, number, 0, fact(plan, number, marker))
     write_i8(scratch.noted, number, noted)
     write_i8(scratch.sizes, number, 1)
 
@@ -472,7 +472,7 @@ def _encode_address(
             write_i8(scratch.noted, number, OTHER_VERSION)
     write_i8(scratch.families, number, family)
     size = 16 if family == 6 or (family == 0 and version == 6) else 4
-    _put(scratch, number, 0, _fact(plan, number, MARKER if size == 4 else MARKER_2))
+    _put(scratch, number, 0, fact(plan, number, MARKER if size == 4 else MARKER_2))
     block = shifted(scratch.blocks, 4 * (number * _MOST_BLOCK + 1))
     for i in range(size):
         write_i4(block, i, plan.byte_base + (read_u1(entry, 1 + i) if family else 0))
@@ -495,9 +495,9 @@ def _hold_against_version(
 @jit_inline
 def _version(tables: Any, plan: Any, notes: Any, shard: int, index: int, event: int, number: int) -> int:
     """What the version column says, if it says anything."""
-    slot = _fact(plan, number, VERSION)
-    place = event if _fact(plan, number, VERSION_OF_EVENTS) else index
-    if slot < 0 or not is_valid(tables, notes, shard, _fact(plan, number, VERSION_VALID), place):
+    slot = fact(plan, number, VERSION)
+    place = event if fact(plan, number, VERSION_OF_EVENTS) else index
+    if slot < 0 or not is_valid(tables, notes, shard, fact(plan, number, VERSION_VALID), place):
         return _NO_VERSION
     return whole(tables, notes, shard, slot, place)
 
@@ -506,20 +506,20 @@ def _version(tables: Any, plan: Any, notes: Any, shard: int, index: int, event: 
 def _read_address(tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int) -> Any:
     """Where the entry of a value's address is: among the parsed ones if they are held, else parsed from its text."""
     code = _code(tables, plan, notes, shard, index, number)
-    parsed = _fact(plan, number, PARSED)
+    parsed = fact(plan, number, PARSED)
     entries = base(tables, shard, parsed)
     if entries and 0 <= code < items(tables, shard, parsed):
         return shifted(entries, ENTRY * code)
     start, stop = _text(tables, plan, notes, shard, code, number)
-    parse_address(base(tables, shard, _fact(plan, number, VALUE)), start, stop, scratch.entry)
+    parse_address(base(tables, shard, fact(plan, number, VALUE)), start, stop, scratch.entry)
     return scratch.entry
 
 
 @jit_inline
 def _time(tables: Any, plan: Any, notes: Any, shard: int, event: int) -> int:
-    if not is_valid(tables, notes, shard, _fact(plan, plan.time_field, VALID), event):
+    if not is_valid(tables, notes, shard, fact(plan, plan.time_field, VALID), event):
         return _NO_TIME
-    return whole(tables, notes, shard, _fact(plan, plan.time_field, VALUE), event)
+    return whole(tables, notes, shard, fact(plan, plan.time_field, VALUE), event)
 
 
 @jit_inline
@@ -535,7 +535,7 @@ def _seconds(time: int, last_time: int, ticks: int) -> int:
 
 @jit_inline
 def _encode_time(plan: Any, scratch: Any, time: int, last_time: int) -> None:
-    number, ticks = plan.time_field, _fact(plan, plan.time_field, TICKS)
+    number, ticks = plan.time_field, fact(plan, plan.time_field, TICKS)
     write_i8(scratch.noted, number, -1)
     if time == _NO_TIME:
         write_i8(scratch.sizes, number, 0)
@@ -572,7 +572,7 @@ def _encode_int(
     if not valid:
         _put_marker(plan, scratch, number, MARKER_2, -1)
         return
-    slot, width = _fact(plan, number, VALUE), _fact(plan, number, WIDTH)
+    slot, width = fact(plan, number, VALUE), fact(plan, number, WIDTH)
     value = whole(tables, notes, shard, slot, index)
     most = _LARGEST >> (64 - 8 * width)
     beyond = read_i8(tables.kinds, slot) == U8 and value < 0  # a uint64 that int64 cannot hold
@@ -586,25 +586,25 @@ def _encode_int(
 def _encode_category(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
 ) -> None:
-    other = _fact(plan, number, CATEGORIES)
-    category, parsed = other, _fact(plan, number, PARSED)
+    other = fact(plan, number, CATEGORIES)
+    category, parsed = other, fact(plan, number, PARSED)
     if valid and parsed >= 0:
         code = _code(tables, plan, notes, shard, index, number)
         if 0 <= code < items(tables, shard, parsed):
             category = read_i4(base(tables, shard, parsed), code)
     elif valid:
-        category = _find_category(plan, number, whole(tables, notes, shard, _fact(plan, number, VALUE), index))
+        category = _find_category(plan, number, whole(tables, notes, shard, fact(plan, number, VALUE), index))
     if category == other:
         write_i8(scratch.noted, number, OTHER_CATEGORY)
-    _put(scratch, number, 0, _fact(plan, number, MARKER) + category)
+    _put(scratch, number, 0, fact(plan, number, MARKER) + category)
     write_i8(scratch.sizes, number, 1)
 
 
 @jit_inline
 def _find_category(plan: Any, number: int, value: int) -> int:
     """Which of the declared whole numbers it is, by halving; one more than the last if none."""
-    categories = _fact(plan, number, CATEGORIES)
-    low = _fact(plan, number, FIRST_CATEGORY)
+    categories = fact(plan, number, CATEGORIES)
+    low = fact(plan, number, FIRST_CATEGORY)
     high = end = low + categories
     while low < high:
         middle = (low + high) // 2
@@ -624,12 +624,12 @@ def _encode_bytes(
         _put_marker(plan, scratch, number, MARKER_2, -1)
         return
     start, stop = _text(tables, plan, notes, shard, _code(tables, plan, notes, shard, index, number), number)
-    size = min(stop - start, _fact(plan, number, WIDTH))
+    size = min(stop - start, fact(plan, number, WIDTH))
     if stop - start > size:
         write_i8(scratch.noted, number, CUT)
-    _put(scratch, number, 0, _fact(plan, number, MARKER))
+    _put(scratch, number, 0, fact(plan, number, MARKER))
     _put(scratch, number, 1, plan.byte_base + size)
-    flat = base(tables, shard, _fact(plan, number, VALUE))
+    flat = base(tables, shard, fact(plan, number, VALUE))
     for i in range(size):
         _put(scratch, number, 2 + i, plan.byte_base + read_u1(flat, start + i))
     write_i8(scratch.sizes, number, 2 + size)
@@ -641,14 +641,14 @@ def _encode_bytes(
 @jit_inline
 def _code(tables: Any, plan: Any, notes: Any, shard: int, index: int, number: int) -> int:
     """Which text of the column: its code, or its own number where it has no dictionary."""
-    slot = _fact(plan, number, CODES)
+    slot = fact(plan, number, CODES)
     return index if slot < 0 else whole(tables, notes, shard, slot, index)
 
 
 @jit_inline
 def _text(tables: Any, plan: Any, notes: Any, shard: int, code: int, number: int) -> tuple[int, int]:
     """Where a text lies in its bytes."""
-    offsets, flat = _fact(plan, number, OFFSETS), _fact(plan, number, VALUE)
+    offsets, flat = fact(plan, number, OFFSETS), fact(plan, number, VALUE)
     start = whole(tables, notes, shard, offsets, code)
     stop = whole(tables, notes, shard, offsets, code + 1)
     if not 0 <= start <= stop <= items(tables, shard, flat):

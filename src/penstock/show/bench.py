@@ -1,0 +1,204 @@
+"""Bench: a dataset and a rhythm -> how fast its batches come, what they cost, and why a consumer would wait.
+
+Alone, the loader gives batches as fast as they are asked for. Against a consumer, each one is followed by a pause: from
+the host, a step of an accelerator is a time in which nothing is asked for.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from rich.console import RenderableType
+from rich.text import Text
+
+from penstock.base.errors import ConfigError
+from penstock.base.machine import cpu_count
+from penstock.base.memory import make_budget, own_memory
+from penstock.base.sizes import format_count, format_size
+from penstock.loader.loader import Loader
+from penstock.loader.stats import STAGES, Stats
+from penstock.show.loading import Asked
+from penstock.show.tables import counted, make_list, make_table
+
+_PERCENTILES = (50, 95, 99)
+Facts = dict[str, Any]
+
+
+def bench_facts(asked: Asked, seconds: float, step_ms: float | None) -> Facts:
+    """One loader alone, and one against a consumer if there is a step: what each counts is of its own run."""
+    if seconds <= 0 or (step_ms is not None and step_ms <= 0):
+        wrong = f"--seconds {seconds:g}" if seconds <= 0 else f"--step-ms {step_ms:g}"
+        raise ConfigError(f"{wrong} is no time to measure", where="the command line", next_step="give more than 0")
+    asked = asked.settled()
+    warm_up = _warm_up(asked)
+    runs = [_run(asked, seconds, step) for step in dict.fromkeys([None, step_ms])]
+    return {
+        "path": asked.path,
+        **warm_up,
+        "split": asked.split,
+        "batch_size": asked.batch_size,
+        "length": asked.length if warm_up["kind"] != "arrays" else None,
+        "fill": asked.fill if "events" in warm_up["kind"] else None,
+        "seed": asked.seed,
+        "workers": asked.workers,
+        "cache": asked.cache,
+        "cores": cpu_count().amount,
+        "memory_allowed_bytes": make_budget(asked.memory or "100%").allowed,
+        "runs": runs,
+    }
+
+
+def _warm_up(asked: Asked) -> Facts:
+    """One batch, thrown away: what only the first loader of a process pays for is told apart."""
+    started = time.perf_counter()
+    with asked.open() as loader:
+        next(loader)
+        state, unit = loader.state(), loader.stats().unit
+    return {
+        "datasets": state["datasets"],
+        "kind": state["recipe"]["kind"],
+        "unit": unit,
+        "warm_up_seconds": time.perf_counter() - started,
+    }
+
+
+def _run(asked: Asked, seconds: float, step_ms: float | None) -> Facts:
+    gc.collect()  # the loader before this one is not to be counted in its memory
+    started = time.perf_counter()
+    with asked.open() as loader:
+        loaded = time.perf_counter()
+        batch = next(loader)
+        first = time.perf_counter()
+        measured = _measure(loader, seconds, (step_ms or 0) / 1000)
+        memory = own_memory()
+        del batch
+    return {
+        "step_ms": step_ms,
+        "load_ms": 1000 * (loaded - started),
+        "first_batch_ms": 1000 * (first - loaded),
+        **measured,
+        "memory_bytes": memory.counted,
+        "mapped_bytes": memory.file,
+    }
+
+
+def _measure(loader: Loader, seconds: float, step: float) -> Facts:
+    """From the first batch on; it is out of the numbers, as it is in the loader's own."""
+    made, cpu = loader.stats().made, time.process_time()
+    waits: list[float] = []
+    end = time.perf_counter() + seconds
+    while not waits or time.perf_counter() < end:
+        if step:
+            time.sleep(step)
+        asked = time.perf_counter()
+        batch = next(loader)  # held until the next one is there, as a consumer does
+        waits.append(time.perf_counter() - asked)
+    stats, cpu = loader.stats(), time.process_time() - cpu
+    del batch
+    return _numbers(stats, waits, cpu, stats.made - made)
+
+
+def _numbers(stats: Stats, waits: list[float], cpu_seconds: float, made: int) -> Facts:
+    percentiles = np.percentile(np.array(waits), _PERCENTILES)
+    # What was made ahead and not asked for any more has cost its share of the CPU too.
+    tokens_made = stats.tokens / len(waits) * made
+    return {
+        "batches": len(waits),
+        "seconds": stats.seconds,
+        "cpu_seconds": cpu_seconds,
+        "tokens": stats.tokens,
+        "tokens_per_second": stats.tokens_per_second,
+        "tokens_per_cpu_second": tokens_made / cpu_seconds if cpu_seconds else 0.0,
+        "interval_ms": 1000 * stats.seconds / len(waits),
+        "padding": stats.padding,
+        "next_ms": {f"p{rank}": 1000 * float(value) for rank, value in zip(_PERCENTILES, percentiles, strict=True)},
+        "next_share": sum(waits) / stats.seconds if stats.seconds else 0.0,  # by the consumer's clock
+        "wait_share": stats.wait_share,  # by the loader's: what its verdict follows from
+        "threads": stats.threads,
+        "threads_busy": stats.busy,
+        "stage_ms": {stage: 1000 * stats.stages[stage] / max(1, stats.made) for stage in STAGES},
+        "batches_ready": stats.ready,
+        "batches_ahead": stats.ahead,
+        "draws": stats.draws,
+        "draws_unused": stats.draws_unused,
+        "coverage": stats.coverage,
+        "counts": stats.counts,
+        "verified_bytes": stats.verified_bytes,
+        "verify_seconds": stats.verify_seconds,
+        "limiting": stats.limiting,
+        "fix": asdict(stats.fix) if stats.fix else None,
+        "verdict": stats.verdict,
+    }
+
+
+# For people.
+
+
+def bench_tables(facts: Facts) -> Iterator[RenderableType]:
+    yield make_list(_lines(facts))
+    yield ""
+    runs = facts["runs"]
+    table = make_table("measured", *(f">{_title(run)}" for run in runs))
+    for name, cell in _rows(facts):
+        table.add_row(name, *(cell(run) for run in runs))
+    yield table
+    for run in runs:
+        yield ""
+        yield Text.assemble((f"{_title(run)}: ", "bold"), (run["verdict"], _style(run)))
+
+
+def _title(run: Facts) -> str:
+    return f"{run['step_ms']:g} ms a step" if run["step_ms"] else "alone"
+
+
+def _style(run: Facts) -> str:
+    """Alone, a loader is always waited for: that is no fault of it."""
+    return "" if run["step_ms"] is None else "yellow" if run["limiting"] else "green"
+
+
+def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    yield "dataset", ", ".join(facts["datasets"])
+    yield "path", f"{facts['path']}, split {facts['split']}"
+    size = f" x {format_count(facts['length'])} tokens" if facts["length"] else ""
+    fill = f", {facts['fill']}" if facts["fill"] else ""
+    yield "batches", f"{counted(facts['batch_size'], 'row')}{size}{fill} ({facts['kind']})"
+    yield "machine", f"{counted(facts['cores'], 'core')}, memory {format_size(facts['memory_allowed_bytes'])}"
+    yield "warm-up", f"{facts['warm_up_seconds']:.2f} s to a first batch that is not measured"
+
+
+def _rows(facts: Facts) -> Iterator[tuple[str, Callable[[Facts], str]]]:
+    """The name of each line and what stands in it for a run."""
+    unit = facts["unit"]
+    useful = f"useful {unit}" if unit == "tokens" else unit
+    yield f"{useful}/s", lambda run: format_count(run["tokens_per_second"])
+    yield f"{useful}/CPU-second", lambda run: format_count(run["tokens_per_cpu_second"])
+    if unit == "tokens":
+        yield "padding", lambda run: f"{run['padding']:.2%}"
+    yield "batches", lambda run: format_count(run["batches"])
+    yield "from batch to batch", lambda run: _ms(run["interval_ms"])
+    yield "load()", lambda run: _ms(run["load_ms"])
+    yield "first batch", lambda run: _ms(run["first_batch_ms"])
+    for rank in _PERCENTILES:
+        yield f"next(), p{rank}", lambda run, key=f"p{rank}": _ms(run["next_ms"][key])  # type: ignore[misc]
+    yield "next(), share of the time", lambda run: f"{run['next_share']:.2%}"
+    yield "  of it waiting for a batch", lambda run: f"{run['wait_share']:.2%}"
+    yield "threads", lambda run: format_count(run["threads"])
+    yield "threads busy", lambda run: f"{run['threads_busy']:.0%}"
+    for stage in STAGES:
+        yield f"  {stage}, a batch", lambda run, key=stage: _ms(run["stage_ms"][key])  # type: ignore[misc]
+    yield "batches ready", lambda run: f"{run['batches_ready']:.1f} of {run['batches_ahead']}"
+    yield "memory of this process", lambda run: format_size(run["memory_bytes"])
+    if "events" in facts["kind"]:
+        yield "coverage, draws used", lambda run: f"{run['coverage']:.1%}"
+        yield "draws unused", lambda run: f"{format_count(run['draws_unused'])} of {format_count(run['draws'])}"
+    yield "verified", lambda run: f"{format_size(run['verified_bytes'])} in {_ms(1000 * run['verify_seconds'])}"
+
+
+def _ms(milliseconds: float) -> str:
+    """Two decimals where they matter."""
+    return f"{milliseconds:,.0f} ms" if milliseconds >= 1000 else f"{milliseconds:.2f} ms"
