@@ -31,6 +31,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from absl import flags
 
+from benchmarks.loading import measure
+
 Measurement = dict[str, Any]
 Tokens = list[int]
 Batch = dict[str, npt.NDArray[np.int32]]
@@ -254,8 +256,6 @@ def useful_tokens(batch: Batch) -> int:
 
 
 def main() -> None:
-    from benchmarks.baselines.peer_rows import measure
-
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--input", required=True, help="pattern of ArrayRecord files")
     options.add_argument("--batch-size", type=int, default=128)

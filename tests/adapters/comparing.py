@@ -26,3 +26,8 @@ def joined(parts: list[Mapping[str, Any]]) -> dict[str, np.ndarray]:
 def counted_down(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """For loader.map: positions from the end of the row, and an array of its own."""
     return {**batch, "row": np.arange(len(batch["inputs"])), "inputs_position": -batch["inputs_position"]}
+
+
+def turned(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """For loader.map: one array, column by column in memory."""
+    return {"inputs": np.asfortranarray(batch["inputs"])}

@@ -14,7 +14,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from penstock.base.errors import ConfigError
 from penstock.loader.to_torch import _block, _is_one, _same_place
-from tests.adapters.comparing import counted_down, joined, same
+from tests.adapters.comparing import counted_down, joined, same, turned
 
 # On a machine with a GPU the same tests run there too: pinned buffers, a stream of their own.
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -39,10 +39,20 @@ def test_a_tensor_that_is_kept_does_not_change_when_the_loader_goes_on(load, exp
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_a_batch_outlives_what_handed_it_out(load, expected, device):
+    loader = load()
+    batch = next(loader.to_torch(device=device))
+    for _ in range(20):
+        next(loader)
+    assert same(batch, expected(0))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_arrays_of_a_user_s_function_arrive_too(load, expected, device):
-    batches = load().map(counted_down).to_torch(device=device)
-    kept = [next(batches) for _ in range(12)]
-    assert all(same(batch, counted_down(expected(number))) for number, batch in enumerate(kept))
+    for function in (counted_down, turned):
+        batches = load().map(function).to_torch(device=device)
+        kept = [next(batches) for _ in range(12)]
+        assert all(same(batch, function(expected(number))) for number, batch in enumerate(kept))
 
 
 def test_a_batch_is_found_again_in_a_copy_of_its_one_block(load, expected):

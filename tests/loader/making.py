@@ -41,7 +41,9 @@ def make_pings(count: int, keys: int, seed: int) -> pa.Table:
         {
             "src_addr": pa.array(np.array(names, object)[sources], pa.string()),
             "event_time": pa.array(16 * 10**14 + rng.integers(0, 10**12, count), pa.timestamp("us")),
-            "dst_addr": pa.array(others[rng.integers(0, len(others), count)], pa.string(), mask=rng.random(count) < 0.02),
+            "dst_addr": pa.array(
+                others[rng.integers(0, len(others), count)], pa.string(), mask=rng.random(count) < 0.02
+            ),
             "ip_version": pa.array(np.where(sources % 5, 4, 6), pa.int8(), mask=rng.random(count) < 0.02),
             "rtt": pa.array(rtt, pa.float32(), mask=rng.random(count) < 0.01),
         }
@@ -63,7 +65,9 @@ def make_events(count: int, keys: int, seed: int) -> pa.Table:
             "big": pa.array(rng.integers(0, 2**64 - 1, count, dtype="u8"), pa.uint64(), mask=nulls()),
             "protocol": pa.array(rng.choice(["tcp", "udp", "icmp"], count), pa.string(), mask=nulls()),
             "flags": pa.array(rng.integers(0, 4, count), pa.uint8(), mask=nulls()),
-            "payload": pa.array([bytes(rng.integers(0, 256, rng.integers(0, 9), "u1")) for _ in range(count)], pa.binary()),
+            "payload": pa.array(
+                [bytes(rng.integers(0, 256, rng.integers(0, 9), "u1")) for _ in range(count)], pa.binary()
+            ),
             "delay": pa.array(rng.normal(5, 9, count), pa.float64(), mask=nulls()),
         }
     )

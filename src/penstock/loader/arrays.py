@@ -40,7 +40,7 @@ class Arrays:
     def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
         shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
         drawn = int(np.count_nonzero(shards >= 0))
-        made = Made(rows=len(shards), room=len(shards), tokens=drawn, draws=drawn, draws_used=drawn)
+        made = Made(rows=len(shards), room=len(shards), tokens=drawn, filled=drawn, draws=drawn, draws_used=drawn)
         if compiled():
             self._fill_compiled(shards, records, out, made)
         else:

@@ -133,6 +133,20 @@ def _refuse_type(asked: TokenField, kind: Type, of_events: bool, where: str) -> 
             where=where,
             next_step=f"choose another of {', '.join(KINDS)} for it, or leave it out of fields=",
         )
+    if asked.kind == "category" and whole:
+        _refuse_values(asked, kind, where)
+
+
+def _refuse_values(asked: TokenField, kind: Type, where: str) -> None:
+    """A number that the column cannot hold is a slip, and would be taken for another one in a kernel's 64 bits."""
+    limits = np.iinfo(NUMBERS[kind.name])
+    beyond = [value for value in asked.values if not limits.min <= int(value) <= limits.max]
+    if beyond:
+        raise ConfigError(
+            f"column {asked.column!r} holds {kind.name}, and never the category {beyond[0]}",
+            where=where,
+            next_step=f"leave it out: {limits.min} to {limits.max} can be there",
+        )
 
 
 def _width(kind: Type) -> int:

@@ -151,8 +151,13 @@ def _make_facts(kernel: Any, tables: Tables, bound: Bound) -> tuple[Array, Array
         row[kernel.TICKS], row[kernel.WIDTH] = each.ticks, field.width
         row[kernel.FIRST_CATEGORY], row[kernel.CATEGORIES] = len(categories), len(field.values)
         if field.kind == "category" and not is_parsed:
-            categories += sorted((int(value), place) for place, value in enumerate(field.values))
+            categories += sorted((_as_i8(int(value)), place) for place, value in enumerate(field.values))
     return facts, np.array(categories, "i8").reshape(-1, 2)
+
+
+def _as_i8(value: int) -> int:
+    """As a kernel reads it: the upper half of uint64 is negative there."""
+    return value - 2**64 if value >= 2**63 else value
 
 
 def _make_plan(

@@ -58,10 +58,6 @@ class Events:
         for number, dataset in enumerate(datasets):
             events = [_events_of_records(shard, self._bound) for shard in dataset]
             records = tuple(map(len, events))
-            if not sum(records):
-                raise ConfigError(
-                    f"dataset {number} has no records in this split", where="load()", next_step="choose another split"
-                )
             if self._fill == "packed":
                 draws = draws_needed(number, before, records, self.length, self._encoder.encode)
                 streams.append(Stream(records, draws=draws))
@@ -74,12 +70,14 @@ class Events:
 def _events_of_records(shard: Shard, bound: Bound) -> Array:
     """How many events each record has; every list of a record has as many."""
     offsets = shard[bound.offsets].read(0, len(shard[bound.offsets]))
-    for field in bound.fields:
-        other = f"{field.field.column}/offsets"
-        if field.of_events and not np.array_equal(shard[other].read(0, len(shard[other])), offsets):
+    lists = [each.field.column for each in bound.fields if each.of_events]
+    lists += [str(each.field.version) for each in bound.fields if each.version_of_events]
+    for column in dict.fromkeys(lists):
+        other = shard[f"{column}/offsets"]
+        if not np.array_equal(other.read(0, len(other)), offsets):
             raise ConfigError(
-                f"column {field.field.column!r} has lists of other lengths than those of {bound.offsets}",
-                where=shard[other].file,
+                f"column {column!r} has lists of other lengths than those of {bound.offsets}",
+                where=other.file,
                 next_step="the fields of an event come from lists of one length: leave one of them out of fields=",
             )
     return np.diff(offsets)
@@ -114,6 +112,7 @@ def note(made: Made, draws: Draws, out: Mapping[str, Array], counts: Array, used
     """What filling the rows came to."""
     made.rows, made.room = out["inputs"].shape[0], out["inputs"].size
     made.tokens = int(np.count_nonzero(out["targets_segmentation"]))
+    made.filled = int(np.count_nonzero(out["inputs_segmentation"]))
     made.draws = int(np.count_nonzero(draws.shards >= 0))
     made.draws_used = int(used.sum())
     made.counts = dict(zip(COUNTED, counts.tolist(), strict=True))

@@ -16,11 +16,12 @@ from penstock.loader.arrays import Arrays
 from penstock.loader.binding import bind, fits_pings, is_grouped
 from penstock.loader.buffers import batch_bytes
 from penstock.loader.encoder import Fill
+from penstock.loader.engine import noticing_compilation
 from penstock.loader.events import Events
 from penstock.loader.kind import Kind
 from penstock.loader.loader import Loader, Parts
 from penstock.loader.opening import Opened, Path, open_all
-from penstock.loader.order import Order, Remainder, Stream, whole_shares
+from penstock.loader.order import Order, Remainder, whole_shares
 from penstock.loader.readahead import read_once, read_randomly
 from penstock.loader.recipe import Recipe
 from penstock.loader.rows import Rows, is_token_rows
@@ -65,11 +66,13 @@ def load(
     process, buffers included. Events are encoded as docs/tokens.md says, by `fields` or as pings.
     """
     arguments = dict(locals())
-    _refuse_options(batch_size, length, seed, rank, world, workers, epochs, fill, cache, mix_by, remainder)
+    _refuse_options(arguments)
+    batch_size, seed = int(batch_size), int(seed)  # numpy's own go into no state
     opened = open_all(path, split)
     budget = make_budget(memory if memory is not None else "100%")
     larger = cache == "disk" or (cache is None and _is_larger_than_memory(opened))
-    kind = _make_kind(opened, length, fill, fields, columns, budget, larger)
+    with noticing_compilation():
+        kind = _make_kind(opened, length, fill, fields, columns, budget, larger)
     if cache == "memory":
         _hold(kind, budget)
     else:
@@ -97,35 +100,34 @@ def load(
     )
 
 
-def _refuse_options(
-    batch_size: int,
-    length: int | None,
-    seed: int,
-    rank: int,
-    world: int,
-    workers: Any,
-    epochs: int | None,
-    fill: str,
-    cache: str | None,
-    mix_by: str,
-    remainder: str,
-) -> None:
+def _refuse_options(given: Mapping[str, Any]) -> None:
     """What cannot be, before anything is opened."""
+    rank, world, workers, log_every = (given[name] for name in ("rank", "world", "workers", "log_every"))
     checks: list[tuple[bool, str, str]] = [
-        (batch_size > 0, f"batch_size={batch_size}", "a whole number above 0"),
-        (length is None or length > 0, f"length={length}", "tokens of a row, above 0"),
-        (0 <= seed < 2**64, f"seed={seed}", "a whole number from 0 to 2^64 - 1"),
-        (world > 0 and 0 <= rank < world, f"rank={rank}, world={world}", "rank from 0 to world - 1"),
-        (workers == "auto" or (isinstance(workers, int) and workers >= 0), f"workers={workers!r}", "'auto', 0 or more"),
-        (epochs is None or epochs > 0, f"epochs={epochs}", "None (no end), or a whole number above 0"),
-        (fill in ("packed", "one_key"), f"fill={fill!r}", "'packed' or 'one_key'"),
-        (cache in (None, "memory", "disk"), f"cache={cache!r}", "None, 'memory' or 'disk'"),
-        (mix_by in ("examples", "tokens"), f"mix_by={mix_by!r}", "'examples' or 'tokens'"),
-        (remainder in ("drop", "pad"), f"remainder={remainder!r}", "'drop' or 'pad'"),
+        (_is_whole(given["batch_size"], 1), "batch_size", "a whole number above 0"),
+        (given["length"] is None or _is_whole(given["length"], 1), "length", "tokens of a row, above 0"),
+        (_is_whole(given["seed"], 0) and given["seed"] < 2**64, "seed", "a whole number from 0 to 2^64 - 1"),
+        (_is_whole(world, 1), "world", "how many ranks there are, above 0"),
+        (_is_whole(rank, 0) and rank < world, "rank", "a whole number from 0 to world - 1"),
+        (workers == "auto" or _is_whole(workers, 0), "workers", "'auto', 0 or more"),
+        (given["epochs"] is None or _is_whole(given["epochs"], 1), "epochs", "None (no end), or a number above 0"),
+        (given["ahead"] is None or _is_whole(given["ahead"], 1), "ahead", "None, or how many batches, above 0"),
+        (log_every is None or log_every > 0, "log_every", "None, or seconds above 0"),
+        *(
+            (given[name] in words, name, " or ".join(map(repr, words)))
+            for name, words in (
+                ("fill", ("packed", "one_key")),
+                ("cache", (None, "memory", "disk")),
+                ("mix_by", ("examples", "tokens")),
+                ("remainder", ("drop", "pad")),
+            )
+        ),
     ]
-    for good, what, usage in checks:
+    for good, name, usage in checks:
         if not good:
-            raise ConfigError(f"load() cannot take {what}", where="penstock.load", next_step=f"give {usage}")
+            taken = f"load() cannot take {name}={given[name]!r}"
+            raise ConfigError(taken, where="penstock.load", next_step=f"give {usage}")
+    batch_size = given["batch_size"]
     if batch_size % world:
         nearest = batch_size - batch_size % world or world
         raise ConfigError(
@@ -133,6 +135,10 @@ def _refuse_options(
             where="penstock.load: batch_size is that of all ranks together",
             next_step=f"a multiple of {world}, such as {nearest} or {nearest + world}",
         )
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool) and value >= least
 
 
 def _make_kind(
@@ -196,21 +202,17 @@ def _shares(kind: Kind, weights: Sequence[float] | None, mix_by: str, datasets: 
         )
     if datasets == 1:
         return (1,)
-    exact = [Fraction(weight).limit_denominator(10**6) for weight in weights]
+    shares = whole_shares(weights)
     if mix_by == "tokens":
-        exact = [weight / _tokens_a_row(kind, number) for number, weight in enumerate(exact)]
-    return whole_shares(exact)
+        shares = whole_shares([share / _tokens_a_row(kind, number) for number, share in enumerate(shares)])
+    return shares
 
 
 def _tokens_a_row(kind: Kind, number: int) -> Fraction:
     """Useful tokens of the first rows of a dataset under seed 0: a fact of the data and the recipe, not of the seed."""
-    streams = [
-        stream if i == number else Stream(stream.shard_records, stream.draws, stream.contexts)
-        for i, stream in enumerate(kind.streams)
-    ]
-    shares = tuple(1 if i == number else 0 for i in range(len(streams)))
-    rows = min(_MIX_ROWS, streams[number].rows)
-    draws = Order(tuple(streams), shares, seed=0).draw(0, rows)
+    shares = tuple(int(i == number) for i in range(len(kind.streams)))
+    rows = min(_MIX_ROWS, kind.streams[number].rows)
+    draws = Order(kind.streams, shares, seed=0).draw(0, rows)
     out = {name: np.zeros((rows, *shape), dtype) for name, (shape, dtype) in kind.layout.items()}
     return Fraction(max(1, kind.fill(draws, out).tokens), rows)
 
@@ -221,8 +223,12 @@ def _refuse_no_batch(order: Order, batch_size: int, remainder: Remainder) -> Non
     if rows is not None and rows < (batch_size if remainder == "drop" else 1):
         raise ConfigError(
             f"{order.epochs} epochs have {rows:,} rows, and a batch takes {batch_size:,}",
-            where="penstock.load",
-            next_step="a smaller batch_size, more epochs, or remainder='pad'",
+            where="penstock.load"
+            if len(order.shares) == 1
+            else f"mixed in blocks of {order.block:,} rows, as weights= say",
+            next_step="a smaller batch_size, more epochs, or remainder='pad'"
+            if rows
+            else "more epochs, or weights in the ratio of smaller numbers",
         )
 
 

@@ -106,14 +106,18 @@ class Loader:
         return rows // size if self._parts.remainder == "drop" else -(-rows // size)
 
     def _take(self) -> tuple[Batch, Made, float, int]:
-        if self._parts.workers == 0:
+        if self._parts.workers == 0 and not self._process_count:
             started = time.perf_counter()
             batch, made = self._maker.make(self.step)
             return batch, made, time.perf_counter() - started, 0
         if self._prefetch is None:
             self._prefetch = self._start()
         ready = self._prefetch.ready
-        (batch, made), waited = self._prefetch.take()
+        try:
+            (batch, made), waited = self._prefetch.take()
+        except Exception:
+            self._stop()  # whoever goes on is given this very batch again, as state() says
+            raise
         return batch, made, waited, ready
 
     def _start(self) -> Prefetch[tuple[Batch, Made]]:
@@ -170,7 +174,9 @@ class Loader:
         name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', repr(type(function)))}"
         settings = {**self._parts.recipe.settings, "map": [*self._parts.recipe.settings.get("map", []), name]}
         parts = replace(self._parts, recipe=replace(self._parts.recipe, settings=settings))
-        made = Loader(parts, (*self._functions, function), max(processes, self._process_count), timeout)
+        if self._process_count:  # one process runs them all
+            processes, timeout = max(processes, self._process_count), max(timeout, self._timeout)
+        made = Loader(parts, (*self._functions, function), processes, timeout)
         made.step = self.step
         return made
 

@@ -53,6 +53,8 @@ def _columns(opened: Opened) -> str:
 
 def _open(path: str, split: str) -> Opened:
     dataset = open_dataset(path, split)
+    if not len(dataset):
+        raise ConfigError(f"there are no records in split {split!r}", where=path, next_step="choose another split")
     if isinstance(dataset, ArrayRecordDataset):
         facts = [[os.path.basename(file), os.path.getsize(file)] for file in dataset.paths]
         return Opened(path, fingerprint([facts, len(dataset)]), old=dataset)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
-from math import gcd
+from math import gcd, inf, lcm
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +22,9 @@ Array = np.ndarray[Any, Any]
 Remainder = Literal["drop", "pad"]
 EVENTS_A_CONTEXT, MOST_CONTEXTS = 30, 16
 CHECKPOINT = 256  # records between two sums of contexts: one is found by a look-up and a short walk
-_FINEST_SHARE = 1000  # weights are brought to whole numbers with a sum of about this, at most
+_FINEST_WEIGHT = 10**12  # a weight of 0.1 is meant as a tenth, and not as the binary fraction next to it
+_EXACT_BLOCK = 1000  # rows: larger blocks mix no better, and a finite stream is a whole number of them
+_EXACT_TO = 1000
 
 
 @dataclass(frozen=True)
@@ -56,22 +57,36 @@ def contexts_of(events: Array) -> Array:
 
 
 def whole_shares(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
-    """Weights as the smallest whole numbers in their ratio: 0.7 and 0.3 become 7 and 3."""
-    if any(not weight > 0 for weight in weights):
+    """Weights as whole numbers in their ratio: 0.7 and 0.3 become 7 and 3.
+
+    The smallest that are exact, if their sum is small; otherwise the smallest of which each is exact to a thousandth.
+    """
+    if any(not 0 < weight < inf for weight in weights):
         raise ConfigError(
-            f"weights= must be above 0, and one is {min(weights)}",
+            f"weights= must be above 0, and they are {', '.join(str(weight) for weight in weights)}",
             where="load(weights=...)",
             next_step="leave the dataset out instead",
         )
-    total = sum(Fraction(weight) for weight in weights)
-    parts = [(Fraction(weight) / total).limit_denominator(_FINEST_SHARE) for weight in weights]
-    parts = [part or Fraction(1, _FINEST_SHARE) for part in parts]
-    common = reduce(lambda a, b: a * b // gcd(a, b), (part.denominator for part in parts))
-    if common > _FINEST_SHARE**2:
-        common = _FINEST_SHARE
-    shares = [max(1, round(part * common)) for part in parts]
-    divisor = reduce(gcd, shares)
+    exact = [Fraction(weight).limit_denominator(_FINEST_WEIGHT) or Fraction(weight) for weight in weights]
+    common = lcm(*(weight.denominator for weight in exact))
+    shares = [int(weight * common) for weight in exact]
+    if sum(shares) // gcd(*shares) > _EXACT_BLOCK:
+        shares = _nearly(exact)
+    divisor = gcd(*shares)
     return tuple(share // divisor for share in shares)
+
+
+def _nearly(weights: Sequence[Fraction]) -> list[int]:
+    """With the least weight at n rows, no other is rounded by more than half a row: n = 500 always does."""
+    least = min(weights)
+    for rows in range(1, _EXACT_TO // 2 + 1):
+        shares = [round(rows * weight / least) for weight in weights]
+        if all(
+            abs(share * least - rows * weight) * _EXACT_TO <= rows * weight
+            for share, weight in zip(shares, weights, strict=True)
+        ):
+            break
+    return shares
 
 
 @dataclass(frozen=True)

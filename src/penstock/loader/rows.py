@@ -81,6 +81,7 @@ class Rows:
             for row in range(rows):
                 self._fill_row(int(draws.shards[row, 0]), int(draws.records[row, 0]), {n: out[n][row] for n in out})
         made.tokens = int(np.count_nonzero(out["targets_segmentation"]))
+        made.filled = int(np.count_nonzero(out["inputs_segmentation"]))
         return made
 
     def _fill_compiled(self, draws: Draws, out: Mapping[str, Array], made: Made) -> None:
@@ -110,7 +111,7 @@ class Rows:
         inputs, shown = tokens[: self.length], min(len(tokens), self.length)
         row["inputs"][:shown], row["inputs_position"][:shown] = inputs, positions[:shown]
         row["inputs_segmentation"][:shown] = segments[:shown]
-        row["targets"][: len(tokens) - 1] = tokens[1:]
+        row["targets"][: len(tokens[1:])] = tokens[1:]
         same = segments[:-1] == segments[1:]
         row["targets_segmentation"][: len(same)] = segments[:-1] * same
         row["targets_position"][: len(same)] = positions[1:] * same
@@ -126,7 +127,9 @@ class Rows:
         begin, edges = 0, []
         starts = self._read_list(shard, DOCUMENTS, record).tolist() if self._has_documents else []
         for start in starts:
-            if begin < start < count:
+            if start >= count:
+                break
+            if start > begin:
                 edges.append((begin, start))
                 begin = start
         return [*edges, (begin, count)] if count else []

@@ -144,7 +144,7 @@ class Totals:
                 seconds=seconds,
                 first_batch_seconds=self.first_wait,
                 wait_seconds=self.waited,
-                padding=1 - _ratio(self.made.tokens, self.made.room) if self.made.room else 0.0,
+                padding=1 - _ratio(self.made.filled, self.made.room) if self.made.room else 0.0,
                 tokens_per_second=per_second,
                 stages=stages,
                 made=self.batches_made,
@@ -167,7 +167,7 @@ class Totals:
 
 
 def _add(total: Made, made: Made) -> None:
-    for name in ("rows", "tokens", "room", "draws", "draws_used", "verified_bytes", "verify_seconds"):
+    for name in ("rows", "tokens", "filled", "room", "draws", "draws_used", "verified_bytes", "verify_seconds"):
         setattr(total, name, getattr(total, name) + getattr(made, name))
     for name, count in made.counts.items():
         total.counts[name] = total.counts.get(name, 0) + count

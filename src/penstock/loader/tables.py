@@ -35,7 +35,8 @@ class Made:
     """What filling a batch came to, for stats.py."""
 
     rows: int = 0
-    tokens: int = 0  # that are neither padding nor masked; rows where there are no tokens
+    tokens: int = 0  # targets that count: neither padding nor the first of the next segment; rows of arrays
+    filled: int = 0  # tokens that are no padding
     room: int = 0  # tokens there is room for
     draws: int = 0
     draws_used: int = 0

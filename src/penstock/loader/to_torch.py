@@ -152,6 +152,7 @@ class _Ahead:
         self.blocks: dict[int, str] = {}  # by address: new, pinned or refused
         # The loader takes a buffer again when nothing refers to it: not before its copy is done.
         self.under_way: deque[tuple[torch.cuda.Event, Batch]] = deque()
+        weakref.finalize(self, _finish, self.under_way).atexit = False
 
     def __call__(self, batch: Batch) -> _Placed:
         while self.under_way and self.under_way[0][0].query():
@@ -169,11 +170,13 @@ class _Ahead:
         blocks = {id(block): block for block in map(_block, batch.values())}
         for block in blocks.values():
             self.pin(block)
-        whole = torch.from_numpy(next(iter(blocks.values())).reshape(-1).view(np.uint8))
-        if len(blocks) > 1 or not _is_one(whole, list(sources.values())):
-            return {name: source.to(self.device, non_blocking=True) for name, source in sources.items()}
-        there = whole.to(self.device, non_blocking=True)
-        return {name: _same_place(there, whole, source) for name, source in sources.items()}
+        block = next(iter(blocks.values()))
+        if len(blocks) == 1 and block.flags.c_contiguous:
+            whole = torch.from_numpy(block.reshape(-1).view(np.uint8))
+            if _is_one(whole, list(sources.values())):
+                there = whole.to(self.device, non_blocking=True)
+                return {name: _same_place(there, whole, source) for name, source in sources.items()}
+        return {name: source.to(self.device, non_blocking=True) for name, source in sources.items()}
 
     def pin(self, block: Array) -> None:
         """One that comes back is one of the loader's own: pinned from then on, until it is freed.
@@ -191,6 +194,12 @@ class _Ahead:
             self.blocks[address] = "refused" if refused else "pinned"
             if refused:
                 _forget_last_error(self.device)
+
+
+def _finish(under_way: deque[tuple[torch.cuda.Event, Batch]]) -> None:
+    """A batch may outlive what handed it out: its buffer is held until it is copied all the same."""
+    for copied, _ in under_way:
+        copied.synchronize()
 
 
 def _block(array: Array) -> Array:

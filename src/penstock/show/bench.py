@@ -7,8 +7,10 @@ the host, a step of an accelerator is a time in which nothing is asked for.
 from __future__ import annotations
 
 import gc
+import re
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -35,8 +37,10 @@ def bench_facts(asked: Asked, seconds: float, step_ms: float | None) -> Facts:
         wrong = f"--seconds {seconds:g}" if seconds <= 0 else f"--step-ms {step_ms:g}"
         raise ConfigError(f"{wrong} is no time to measure", where="the command line", next_step="give more than 0")
     asked = asked.settled()
-    warm_up = _warm_up(asked)
-    runs = [_run(asked, seconds, step) for step in dict.fromkeys([None, step_ms])]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        warm_up = _warm_up(asked)
+        runs = [_run(asked, seconds, step) for step in dict.fromkeys([None, step_ms])]
     return {
         "path": asked.path,
         **warm_up,
@@ -50,7 +54,13 @@ def bench_facts(asked: Asked, seconds: float, step_ms: float | None) -> Facts:
         "cores": cpu_count().amount,
         "memory_allowed_bytes": make_budget(asked.memory or "100%").allowed,
         "runs": runs,
+        "warnings": _distinct([str(each.message) for each in told]),
     }
+
+
+def _distinct(messages: list[str]) -> list[str]:
+    """Each loader tells it again, with other numbers: the last one counts."""
+    return list({re.sub(r"[\d.,]+", "", message): message for message in messages}.values())
 
 
 def _warm_up(asked: Asked) -> Facts:
@@ -72,11 +82,10 @@ def _run(asked: Asked, seconds: float, step_ms: float | None) -> Facts:
     started = time.perf_counter()
     with asked.open() as loader:
         loaded = time.perf_counter()
-        batch = next(loader)
+        next(loader)
         first = time.perf_counter()
         measured = _measure(loader, seconds, (step_ms or 0) / 1000)
         memory = own_memory()
-        del batch
     return {
         "step_ms": step_ms,
         "load_ms": 1000 * (loaded - started),
@@ -89,22 +98,22 @@ def _run(asked: Asked, seconds: float, step_ms: float | None) -> Facts:
 
 def _measure(loader: Loader, seconds: float, step: float) -> Facts:
     """From the first batch on; it is out of the numbers, as it is in the loader's own."""
-    made, cpu = loader.stats().made, time.process_time()
+    before, cpu = loader.stats(), time.process_time()
     waits: list[float] = []
     end = time.perf_counter() + seconds
     while not waits or time.perf_counter() < end:
         if step:
             time.sleep(step)
         asked = time.perf_counter()
-        batch = next(loader)  # held until the next one is there, as a consumer does
+        batch = next(loader)  # noqa: F841 - a consumer holds it until the next one is there
         waits.append(time.perf_counter() - asked)
     stats, cpu = loader.stats(), time.process_time() - cpu
-    del batch
-    return _numbers(stats, waits, cpu, stats.made - made)
+    return _numbers(before, stats, waits, cpu)
 
 
-def _numbers(stats: Stats, waits: list[float], cpu_seconds: float, made: int) -> Facts:
+def _numbers(before: Stats, stats: Stats, waits: list[float], cpu_seconds: float) -> Facts:
     percentiles = np.percentile(np.array(waits), _PERCENTILES)
+    made = stats.made - before.made
     # What was made ahead and not asked for any more has cost its share of the CPU too.
     tokens_made = stats.tokens / len(waits) * made
     return {
@@ -121,7 +130,7 @@ def _numbers(stats: Stats, waits: list[float], cpu_seconds: float, made: int) ->
         "wait_share": stats.wait_share,  # by the loader's: what its verdict follows from
         "threads": stats.threads,
         "threads_busy": stats.busy,
-        "stage_ms": {stage: 1000 * stats.stages[stage] / max(1, stats.made) for stage in STAGES},
+        "stage_ms": {each: 1000 * (stats.stages[each] - before.stages[each]) / max(1, made) for each in STAGES},
         "batches_ready": stats.ready,
         "batches_ahead": stats.ahead,
         "draws": stats.draws,
@@ -144,20 +153,25 @@ def bench_tables(facts: Facts) -> Iterator[RenderableType]:
     yield ""
     runs = facts["runs"]
     table = make_table("measured", *(f">{_title(run)}" for run in runs))
-    for name, cell in _rows(facts):
-        table.add_row(name, *(cell(run) for run in runs))
+    for name, cells in _rows(facts):
+        table.add_row(name, *cells)
     yield table
     for run in runs:
-        yield ""
-        yield Text.assemble((f"{_title(run)}: ", "bold"), (run["verdict"], _style(run)))
+        yield Text.assemble("\n", (f"{_title(run)}: ", "bold"), _fed(run), (run["verdict"], _style(run)))
+    for warning in facts["warnings"]:
+        yield Text.assemble(("\nwarning: ", "bold yellow"), warning)
 
 
 def _title(run: Facts) -> str:
     return f"{run['step_ms']:g} ms a step" if run["step_ms"] else "alone"
 
 
+def _fed(run: Facts) -> str:
+    """Alone, the loader is what is waited for, always. What that is good for is a number of milliseconds."""
+    return f"feeds steps of {_ms(run['interval_ms'])} and longer; " if run["step_ms"] is None else ""
+
+
 def _style(run: Facts) -> str:
-    """Alone, a loader is always waited for: that is no fault of it."""
     return "" if run["step_ms"] is None else "yellow" if run["limiting"] else "green"
 
 
@@ -171,32 +185,32 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "warm-up", f"{facts['warm_up_seconds']:.2f} s to a first batch that is not measured"
 
 
-def _rows(facts: Facts) -> Iterator[tuple[str, Callable[[Facts], str]]]:
-    """The name of each line and what stands in it for a run."""
-    unit = facts["unit"]
+def _rows(facts: Facts) -> Iterator[tuple[str, list[str]]]:
+    """The name of each line, and what stands in it for each run."""
+    runs, unit = facts["runs"], facts["unit"]
     useful = f"useful {unit}" if unit == "tokens" else unit
-    yield f"{useful}/s", lambda run: format_count(run["tokens_per_second"])
-    yield f"{useful}/CPU-second", lambda run: format_count(run["tokens_per_cpu_second"])
+    yield f"{useful}/s", [format_count(run["tokens_per_second"]) for run in runs]
+    yield f"{useful}/CPU-second", [format_count(run["tokens_per_cpu_second"]) for run in runs]
     if unit == "tokens":
-        yield "padding", lambda run: f"{run['padding']:.2%}"
-    yield "batches", lambda run: format_count(run["batches"])
-    yield "from batch to batch", lambda run: _ms(run["interval_ms"])
-    yield "load()", lambda run: _ms(run["load_ms"])
-    yield "first batch", lambda run: _ms(run["first_batch_ms"])
+        yield "padding", [f"{run['padding']:.2%}" for run in runs]
+    yield "batches", [format_count(run["batches"]) for run in runs]
+    yield "from batch to batch", [_ms(run["interval_ms"]) for run in runs]
+    yield "load()", [_ms(run["load_ms"]) for run in runs]
+    yield "first batch", [_ms(run["first_batch_ms"]) for run in runs]
     for rank in _PERCENTILES:
-        yield f"next(), p{rank}", lambda run, key=f"p{rank}": _ms(run["next_ms"][key])  # type: ignore[misc]
-    yield "next(), share of the time", lambda run: f"{run['next_share']:.2%}"
-    yield "  of it waiting for a batch", lambda run: f"{run['wait_share']:.2%}"
-    yield "threads", lambda run: format_count(run["threads"])
-    yield "threads busy", lambda run: f"{run['threads_busy']:.0%}"
+        yield f"next(), p{rank}", [_ms(run["next_ms"][f"p{rank}"]) for run in runs]
+    yield "next(), share of the time", [f"{run['next_share']:.2%}" for run in runs]
+    yield "  waiting for a batch", [f"{run['wait_share']:.2%}" for run in runs]
+    yield "threads", [format_count(run["threads"]) for run in runs]
+    yield "threads busy", [f"{run['threads_busy']:.0%}" for run in runs]
     for stage in STAGES:
-        yield f"  {stage}, a batch", lambda run, key=stage: _ms(run["stage_ms"][key])  # type: ignore[misc]
-    yield "batches ready", lambda run: f"{run['batches_ready']:.1f} of {run['batches_ahead']}"
-    yield "memory of this process", lambda run: format_size(run["memory_bytes"])
+        yield f"  {stage}, a batch", [_ms(run["stage_ms"][stage]) for run in runs]
+    yield "batches ready", [f"{run['batches_ready']:.1f} of {run['batches_ahead']}" for run in runs]
+    yield "memory of this process", [format_size(run["memory_bytes"]) for run in runs]
     if "events" in facts["kind"]:
-        yield "coverage, draws used", lambda run: f"{run['coverage']:.1%}"
-        yield "draws unused", lambda run: f"{format_count(run['draws_unused'])} of {format_count(run['draws'])}"
-    yield "verified", lambda run: f"{format_size(run['verified_bytes'])} in {_ms(1000 * run['verify_seconds'])}"
+        yield "coverage, draws used", [f"{run['coverage']:.1%}" for run in runs]
+        yield "draws unused", [format_count(run["draws_unused"]) for run in runs]
+    yield "verified", [f"{format_size(run['verified_bytes'])} in {_ms(1000 * run['verify_seconds'])}" for run in runs]
 
 
 def _ms(milliseconds: float) -> str:

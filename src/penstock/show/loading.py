@@ -9,12 +9,13 @@ import yaml
 
 from penstock.base.errors import ConfigError
 from penstock.base.sizes import parse_size
-from penstock.loader.binding import bind
+from penstock.loader.binding import bind, is_grouped
 from penstock.loader.load import load
 from penstock.loader.loader import Loader
 from penstock.loader.rows import TOKENS, is_token_rows
 from penstock.loader.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.dataset import Dataset, open_dataset
+from penstock.shards.schema import Schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +36,22 @@ class Asked:
     columns: str | None = None
 
     def settled(self) -> Asked:
-        """With the length that it comes to: rows that were packed before have their own, and arrays have none."""
+        """With a length where none was said: rows of tokens may have one of their own."""
         if self.length is not None:
             return self
-        dataset = open_dataset(self.path, self.split)
-        width = self.usual_length + 1
-        if isinstance(dataset, Dataset) and is_token_rows(dataset.schema) and not self.fields and not self.columns:
-            types = {field.name: field.parsed for field in dataset.schema}
-            width = types[TOKENS].width or width
+        kind = next((field.parsed for field in self.schema() if field.name == TOKENS), None)
+        width = kind.width if kind and kind.name == "fixed_size_list" else self.usual_length + 1
         return replace(self, length=min(self.usual_length, width - 1))
+
+    def has_tokens(self) -> bool:
+        """Or arrays, which are handed out as they are."""
+        schema = self.schema()
+        return not schema or bool(self.fields) or is_grouped(schema) or is_token_rows(schema)
+
+    def schema(self) -> Schema:
+        """Of a dataset; of .arrayrecord files, which hold events and nothing else, it is empty."""
+        dataset = open_dataset(self.path, self.split)
+        return dataset.schema if isinstance(dataset, Dataset) else ()
 
     def open(self) -> Loader:
         columns = [column.strip() for column in self.columns.split(",")] if self.columns else None
@@ -65,8 +73,8 @@ class Asked:
         """That its events are encoded with, the width of every number decided by its column."""
         fields = _parse_fields(self.fields)
         made = make_vocabulary(fields) if fields else PINGS
-        dataset = open_dataset(self.path, self.split)
-        return bind(made, dataset.schema, self.path).vocabulary if isinstance(dataset, Dataset) else made
+        schema = self.schema()
+        return bind(made, schema, self.path).vocabulary if schema else made
 
 
 def _parse_workers(text: str) -> Any:

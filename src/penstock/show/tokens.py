@@ -22,6 +22,7 @@ Facts = dict[str, Any]
 _STYLES = {"start": "bold magenta", "marker": "bold cyan", "byte": ""}
 _NUMBERS = ("float11", "int")
 _SHOWN_ROWS, _USUAL_LENGTH = 3, 256  # a screen or two
+_MOST_CHARACTERS = 24  # of a text, before it is cut
 _MOST_NUMBERS = 2  # that have a column of their own; a screen is narrow
 
 
@@ -40,16 +41,16 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
     options = {name: value for name, value in view.items() if value is not None}
     batch, rows = options.pop("batch", 0), options.pop("rows", _SHOWN_ROWS)
     asked = Asked(path=path, split=split or "train", usual_length=_USUAL_LENGTH, workers="0", **options).settled()
+    if not asked.has_tokens():
+        raise ConfigError(
+            "this dataset has no tokens: its columns are handed out as they are",
+            where=asked.path,
+            next_step=f"`penstock inspect {asked.path}` shows its records",
+        )
     with asked.open() as loader:
-        kind = loader.state()["recipe"]["kind"]
-        if kind == "arrays":
-            raise ConfigError(
-                "this dataset has no tokens: its columns are handed out as they are",
-                where=asked.path,
-                next_step=f"`penstock inspect {asked.path}` shows its records",
-            )
+        kind, datasets = loader.state()["recipe"]["kind"], loader.state()["datasets"]
         arrays = loader.batch(batch)
-        stats, datasets = loader.stats(), loader.state()["datasets"]
+        padding = loader.stats().padding
     vocabulary = asked.vocabulary() if "events" in kind else None
     shown = range(min(rows, asked.batch_size))
     return {
@@ -62,7 +63,7 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
         "length": asked.length,
         "fill": asked.fill if vocabulary else None,
         "seed": asked.seed,
-        "padding": stats.padding,
+        "padding": padding,
         "segments": int(sum(len(_runs(row)) for row in arrays["inputs_segmentation"])),
         "vocabulary": _vocabulary_facts(vocabulary) if vocabulary else None,
         "rows": [_row_facts({n: array[row] for n, array in arrays.items()}, row, vocabulary) for row in shown],
@@ -77,6 +78,7 @@ def _vocabulary_facts(vocabulary: Vocabulary) -> Facts:
 def _row_facts(row: Mapping[str, Any], number: int, vocabulary: Vocabulary | None) -> Facts:
     tokens, segmentation = _whole(row)
     useful = int(np.count_nonzero(row["targets_segmentation"]))
+    padding = 1 - np.count_nonzero(row["inputs_segmentation"]) / len(row["inputs"])
     segments: list[Facts] = [
         {"segment": segment, "start": start, "tokens": tokens[start:stop].tolist()}
         for segment, start, stop in _runs(segmentation)
@@ -85,7 +87,7 @@ def _row_facts(row: Mapping[str, Any], number: int, vocabulary: Vocabulary | Non
         decoded = decode(tokens, vocabulary, segmentation)
         for each in segments:
             each["measurements"] = _measurements(each, decoded)
-    return {"row": number, "useful_tokens": useful, "padding": 1 - useful / len(row["inputs"]), "segments": segments}
+    return {"row": number, "useful_tokens": useful, "padding": padding, "segments": segments}
 
 
 def _whole(row: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -143,7 +145,7 @@ def _plain_table(row: Facts) -> RenderableType:
     for each in row["segments"]:
         tokens = each["tokens"]
         words = " ".join(map(str, tokens))
-        table.add_row(str(each["segment"]), format_count(each["start"]), format_count(len(tokens)), words)
+        table.add_row(format_count(each["segment"]), format_count(each["start"]), format_count(len(tokens)), words)
     return table
 
 
@@ -152,6 +154,7 @@ def _measurement_table(row: Facts, vocabulary: Facts) -> RenderableType:
     numbers = [each for each in fields if each["kind"] in _NUMBERS]
     numbers = numbers if len(numbers) <= _MOST_NUMBERS else []
     table = make_table(">segment", "measurement", *(f">{each['name']}" for each in numbers), "tokens")
+    table.columns[1].no_wrap = True  # an address is copied whole; tokens may be told line by line
     for segment in row["segments"]:
         for number, measurement in enumerate(segment["measurements"]):
             table.add_row(
@@ -192,7 +195,7 @@ def _value(measurement: Facts, field: Facts) -> str:
         return {"time": "no time", "float11": "failed"}.get(kind, "missing")
     if kind in _NUMBERS:
         return f"{value:,.3f}" if kind == "float11" else f"{value:,}"
-    return short(value, 40)
+    return str(value) if kind in ("ip", "time") else short(value, _MOST_CHARACTERS)
 
 
 def _colored(tokens: list[int], vocabulary: Facts) -> Text:
