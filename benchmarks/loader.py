@@ -208,8 +208,8 @@ class Bench:
     def sweep(self) -> None:
         """workers="auto" against every fixed number, for a fast, a slow and a bursty consumer."""
         consumers: dict[str, Callable[[int], None]] = {
-            "fast": lambda step: None,
-            "slow": lambda step: time.sleep(0.01),
+            "fast": lambda _: None,
+            "slow": lambda _: time.sleep(0.01),
             "bursty": lambda step: time.sleep(0.1) if step % 20 == 0 else None,
         }
         for name, consume in consumers.items():

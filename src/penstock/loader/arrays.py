@@ -19,7 +19,7 @@ from penstock.shards.schema import NUMBERS, Field, Schema
 class Arrays:
     """Columns of numbers, and of fixed-size lists of them. `columns` names those wanted; None is all."""
 
-    name, unit = "arrays", "rows"
+    name, unit, vocabulary = "arrays", "rows", None
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
                 where="load(columns=...)",
                 next_step=f"one of: {', '.join(known)}",
             )
-    fields = [known[name] for name in columns] if columns else list(schema)
+    fields = list(schema) if columns is None else [known[name] for name in columns]
     ragged = [f"{field.name} ({field.type})" for field in fields if not _is_array(field)]
     if ragged or not fields:
         arrays = [field.name for field in schema if _is_array(field)]

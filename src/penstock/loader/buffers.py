@@ -7,6 +7,7 @@ likes; then the next one gets a block of its own.
 
 from __future__ import annotations
 
+import mmap
 import sys
 import threading
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ class Buffers:
             if free:
                 block = self._blocks[free[0]]
             else:
-                block = np.empty(self.batch_bytes, "u1")
+                block = _new_block(self.batch_bytes)
                 self._blocks.append(block)
             return self._cut(block)
 
@@ -48,6 +49,11 @@ class Buffers:
             arrays[name] = block[start : start + size].view(dtype).reshape(self._rows, *shape)
             start += _aligned(size)
         return arrays
+
+
+def _new_block(size: int) -> Array:
+    """On pages of its own: a block can then be pinned for an accelerator without its neighbours."""
+    return np.frombuffer(mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), "u1")
 
 
 def batch_bytes(layout: Layout, rows: int) -> int:

@@ -38,7 +38,7 @@ class Events:
     ) -> None:
         self.length = length
         self.layout = token_layout(length)
-        self._bound, self._fill = bound, fill
+        self._bound, self._fill, self.vocabulary = bound, fill, bound.vocabulary
         shards = [shard for dataset in datasets for shard in dataset]
         self._encoder = EventEncoder(shards, schema, bound, length, fill, room, larger_than_memory)
         self.tables = self._encoder.tables

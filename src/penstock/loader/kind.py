@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock.loader.order import Draws, Stream
 from penstock.loader.tables import Made, Tables
+from penstock.loader.vocabulary import Vocabulary
 
 Array = np.ndarray[Any, Any]
 Layout = Mapping[str, tuple[tuple[int, ...], str]]  # of each array: the shape of one row, and the dtype
@@ -23,6 +24,11 @@ class Kind(Protocol):
     layout: Layout
     streams: tuple[Stream, ...]  # one a dataset
     tables: Tables
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """Of events."""
+        ...
 
     def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made: ...
 

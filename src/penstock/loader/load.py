@@ -67,9 +67,11 @@ def load(
     """
     arguments = dict(locals())
     _refuse_options(arguments)
-    batch_size, seed = int(batch_size), int(seed)  # numpy's own go into no state
+    # As Python's own: numpy's go into no state, and make kernels of their own.
+    batch_size, seed, rank, world = (int(each) for each in (batch_size, seed, rank, world))
+    length, epochs, ahead = (None if each is None else int(each) for each in (length, epochs, ahead))
     opened = open_all(path, split)
-    budget = make_budget(memory if memory is not None else "100%")
+    budget = _make_budget(memory)
     larger = cache == "disk" or (cache is None and _is_larger_than_memory(opened))
     with noticing_compilation():
         kind = _make_kind(opened, length, fill, fields, columns, budget, larger)
@@ -91,7 +93,7 @@ def load(
             rank=rank,
             world=world,
             remainder=remainder,
-            workers=None if workers == "auto" else workers,
+            workers=None if workers == "auto" else int(workers),
             cores=machine.cpu_count().amount,
             ahead=_batches_ahead(kind, batch_size // world, budget, memory is not None, ahead),
             log_every=log_every,
@@ -160,13 +162,30 @@ def _make_kind(
         raise ConfigError(
             "how many tokens a row of events has is not said", where="penstock.load", next_step="length=1024, say"
         )
-    room = budget.allowed // _PARSED_SHARE
+    vocabulary = _vocabulary(fields, schema if opened[0].old is None else None, where)
+    if fill == "packed" and length + 1 < vocabulary.smallest_event:
+        raise ConfigError(
+            f"no event fits into a row of length={length}: the smallest takes {vocabulary.smallest_event} tokens",
+            where="penstock.load",
+            next_step="longer rows, or fewer fields",
+        )
     if opened[0].old is not None:
         from penstock.loader.old_records import OldEvents
 
-        return OldEvents([each.old for each in opened if each.old], _vocabulary(fields, None, where), length, fill)
-    bound = bind(_vocabulary(fields, schema, where), schema, where)
-    return Events(datasets, schema, bound, length, fill, room, larger)
+        return OldEvents([each.old for each in opened if each.old], vocabulary, length, fill)
+    room = budget.allowed // _PARSED_SHARE
+    return Events(datasets, schema, bind(vocabulary, schema, where), length, fill, room, larger)
+
+
+def _make_budget(memory: str | int | None) -> Budget:
+    try:
+        return make_budget("100%" if memory is None else memory)
+    except ValueError as error:
+        raise ConfigError(
+            f"load() cannot take memory={memory!r}: {error}",
+            where="penstock.load",
+            next_step="bytes as a number, or '2GB', '512MiB', '50%'",
+        ) from error
 
 
 def _is_larger_than_memory(opened: tuple[Opened, ...]) -> bool:

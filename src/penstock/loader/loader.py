@@ -25,10 +25,11 @@ from penstock.loader.recipe import Recipe
 from penstock.loader.stats import Stats, Timing, Totals
 from penstock.loader.tables import Made
 from penstock.loader.tuner import Tuner
+from penstock.loader.vocabulary import Vocabulary
 
 Batch = dict[str, Array]
 Function = Callable[[Batch], Batch]
-_THREADS_THAT_WAIT = 16  # at most: threads that wait for the disk need no core each
+_THREADS_THAT_WAIT = 16  # at most: threads that wait need no core each
 log = logging.getLogger("penstock")
 
 
@@ -56,7 +57,7 @@ class Loader:
 
     def __init__(self, parts: Parts, functions: tuple[Function, ...] = (), processes: int = 0, timeout: float = 4.0):
         self._parts = parts
-        self._functions = functions
+        self.functions = functions
         self._process_count, self._timeout = processes, timeout
         self.step = 0
         self._totals = Totals(parts.kind.unit, parts.cores)
@@ -86,9 +87,11 @@ class Loader:
         if self._steps is not None and self.step >= self._steps:
             self._stop()
             raise StopIteration
-        batch, made, waited, ready = self._take()
+        started = time.perf_counter()
+        batch, made, ready = self._take()
         self.step += 1
-        self._totals.add_taken(made, waited, ready)
+        threads = self._prefetch.threads if self._prefetch else 0
+        self._totals.add_taken(made, time.perf_counter() - started, ready, threads)
         self._log()
         return batch
 
@@ -105,20 +108,19 @@ class Loader:
             return None
         return rows // size if self._parts.remainder == "drop" else -(-rows // size)
 
-    def _take(self) -> tuple[Batch, Made, float, int]:
+    def _take(self) -> tuple[Batch, Made, int]:
+        """The next batch, what it came to, and how many lay ready."""
         if self._parts.workers == 0 and not self._process_count:
-            started = time.perf_counter()
-            batch, made = self._maker.make(self.step)
-            return batch, made, time.perf_counter() - started, 0
+            return *self._maker.make(self.step), 0
         if self._prefetch is None:
             self._prefetch = self._start()
         ready = self._prefetch.ready
         try:
-            (batch, made), waited = self._prefetch.take()
+            batch, made = self._prefetch.take()
         except Exception:
             self._stop()  # whoever goes on is given this very batch again, as state() says
             raise
-        return batch, made, waited, ready
+        return batch, made, ready
 
     def _start(self) -> Prefetch[tuple[Batch, Made]]:
         parts = self._parts
@@ -126,8 +128,8 @@ class Loader:
         count = parts.workers or 1
         most = parts.workers or max(parts.cores, self._process_count)
         tuner = Tuner(max(count, self._process_count), most, parts.workers or _THREADS_THAT_WAIT)
-        totals = self._totals
-        prefetch = Prefetch(maker.make, self.step, self._steps, parts.ahead, tuner, lambda: totals.timing.read)
+        timing = self._totals.timing
+        prefetch = Prefetch(maker.make, self.step, self._steps, parts.ahead, tuner, lambda: timing.waiting)
         self._maker = maker
         # A loader that is dropped without close() ends its threads and processes too: they do not refer to it.
         self._closing = weakref.finalize(self, _end, prefetch, maker)
@@ -151,10 +153,7 @@ class Loader:
         self.step = step
 
     def stats(self) -> Stats:
-        prefetch = self._prefetch
-        threads = prefetch.threads if prefetch else min(1, self._parts.workers or 0)
-        mapping = ("processes" if self._process_count else "threads") if self._functions else ""
-        return self._totals.snapshot(threads, self._parts.ahead, mapping, self._maker.replaced, self._parts.flops)
+        return self._totals.snapshot(self._parts.ahead, self._process_count, self._maker.replaced, self._parts.flops)
 
     def _log(self) -> None:
         every = self._parts.log_every
@@ -176,7 +175,7 @@ class Loader:
         parts = replace(self._parts, recipe=replace(self._parts.recipe, settings=settings))
         if self._process_count:  # one process runs them all
             processes, timeout = max(processes, self._process_count), max(timeout, self._timeout)
-        made = Loader(parts, (*self._functions, function), processes, timeout)
+        made = Loader(parts, (*self.functions, function), processes, timeout)
         made.step = self.step
         return made
 
@@ -203,8 +202,13 @@ class Loader:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What load() was given: penstock.load(**loader.arguments) makes an equal loader."""
+        """What load() was given: penstock.load(**loader.arguments), mapped by `functions`, makes an equal loader."""
         return dict(self._parts.arguments)
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """Of the tokens that events become, for penstock.decode; None where the data brings tokens or numbers."""
+        return self._parts.kind.vocabulary
 
     # The end.
 
@@ -212,7 +216,7 @@ class Loader:
         if self._closing:
             self._closing()
             self._closing = self._prefetch = None
-            self._maker = _Maker(self._parts, self._functions, self._totals)
+            self._maker = _Maker(self._parts, self.functions, self._totals)
 
     def close(self) -> None:
         self._stop()
@@ -252,7 +256,7 @@ class _Maker:
 
     def make(self, k: int) -> tuple[Batch, Made]:
         parts, timing = self._parts, Timing()
-        started = time.perf_counter()
+        started, on_core = time.perf_counter(), time.thread_time()
         draws = self._draw(k * parts.batch_size + parts.rank * self._rows, self._rows)
         drawn, cpu, faults = time.perf_counter(), time.thread_time(), _major_faults()
         batch = self._buffers.take()
@@ -260,8 +264,10 @@ class _Maker:
         filled = time.perf_counter()
         if _major_faults() > faults:
             timing.read = max(0.0, filled - drawn - (time.thread_time() - cpu))
-        timing.read = max(timing.read, made.verify_seconds)
+        timing.read = max(timing.read, made.verify_seconds, made.read_seconds)
+        before_map = time.thread_time()
         batch = self._apply(k, batch)
+        timing.map_computing, timing.computing = time.thread_time() - before_map, time.thread_time() - on_core
         timing.order, timing.map = drawn - started, time.perf_counter() - filled
         timing.encode = filled - drawn - timing.read
         self._totals.add_made(made, timing)

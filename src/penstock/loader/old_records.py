@@ -42,6 +42,7 @@ class OldEvents:
         self._reading = threading.Lock()  # readers are opened and let go as they are used
         self._schema, _ = self._read([(0, 0)])
         self._bound = bind(vocabulary, self._schema, datasets[0].paths[0])
+        self.vocabulary = self._bound.vocabulary
         self._filled = 0
         self.streams = tuple(self._make_stream(number, dataset) for number, dataset in enumerate(datasets))
 
@@ -72,6 +73,7 @@ class OldEvents:
         places = places.reshape(draws.shards.shape) - missing
         local = Draws(np.where(places < 0, -1, 0).astype("i4"), np.maximum(places, 0), draws.keys)
         read = time.perf_counter()
+        made.read_seconds = read - started
         encoder = EventEncoder([shard], self._schema, self._bound, self.length, self._fill)
         encoded = encoder.encode(local, out, made)
         self._tell(read - started, time.perf_counter() - read)

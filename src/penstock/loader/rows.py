@@ -34,7 +34,7 @@ def is_token_rows(schema: Schema) -> bool:
 class Rows:
     """Rows of tokens, cut or padded to `length` + 1."""
 
-    name, unit = "rows", "tokens"
+    name, unit, vocabulary = "rows", "tokens", None
 
     def __init__(
         self, datasets: Sequence[Sequence[Shard]], schema: Schema, length: int | None, larger_than_memory: bool = False

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from penstock.loader.tables import Made
+from penstock.loader.verdict import Fix, Rhythm, judge
 
 STAGES = ("order", "read", "encode", "map")
-_NOT_BOUND = 0.01  # of the consumer's time: below that, nobody would notice
-_SATURATED = 0.85  # of the threads' time
 
 
 @dataclass
 class Timing:
-    """Seconds of one batch in each stage. `read` is what a thread was blocked on the disk, and verifying."""
+    """Seconds of one batch in each stage. `read` is what a thread was blocked on the disk, and verifying.
+
+    `computing` is what the thread was on a core, in all stages and in map.
+    """
 
     order: float = 0.0
     read: float = 0.0
     encode: float = 0.0
     map: float = 0.0
+    computing: float = 0.0
+    map_computing: float = 0.0
 
     @property
     def total(self) -> float:
         return self.order + self.read + self.encode + self.map
 
-
-@dataclass(frozen=True)
-class Fix:
-    """What to change, and what that does: the share of the time that would still be waited."""
-
-    change: dict[str, Any]
-    wait_share: float
-    speedup: float
+    @property
+    def waiting(self) -> float:
+        """For the disk, or for whatever a function in map waits for."""
+        return max(0.0, self.total - self.computing)
 
 
 @dataclass(frozen=True)
@@ -97,45 +95,51 @@ class Totals:
     ready: int = 0
     started: float = 0.0
     taken_made: Made = field(default_factory=Made)
+    threads: int = 0  # when the last batch was given, as are the next two
+    given: float = 0.0
+    consumer_cpu: float = 0.0
+    consumer_computing: float = 0.0
+    short: float = 0.0  # batches asked for and not yet made, had the consumer never waited
+    burst: float = 0.0  # the most of them
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add_made(self, made: Made, timing: Timing) -> None:
         with self.lock:
             self.batches_made += 1
             _add(self.made, made)
-            for stage in STAGES:
-                setattr(self.timing, stage, getattr(self.timing, stage) + getattr(timing, stage))
+            for name in (*STAGES, "computing", "map_computing"):
+                setattr(self.timing, name, getattr(self.timing, name) + getattr(timing, name))
 
-    def add_taken(self, made: Made, waited: float, ready: int) -> None:
+    def add_taken(self, made: Made, waited: float, ready: int, threads: int) -> None:
         """The first batch starts the clock: what came before is the start, and not the rhythm."""
+        now, cpu = time.perf_counter(), time.thread_time()
         with self.lock:
             if not self.taken:
-                self.first_wait, self.started = waited, time.perf_counter()
+                self.first_wait, self.started = waited, now
             else:
                 self.waited += waited
                 self.ready += ready
+                self._add_step(now - waited - self.given, threads)
+                self.consumer_computing += max(0.0, cpu - self.consumer_cpu)  # another thread may have come to ask
                 _add(self.taken_made, made)
             self.taken += 1
+            self.threads, self.given, self.consumer_cpu = threads, now, cpu
 
-    def snapshot(
-        self, threads: int, ahead: int, mapping: str, replaced: int, flops: tuple[float, float] | None
-    ) -> Stats:
+    def _add_step(self, step: float, threads: int) -> None:
+        """How far behind makers of this speed would be: so many batches had to lie ready."""
+        making = _ratio(self.timing.total, self.batches_made * max(1, threads))
+        self.short = max(0.0, self.short - step / making) + 1 if making else 1.0
+        self.burst = max(self.burst, self.short)
+
+    def snapshot(self, ahead: int, processes: int, replaced: int, flops: tuple[float, float] | None) -> Stats:
         with self.lock:
-            seconds = time.perf_counter() - self.started if self.taken else 0.0
+            seconds = self.given - self.started
             after_first, per_second = self.taken - 1, _ratio(self.taken_made.tokens, seconds)
             stages = {stage: getattr(self.timing, stage) for stage in STAGES}
             per_batch = _ratio(self.timing.total, self.batches_made)
-            limits = _Limits(
-                wait_share=_ratio(self.waited, seconds),
-                step=_ratio(seconds - self.waited, after_first),
-                per_batch=per_batch,
-                stages={stage: _ratio(value, self.batches_made) for stage, value in stages.items()},
-                threads=max(1, threads),
-                cores=self.cores,
-                ahead=ahead,
-                mapping=mapping,
-            )
-            limiting, fix, verdict = limits.verdict() if after_first > 0 else (None, None, "no batch was asked for yet")
+            limiting, fix, verdict = None, None, "no batch was asked for yet"
+            if after_first > 0:
+                limiting, fix, verdict = judge(self._rhythm(seconds / after_first, ahead, processes))
             return Stats(
                 batches=self.taken,
                 rows=self.taken_made.rows,
@@ -148,8 +152,8 @@ class Totals:
                 tokens_per_second=per_second,
                 stages=stages,
                 made=self.batches_made,
-                threads=threads,
-                busy=min(1.0, _ratio(per_batch * after_first, seconds * max(1, threads))),
+                threads=self.threads,
+                busy=min(1.0, _ratio(per_batch * after_first, seconds * max(1, self.threads))),
                 ready=_ratio(self.ready, after_first),
                 ahead=ahead,
                 draws=self.made.draws,
@@ -165,6 +169,22 @@ class Totals:
                 verdict=verdict,
             )
 
+    def _rhythm(self, interval: float, ahead: int, processes: int) -> Rhythm:
+        wait = self.waited / (self.taken - 1)
+        return Rhythm(
+            step=max(0.0, interval - wait),
+            wait=wait,
+            stages={stage: _ratio(getattr(self.timing, stage), self.batches_made) for stage in STAGES},
+            computing=_ratio(self.timing.computing, self.batches_made),
+            map_computing=_ratio(self.timing.map_computing, self.batches_made),
+            consumer_computing=self.consumer_computing / (self.taken - 1),
+            threads=self.threads,
+            processes=processes,
+            cores=self.cores,
+            ahead=ahead,
+            burst=self.burst,
+        )
+
 
 def _add(total: Made, made: Made) -> None:
     for name in ("rows", "tokens", "filled", "room", "draws", "draws_used", "verified_bytes", "verify_seconds"):
@@ -175,78 +195,3 @@ def _add(total: Made, made: Made) -> None:
 
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class _Limits:
-    """The numbers a verdict follows from: seconds a batch, of the consumer's own step and of each stage."""
-
-    wait_share: float
-    step: float
-    per_batch: float
-    stages: dict[str, float]
-    threads: int
-    cores: int
-    ahead: int
-    mapping: str  # where map() runs: "", "threads" or "processes"
-
-    def verdict(self) -> tuple[str | None, Fix | None, str]:
-        """Which stage limits, what to change, and the sentence."""
-        stage = max(self.stages, key=self.stages.__getitem__)
-        if self.wait_share < _NOT_BOUND:
-            share = _ratio(self.per_batch, self.threads * (self.step or 1e-9))
-            return None, None, f"not input-bound: waits {self.wait_share:.1%} of the time, makers busy {share:.0%}"
-        load = min(1.0, _ratio(self.per_batch, self.threads * self._interval))
-        head = f"input-bound {self.wait_share:.0%}: {stage}, {_threads(self.threads)} at {load:.0%}"
-        if load < _SATURATED:
-            return self._uneven(stage, head)
-        return self._saturated(stage, head)
-
-    @property
-    def _interval(self) -> float:
-        """Seconds from batch to batch, as it is."""
-        return self.step / (1 - self.wait_share) if self.wait_share < 1 else self.per_batch / self.threads
-
-    def _saturated(self, stage: str, head: str) -> tuple[str, Fix | None, str]:
-        needed = max(self.threads + 1, math.ceil(1.05 * self.per_batch / self.step)) if self.step else self.threads + 1
-        blocked = self.stages["read"] + (self.stages["map"] if self.mapping else 0.0)
-        computing = _ratio(self.per_batch - blocked, self.per_batch)
-        most = self.threads if not computing else max(self.threads, int(self.cores / computing))
-        if stage == "map" and self.mapping == "threads":
-            return self._map_in_threads(head, needed)
-        if most <= self.threads:
-            return (
-                stage,
-                None,
-                (f"{head}; all {self.cores} cores are used: give it more cores, or have each row do with less work"),
-            )
-        reached = min(needed, most)
-        fix = self._with_threads(reached)
-        more = f"{reached - self.threads} more {'removes' if fix.wait_share < _NOT_BOUND else 'leaves'}"
-        rest = "it" if fix.wait_share < _NOT_BOUND else f"{fix.wait_share:.0%}"
-        return stage, fix, f"{head}; {more} {rest} (workers={reached})"
-
-    def _map_in_threads(self, head: str, needed: int) -> tuple[str, Fix, str]:
-        """A function that computes in Python holds the interpreter's lock; one that waits does not. Processes do."""
-        fix = self._with_threads(needed)
-        change = {"workers": needed, "processes": needed}
-        text = f"{head}; {needed - self.threads} more removes it if the function waits (workers={needed}), "
-        return (
-            "map",
-            Fix(change, fix.wait_share, fix.speedup),
-            f"{text}processes do if it computes (processes={needed})",
-        )
-
-    def _with_threads(self, threads: int) -> Fix:
-        interval = max(self.step, self.per_batch / threads)
-        return Fix({"workers": threads}, 1 - self.step / interval, _ratio(self._interval, interval))
-
-    def _uneven(self, stage: str, head: str) -> tuple[str, Fix, str]:
-        """On average batches come fast enough: the consumer asks for several at once."""
-        ahead = 2 * self.ahead
-        fix = Fix({"ahead": ahead}, 0.0, _ratio(self._interval, self.step))
-        return stage, fix, f"{head}, fast enough on average: more batches ahead remove it (ahead={ahead})"
-
-
-def _threads(count: int) -> str:
-    return f"{count} thread{'' if count == 1 else 's'}"

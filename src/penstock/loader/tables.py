@@ -40,6 +40,7 @@ class Made:
     room: int = 0  # tokens there is room for
     draws: int = 0
     draws_used: int = 0
+    read_seconds: float = 0.0  # of reading that is not by page faults
     verified_bytes: int = 0
     verify_seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)

@@ -38,7 +38,7 @@ class Batches:
 
     def __init__(self, loader: Loader) -> None:
         self.arguments = loader.arguments
-        self.functions = loader._functions
+        self.functions = loader.functions
         self.length = _length(loader)
         self._loader: Loader | None = loader
         self._opening = threading.Lock()

@@ -13,7 +13,7 @@ _STRETCH_SECONDS, _STRETCH_BATCHES = 0.25, 8
 _WAITS = 0.01  # of the time: below that, nothing is to be gained
 _HELPED = 1.04  # times as fast as before
 _PATIENCE = 20  # stretches until a number that did not help is tried again
-_BLOCKED = 0.4  # of the threads' time: above that they wait for the disk, and more of them than cores help
+_BLOCKED = 0.4  # of the threads' time: above that they wait, and more of them than cores help
 
 
 class Tuner:
@@ -31,7 +31,7 @@ class Tuner:
         self._rest = 0
 
     def observe(self, waited: float, busy_seconds: float, blocked_seconds: float) -> None:
-        """A batch was taken after a wait; the others are the threads' time so far, and that spent on the disk."""
+        """A batch was taken after a wait; the others are the threads' time so far, and that spent waiting."""
         self._batches += 1
         self._waited += waited
         elapsed = self._clock() - self._since

@@ -1,0 +1,265 @@
+"""Promise 6: why the accelerator waits is said in one sentence, and doing what it says helps as it says, within 30%."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.loader.loader import Loader
+from penstock.loader.order import Draws
+from penstock.loader.stats import Stats
+from penstock.loader.tables import Made
+from penstock.loader.verdict import NOT_BOUND, Rhythm, judge
+from tests.loader import slowly
+from tests.loader.making import make_token_rows, prepare
+
+ATTEMPTS = 4  # the machine may be busy with something else, and only ever slower for it
+BATCHES = 60
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare(tmp_path_factory.mktemp("rows"), make_token_rows(300, 33, 1), [])
+
+
+Consumer = Callable[[int], float]  # the seconds it is busy after so many batches
+
+
+@dataclass(frozen=True)
+class Feed:
+    """How batches are made and taken: what a fix changes."""
+
+    path: Path
+    function: Any = None
+    processes: int = 0
+    slow: tuple[str, float] | None = None
+    options: Mapping[str, Any] = ()  # type: ignore[assignment]
+
+    def changed(self, change: Mapping[str, Any]) -> Feed:
+        processes = change.get("processes", self.processes)
+        others = {name: value for name, value in change.items() if name != "processes"}
+        return replace(self, processes=processes, options={**dict(self.options), **others})
+
+    def open(self) -> Loader:
+        loader = penstock.load(self.path, batch_size=8, **dict(self.options))
+        if self.slow:
+            loader = Loader(replace(loader._parts, kind=SlowKind(loader._parts.kind, *self.slow)))
+        return loader.map(self.function, self.processes) if self.function else loader
+
+    def run(self, consumer: Consumer, batches: int = BATCHES) -> tuple[float, Stats]:
+        """Seconds a batch, and what the loader says of it. Threads and processes are up before the clock starts."""
+        with self.open() as warm:
+            next(warm)
+        with self.open() as loader:
+            next(loader)
+            started = time.perf_counter()
+            for number in range(batches):
+                time.sleep(consumer(number))
+                next(loader)
+            return (time.perf_counter() - started) / batches, loader.stats()
+
+
+class SlowKind:
+    """A kind of data like another, whose every batch takes so long: to encode, or to read."""
+
+    def __init__(self, kind: Any, stage: str, seconds: float) -> None:
+        self._kind, self._stage, self._seconds = kind, stage, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kind, name)
+
+    def fill(self, draws: Draws, out: Mapping[str, np.ndarray]) -> Made:
+        made = self._kind.fill(draws, out)
+        time.sleep(self._seconds)
+        if self._stage == "read":
+            made.read_seconds = self._seconds
+        return made
+
+
+def every(seconds: float) -> Consumer:
+    return lambda _: seconds
+
+
+def assert_fix_helps(feed: Feed, consumer: Consumer, limiting: str, option: str) -> Stats:
+    """The verdict names the stage; its change makes it as much faster as it says, and what it removes is gone."""
+    told = []
+    for _ in range(ATTEMPTS):
+        interval, stats = feed.run(consumer)
+        assert stats.limiting == limiting, stats.verdict
+        assert stats.fix is not None, stats.verdict
+        assert list(stats.fix.change) == [option], stats.verdict
+        assert stats.verdict.startswith(f"input-bound {stats.wait_share:.0%}: {limiting}, ")
+        assert f"({option}={stats.fix.change[option]})" in stats.verdict
+        after, mended = feed.changed(stats.fix.change).run(consumer)
+        told.append((stats.verdict, stats.fix, interval / after, mended.wait_share))
+        is_gone = stats.fix.wait_share > NOT_BOUND or mended.wait_share < 0.3 * stats.wait_share
+        if is_gone and abs(interval / after / stats.fix.speedup - 1) < 0.3:
+            return stats
+    raise AssertionError(told)
+
+
+def test_a_function_that_waits_is_given_more_threads(rows):
+    stats = assert_fix_helps(Feed(rows, slowly.sleep, options={"workers": 1}), every(0.006), "map", "workers")
+    assert re.search(r"map, 1 thread at \d+%; \d more remove it \(workers=\d\)$", stats.verdict)
+
+
+def test_a_function_that_computes_is_given_processes(rows):
+    feed = Feed(rows, slowly.compute, options={"workers": 1})
+    stats = assert_fix_helps(feed, every(0.003), "map", "processes")
+    assert re.search(
+        r"map, 1 thread at \d+%; 2 processes (remove it|make it \d\.\d times as fast) \(processes=2\)$", stats.verdict
+    )
+
+
+def test_processes_that_are_too_few_are_given_more(rows):
+    feed = Feed(rows, slowly.sleep, processes=1, options={"workers": 1})
+    stats = assert_fix_helps(feed, every(0.012), "map", "processes")
+    assert re.search(
+        r"map, 1 process at \d+%; 1 more (removes it|makes it \d\.\d times as fast) \(processes=2\)$", stats.verdict
+    )
+
+
+def test_threads_that_wait_for_processes_are_not_given_more_threads(rows):
+    feed = Feed(rows, slowly.sleep, processes=1, options={"workers": 3})
+    assert_fix_helps(feed, every(0.012), "map", "processes")
+
+
+@pytest.mark.parametrize("stage", ["encode", "read"])
+def test_a_stage_that_is_too_slow_is_given_more_threads(rows, stage):
+    feed = Feed(rows, slow=(stage, 0.02), options={"workers": 2})
+    stats = assert_fix_helps(feed, every(0.007), stage, "workers")
+    assert re.search(rf"{stage}, 2 threads at \d+%; \d more (remove it|removes it) \(workers=\d\)$", stats.verdict)
+
+
+def test_a_consumer_that_asks_for_several_at_once_is_given_more_ahead(rows):
+    def burst(number: int) -> float:
+        return 0.0 if number % 6 else 0.1
+
+    stats = assert_fix_helps(Feed(rows, slowly.nap, options={"workers": 1, "ahead": 2}), burst, "map", "ahead")
+    assert "fast enough on average; more batches ahead remove it" in stats.verdict
+    assert 5 <= stats.fix.change["ahead"] <= 10
+
+
+def test_without_workers_one_is_advised(rows):
+    feed = Feed(rows, slowly.nap, options={"workers": 0})
+    stats = assert_fix_helps(feed, every(0.012), "map", "workers")
+    assert "map, in the consumer's own thread; 1 worker removes it (workers=1)" in stats.verdict
+
+
+def test_a_slow_consumer_is_not_input_bound(rows):
+    """And what encodes is real here: no thread sleeps."""
+    for _ in range(ATTEMPTS):
+        _, stats = Feed(rows, options={"workers": 1}).run(every(0.01))
+        if stats.limiting is None:
+            break
+    assert stats.verdict.startswith("not input-bound: waits 0.")
+    assert (stats.limiting, stats.fix) == (None, None)
+
+
+def test_a_hungry_consumer_is_bound_by_encoding(rows):
+    with penstock.load(rows, batch_size=256, workers=1) as loader:
+        for _, _batch in zip(range(200), loader, strict=False):
+            pass
+        stats = loader.stats()
+    assert stats.limiting == "encode"
+    assert stats.wait_share > 0.5
+    assert re.match(r"input-bound \d+%: encode, 1 thread at \d+%; ", stats.verdict)
+
+
+def test_workers_auto_ends_the_waiting_by_itself(rows):
+    for _ in range(ATTEMPTS):
+        with Feed(rows, slowly.sleep, options={"workers": "auto"}).open() as loader:
+            waits = list(timed_waits(loader, 0.008, 400))
+        if sum(waits[-50:]) < 0.1 * 50 * 0.008:
+            return
+    raise AssertionError(waits[-50:])
+
+
+def timed_waits(loader: Loader, step: float, count: int) -> Iterator[float]:
+    for _ in range(count):
+        started = time.perf_counter()
+        next(loader)
+        yield time.perf_counter() - started
+        time.sleep(step)
+
+
+# The sentence, from the numbers alone.
+
+
+UNEVEN = "fast enough on average; more batches ahead remove it"
+USUAL = Rhythm(
+    step=0.088,
+    wait=0.012,
+    stages={"order": 0.001, "read": 0.0, "encode": 0.195, "map": 0.0},
+    computing=0.19,
+    map_computing=0.0,
+    consumer_computing=0.0,
+    threads=2,
+    processes=0,
+    cores=8,
+    ahead=16,
+    burst=2.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({}, "input-bound 12%: encode, 2 threads at 98%; 1 more removes it (workers=3)"),
+        ({"wait": 0.002, "step": 0.096}, "input-bound 2%: encode, 2 threads at 100%; 1 more removes it (workers=3)"),
+        (
+            {"cores": 2},
+            "input-bound 12%: encode, 2 threads at 98%; all 2 cores are used: give it more, or have each row",
+        ),
+        (
+            {"step": 0.01, "wait": 0.09, "cores": 4},
+            "input-bound 90%: encode, 2 threads at 98%; 2 more make it 2.0 times",
+        ),
+        ({"threads": 0}, "input-bound 12%: encode, in the consumer's own thread; 3 workers remove it (workers=3)"),
+        ({"wait": 0.0005}, "not input-bound: waits 0.6% of the time, makers busy 100%"),
+        ({"threads": 4}, f"input-bound 12%: encode, 4 threads at 49%, {UNEVEN} (ahead=32)"),
+        ({"threads": 4, "burst": 40.0}, f"input-bound 12%: encode, 4 threads at 49%, {UNEVEN} (ahead=43)"),
+    ],
+)
+def test_the_sentence_follows_from_the_numbers(changes, sentence):
+    assert judge(replace(USUAL, **changes))[2].startswith(sentence)
+
+
+def test_no_sentence_before_the_second_batch(rows):
+    with penstock.load(rows, batch_size=8) as loader:
+        assert loader.stats().verdict == "no batch was asked for yet"
+        next(loader)
+        assert loader.stats().fix is None
+
+
+def test_a_line_is_logged_as_often_as_asked_for(rows, caplog):
+    caplog.set_level(logging.INFO, logger="penstock")
+    with penstock.load(rows, batch_size=8, log_every=0.05, flops_per_token=1e6, peak_flops=1e12) as loader:
+        for _ in range(20):
+            next(loader)
+            time.sleep(0.01)
+    lines = [record.getMessage() for record in caplog.records if record.name == "penstock"]
+    assert 2 <= len(lines) <= 5
+    assert re.match(
+        r"\d+ batches, [\d,]+ tokens/s, padding 0\.0%, waits \d+\.\d%, .* batches ready, MFU \d+\.\d%; ", lines[-1]
+    )
+
+
+def test_stats_outlive_the_loader(rows):
+    loader = penstock.load(rows, batch_size=8, epochs=2, workers=1)
+    assert len(list(loader)) == len(loader)
+    stats = loader.stats()
+    assert (stats.batches, stats.threads) == (len(loader), 1)
+    time.sleep(0.02)
+    assert loader.stats().seconds == stats.seconds
+    assert stats.padding == 0
+    assert stats.coverage == 1
