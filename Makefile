@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 ADAPTERS_READY := $(VENV)/.adapters-ready
+PEERS := .venv-peers
 
-.PHONY: demo test test-all promises bench bench-events check format lint types layers clean
+.PHONY: demo test test-all promises bench bench-events bench-loader check format lint types layers clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -47,6 +48,15 @@ bench-events: $(BENCH_READY)
 	$(BIN)/python benchmarks/events.py --events 20000000 --skew
 	$(BIN)/python benchmarks/events.py --tight
 
+# The other loaders that ours is measured against pull in torch and more: in an environment of their own.
+$(PEERS)/.ready: benchmarks/loader-requirements.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[arrayrecord,loader]' -r $<
+	@touch $@
+
+bench-loader: $(READY) $(PEERS)/.ready
+	$(BIN)/python -m benchmarks.loader --folder build/bench-loader --peers-python $(PEERS)/bin/python
+
 check: lint types layers test
 
 format: $(READY)
@@ -64,4 +74,4 @@ layers: $(READY)
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) demo build dist
+	rm -rf $(VENV) $(PEERS) demo build dist

@@ -190,13 +190,16 @@ OTHER_OWN = {
 
 @st.composite
 def others(draw: Any) -> tuple[Data, Draws, Vocabulary, str]:
-    shards = draw(records_of(OTHER_EVENTS, OTHER_OWN))
-    chosen = draw(st.lists(st.sampled_from(list(OTHER_FIELDS)), min_size=1, unique=True))
+    """Some of the fields, in any order, and the columns that they are read from."""
+    chosen = draw(st.lists(st.sampled_from(list(OTHER_FIELDS)), min_size=1, max_size=6, unique=True))
     if all(name in OTHER_OWN for name in chosen):
         chosen.append("whole")  # one list at least, or there are no events
-    vocabulary = make_vocabulary({name: OTHER_FIELDS[name] for name in chosen})
-    fill = draw(FILLS)
-    return make_data(shards, OTHER_TYPES), draw(draws_of(shards, fill)), vocabulary, fill
+    columns = [*chosen, *(["version"] if "host" in chosen else [])]
+    events = {name: OTHER_EVENTS[name] for name in columns if name in OTHER_EVENTS}
+    shards = draw(records_of(events, {name: OTHER_OWN[name] for name in columns if name in OTHER_OWN}))
+    vocabulary, fill = make_vocabulary({name: OTHER_FIELDS[name] for name in chosen}), draw(FILLS)
+    data = make_data(shards, {name: OTHER_TYPES[name] for name in columns})
+    return data, draw(draws_of(shards, fill)), vocabulary, fill
 
 
 @given(others(), st.integers(1, 300))

@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -436,6 +437,39 @@ def test_a_loader_that_is_dropped_ends_its_threads_and_processes(datasets):
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_loader_that_is_collected_in_a_thread_of_its_own_ends_too(datasets, processes):
+    held: list[Any] = []
+    plain = penstock.load(datasets.pings, batch_size=8, length=100, workers=2)
+    kind = ForgetfulKind(plain._parts.kind, held)
+    held.append(Loader(replace(plain._parts, kind=kind), (transforms.echo,), processes))
+    held.append(held)  # a cycle: only the collector ends it
+    gc.disable()
+    try:
+        next(held[0])
+        kind.forgets = True
+        wait_until(lambda: not own_threads())
+    finally:
+        gc.enable()
+
+
+class ForgetfulKind:
+    """A kind of data like another; when it forgets, the last reference to its loader goes while a batch is made."""
+
+    def __init__(self, kind: Any, held: list[Any]) -> None:
+        self._kind, self._held, self.forgets = kind, held, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kind, name)
+
+    def fill(self, draws: Any, out: Any) -> Any:
+        time.sleep(0.05)  # some batches ahead are still to be made when it is told to forget
+        if self.forgets:
+            self._held.clear()
+            gc.collect()
+        return self._kind.fill(draws, out)
+
+
 def test_the_end_of_the_epochs_ends_the_threads(load):
     loader = load(epochs=1)
     list(loader)
@@ -541,6 +575,7 @@ def test_data_larger_than_memory_gives_the_same_bytes(load, datasets, kind):
         ({"memory": "plenty"}, "plenty"),
         ({"batch_size": 10**6, "epochs": 1}, "and a batch takes 1,000,000"),
         ({"split": "tset"}, "'tset'"),
+        ({"length": 5}, "length=5"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_with_a_next_step(load, options, named):

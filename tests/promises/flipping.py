@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,20 @@ def main() -> None:
         flip(Path(job["path"]) / file, position, bits)
         print(json.dumps(attempt(job["path"], job["options"])), flush=True)
         flip(Path(job["path"]) / file, position, bits)
+    for file, start, stop, pattern in job["garbage"]:
+        path = Path(job["path"]) / file
+        whole = path.read_bytes()
+        overwrite(path, start, stop, bytes.fromhex(pattern))
+        print(json.dumps(attempt(job["path"], job["options"])), flush=True)
+        path.write_bytes(whole)
+
+
+def overwrite(path: Path, start: int, stop: int, pattern: bytes) -> None:
+    """With a pattern again and again, or with any bytes where there is none."""
+    with path.open("r+b") as file:
+        file.seek(start)
+        size = stop - start
+        file.write((pattern * size)[:size] if pattern else random.Random(start).randbytes(size))
 
 
 def flip(path: Path, position: int, bits: int) -> None:

@@ -81,8 +81,10 @@ def spots(item: int, start: int, stop: int) -> list[tuple[int, int]]:
     return found + [(chance.randrange(start, stop), 1 << chance.randrange(8)) for _ in range(8 * workshop.THOROUGH)]
 
 
-def told_of(kind: Kind, flips: list[tuple[str, int, int]], **options: Any) -> list[dict[str, Any]]:
-    job = {"path": str(kind.path), "options": {**kind.options, **options}, "flips": flips}
+def told_of(
+    kind: Kind, flips: list[tuple[str, int, int]], garbage: list[tuple[str, int, int, str]] = (), **options: Any
+) -> list[dict[str, Any]]:
+    job = {"path": str(kind.path), "options": {**kind.options, **options}, "flips": flips, "garbage": garbage}
     done = subprocess.run(
         [sys.executable, "-m", "tests.promises.flipping"],
         input=json.dumps(job),
@@ -93,7 +95,8 @@ def told_of(kind: Kind, flips: list[tuple[str, int, int]], **options: Any) -> li
         check=False,
     )
     told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0, f"{done.stderr}\nat {flips[len(told) - 1] if told else 'the start'}"
+    places = [*flips, *garbage, "the end"]
+    assert done.returncode == 0, f"{done.stderr}\nat {places[len(told) - 1] if told else 'the start'}"
     return told
 
 
@@ -103,8 +106,15 @@ def copy_of(kind: Kind, folder: Path) -> tuple[Kind, Path]:
     return kind._replace(path=folder / "copy"), shard
 
 
-@pytest.mark.parametrize("options", [{"workers": 2}, {"workers": 0, "cache": "disk"}, {"cache": "memory"}])
-@pytest.mark.parametrize("name", ["pings", "one_key", "events", "rows", "ragged", "arrays"])
+KINDS = ("pings", "one_key", "events", "rows", "ragged", "arrays")
+CASES = [
+    *((name, {"workers": 2}) for name in KINDS),
+    *((name, {"workers": 0, "cache": "disk"}) for name in (KINDS if workshop.THOROUGH else ("pings", "rows"))),
+    *((name, {"cache": "memory"}) for name in (KINDS if workshop.THOROUGH else ("pings", "rows"))),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_flipped_byte_in_any_column_is_named_and_never_in_a_batch(kinds, tmp_path, name, options):
     kind, shard = copy_of(kinds[name], tmp_path)
     file = f"train/{shard.name}"
@@ -124,6 +134,30 @@ def test_a_flipped_byte_in_any_column_is_named_and_never_in_a_batch(kinds, tmp_p
         else:  # no batch of the epoch is made of that block
             assert outcome["found"] == expected["expected"], (column, place)
     assert all(refused.values()), refused
+
+
+UNMENDED = "compiled/rows.py: offsets that are garbage lead a kernel astray: it hangs, or reads outside of the map"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("pings", "one_key", "events", "arrays"),
+        *(pytest.param(name, marks=pytest.mark.xfail(reason=UNMENDED, run=False)) for name in ("rows", "ragged")),
+    ],
+)
+def test_columns_of_garbage_are_refused_and_crash_nothing(kinds, tmp_path, name):
+    """Kernels read blocks before they are known to be intact: whatever is in them must not lead astray."""
+    kind, shard = copy_of(kinds[name], tmp_path)
+    garbage = [
+        (f"train/{shard.name}", start, stop, pattern)
+        for _, item, start, stop in columns_of(shard)
+        for pattern in ("", "ff", "00" * (item - 1) + "80", "ff" * (item - 1) + "7f")
+    ]
+    (*_, (_, _, last, _)) = garbage
+    garbage.append((f"train/{shard.name}", min(start for _, start, *_ in garbage), last, ""))
+    _, *told = told_of(kind, [], garbage, workers=1)
+    assert [outcome for outcome in told if "refused" not in outcome] == []
 
 
 def test_a_truncated_shard_is_refused_when_it_is_loaded(kinds, tmp_path):

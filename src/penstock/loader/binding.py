@@ -64,7 +64,7 @@ def bind(vocabulary: Vocabulary, schema: Schema, where: str) -> Bound:
         raise ConfigError(
             f"none of the fields {', '.join(columns)} is a list: this dataset has no grouped events",
             where=where,
-            next_step="prepare it with a `group` stage (`penstock run events --by KEY`)",
+            next_step="prepare it with a `group` stage (`penstock run events --set by=KEY`)",
         )
     return Bound(fields, replace(vocabulary, fields=tuple(each.field for each in fields)), f"{lists[0]}/offsets")
 

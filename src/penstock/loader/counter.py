@@ -1,6 +1,6 @@
 """Counter: random numbers as a pure function of a key and a count, in plain integers. docs/tokens.md is the definition.
 
-`kernels.py` has the same functions compiled; the tests hold the two against each other.
+`compiled/counter.py` has the same functions compiled; the tests hold the two against each other.
 """
 
 from __future__ import annotations

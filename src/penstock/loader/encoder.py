@@ -110,9 +110,9 @@ class _CompiledEvents:
     """The kernel and what it is called with."""
 
     def __init__(self, tables: Tables, bound: Bound, packed: bool, length: int) -> None:
-        from penstock.loader.compiled import events, pages
+        from penstock.loader.compiled import events, pages, token_rows
 
-        self._kernel, self._pages = events, pages
+        self._kernel, self._pages, self._token_rows = events, pages, token_rows
         self._tables = tables
         self._facts, self._categories = _make_facts(events, tables, bound)
         self._plan = _make_plan(events, tables, bound, packed, length, self._facts, self._categories)
@@ -121,7 +121,7 @@ class _CompiledEvents:
     def encode(self, draws: Draws, out: Mapping[str, Array], made: Made) -> tuple[Array, Array]:
         used = np.zeros(len(draws.keys), "i4")
         drawn = (draws.shards, draws.records, draws.keys)
-        rows = self._kernel.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
+        rows = self._token_rows.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
         memory = np.empty(self._scratch_words, "i8")
 
         def encode(tables: Any, notes: Any) -> None:

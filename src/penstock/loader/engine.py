@@ -37,7 +37,7 @@ def _has_numba() -> bool:
     if importlib.util.find_spec("numba"):
         return True
     warnings.warn(
-        "numba is not installed: batches are made in plain Python, some thousand times slower. "
+        "numba is not installed: batches are made in plain Python, some hundred times slower. "
         "Try: pip install 'penstock[loader]'",
         RuntimeWarning,
         stacklevel=2,

@@ -18,7 +18,7 @@ from penstock.loader.tables import Made, Shard
 from penstock.shards.schema import Schema
 
 Encode = Callable[[Draws, Mapping[str, Array], Made], tuple[Array, Array]]
-_SIZING_ROWS, _SIZING_RANK, _SIZING_DRAWS = 128, 127, 1024
+_SIZING_ROWS, _SIZING_RANK, _SIZING_DRAWS = 128, 118, 1024  # more draws: fuller rows, fewer records an epoch
 
 
 class Events:
@@ -59,7 +59,8 @@ class Events:
             events = [_events_of_records(shard, self._bound) for shard in dataset]
             records = tuple(map(len, events))
             if self._fill == "packed":
-                draws = draws_needed(number, before, records, self.length, self._encoder.encode)
+                has_empty = any((counts == 0).any() for counts in events)
+                draws = draws_needed(number, before, records, self.length, self._encoder.encode, has_empty)
                 streams.append(Stream(records, draws=draws))
             else:
                 streams.append(Stream(records, contexts=contexts_of(np.concatenate(events))))
@@ -95,16 +96,27 @@ def _sizing_draws(number: int, before: int, records: tuple[int, ...], most: int,
     return draws
 
 
-def draws_needed(number: int, before: int, records: tuple[int, ...], length: int, encode: Encode) -> int:
-    """S of docs/tokens.md: so many draws fill nearly every row. Few are tried first: most rows need no more."""
+def draws_needed(
+    number: int, before: int, records: tuple[int, ...], length: int, encode: Encode, has_empty: bool = False
+) -> int:
+    """S of docs/tokens.md: so many draws fill nearly every row.
+
+    Few are tried first: a row that does not use them all is full, unless there are records that it can use nothing of.
+    """
     most = min(sum(records), _SIZING_DRAWS)
-    few = min(16, most)
+    few = most if has_empty else min(16, most)
     out = {name: np.zeros((_SIZING_ROWS, length), "i4") for name in TOKEN_ARRAYS}
     while True:
         draws = _sizing_draws(number, before, records, most, few)
         needed = int(np.sort(encode(draws, out, Made())[1])[_SIZING_RANK - 1])
+        if not needed:
+            raise ConfigError(
+                f"rows of {length + 1} tokens hold no event of this dataset, but for one row in ten",
+                where="load(length=...)",
+                next_step="a larger length, fewer fields, or fill='one_key', which cuts events",
+            )
         if needed < few or few == most:
-            return max(1, needed)
+            return needed
         few = min(2 * few, most)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
@@ -71,6 +72,7 @@ def load(
     batch_size, seed, rank, world = (int(each) for each in (batch_size, seed, rank, world))
     length, epochs, ahead = (None if each is None else int(each) for each in (length, epochs, ahead))
     opened = open_all(path, split)
+    _refuse_cache(opened, cache)
     budget = _make_budget(memory)
     larger = cache == "disk" or (cache is None and _is_larger_than_memory(opened))
     with noticing_compilation():
@@ -177,6 +179,15 @@ def _make_kind(
     return Events(datasets, schema, bind(vocabulary, schema, where), length, fill, room, larger)
 
 
+def _refuse_cache(opened: tuple[Opened, ...], cache: Cache | None) -> None:
+    if cache is not None and opened[0].old is not None:
+        raise ConfigError(
+            f"cache={cache!r} is about columns, and {opened[0].path} is an .arrayrecord file",
+            where="penstock.load",
+            next_step="leave cache= out, or prepare the events as columns (`penstock run pings`)",
+        )
+
+
 def _make_budget(memory: str | int | None) -> Budget:
     try:
         return make_budget("100%" if memory is None else memory)
@@ -277,6 +288,6 @@ def _batches_ahead(kind: Kind, rows: int, budget: Budget, is_limited: bool, aske
             f"batches of {format_size(size)} do not fit: memory: {budget} leaves {format_size(max(0, room))} after "
             f"{format_size(used)} in use by this process, and {(asked or _FEWEST_AHEAD) + 2} are needed",
             where="penstock.load",
-            next_step=f"memory='{format_size(needed)}' or more, a smaller batch_size, or more ranks",
+            next_step=f"memory='{math.ceil(1.01 * needed / 10**6)}MB' or more, a smaller batch_size, or more ranks",
         )
     return max(_FEWEST_AHEAD, min(wanted, fits))

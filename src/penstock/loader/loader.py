@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import resource
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -230,6 +231,9 @@ class Loader:
 
 
 def _end(prefetch: Prefetch[Any], maker: _Maker) -> None:
+    if prefetch.is_own_thread():  # the loader was collected there, and a thread cannot wait for itself
+        threading.Thread(target=_end, args=(prefetch, maker), name="penstock-end").start()
+        return
     maker.close()
     prefetch.close()
 
@@ -288,6 +292,11 @@ class _Chain:
     """Functions one after the other, as one that can be sent to a process."""
 
     functions: tuple[Function, ...]
+
+    @property
+    def func(self) -> Function:
+        """Which one errors of the process name: the last, as of a functools.partial."""
+        return self.functions[-1]
 
     def __call__(self, batch: Batch) -> Batch:
         for function in self.functions:

@@ -43,7 +43,7 @@ class OldEvents:
         self._schema, _ = self._read([(0, 0)])
         self._bound = bind(vocabulary, self._schema, datasets[0].paths[0])
         self.vocabulary = self._bound.vocabulary
-        self._filled = 0
+        self._filled, self._told = 0, False
         self.streams = tuple(self._make_stream(number, dataset) for number, dataset in enumerate(datasets))
 
     def _make_stream(self, number: int, dataset: ArrayRecordDataset) -> Stream:
@@ -102,9 +102,11 @@ class OldEvents:
         return schema, {name: Column(path, name, array, _NO_CHECKSUMS) for name, array in arrays.items()}
 
     def _tell(self, read: float, encoded: float) -> None:
-        """Once, with the numbers of this very batch: the second, for the first also loads the kernels."""
-        if self._filled != 2:
-            return
+        """Once, with the numbers of this very batch: not of the first alone, which also loads the kernels."""
+        with self._reading:
+            if self._filled < 2 or self._told:
+                return
+            self._told = True
         warnings.warn(
             f"batches are read from .arrayrecord files: {read * 1000:,.0f} ms to read and decode their records, "
             f"{encoded * 1000:,.1f} ms to encode them. `penstock run` would make it {(read + encoded) / encoded:,.0f} "

@@ -77,9 +77,11 @@ class Prefetch(Generic[T]):
             self._arrived.notify_all()
             self._wanted_more.notify_all()
         for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join()
+            thread.join()
         self._done.clear()
+
+    def is_own_thread(self) -> bool:
+        return threading.current_thread() in self._threads
 
     def _start_threads(self) -> None:
         while len(self._threads) < self._tuner.threads:

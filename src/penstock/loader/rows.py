@@ -65,7 +65,7 @@ class Rows:
             raise ConfigError(
                 f"length={length} does not go with this dataset: {width}",
                 where="load(length=...)",
-                next_step=f"a length up to {self._width - 1:,}, so that every input has a target"
+                next_step=f"a length up to {self._width:,}; with {self._width - 1:,} every input has a target"
                 if self._width
                 else "say length=, the tokens of a row",
             )
@@ -85,9 +85,9 @@ class Rows:
         return made
 
     def _fill_compiled(self, draws: Draws, out: Mapping[str, Array], made: Made) -> None:
-        from penstock.loader.compiled import events, pages, rows
+        from penstock.loader.compiled import pages, rows, token_rows
 
-        places = events.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
+        places = token_rows.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
         shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
 
         def encode(tables: Any, notes: Any) -> None:

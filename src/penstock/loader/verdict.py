@@ -14,7 +14,6 @@ from typing import Any
 NOT_BOUND = 0.01  # of the consumer's time: below that, nobody would notice
 _MARGIN = 1.05  # times what is needed: makers that are just fast enough are waited for now and then
 _HELPS = 1.05  # times as fast: less is not worth a change, unless the waiting ends
-_COMPUTES = 0.5  # of a function's time: above that it holds the interpreter's lock, and threads wait for each other
 _MOST_MAKERS = 64
 
 
@@ -86,7 +85,8 @@ def judge(rhythm: Rhythm) -> Answer:
         own = {**rhythm.stages, "map": rhythm.stages["map"] * min(1.0, rhythm.processes / rhythm.threads)}
         free = replace(rhythm, stages=own, computing=rhythm.computing + own["map"])
         return rhythm.stage, *_more(rhythm, _makers(free, "processes"), rhythm.processes, "process")
-    if rhythm.stage == "map" and rhythm.map_computing > _COMPUTES * rhythm.stages["map"]:
+    if rhythm.stage == "map" and rhythm.map_computing > rhythm.step:
+        # It holds the interpreter's lock for longer than a step: threads would wait for each other.
         free = replace(rhythm, stages={**rhythm.stages, "map": rhythm.map_computing})
         return rhythm.stage, *_more(rhythm, _makers(free, "processes"), 0, "process")
     return rhythm.stage, *_more(rhythm, _makers(rhythm, "workers"), rhythm.threads, "worker")

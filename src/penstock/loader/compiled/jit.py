@@ -1,20 +1,53 @@
-"""Jit: how every kernel is compiled: strict arithmetic, no GIL, cached on disk."""
+"""Jit: how every kernel is compiled: strict arithmetic, no GIL, kept on disk for as long as its source is the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import xxhash
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_SOURCES = Path(__file__).parent.parent  # kernels take constants and parts from all over the loader
+_STAMP = "penstock-sources"
 
 
 def jit(function: Function) -> Function:
     """No fastmath: the plain version has to agree bit by bit."""
-    return cast(Function, numba.njit(function, cache=True, nogil=True, error_model="numpy"))
+    return _compiled(function)
 
 
 def jit_inline(function: Function) -> Function:
     """For a part of a kernel: a call would copy the forty numbers that tables, plan and scratch are made of."""
-    return cast(Function, numba.njit(function, cache=True, nogil=True, error_model="numpy", forceinline=True))
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Function, **options: Any) -> Function:
+    made = numba.njit(function, cache=True, nogil=True, error_model="numpy", **options)
+    _forget_older_kernels(made.stats.cache_path)
+    return cast(Function, made)
+
+
+@cache
+def _forget_older_kernels(folder: str) -> None:
+    """numba looks at the file of a kernel alone, and not at those whose functions went into it: after an upgrade it
+    would run old code, or fail to read its own index. What other sources left is removed before it is looked at."""
+    place, stamp = Path(folder), _sources_stamp()
+    with suppress(OSError):  # a cache that cannot be read or written is none: everything is compiled each time
+        if place.is_dir() and (place / _STAMP).is_file() and (place / _STAMP).read_text() == stamp:
+            return
+        for kernel in [*place.glob("*.nbi"), *place.glob("*.nbc")]:
+            kernel.unlink(missing_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / _STAMP).write_text(stamp)
+
+
+def _sources_stamp() -> str:
+    hasher = xxhash.xxh3_128()
+    for source in sorted(_SOURCES.rglob("*.py")):
+        hasher.update(source.read_bytes())
+    return str(hasher.hexdigest())

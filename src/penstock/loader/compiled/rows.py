@@ -9,6 +9,7 @@ import numpy as np
 from penstock.loader.compiled.columns import BLOCK_BITS, base, items, touch, whole
 from penstock.loader.compiled.jit import jit
 from penstock.loader.compiled.pointers import copy_bytes, read_i4, read_i8, read_whole, shifted, write_i4, write_u1
+from penstock.loader.compiled.token_rows import write_places
 
 _BLOCK = 1 << BLOCK_BITS
 
@@ -111,24 +112,6 @@ def _number_documents(
             if candidate > begin:
                 end = min(candidate, filled)
                 break
-        _write_document(rows, row, length, begin, end, segment)
+        write_places(rows, row, length, begin, end, segment)
         begin = end
-    _write_document(rows, row, length, filled, length, 0)
-
-
-@jit
-def _write_document(rows: Any, row: int, length: int, begin: int, end: int, segment: int) -> None:
-    """The places of one document, or of the padding (segment 0). A target counts where its input is in the same."""
-    segmentation = shifted(rows.inputs_segmentation, 4 * row * length)
-    position = shifted(rows.inputs_position, 4 * row * length)
-    target_segmentation = shifted(rows.targets_segmentation, 4 * row * length)
-    target_position = shifted(rows.targets_position, 4 * row * length)
-    counts = 1 if segment else 0
-    for i in range(begin, min(end, length)):
-        write_i4(segmentation, i, segment)
-        write_i4(position, i, (i - begin) * counts)
-        write_i4(target_segmentation, i, segment)
-        write_i4(target_position, i, (i - begin + 1) * counts)
-    if segment and begin < end <= length:
-        write_i4(target_segmentation, end - 1, 0)
-        write_i4(target_position, end - 1, 0)
+    write_places(rows, row, length, filled, length, 0)

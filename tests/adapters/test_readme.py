@@ -1,0 +1,125 @@
+"""The README's lines that feed a training loop, run as they stand there, on a small dataset and the real libraries."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+import penstock
+from penstock.cli import main
+from penstock.loader.to_maxtext import KEYS
+from tests.adapters.comparing import joined, same
+from tests.adapters.test_maxtext import HostIterator
+
+README = Path(__file__).parents[2] / "README.md"
+SECTION = README.read_text().partition("\n## Feed a training loop\n")[2].partition("\n## ")[0]
+FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
+BLOCKS = {re.match(r"# (\w+)", code)[1]: code for language, code in FENCED if language == "python"}  # type: ignore[index]
+COMMANDS = [line for language, code in FENCED if not language for line in code.splitlines()]
+RECIPE: dict[str, Any] = {"batch_size": 32, "length": 256, "seed": 1}
+UNTRAINED = math.log(267)  # the loss of a model that finds every token as likely
+
+Run = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _prepared(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dataset lies where the README has it: in `prepared`."""
+    (tmp_path / "prepared").symlink_to(dataset)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run() -> Run:
+    """Runs a block of the README; what is then defined."""
+
+    def run(name: str) -> dict[str, Any]:
+        defined: dict[str, Any] = {"__name__": "readme"}
+        exec(compile(BLOCKS[name], f"README.md, {name}", "exec"), defined)
+        return defined
+
+    return run
+
+
+@pytest.fixture
+def batch(dataset: Path) -> Callable[[int], dict[str, np.ndarray]]:
+    """Batch k of the README's recipe, on one host."""
+    loader = penstock.load(dataset, workers=0, **RECIPE)
+    return lambda number: {name: np.array(array) for name, array in loader.batch(number).items()}
+
+
+def test_every_block_of_the_section_is_run_here():
+    assert sorted(BLOCKS) == ["JAX", "MaxText", "PyTorch", "Resume"]
+    assert len(FENCED) == len(BLOCKS) + 1
+    assert len(COMMANDS) == 2
+
+
+def test_the_pytorch_loop_learns_and_says_why_it_waits(run, batch, capsys):
+    defined = run("PyTorch")
+    assert defined["step"] == 49
+    assert defined["loss"].item() < 0.8 * UNTRAINED
+    assert same({**defined["batch"], "targets": defined["batch"]["targets"].int()}, batch(49))
+    assert re.match(r"(not )?input-bound", capsys.readouterr().out)
+    defined["loader"].close()
+
+
+def test_the_jax_loop_learns_from_global_arrays(run, batch):
+    defined = run("JAX")
+    assert defined["step"] == 49
+    assert defined["loss"] < 0.8 * UNTRAINED
+    assert same(defined["batch"], batch(49))
+    assert len(defined["batch"]["inputs"].addressable_shards) == len(jax.devices()) > 1
+    defined["loader"].close()
+
+
+def take_batches(dataloader: Any, global_mesh: Mesh) -> HostIterator:
+    """In the place of MaxText's own, which does the same with batches."""
+    assert global_mesh.axis_names == ("data",)
+    return HostIterator(dataloader, new=True)
+
+
+def test_maxtext_gets_its_six_arrays(run, batch, monkeypatch):
+    stand_in = ModuleType("maxtext.input_pipeline.multihost_dataloading")
+    stand_in.MultiHostDataLoadIterator = take_batches  # type: ignore[attr-defined]
+    for name in ("maxtext", "maxtext.input_pipeline"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, stand_in.__name__, stand_in)
+    config = SimpleNamespace(global_batch_size_to_load=32, max_target_length=256, data_shuffle_seed=1)
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    training, evaluation = run("MaxText")["create_data_iterator"](config, mesh)
+    assert evaluation is None
+    for number in range(4):
+        found = next(training)
+        assert tuple(found) == KEYS
+        assert {(array.dtype.name, array.shape) for array in found.values()} == {("int32", (32, 256))}
+        assert same(found, batch(number))
+
+
+def test_a_run_goes_on_on_two_hosts(run, batch):
+    defined = run("Resume")
+    assert len(defined["saved"]) < 1000
+    assert [len(part["inputs"]) for part in defined["parts"]] == [16, 16]
+    assert same(defined["batch"], batch(9))
+    assert same(joined(defined["parts"]), batch(10))
+    for host in defined["hosts"]:
+        host.close()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_work(command, capsys):
+    program, *arguments = shlex.split(command)
+    shorter = ["--seconds", "0.2"] if "bench" in arguments else []
+    assert program == "penstock"
+    assert main([*arguments, *shorter]) == 0
+    assert ("250 ms a step" if shorter else "useful tokens") in capsys.readouterr().out

@@ -1,0 +1,118 @@
+"""Events as rows: how many records a row draws, how full it is, and what is noted on the way."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.base.errors import ConfigError
+from penstock.loader.binding import bind
+from penstock.loader.counter import SIZING, key, permute
+from penstock.loader.counts import COUNTED
+from penstock.loader.encoder import EventEncoder
+from penstock.loader.events import Events
+from penstock.loader.reference import encode_rows
+from penstock.loader.vocabulary import PINGS, make_vocabulary
+from tests.loader.making import TOKEN_NAMES, Datasets
+from tests.loader.test_reference import PING_TYPES, Data, make_data, make_pings, pings_of
+
+DEFINITION = Path(__file__).parents[2] / "docs" / "tokens.md"
+NUMBERS = make_vocabulary({"a": {"int": 2}})
+
+
+def draws_by_definition(data: Data, vocabulary, length: int) -> int:
+    """The last paragraph of docs/tokens.md, word for word, in plain Python."""
+    counts = [
+        len(next(column for name, column in shard.items() if name.endswith("/offsets"))) - 1 for shard in data.shards
+    ]
+    places = [(shard, record) for shard, count in enumerate(counts) for record in range(count)]
+    total, most = len(places), min(len(places), 1024)
+    order = key(0, SIZING, 0)
+    draws = [[places[permute((row * most + j) % total, total, order)] for j in range(most)] for row in range(128)]
+    numbers = np.array(draws, "i8")
+    keys = np.array([key(0, SIZING, 0, row) for row in range(128)], "u8")
+    out = {name: np.zeros((128, length), "i4") for name in TOKEN_NAMES}
+    used = np.zeros(128, "i4")
+    shards, records = numbers[..., 0].astype("i4"), numbers[..., 1]
+    noted = np.zeros(len(COUNTED), "i8")
+    encode_rows(data.shards, data.schema, vocabulary, shards, records, keys, "packed", length, out, noted, used)
+    (rank,) = re.findall(r"S is the (\d+)th smallest", DEFINITION.read_text())
+    return int(np.sort(used)[int(rank) - 1])
+
+
+def open_data(path) -> Data:
+    dataset = penstock.open(path)
+    return Data(dataset.schema, [dataset.columns(shard) for shard in range(len(dataset.counts))])
+
+
+@pytest.mark.parametrize("length", [40, 128, 700])
+def test_a_row_draws_as_many_records_as_the_definition_says(datasets: Datasets, length):
+    data = open_data(datasets.more_pings)
+    with penstock.load(datasets.more_pings, batch_size=4, length=length) as loader:
+        assert loader._parts.order.streams[0].draws == draws_by_definition(data, PINGS, length)
+
+
+@pytest.mark.parametrize("empty", [0.0, 0.5, 0.97])
+def test_records_without_events_do_not_change_what_is_counted(empty):
+    rng = np.random.default_rng(3)
+    records = [{"a": [] if rng.random() < empty else [1] * int(rng.integers(1, 4))} for _ in range(300)]
+    data = make_data([records[:200], records[200:]], {"a": "list<int16>"})
+    kind = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "packed", 0)
+    assert kind.streams[0].draws == draws_by_definition(data, NUMBERS, 60)
+
+
+def test_rows_that_would_hold_no_event_are_refused():
+    """An IPv6 ping takes 40 tokens; the smallest there is, 12."""
+    data = make_pings(*[{"dst_addr": "::1", "ip_version": 6}] * 9, source="::2")
+    with pytest.raises(ConfigError, match="hold no event") as refused:
+        Events([data.shards], data.schema, bind(PINGS, data.schema, ""), 20, "packed", 0)
+    assert "larger length" in refused.value.next_step
+
+
+def test_lists_of_other_lengths_are_refused_by_column():
+    types = {"a": "list<int16>", "host": "list<string>", "version": "list<int8>"}
+    for name, record in (
+        ("host", {"a": [1, 2], "host": ["::1"], "version": [4, 4]}),
+        ("version", {"a": [1, 2], "host": ["::1", None], "version": [4]}),
+    ):
+        data = make_data([[record]], types)
+        vocabulary = make_vocabulary({"a": {"int": 2}, "host": {"ip": "version"}})
+        with pytest.raises(ConfigError, match=f"column '{name}' has lists of other lengths"):
+            Events([data.shards], data.schema, bind(vocabulary, data.schema, ""), 60, "packed", 0)
+
+
+@pytest.mark.parametrize("length", [512, 1024])
+def test_packed_rows_are_nearly_full(datasets: Datasets, length):
+    """This dataset is so small that a row draws a tenth of it; benchmarks/RESULTS.md has the figure for a large one."""
+    with penstock.load(datasets.pings, batch_size=16, length=length, workers=0) as loader:
+        for _ in range(20):
+            next(loader)
+        stats = loader.stats()
+    assert stats.padding < 0.1
+    assert 0.5 < stats.coverage <= 1
+    assert stats.draws == stats.draws_unused + stats.coverage * stats.draws
+    assert stats.counts["events"] > 0
+
+
+def test_what_is_odd_about_events_is_counted_by_name(datasets: Datasets):
+    with penstock.load(datasets.pings, batch_size=64, length=500, workers=0) as loader:
+        for _ in range(20):
+            next(loader)
+        counts = loader.stats().counts
+    assert list(counts) == list(COUNTED)
+    odd = ("addresses_of_other_version", "addresses_unreadable", "values_not_a_number")
+    assert all(counts[name] > 0 for name in odd)
+    assert counts["ints_out_of_range"] == 0
+
+
+def test_addresses_are_parsed_beforehand_as_far_as_there_is_room():
+    data = make_data([[pings_of(5, source="10.0.0.1")], [pings_of(5, source="::1")]], PING_TYPES)
+    bound = bind(PINGS, data.schema, "")
+    all_of_them = EventEncoder(data.shards, data.schema, bound, 50, "packed", 10**6).parsed_bytes
+    assert all_of_them > 0
+    assert 0 < EventEncoder(data.shards, data.schema, bound, 50, "packed", all_of_them - 1).parsed_bytes < all_of_them
+    assert EventEncoder(data.shards, data.schema, bound, 50, "packed", 0).parsed_bytes == 0
