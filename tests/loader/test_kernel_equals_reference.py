@@ -232,7 +232,6 @@ def test_categories_beyond_int64_are_told_apart(values):
     assert_equal(data, draws, make_vocabulary({"a": {"category": values}}), "packed", 20)
 
 
-@pytest.mark.xfail(reason="the kernel reads the version of a record by the number of the event", strict=True)
 def test_a_version_said_once_for_the_record_is_that_of_all_its_addresses():
     records = [{"host": [None, "::1", "1.2.3.4"], "version": version} for version in (4, 6, None)]
     data = make_data([records], {"host": "list<string>", "version": "int16"})
@@ -240,7 +239,6 @@ def test_a_version_said_once_for_the_record_is_that_of_all_its_addresses():
     assert_equal(data, draws, make_vocabulary({"host": {"ip": "version"}}), "packed", 100)
 
 
-@pytest.mark.xfail(reason="the kernel takes it for no time, the reference for a time", strict=True)
 def test_a_time_that_numpy_calls_none_is_encoded_alike():
     data = make_data([[{"at": [-(2**63), 5, -(2**63), 7]}]], {"at": "list<timestamp[ns]>"})
     draws = Draws(np.zeros((20, 1), "i4"), np.zeros((20, 1), "i8"), np.arange(20, dtype="u8"))

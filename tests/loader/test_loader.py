@@ -597,7 +597,7 @@ def test_a_batch_that_ranks_cannot_share_is_refused_with_ones_they_can(load):
 def test_a_length_beyond_the_rows_is_refused_with_theirs(load, datasets):
     with pytest.raises(ConfigError, match="65 tokens") as refused:
         load(datasets.rows, length=66)
-    assert "up to 64" in refused.value.next_step
+    assert "up to 65" in refused.value.next_step
     with pytest.raises(ConfigError, match="different lengths"):
         load(datasets.ragged_rows)
 

@@ -136,16 +136,7 @@ def test_a_flipped_byte_in_any_column_is_named_and_never_in_a_batch(kinds, tmp_p
     assert all(refused.values()), refused
 
 
-UNMENDED = "compiled/rows.py: offsets that are garbage lead a kernel astray: it hangs, or reads outside of the map"
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("pings", "one_key", "events", "arrays"),
-        *(pytest.param(name, marks=pytest.mark.xfail(reason=UNMENDED, run=False)) for name in ("rows", "ragged")),
-    ],
-)
+@pytest.mark.parametrize("name", ["pings", "one_key", "events", "arrays", "rows", "ragged"])
 def test_columns_of_garbage_are_refused_and_crash_nothing(kinds, tmp_path, name):
     """Kernels read blocks before they are known to be intact: whatever is in them must not lead astray."""
     kind, shard = copy_of(kinds[name], tmp_path)

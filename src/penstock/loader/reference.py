@@ -30,6 +30,7 @@ Draws = Iterator[int]
 NO_DRAW = -1  # as the number of a shard
 _TICKS_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _UNIT = 2**32
+_NO_TIME = -(2**63)  # numpy's NaT: no event happened then
 
 
 def encode_rows(
@@ -210,7 +211,7 @@ def _encode_events(record: Record, own: int, target: int, vocabulary: Vocabulary
         for field in vocabulary.fields:
             if field.kind != "time":
                 blocks.append(_encode_field(field, record, event))
-            elif is_timed and (ticks := record.value(field.column, event)) is not None:
+            elif is_timed and (ticks := record.value(field.column, event)) not in (None, _NO_TIME):
                 blocks.append(_encode_time(field, ticks, last_ticks, record.ticks_a_second(field.column)))
                 last_ticks = ticks
         _shuffle(blocks, next(draws))

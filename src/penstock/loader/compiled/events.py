@@ -162,7 +162,7 @@ def encode_rows(
                 used[row] = j + 1
                 write_places(rows, row, plan.length, filled, filled + took, segment)
                 filled += took
-            if full:
+            if full or not plan.packed:
                 break
         for i in range(filled, plan.length + 1):
             write_i4(scratch.tokens, i, 0)
@@ -195,7 +195,7 @@ def _encode_segment(
                 time = _time(tables, plan, notes, shard, event) if read_i8(scratch.timed, i) else _NO_TIME
                 _encode_time(plan, scratch, time, last_time)
             elif fact(plan, number, OF_EVENTS):
-                _encode_field(tables, plan, scratch, notes, shard, event, event, number)
+                _encode_field(tables, plan, scratch, notes, shard, record, event, number)
             elif fact(plan, number, VERSION_OF_EVENTS):
                 _hold_against_version(tables, plan, scratch, notes, shard, record, event, number)
             size += read_i8(scratch.sizes, number)
@@ -401,14 +401,16 @@ def _fetch_events(tables: Any, plan: Any, scratch: Any, shard: int, first: int, 
 
 @jit_inline
 def _encode_field(
-    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, event: int, number: int
+    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, record: int, event: int, number: int
 ) -> None:
-    """Value `index` of the column: the event's, or the record's own."""
+    """The event's value, or the record's own."""
+    index = event if fact(plan, number, OF_EVENTS) else record
     write_i8(scratch.noted, number, -1)
     valid = is_valid(tables, notes, shard, fact(plan, number, VALID), index)
     kind = fact(plan, number, KIND)
     if kind == IP:
-        _encode_address(tables, plan, scratch, notes, shard, index, event, number, valid)
+        version = _version(tables, plan, notes, shard, record, event, number)
+        _encode_address(tables, plan, scratch, notes, shard, index, number, valid, version)
     elif kind == FLOAT11:
         value = real(tables, notes, shard, fact(plan, number, VALUE), index) if valid else np.nan
         _encode_float11(plan, scratch, number, value)
@@ -444,9 +446,8 @@ def _put_marker(plan: Any, scratch: Any, number: int, marker: int, noted: int) -
 
 @jit_inline
 def _encode_address(
-    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, event: int, number: int, valid: bool
+    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool, version: int
 ) -> None:
-    version = _version(tables, plan, notes, shard, index, event, number)
     family, entry = 0, scratch.entry
     if valid:
         entry = _read_address(tables, plan, scratch, notes, shard, index, number)
@@ -485,10 +486,10 @@ def _hold_against_version(
 
 
 @jit_inline
-def _version(tables: Any, plan: Any, notes: Any, shard: int, index: int, event: int, number: int) -> int:
+def _version(tables: Any, plan: Any, notes: Any, shard: int, record: int, event: int, number: int) -> int:
     """What the version column says, if it says anything."""
     slot = fact(plan, number, VERSION)
-    place = event if fact(plan, number, VERSION_OF_EVENTS) else index
+    place = event if fact(plan, number, VERSION_OF_EVENTS) else record
     if slot < 0 or not is_valid(tables, notes, shard, fact(plan, number, VERSION_VALID), place):
         return _NO_VERSION
     return whole(tables, notes, shard, slot, place)

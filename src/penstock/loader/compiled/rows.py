@@ -66,17 +66,22 @@ def encode_rows(
 @jit
 def _row_tokens(tables: Any, notes: Any, slots: Any, width: int, shard: int, record: int) -> tuple[int, int]:
     """Where a row's tokens begin, and how many they are."""
-    first, count = record * width, width
+    first, stop = record * width, (record + 1) * width
     if slots[1] >= 0:
-        first = whole(tables, notes, shard, slots[1], record)
-        count = whole(tables, notes, shard, slots[1], record + 1) - first
-    if first < 0 or count <= 0 or first + count > items(tables, shard, slots[0]):
+        first, stop = _range(tables, notes, shard, slots[1], record)
+    if not 0 <= first < stop <= items(tables, shard, slots[0]):
         return 0, 0
     size = read_i8(tables.sizes, slots[0])
-    for item in range(first, first + count, _BLOCK // size):
+    for item in range(first, stop, _BLOCK // size):
         touch(tables, notes, shard, slots[0], item)
-    touch(tables, notes, shard, slots[0], first + count - 1)
-    return first, count
+    touch(tables, notes, shard, slots[0], stop - 1)
+    return first, stop - first
+
+
+@jit
+def _range(tables: Any, notes: Any, shard: int, slot: int, record: int) -> tuple[int, int]:
+    """Where a record's list begins and ends, by its offsets."""
+    return whole(tables, notes, shard, slot, record), whole(tables, notes, shard, slot, record + 1)
 
 
 @jit
@@ -100,8 +105,9 @@ def _number_documents(
     """Segments from 1 and positions from 0 in each document; what is not filled is 0."""
     start, stop = 0, 0
     if shard >= 0 and slots[2] >= 0:
-        start = whole(tables, notes, shard, slots[2], record)
-        stop = whole(tables, notes, shard, slots[2], record + 1)
+        start, stop = _range(tables, notes, shard, slots[2], record)
+        if not 0 <= start <= stop <= items(tables, shard, slots[3]):  # damaged: the block is refused afterwards
+            start, stop = 0, 0
     begin, segment = 0, 0
     while begin < filled:
         segment += 1
