@@ -61,7 +61,7 @@ class Arrays:
                 rows.copy_rows(tables, notes, slot, array.nbytes // max(1, len(array)), shards, records, address(array))
 
         if self.tables.larger_than_memory and len(shards):
-            addresses = self.tables.addresses()
+            addresses = self.tables.addresses
             read_ahead(list_pages)
         self.tables.run(copy, made)
 

@@ -24,7 +24,8 @@ class Buffers:
     """Blocks for batches of `rows` rows. At most `keep` that nobody uses are kept."""
 
     def __init__(self, layout: Layout, rows: int, keep: int) -> None:
-        self._layout, self._rows, self.keep = layout, rows, keep
+        self.keep = keep
+        self._parts = list(_parts(layout, rows))
         self._blocks: list[Array] = []
         self._lock = threading.Lock()
         self.batch_bytes = batch_bytes(layout, rows)
@@ -43,12 +44,16 @@ class Buffers:
             return self._cut(block)
 
     def _cut(self, block: Array) -> dict[str, Array]:
-        arrays, start = {}, 0
-        for name, (shape, dtype) in self._layout.items():
-            size = _size(shape, dtype, self._rows)
-            arrays[name] = block[start : start + size].view(dtype).reshape(self._rows, *shape)
-            start += _aligned(size)
-        return arrays
+        return {name: block[place].view(dtype).reshape(shape) for name, place, dtype, shape in self._parts}
+
+
+def _parts(layout: Layout, rows: int) -> Iterator[tuple[str, slice, np.dtype[Any], tuple[int, ...]]]:
+    """Where in a block each array lies, and what it is."""
+    start = 0
+    for name, (shape, dtype) in layout.items():
+        size = _size(shape, dtype, rows)
+        yield name, slice(start, start + size), np.dtype(dtype), (rows, *shape)
+        start += _aligned(size)
 
 
 def _new_block(size: int) -> Array:

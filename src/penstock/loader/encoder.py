@@ -128,7 +128,7 @@ class _CompiledEvents:
             self._kernel.encode_rows(tables, self._plan, address(memory), *drawn, rows, notes, used)
 
         if self._tables.larger_than_memory:
-            tables = self._tables.addresses()
+            tables = self._tables.addresses
             read_ahead(lambda pages: self._pages.list_events(tables, self._plan, address(memory), *drawn, pages))
         return self._tables.run(encode, made), used
 

@@ -94,7 +94,7 @@ class Rows:
             rows.encode_rows(tables, notes, self._slots, self._width, self.length, shards, records, places)
 
         if self.tables.larger_than_memory:
-            tables = self.tables.addresses()
+            tables = self.tables.addresses
             read_ahead(lambda wanted: pages.list_rows(tables, 0, self._width, shards, records, wanted))
         self.tables.run(encode, made)
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class Tables:
         """
         from penstock.loader.compiled import columns
 
-        tables = self.addresses()
+        tables = self.addresses
         missing, missed = np.empty((_MISSING_AT_ONCE, 3), "i8"), np.zeros(1, "i8")
         while True:
             counts = np.zeros(len(COUNTED), "i8")
@@ -99,8 +100,9 @@ class Tables:
             made.verified_bytes += self.verify(np.unique(missing[: missed[0]], axis=0).tolist())
             made.verify_seconds += time.perf_counter() - started
 
+    @cached_property
     def addresses(self) -> Any:
-        """The tables as kernels take them."""
+        """The tables as kernels take them. What is in them changes, where they are does not."""
         from penstock.loader.compiled import columns
 
         arrays = (self.base, self.items, self.seen, self.kinds, self.sizes)
