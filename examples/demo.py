@@ -1,4 +1,4 @@
-"""The demo: a million generated measurements, grouped by source within a memory budget, beside the usual way.
+"""The demo: a million measurements, grouped by source within a memory budget, beside the usual way, then loaded.
 
 Everything lands in ./demo and can be looked at afterwards; `make demo` runs this.
 """
@@ -65,6 +65,9 @@ def main() -> None:
     penstock("run", *EVENTS_JOB, "--memory", "400MB")
     penstock("inspect", "demo/rows", "--records", "1")
     compare()
+    print("\nThe other half: what was prepared, as batches of tokens. The first time, kernels are compiled (about 20 s).")
+    penstock("inspect", "demo/rows", "--tokens", "--rows", "1", "--length", "64")
+    penstock("bench", "demo/rows", "--step-ms", "50", "--seconds", "2")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import penstock
+from penstock.base.machine import cpu_count
 from penstock.loader.loader import Loader
 from penstock.loader.order import Draws
 from penstock.loader.stats import Stats
@@ -148,11 +149,25 @@ def test_threads_that_wait_for_processes_are_not_given_more_threads(rows):
     assert_fix_helps(feed, every(0.012), "map", "processes")
 
 
-@pytest.mark.parametrize("stage", ["encode", "read"])
-def test_a_stage_that_is_too_slow_is_given_more_threads(rows, stage):
-    feed = Feed(rows, slow=(stage, 0.02), options={"workers": 2})
-    stats = assert_fix_helps(feed, every(0.007), stage, "workers")
-    assert re.search(rf"{stage}, 2 threads at \d+%; \d more (remove it|removes it) \(workers=\d\)$", stats.verdict)
+def test_reading_that_is_too_slow_is_given_more_threads_than_cores(rows):
+    feed = Feed(rows, slow=("read", 0.02), options={"workers": 2})
+    stats = assert_fix_helps(feed, every(0.007), "read", "workers")
+    assert re.search(r"read, 2 threads at \d+%; \d more (remove it|removes it) \(workers=\d\)$", stats.verdict)
+
+
+@pytest.mark.skipif(cpu_count().amount < 2, reason="a second thread that encodes needs a second core")
+def test_encoding_that_is_too_slow_is_given_another_thread(rows):
+    feed = Feed(rows, slow=("encode", 0.02), options={"workers": 1})
+    stats = assert_fix_helps(feed, every(0.013), "encode", "workers")
+    assert re.search(r"encode, 1 thread at \d+%; 1 more removes it \(workers=2\)$", stats.verdict)
+
+
+def test_encoding_is_given_no_more_threads_than_cores(rows):
+    """Threads that encode wait for nothing but a core."""
+    feed = Feed(rows, slow=("encode", 0.02), options={"workers": cpu_count().amount})
+    _, stats = feed.run(every(0.0))
+    assert stats.fix is None, stats.verdict
+    assert f"all {cpu_count().amount} cores are used" in stats.verdict
 
 
 def test_a_consumer_that_asks_for_several_at_once_is_given_more_ahead(rows):

@@ -260,7 +260,7 @@ class _Maker:
 
     def make(self, k: int) -> tuple[Batch, Made]:
         parts, timing = self._parts, Timing()
-        started, on_core = time.perf_counter(), time.thread_time()
+        started = time.perf_counter()
         draws = self._draw(k * parts.batch_size + parts.rank * self._rows, self._rows)
         drawn, cpu, faults = time.perf_counter(), time.thread_time(), _major_faults()
         batch = self._buffers.take()
@@ -271,7 +271,7 @@ class _Maker:
         timing.read = max(timing.read, made.verify_seconds, made.read_seconds)
         before_map = time.thread_time()
         batch = self._apply(k, batch)
-        timing.map_computing, timing.computing = time.thread_time() - before_map, time.thread_time() - on_core
+        timing.map_computing = time.thread_time() - before_map
         timing.order, timing.map = drawn - started, time.perf_counter() - filled
         timing.encode = filled - drawn - timing.read
         self._totals.add_made(made, timing)

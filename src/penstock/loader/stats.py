@@ -16,14 +16,13 @@ STAGES = ("order", "read", "encode", "map")
 class Timing:
     """Seconds of one batch in each stage. `read` is what a thread was blocked on the disk, and verifying.
 
-    `computing` is what the thread was on a core, in all stages and in map.
+    `map_computing` is what the thread was on a core in map.
     """
 
     order: float = 0.0
     read: float = 0.0
     encode: float = 0.0
     map: float = 0.0
-    computing: float = 0.0
     map_computing: float = 0.0
 
     @property
@@ -31,9 +30,14 @@ class Timing:
         return self.order + self.read + self.encode + self.map
 
     @property
+    def computing(self) -> float:
+        """What needs a core. Order and encode wait for nothing but a core or the interpreter's lock."""
+        return self.order + self.encode + self.map_computing
+
+    @property
     def waiting(self) -> float:
         """For the disk, or for whatever a function in map waits for."""
-        return max(0.0, self.total - self.computing)
+        return self.read + max(0.0, self.map - self.map_computing)
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class Totals:
         with self.lock:
             self.batches_made += 1
             _add(self.made, made)
-            for name in (*STAGES, "computing", "map_computing"):
+            for name in (*STAGES, "map_computing"):
                 setattr(self.timing, name, getattr(self.timing, name) + getattr(timing, name))
 
     def add_taken(self, made: Made, waited: float, ready: int, threads: int) -> None:
