@@ -65,7 +65,9 @@ def main() -> None:
     penstock("run", *EVENTS_JOB, "--memory", "400MB")
     penstock("inspect", "demo/rows", "--records", "1")
     compare()
-    print("\nThe other half: what was prepared, as batches of tokens. The first time, kernels are compiled (about 20 s).")
+    print(
+        "\nThe other half: what was prepared, as batches of tokens. The first time, kernels are compiled (about 20 s)."
+    )
     penstock("inspect", "demo/rows", "--tokens", "--rows", "1", "--length", "64")
     penstock("bench", "demo/rows", "--step-ms", "50", "--seconds", "2")
 

@@ -331,9 +331,9 @@ def bench(
     """Measure how fast batches come, alone and against a consumer, and say why one would wait."""
     from penstock.show.bench import bench_facts, bench_tables
     from penstock.show.console import show, stdout_kept_clean, waiting
-    from penstock.show.loading import Asked
+    from penstock.show.loading import Wanted
 
-    asked = Asked(
+    wanted = Wanted(
         path=path,
         split=split,
         batch_size=batch_size,
@@ -346,7 +346,7 @@ def bench(
         columns=columns,
     )
     with stdout_kept_clean(), waiting("measuring"):
-        facts = bench_facts(asked, seconds, step_ms)
+        facts = bench_facts(wanted, seconds, step_ms)
     show(facts, bench_tables, as_json)
 
 

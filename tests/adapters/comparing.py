@@ -28,6 +28,19 @@ def counted_down(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**batch, "row": np.arange(len(batch["inputs"])), "inputs_position": -batch["inputs_position"]}
 
 
+class FailsOnce:
+    """For loader.map: raises at the batch that it is told, the first time it sees it."""
+
+    def __init__(self, batch: dict[str, np.ndarray], error: BaseException) -> None:
+        self.inputs, self.error, self.has_failed = batch["inputs"], error, False
+
+    def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if not self.has_failed and np.array_equal(batch["inputs"], self.inputs):
+            self.has_failed = True
+            raise self.error
+        return batch
+
+
 def turned(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """For loader.map: one array, column by column in memory."""
     return {"inputs": np.asfortranarray(batch["inputs"])}

@@ -10,7 +10,8 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from penstock.base.errors import ConfigError
-from penstock.loader.to_maxtext import KEYS, to_maxtext
+from penstock.loader.kind import TOKEN_ARRAYS
+from penstock.loader.to_maxtext import to_maxtext
 from tests.adapters.comparing import joined, same
 
 
@@ -55,7 +56,7 @@ def test_every_evaluation_sees_the_same_batches(load, expected, new):
 
 def test_the_six_arrays_are_int32_and_contiguous_and_padding_has_segment_0(load):
     batch = next(iter(load(rank=1, world=2).to_maxtext()))
-    assert tuple(batch) == KEYS
+    assert tuple(batch) == TOKEN_ARRAYS
     for array in batch.values():
         assert (array.dtype, array.shape, array.flags.c_contiguous) == (np.int32, (4, 128), True)
     assert batch["targets_segmentation"].max() >= 1
@@ -72,6 +73,16 @@ def test_the_state_is_bytes_as_maxtext_writes_them_and_restores_on_another_world
         rank.set_state(text.encode())
         assert iter(rank) is rank
     assert same(joined([next(rank) for rank in ranks]), expected(3))
+
+
+def test_a_refused_state_changes_nothing(load, expected):
+    batches = load().to_maxtext()
+    next(batches)
+    with pytest.raises(ConfigError, match="seed was 8 and is 7"):
+        batches.set_state(load(seed=8).to_maxtext().get_state())
+    assert same(next(batches), expected(1))
+    batches.reset()
+    assert same(next(batches), expected(0))
 
 
 def test_a_padding_batch_counts_for_nothing(load):
@@ -97,3 +108,9 @@ class Pictures:
 def test_a_loader_whose_batches_lack_a_key_is_refused_by_name():
     with pytest.raises(ConfigError, match=r"lack inputs_position, inputs_segmentation, targets, .*have image, inputs"):
         to_maxtext(Pictures())
+
+
+def test_arrays_that_are_not_int32_are_refused_with_what_to_do(load):
+    wide = load().map(lambda batch: {**batch, "targets": batch["targets"].astype("i8")})
+    with pytest.raises(ConfigError, match=r"this loader gives targets int64 \(8, 128\)\n  try: .*astype\('int32'\)"):
+        wide.to_maxtext()

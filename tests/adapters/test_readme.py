@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 
 import penstock
 from penstock.cli import main
-from penstock.loader.to_maxtext import KEYS
+from penstock.loader.kind import TOKEN_ARRAYS
 from tests.adapters.comparing import joined, same
 from tests.adapters.test_maxtext import HostIterator
 
@@ -101,7 +101,7 @@ def test_maxtext_gets_its_six_arrays(run, batch, monkeypatch):
     assert evaluation is None
     for number in range(4):
         found = next(training)
-        assert tuple(found) == KEYS
+        assert tuple(found) == TOKEN_ARRAYS
         assert {(array.dtype.name, array.shape) for array in found.values()} == {("int32", (32, 256))}
         assert same(found, batch(number))
 

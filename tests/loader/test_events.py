@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import penstock
@@ -14,11 +16,14 @@ from penstock.loader.binding import bind
 from penstock.loader.counter import SIZING, key, permute
 from penstock.loader.counts import COUNTED
 from penstock.loader.encoder import EventEncoder
-from penstock.loader.events import Events
+from penstock.loader.events import Events, _sizing_draws
+from penstock.loader.old_records import OldEvents
 from penstock.loader.reference import encode_rows
 from penstock.loader.vocabulary import PINGS, make_vocabulary
+from penstock.shards.dataset import ArrayRecordDataset
 from tests.loader.making import TOKEN_NAMES, Datasets
 from tests.loader.test_reference import PING_TYPES, Data, make_data, make_pings, pings_of
+from tests.shards.foreign import foreign, write_records
 
 DEFINITION = Path(__file__).parents[2] / "docs" / "tokens.md"
 NUMBERS = make_vocabulary({"a": {"int": 2}})
@@ -116,3 +121,54 @@ def test_addresses_are_parsed_beforehand_as_far_as_there_is_room():
     assert all_of_them > 0
     assert 0 < EventEncoder(data.shards, data.schema, bound, 50, "packed", all_of_them - 1).parsed_bytes < all_of_them
     assert EventEncoder(data.shards, data.schema, bound, 50, "packed", 0).parsed_bytes == 0
+
+
+@pytest.mark.parametrize("empty", [0.0, 0.6])
+def test_old_records_without_events_do_not_change_what_is_counted(tmp_path, empty):
+    rng = np.random.default_rng(4)
+    records = [{"a": [] if rng.random() < empty else [1] * int(rng.integers(1, 4))} for _ in range(300)]
+    written = [
+        foreign({"a": pa.array(each["a"], pa.int16())}, n_measurements=len(each["a"]), src_id=number)
+        for number, each in enumerate(records)
+    ]
+    dataset = ArrayRecordDataset("old", [write_records(tmp_path / "old.arrayrecord", written)])
+    data = make_data([records], {"a": "list<int16>"})
+    assert OldEvents([dataset], NUMBERS, 60, "packed").streams[0].draws == draws_by_definition(data, NUMBERS, 60)
+
+
+@pytest.mark.parametrize(("records", "few"), [((1,), 1), ((7, 0, 30), 16), ((0, 3000, 1, 0, 4096), 1024)])
+def test_compiled_and_plain_sizing_draw_the_same_records(monkeypatch, records, few):
+    found = []
+    for plain in ("0", "1"):
+        monkeypatch.setenv("PENSTOCK_PLAIN", plain)
+        found.append(_sizing_draws(3, 5, records, min(sum(records), 1024), few))
+    for compiled, plain in zip(astuple(found[0]), astuple(found[1]), strict=True):
+        np.testing.assert_array_equal(compiled, plain)
+        assert compiled.dtype == plain.dtype
+
+
+def test_contexts_are_those_of_every_shard_in_turn():
+    records = [{"a": [1] * count} for count in (0, 1, 30, 31, 60, 61, 1000)]
+    data = make_data([records[:3], records[3:]], {"a": "list<int16>"})
+    stream = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "one_key", 0).streams[0]
+    assert stream.shard_records == (3, 4)
+    assert stream.contexts.tolist() == [1, 1, 1, 2, 2, 3, 16]
+    assert stream.contexts.dtype == np.uint8
+
+
+@pytest.mark.parametrize("word", ["float32", "list<float64>", "string", "list<string>"])
+def test_a_version_that_is_no_whole_number_is_refused(word):
+    value = {"float32": 6.0, "list<float64>": [6.0], "string": "6", "list<string>": ["6"]}[word]
+    data = make_data([[{"host": ["::1"], "version": value}]], {"host": "list<string>", "version": word})
+    with pytest.raises(ConfigError, match="column 'version' holds") as refused:
+        bind(make_vocabulary({"host": {"ip": "version"}}), data.schema, "here")
+    assert "int8" in refused.value.next_step
+
+
+def test_a_misspelled_version_is_refused_and_pings_may_do_without():
+    data = make_data([[{"host": ["::1"], "ip_version": [6]}]], {"host": "list<string>", "ip_version": "list<int8>"})
+    with pytest.raises(ConfigError, match=r"no column 'ip_versoin'.*Did you mean 'ip_version'"):
+        bind(make_vocabulary({"host": {"ip": "ip_versoin"}}), data.schema, "here")
+    types = {name: word for name, word in PING_TYPES.items() if name != "ip_version"}
+    pings = make_data([[{**pings_of(2), "ip_version": None}]], types)
+    assert all(not field.version for field in bind(PINGS, pings.schema, "").fields)

@@ -23,6 +23,7 @@ from hypothesis import strategies as some
 
 from penstock.base.errors import ConfigError, InputError, TaskError
 from penstock.loader.processes import Processes
+from penstock.loader.sendable import check_count, check_sendable, name_of
 from tests.loader import transforms
 
 PATIENCE = 60.0  # for a loaded machine; nothing here is expected to take so long
@@ -167,7 +168,8 @@ def test_a_process_imports_little_more_than_numpy():
         "penstock.base",
         "penstock.base.errors",
         "penstock.loader",
-        "penstock.loader.processes",
+        "penstock.loader.served",
+        "penstock.loader.wire",
     }
     assert not modules & {"pyarrow", "pydantic", "yaml", "rich", "numba", "pytest", "multiprocessing.spawn"}
 
@@ -339,15 +341,63 @@ def test_a_lambda_or_a_local_function_is_refused_before_anything_is_started():
         return batch
 
     for function in (lambda batch: batch, local, functools.partial(local)):
-        with pytest.raises(ConfigError, match="by its name") as caught:
-            Processes(function, 1)
-        assert "top level of a module, or run map in threads" in str(caught.value.next_step)
+        for refuse in (check_sendable, lambda function: Processes(function, 1)):
+            with pytest.raises(ConfigError, match="by its name") as caught:
+                refuse(function)
+            assert "top level of a module, or run map in threads" in str(caught.value.next_step)
+    check_sendable(functools.partial(transforms.return_this, {"x": np.zeros(2)}))
 
 
 @pytest.mark.parametrize(("count", "timeout"), [(0, 4.0), (1, 0.0), (1, float("inf"))])
 def test_numbers_that_cannot_be_are_refused(count, timeout):
-    with pytest.raises(ConfigError, match=f"{count} processes with timeout={timeout}"):
+    with pytest.raises(ConfigError, match=f"{count} processes with timeout={timeout}") as caught:
         Processes(transforms.echo, count, timeout)
+    assert "processes=1 or more, and timeout= in seconds" in str(caught.value.next_step)
+
+
+@pytest.mark.parametrize(("count", "timeout"), [(-1, 4.0), (1.5, 4.0), (True, 4.0), (0, -1.0), (2, float("nan"))])
+def test_a_map_in_no_process_is_one_in_threads_and_fewer_are_refused(count, timeout):
+    check_count(0, 4.0)
+    with pytest.raises(ConfigError, match="cannot be") as caught:
+        check_count(count, timeout)
+    assert "or 0: the loader's threads" in str(caught.value.next_step)
+
+
+class Scaled:
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: array * self.factor for name, array in batch.items()}
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (transforms.double, "tests.loader.transforms.double"),
+        (Scaled(2.0), "tests.loader.test_processes.Scaled"),
+        (Scaled(2.0).__call__, "tests.loader.test_processes.Scaled.__call__"),
+        (functools.partial(transforms.double), "tests.loader.transforms.double"),
+        (functools.partial(transforms.return_this, 3, by="x"), "tests.loader.transforms.return_this(3, by='x')"),
+        (
+            functools.partial(functools.partial(transforms.return_this, 1), 2),
+            "tests.loader.transforms.return_this(1, 2)",
+        ),
+        (
+            functools.partial(Scaled(2.0), {"b": {3, 1, 2}, "a": transforms.double}),
+            "tests.loader.test_processes.Scaled({'a': tests.loader.transforms.double, 'b': {1, 2, 3}})",
+        ),
+        (functools.partial(transforms.return_this, object()), "tests.loader.transforms.return_this(<object object>)"),
+    ],
+)
+def test_a_function_is_named_by_its_module_and_what_a_partial_has_frozen(function, name):
+    assert name_of(function) == name
+
+
+def test_the_name_of_a_function_stays_short_whatever_is_frozen():
+    name = name_of(functools.partial(transforms.return_this, *[np.arange(10_000)] * 50, text="x" * 10_000))
+    assert name.startswith("tests.loader.transforms.return_this(array([")
+    assert len(name) < 150
 
 
 SCRIPT = """
@@ -375,6 +425,12 @@ def main():
 @pytest.mark.parametrize("words", [[], ["-m", "script"]], ids=["by path", "by name"])
 def test_a_function_of_the_script_itself_works_where_the_script_is_guarded(tmp_path, words):
     done = run_script(tmp_path / "script.py", SCRIPT + "\nif __name__ == '__main__':\n    main()\n", *words)
+    assert done.stdout.splitlines() == ["[1, 2, 3]", "raised too large"], done.stderr
+
+
+def test_a_script_may_make_a_loader_when_a_process_imports_it(tmp_path):
+    text = SCRIPT + "\nfrom penstock.loader.sendable import check_sendable\ncheck_sendable(add_one)\n"
+    done = run_script(tmp_path / "script.py", text + "if __name__ == '__main__':\n    main()\n")
     assert done.stdout.splitlines() == ["[1, 2, 3]", "raised too large"], done.stderr
 
 

@@ -266,7 +266,7 @@ def test_the_sentence_follows_from_the_numbers(changes, sentence):
 
 def test_no_sentence_before_the_second_batch(rows):
     with penstock.load(rows, batch_size=8) as loader:
-        assert loader.stats().verdict == "no batch was asked for yet"
+        assert loader.stats().verdict == "no second batch was asked for yet"
         next(loader)
         assert loader.stats().fix is None
 

@@ -54,7 +54,8 @@ def make_rows(folder: Path) -> Path:
 
 
 def make_uneven_rows(folder: Path) -> Path:
-    return prepare(folder, {"tokens": pa.array([list(range(n % 30 + 2)) for n in range(100)])}, [])
+    tokens = [list(range(n % 30 + 2)) for n in range(100)]
+    return prepare(folder, {"tokens": pa.array(tokens, pa.list_(pa.int32()))}, [])
 
 
 def make_arrays(folder: Path) -> Path:

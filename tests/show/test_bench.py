@@ -133,7 +133,7 @@ def test_arrayrecord_files_are_measured_with_a_word_on_what_is_faster(folder, ca
     assert main(["bench", str(files), *SHORT, "--length", "64", "--step-ms", "1", "--json"]) == 0
     printed = capfd.readouterr()
     (warning,) = document(printed.out)["warnings"]
-    assert "`penstock run` would make it" in warning
+    assert "times faster: prepare the events" in warning
     assert "UserWarning" not in printed.err
 
 

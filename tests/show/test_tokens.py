@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import penstock
@@ -120,6 +121,13 @@ def test_rows_of_tokens_are_shown_with_their_documents(folder, capfd):
     assert starts == [["1", "0", "10"], ["2", "10", "15"], ["3", "25", "8"]]
 
 
+def test_rows_longer_than_a_screen_are_shown_as_far_as_asked(folder, capfd):
+    wide = pa.array(np.arange(50 * 600).reshape(50, 600).tolist(), pa.list_(pa.int32(), 600))
+    rows = str(prepared.prepare(folder / "wide", {"tokens": wide}, []))
+    assert looked(capfd, rows, "--batch-size", "4")["length"] == 256
+    assert looked(capfd, rows, "--batch-size", "4", "--length", "500")["length"] == 500
+
+
 def test_fields_of_any_kind_are_decoded(folder, capfd):
     requests = str(make_requests(folder / "requests"))
     fields = ["--fields", "who: ip, at: time, port: int, proto: {category: [tcp, udp]}"]
@@ -139,10 +147,22 @@ def test_arrayrecord_files_are_shown_like_a_dataset(folder, capfd):
     assert measurements(facts)
 
 
+def test_arrayrecord_files_are_decoded_by_the_fields_they_were_loaded_with(folder, capfd):
+    files = str(make_pings(folder / "old_fields", format="arrayrecord") / "train.arrayrecord")
+    fields = {"rtt": "float11", "ip_version": "int"}
+    facts = looked(capfd, files, "--length", "64", "--fields", "rtt: float11, ip_version: int")
+    assert {each["ip_version"] for each in measurements(facts)} == {4, 6}
+    with penstock.load(files, batch_size=128, length=64, fields=fields) as loader:
+        assert facts["vocabulary"]["size"] == loader.vocabulary.size
+
+
 def test_a_dataset_of_arrays_has_no_tokens_to_show(folder, capfd):
     arrays = str(make_arrays(folder / "arrays"))
     assert main(["inspect", arrays, "--tokens"]) == 2
     assert f"`penstock inspect {arrays}` shows its records" in capfd.readouterr().err
+    numbers = str(prepared.prepare(folder / "numbers", {"inputs": pa.array(range(200))}, []))
+    assert main(["inspect", numbers, "--tokens"]) == 2
+    assert f"`penstock inspect {numbers}` shows its records" in capfd.readouterr().err
 
 
 def test_options_of_a_batch_without_a_batch_are_refused(pings, capfd):

@@ -101,7 +101,9 @@ def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
         raise ConfigError(
             f"a batch is made of numbers and fixed-size lists of them, and not of {', '.join(ragged) or 'no column'}",
             where="load(columns=...)",
-            next_step=f"name the columns wanted: columns={arrays}",
+            next_step=f"name the columns wanted: columns={arrays}"
+            if arrays
+            else "leave columns= out: grouped events become tokens, by fields=",
         )
     return fields
 

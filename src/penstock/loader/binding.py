@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from penstock.base.errors import ConfigError, did_you_mean
 from penstock.loader.vocabulary import KINDS, PINGS, TokenField, Vocabulary
 from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
-Array = np.ndarray[Any, Any]
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -74,8 +72,9 @@ def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> 
     kind = column.parsed
     _refuse_type(asked, kind, of_events, where)
     version, version_of_events = "", False
-    if asked.version and asked.version in columns:
+    if asked.version and (asked.version in columns or asked not in PINGS.fields):  # pings may do without
         found, version_of_events = _column(asked.version, columns, where)
+        _refuse_version(asked, found.parsed, where)
         version = found.name
     text = column.inner if kind.is_dictionary else column
     is_text = text.parsed.is_text
@@ -117,12 +116,11 @@ _FITTING = {
 
 def _refuse_type(asked: TokenField, kind: Type, of_events: bool, where: str) -> None:
     text = kind.is_text or kind.is_dictionary
-    number = kind.is_number
-    whole = number and not NUMBERS[kind.name].startswith("f")
+    whole = _is_whole(kind)
     fits = {
         "ip": text,
         "time": kind.name == "timestamp" and of_events,
-        "float11": number,
+        "float11": kind.is_number,
         "int": whole,
         "category": text if asked.values and isinstance(asked.values[0], str) else whole,
         "bytes": text,
@@ -135,6 +133,19 @@ def _refuse_type(asked: TokenField, kind: Type, of_events: bool, where: str) -> 
         )
     if asked.kind == "category" and whole:
         _refuse_values(asked, kind, where)
+
+
+def _refuse_version(asked: TokenField, kind: Type, where: str) -> None:
+    if not _is_whole(kind):
+        raise ConfigError(
+            f"column {asked.version!r} holds {kind.name}, and the version of an address is a whole number, 4 or 6",
+            where=where,
+            next_step=f"store it as int8, or encode {asked.column!r} as 'ip', without it",
+        )
+
+
+def _is_whole(kind: Type) -> bool:
+    return kind.is_number and not NUMBERS[kind.name].startswith("f")
 
 
 def _refuse_values(asked: TokenField, kind: Type, where: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from penstock.loader.binding import Bound, BoundField
 from penstock.loader.counts import COUNTED
 from penstock.loader.engine import compiled
 from penstock.loader.kind import TOKEN_ARRAYS, Array
-from penstock.loader.order import Draws
+from penstock.loader.order import Draws, Fill
 from penstock.loader.readahead import read_ahead
 from penstock.loader.reference import encode_rows
 from penstock.loader.tables import Made, Shard, Tables, address
@@ -23,7 +23,6 @@ from penstock.loader.vocabulary import KINDS
 from penstock.shards.columns import Column
 from penstock.shards.schema import Schema
 
-Fill = Literal["packed", "one_key"]
 _PARSED = "/parsed"  # slots of the loader's own: no column's name begins with a slash
 
 

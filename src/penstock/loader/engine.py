@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import threading
@@ -23,7 +22,7 @@ def compiled() -> bool:
 @contextmanager
 def noticing_compilation() -> Iterator[None]:
     """Say why it takes so long, where it does: kernels are compiled once a machine, and kept."""
-    notice = threading.Timer(_PATIENCE, log.warning, ["compiling the kernels for this machine, once: about 20 s"])
+    notice = threading.Timer(_PATIENCE, log.warning, ["still loading: kernels are compiled once a machine, about 20 s"])
     notice.daemon = True
     notice.start()
     try:
@@ -34,10 +33,14 @@ def noticing_compilation() -> Iterator[None]:
 
 @cache
 def _has_numba() -> bool:
-    if importlib.util.find_spec("numba"):
+    try:
+        import numba  # noqa: F401
+
         return True
+    except Exception as error:  # not installed, or it does not go with this numpy: any error of its import
+        reason = f"{type(error).__name__}: {error}"
     warnings.warn(
-        "numba is not installed: batches are made in plain Python, some hundred times slower. "
+        f"numba cannot be imported ({reason}): batches are made in plain Python, some hundred times slower. "
         "Try: pip install 'penstock[loader]'",
         RuntimeWarning,
         stacklevel=2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from penstock.base.errors import ConfigError
 from penstock.loader.binding import Bound
 from penstock.loader.counter import SIZING, key, permute
 from penstock.loader.counts import COUNTED
-from penstock.loader.encoder import EventEncoder, Fill
+from penstock.loader.encoder import EventEncoder
+from penstock.loader.engine import compiled
 from penstock.loader.kind import TOKEN_ARRAYS, Array, token_layout
-from penstock.loader.order import Draws, Stream, contexts_of, empty_draws
+from penstock.loader.order import Draws, Fill, Stream, contexts_of, empty_draws
 from penstock.loader.tables import Made, Shard
 from penstock.shards.schema import Schema
 
@@ -56,16 +58,24 @@ class Events:
     def _make_streams(self, datasets: Sequence[Sequence[Shard]]) -> tuple[Stream, ...]:
         streams, before = [], 0
         for number, dataset in enumerate(datasets):
-            events = [_events_of_records(shard, self._bound) for shard in dataset]
-            records = tuple(map(len, events))
-            if self._fill == "packed":
-                has_empty = any((counts == 0).any() for counts in events)
-                draws = draws_needed(number, before, records, self.length, self._encoder.encode, has_empty)
-                streams.append(Stream(records, draws=draws))
-            else:
-                streams.append(Stream(records, contexts=contexts_of(np.concatenate(events))))
+            packed = self._fill == "packed"
+            streams.append(self._packed_stream(number, before, dataset) if packed else self._one_key_stream(dataset))
             before += len(dataset)
         return tuple(streams)
+
+    def _packed_stream(self, number: int, before: int, dataset: Sequence[Shard]) -> Stream:
+        records, has_empty = [], False
+        for shard in dataset:  # of one at a time: 8 bytes a record
+            events = _events_of_records(shard, self._bound)
+            records.append(len(events))
+            has_empty = has_empty or not events.all()
+        encode = self._encoder.encode
+        draws = draws_needed(number, before, tuple(records), self.length, encode, lambda: has_empty)
+        return Stream(tuple(records), draws=draws)
+
+    def _one_key_stream(self, dataset: Sequence[Shard]) -> Stream:
+        contexts = [contexts_of(_events_of_records(shard, self._bound)) for shard in dataset]
+        return Stream(tuple(map(len, contexts)), contexts=np.concatenate(contexts))
 
 
 def _events_of_records(shard: Shard, bound: Bound) -> Array:
@@ -85,7 +95,12 @@ def _events_of_records(shard: Shard, bound: Bound) -> Array:
 
 
 def _sizing_draws(number: int, before: int, records: tuple[int, ...], most: int, few: int) -> Draws:
-    draws, total, starts = empty_draws(_SIZING_ROWS, few), sum(records), np.cumsum([0, *records])
+    draws, total, starts = empty_draws(_SIZING_ROWS, few), sum(records), np.cumsum([0, *records], dtype="i8")
+    if compiled():
+        from penstock.loader.compiled.order import draw_sizing
+
+        draw_sizing(number, before, starts, most, draws.shards, draws.records, draws.keys)
+        return draws
     order_key = key(0, SIZING, number)
     for row in range(_SIZING_ROWS):
         draws.keys[row] = key(0, SIZING, number, row)
@@ -97,27 +112,31 @@ def _sizing_draws(number: int, before: int, records: tuple[int, ...], most: int,
 
 
 def draws_needed(
-    number: int, before: int, records: tuple[int, ...], length: int, encode: Encode, has_empty: bool = False
+    number: int, before: int, records: tuple[int, ...], length: int, encode: Encode, has_empty: Callable[[], bool]
 ) -> int:
     """S of docs/tokens.md: so many draws fill nearly every row.
 
     Few are tried first: a row that does not use them all is full, unless there are records that it can use nothing of.
+    `has_empty` says whether there are, at least among those that `encode` was given so far.
     """
     most = min(sum(records), _SIZING_DRAWS)
-    few = most if has_empty else min(16, most)
+    few = most if has_empty() else min(16, most)
     out = {name: np.zeros((_SIZING_ROWS, length), "i4") for name in TOKEN_ARRAYS}
     while True:
         draws = _sizing_draws(number, before, records, most, few)
         needed = int(np.sort(encode(draws, out, Made())[1])[_SIZING_RANK - 1])
-        if not needed:
+        if has_empty() and few < most:
+            few = most
+        elif not needed:
             raise ConfigError(
                 f"rows of {length + 1} tokens hold no event of this dataset, but for one row in ten",
                 where="load(length=...)",
                 next_step="a larger length, fewer fields, or fill='one_key', which cuts events",
             )
-        if needed < few or few == most:
+        elif needed < few or few == most:
             return needed
-        few = min(2 * few, most)
+        else:
+            few = min(2 * few, most)
 
 
 def note(made: Made, draws: Draws, out: Mapping[str, Array], counts: Array, used: Array) -> Made:
@@ -133,5 +152,5 @@ def note(made: Made, draws: Draws, out: Mapping[str, Array], counts: Array, used
 
 def describe(bound: Bound, length: int, fill: Fill, streams: tuple[Stream, ...]) -> dict[str, Any]:
     """What of it decides the rows, for the recipe."""
-    fields = [[field.column, field.kind, field.width, *map(str, field.values)] for field in bound.vocabulary.fields]
-    return {"length": length, "fill": fill, "draws": [stream.draws for stream in streams], "fields": fields}
+    vocabulary = asdict(bound.vocabulary)
+    return {"length": length, "fill": fill, "draws": [stream.draws for stream in streams], "vocabulary": vocabulary}

@@ -1,6 +1,7 @@
 """Kind: what a loader needs of a kind of data: how many rows, of which arrays, and how to fill them from draws.
 
-Three of them: events.py (tokens of grouped events), rows.py (rows of tokens), arrays.py (columns as they are).
+Four of them: events.py (tokens of grouped events), old_records.py (the same of .arrayrecord files), rows.py (rows of
+tokens), arrays.py (columns as they are).
 """
 
 from __future__ import annotations

@@ -16,13 +16,12 @@ from penstock.base.sizes import format_size
 from penstock.loader.arrays import Arrays
 from penstock.loader.binding import bind, fits_pings, is_grouped
 from penstock.loader.buffers import batch_bytes
-from penstock.loader.encoder import Fill
 from penstock.loader.engine import noticing_compilation
 from penstock.loader.events import Events
 from penstock.loader.kind import Kind
-from penstock.loader.loader import Loader, Parts
+from penstock.loader.loader import Loader, Parts, make_draw
 from penstock.loader.opening import Opened, Path, open_all
-from penstock.loader.order import Order, Remainder, whole_shares
+from penstock.loader.order import Fill, Order, Remainder, whole_shares
 from penstock.loader.readahead import read_once, read_randomly
 from penstock.loader.recipe import Recipe
 from penstock.loader.rows import Rows, is_token_rows
@@ -32,6 +31,7 @@ Cache = Literal["memory", "disk"]
 _AHEAD = 16  # batches, where memory allows
 _FEWEST_AHEAD = 2
 _MOST_AHEAD_BYTES = 2**30
+_MOST_PARSED_BYTES = 2**29  # eight ranks of a machine have one each
 _PARSED_SHARE = 8  # one in so many bytes allowed may hold parsed addresses
 _MIX_ROWS = 256  # of each dataset, to learn how many tokens its rows have
 
@@ -77,13 +77,14 @@ def load(
     larger = cache == "disk" or (cache is None and _is_larger_than_memory(opened))
     with noticing_compilation():
         kind = _make_kind(opened, length, fill, fields, columns, budget, larger)
+        shares = _shares(kind, weights, mix_by, len(opened))
+        order = Order(kind.streams, shares, seed, shuffle, epochs)
+        _refuse_no_batch(order, batch_size, remainder)
+        _warm_up(kind, order)
     if cache == "memory":
         _hold(kind, budget)
     else:
         (read_randomly if larger else read_once)(kind.tables.columns)
-    shares = _shares(kind, weights, mix_by, len(opened))
-    order = Order(kind.streams, shares, seed, shuffle, epochs)
-    _refuse_no_batch(order, batch_size, remainder)
     settings = {"kind": kind.name, "split": split, "batch_size": batch_size, "seed": seed, "shuffle": shuffle}
     return Loader(
         Parts(
@@ -98,6 +99,8 @@ def load(
             workers=None if workers == "auto" else int(workers),
             cores=machine.cpu_count().amount,
             ahead=_batches_ahead(kind, batch_size // world, budget, memory is not None, ahead),
+            batch_bytes=batch_bytes(kind.layout, batch_size // world),
+            room=None if memory is None else budget.allowed - own_memory().counted,
             log_every=log_every,
             flops=(flops_per_token, peak_flops) if flops_per_token and peak_flops else None,
         )
@@ -116,7 +119,12 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
         (workers == "auto" or _is_whole(workers, 0), "workers", "'auto', 0 or more"),
         (given["epochs"] is None or _is_whole(given["epochs"], 1), "epochs", "None (no end), or a number above 0"),
         (given["ahead"] is None or _is_whole(given["ahead"], 1), "ahead", "None, or how many batches, above 0"),
-        (log_every is None or log_every > 0, "log_every", "None, or seconds above 0"),
+        (log_every is None or (isinstance(log_every, (int, float)) and log_every > 0), "log_every", "None, or seconds"),
+        (
+            (given["flops_per_token"] is None) == (given["peak_flops"] is None),
+            "flops_per_token" if given["peak_flops"] is None else "peak_flops",
+            "both flops_per_token and peak_flops, or neither",
+        ),
         *(
             (given[name] in words, name, " or ".join(map(repr, words)))
             for name, words in (
@@ -175,7 +183,7 @@ def _make_kind(
         from penstock.loader.old_records import OldEvents
 
         return OldEvents([each.old for each in opened if each.old], vocabulary, length, fill)
-    room = budget.allowed // _PARSED_SHARE
+    room = min(budget.allowed // _PARSED_SHARE, _MOST_PARSED_BYTES)
     return Events(datasets, schema, bind(vocabulary, schema, where), length, fill, room, larger)
 
 
@@ -208,6 +216,10 @@ def _is_larger_than_memory(opened: tuple[Opened, ...]) -> bool:
 def _vocabulary(fields: Mapping[str, Any] | Vocabulary | None, schema: Any, where: str) -> Vocabulary:
     if isinstance(fields, Vocabulary):
         return fields
+    if fields is not None and not isinstance(fields, Mapping):
+        raise ConfigError(
+            f"fields= is a {type(fields).__name__}", where="load(fields=...)", next_step="a dict: fields={'dst': 'ip'}"
+        )
     if fields is not None:
         return make_vocabulary(fields)
     if schema is not None and not fits_pings(schema):
@@ -262,6 +274,12 @@ def _refuse_no_batch(order: Order, batch_size: int, remainder: Remainder) -> Non
         )
 
 
+def _warm_up(kind: Kind, order: Order) -> None:
+    """Make one row: what has to be compiled or loaded for the first batch is then there."""
+    out = {name: np.zeros((1, *shape), dtype) for name, (shape, dtype) in kind.layout.items()}
+    kind.fill(make_draw(order)(0, 1), out)
+
+
 def _hold(kind: Kind, budget: Budget) -> None:
     """cache="memory": all columns in this process, or a refusal."""
     needed, used = kind.tables.column_bytes, own_memory().counted
@@ -279,15 +297,17 @@ def _batches_ahead(kind: Kind, rows: int, budget: Budget, is_limited: bool, aske
     """How many batches may be ahead: what was asked for, or what memory has room for."""
     size = batch_bytes(kind.layout, rows)
     used = own_memory().counted
-    room = budget.allowed - used if is_limited else min(_MOST_AHEAD_BYTES, budget.allowed - used)
-    fits = room // size - 2  # one that is being made, one that the consumer has
-    wanted = asked or _AHEAD
-    if fits < (asked or _FEWEST_AHEAD) and is_limited:
-        needed = used + ((asked or _FEWEST_AHEAD) + 2) * size
+    room = budget.allowed - used
+    fewest = asked or _FEWEST_AHEAD
+    if (fewest + 2) * size > room:  # one that is being made, one that the consumer has
+        needed = math.ceil(1.01 * (used + (fewest + 2) * size) / 10**6)
         raise PlanError(
             f"batches of {format_size(size)} do not fit: memory: {budget} leaves {format_size(max(0, room))} after "
-            f"{format_size(used)} in use by this process, and {(asked or _FEWEST_AHEAD) + 2} are needed",
+            f"{format_size(used)} in use by this process, and {fewest + 2} are needed",
             where="penstock.load",
-            next_step=f"memory='{math.ceil(1.01 * needed / 10**6)}MB' or more, a smaller batch_size, or more ranks",
+            next_step=f"memory='{needed}MB' or more, a smaller batch_size, or more ranks",
         )
-    return max(_FEWEST_AHEAD, min(wanted, fits))
+    if asked:
+        return asked
+    most = room if is_limited else min(_MOST_AHEAD_BYTES, room)
+    return max(_FEWEST_AHEAD, min(_AHEAD, most // size - 2))

@@ -7,6 +7,7 @@ the same batches ahead of time, on threads. Next: to_torch.py, to_jax.py, to_max
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import threading
 import time
@@ -15,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, PlanError
+from penstock.base.sizes import format_size
 from penstock.loader.buffers import Buffers
 from penstock.loader.engine import compiled
 from penstock.loader.kind import Array, Kind
@@ -23,6 +25,7 @@ from penstock.loader.order import Draws, Order, Remainder
 from penstock.loader.prefetch import Prefetch
 from penstock.loader.processes import Processes
 from penstock.loader.recipe import Recipe
+from penstock.loader.sendable import check_count, check_sendable, name_of
 from penstock.loader.stats import Stats, Timing, Totals
 from penstock.loader.tables import Made
 from penstock.loader.tuner import Tuner
@@ -30,6 +33,7 @@ from penstock.loader.vocabulary import Vocabulary
 
 Batch = dict[str, Array]
 Function = Callable[[Batch], Batch]
+_MOST_STEPS = 2**40  # no run gets there, and the rows of a batch stay within 64 bits
 _THREADS_THAT_WAIT = 16  # at most: threads that wait need no core each
 log = logging.getLogger("penstock")
 
@@ -49,6 +53,8 @@ class Parts:
     workers: int | None  # None: as many as help
     cores: int
     ahead: int
+    batch_bytes: int
+    room: int | None = None  # bytes for batches, where memory= was given
     log_every: float | None = None
     flops: tuple[float, float] | None = None  # a token, and the accelerator's peak
 
@@ -67,6 +73,9 @@ class Loader:
         self._closing: weakref.finalize[..., Any] | None = None
         self._closed = False
         self._logged = time.monotonic()
+        self._steps = _steps(parts)
+        self._turn = threading.Lock()  # of whoever asks for the next batch
+        self._process = os.getpid()
 
     # Batches.
 
@@ -74,7 +83,7 @@ class Loader:
         """This rank's rows of global batch k, whatever was asked for before."""
         if not hasattr(k, "__index__"):
             raise TypeError(f"a batch is asked for by its number, not by {type(k).__name__}")
-        if k < 0 or (self._steps is not None and k >= self._steps):
+        if not 0 <= k < (_MOST_STEPS if self._steps is None else self._steps):
             end = f" of {self._steps:,}" if self._steps is not None else ""
             raise IndexError(f"there is no batch {k:,}{end}")
         return self._maker.make(int(k))[0]
@@ -83,31 +92,35 @@ class Loader:
         return self
 
     def __next__(self) -> Batch:
-        if self._closed:
-            raise ConfigError("this loader is closed", next_step="make a new one with penstock.load")
-        if self._steps is not None and self.step >= self._steps:
-            self._stop()
-            raise StopIteration
-        started = time.perf_counter()
-        batch, made, ready = self._take()
-        self.step += 1
-        threads = self._prefetch.threads if self._prefetch else 0
-        self._totals.add_taken(made, time.perf_counter() - started, ready, threads)
-        self._log()
-        return batch
+        self._refuse_process()
+        with self._turn:
+            if self._closed:
+                raise ConfigError("this loader is closed", next_step="make a new one with penstock.load")
+            if self._steps is not None and self.step >= self._steps:
+                self._stop()
+                raise StopIteration
+            started, is_start = time.perf_counter(), self._prefetch is None
+            batch, made, ready = self._take()
+            self.step += 1
+            threads = self._prefetch.threads if self._prefetch else 0
+            self._totals.add_taken(made, time.perf_counter() - started, ready, threads, is_start and threads > 0)
+            self._log()
+            return batch
+
+    def _refuse_process(self) -> None:
+        """After a fork its threads are gone, and every copy of it would give every batch."""
+        if os.getpid() != self._process:
+            raise ConfigError(
+                f"this loader was made in process {self._process}, and is asked for batches in {os.getpid()}",
+                where="a worker process of a DataLoader, or a fork",
+                next_step="ask for them where it was made (num_workers=0: it has threads of its own), or make one in "
+                "each process, with its rank= and world=",
+            )
 
     def __len__(self) -> int:
         if self._steps is None:
             raise TypeError("a loader without epochs= has no end, and so no len()")
         return self._steps
-
-    @property
-    def _steps(self) -> int | None:
-        """Batches in all, the same on every rank."""
-        rows, size = self._parts.order.rows, self._parts.batch_size
-        if rows is None:
-            return None
-        return rows // size if self._parts.remainder == "drop" else -(-rows // size)
 
     def _take(self) -> tuple[Batch, Made, int]:
         """The next batch, what it came to, and how many lay ready."""
@@ -118,7 +131,7 @@ class Loader:
         ready = self._prefetch.ready
         try:
             batch, made = self._prefetch.take()
-        except Exception:
+        except BaseException:
             self._stop()  # whoever goes on is given this very batch again, as state() says
             raise
         return batch, made, ready
@@ -130,11 +143,29 @@ class Loader:
         most = parts.workers or max(parts.cores, self._process_count)
         tuner = Tuner(max(count, self._process_count), most, parts.workers or _THREADS_THAT_WAIT)
         timing = self._totals.timing
-        prefetch = Prefetch(maker.make, self.step, self._steps, parts.ahead, tuner, lambda: timing.waiting)
+        ahead = self._ahead_of_functions()
+        prefetch = Prefetch(maker.make, self.step, self._steps, ahead, tuner, lambda: timing.waiting)
         self._maker = maker
         # A loader that is dropped without close() ends its threads and processes too: they do not refer to it.
         self._closing = weakref.finalize(self, _end, prefetch, maker)
         return prefetch
+
+    def _ahead_of_functions(self) -> int:
+        """How many batches may be ahead: functions may make larger ones than those that memory was shared out for."""
+        parts = self._parts
+        if not self.functions or parts.room is None:
+            return parts.ahead
+        batch, _ = self._maker.make(self.step)
+        size = max(1, sum(array.nbytes for array in batch.values() if hasattr(array, "nbytes")))
+        fits = parts.room // (size + parts.batch_bytes) - 2
+        if fits < 1:
+            raise PlanError(
+                f"batches that map() makes do not fit: {format_size(size)} each, and memory= leaves "
+                f"{format_size(parts.room)} for all of them",
+                where="loader.map",
+                next_step="more memory=, a smaller batch_size, or smaller dtypes in what the function returns",
+            )
+        return min(parts.ahead, fits)
 
     # Where it stands.
 
@@ -143,6 +174,7 @@ class Loader:
         return self._parts.recipe.state(self.step)
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        self._refuse_process()
         step = self._parts.recipe.step_of(state)
         if self._steps is not None and step > self._steps:
             raise ConfigError(
@@ -150,11 +182,13 @@ class Loader:
                 where="loader.restore(state)",
                 next_step="load with as many epochs as before, or more",
             )
-        self._stop()
-        self.step = step
+        with self._turn:
+            self._stop()
+            self.step = step
 
     def stats(self) -> Stats:
-        return self._totals.snapshot(self._parts.ahead, self._process_count, self._maker.replaced, self._parts.flops)
+        replaced = self._totals.replaced + self._maker.replaced
+        return self._totals.snapshot(self._parts.ahead, self._process_count, replaced, self._parts.flops)
 
     def _log(self) -> None:
         every = self._parts.log_every
@@ -170,9 +204,16 @@ class Loader:
         A process that ends, or is silent for `timeout` seconds, is replaced and its batch made again.
         """
         if not callable(function):
-            raise ConfigError(f"map() takes a function, not {type(function).__name__}", where="loader.map")
-        name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', repr(type(function)))}"
-        settings = {**self._parts.recipe.settings, "map": [*self._parts.recipe.settings.get("map", []), name]}
+            raise ConfigError(
+                f"map() takes a function, not {type(function).__name__}",
+                where="loader.map",
+                next_step="give a function of a batch that returns one",
+            )
+        check_count(processes, timeout)
+        if processes or self._process_count:
+            check_sendable(_Chain((*self.functions, function)))
+        names = [*self._parts.recipe.settings.get("map", []), name_of(function)]
+        settings = {**self._parts.recipe.settings, "map": names}
         parts = replace(self._parts, recipe=replace(self._parts.recipe, settings=settings))
         if self._process_count:  # one process runs them all
             processes, timeout = max(processes, self._process_count), max(timeout, self._timeout)
@@ -216,6 +257,7 @@ class Loader:
     def _stop(self) -> None:
         if self._closing:
             self._closing()
+            self._totals.replaced += self._maker.replaced
             self._closing = self._prefetch = None
             self._maker = _Maker(self._parts, self.functions, self._totals)
 
@@ -228,6 +270,14 @@ class Loader:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _steps(parts: Parts) -> int | None:
+    """Batches in all, the same on every rank."""
+    rows, size = parts.order.rows, parts.batch_size
+    if rows is None:
+        return None
+    return rows // size if parts.remainder == "drop" else -(-rows // size)
 
 
 def _end(prefetch: Prefetch[Any], maker: _Maker) -> None:
@@ -247,7 +297,7 @@ class _Maker:
         self._parts, self._functions, self._totals, self._processes = parts, functions, totals, processes
         self._rows = parts.batch_size // parts.world
         self._buffers = Buffers(parts.kind.layout, self._rows, keep=parts.ahead + 2)
-        self._draw = _make_draw(parts.order)
+        self._draw = make_draw(parts.order)
 
     def with_processes(self, count: int, timeout: float) -> _Maker:
         if not count:
@@ -268,7 +318,7 @@ class _Maker:
         filled = time.perf_counter()
         if _major_faults() > faults:
             timing.read = max(0.0, filled - drawn - (time.thread_time() - cpu))
-        timing.read = max(timing.read, made.verify_seconds, made.read_seconds)
+        timing.read = max(timing.read, made.read_seconds)
         before_map = time.thread_time()
         batch = self._apply(k, batch)
         timing.map_computing = time.thread_time() - before_map
@@ -304,7 +354,7 @@ class _Chain:
         return batch
 
 
-def _make_draw(order: Order) -> Callable[[int, int], Draws]:
+def make_draw(order: Order) -> Callable[[int, int], Draws]:
     if not compiled():
         return order.draw
     from penstock.loader.compiled import order as kernel

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from penstock.loader.binding import bind
-from penstock.loader.encoder import EventEncoder, Fill
+from penstock.loader.encoder import EventEncoder
 from penstock.loader.events import describe, draws_needed, note
 from penstock.loader.kind import Array, token_layout
-from penstock.loader.order import Draws, Stream, contexts_of
+from penstock.loader.order import Draws, Fill, Stream, contexts_of
 from penstock.loader.tables import Made, Shard, Tables
 from penstock.loader.vocabulary import Vocabulary
 from penstock.shards.columns import Column
@@ -43,13 +43,15 @@ class OldEvents:
         self._schema, _ = self._read([(0, 0)])
         self._bound = bind(vocabulary, self._schema, datasets[0].paths[0])
         self.vocabulary = self._bound.vocabulary
-        self._filled, self._told = 0, False
+        self._filled, self._told, self._met_empty = 0, False, False
         self.streams = tuple(self._make_stream(number, dataset) for number, dataset in enumerate(datasets))
 
     def _make_stream(self, number: int, dataset: ArrayRecordDataset) -> Stream:
         before = next(place for place, (each, _) in enumerate(self._files) if each is dataset)
         if self._fill == "packed":
-            return Stream(dataset.counts, draws_needed(number, before, dataset.counts, self.length, self._encode))
+            facts = (number, before, dataset.counts, self.length)
+            # Of the records that were read: to read them all takes too long.
+            return Stream(dataset.counts, draws_needed(*facts, self._encode, has_empty=lambda: self._met_empty))
         counts = [batch.column("n_measurements").to_numpy() for batch in dataset.batches(256)]
         return Stream(dataset.counts, contexts=contexts_of(np.concatenate(counts)))
 
@@ -69,6 +71,7 @@ class OldEvents:
         if not wanted:
             wanted = [(0, 0)]
         _, shard = self._read(wanted)
+        self._met_empty = self._met_empty or not np.diff(shard[self._bound.offsets].array).all()
         missing = int(np.count_nonzero(distinct[:, 0] < 0))  # they come first
         places = places.reshape(draws.shards.shape) - missing
         local = Draws(np.where(places < 0, -1, 0).astype("i4"), np.maximum(places, 0), draws.keys)
@@ -110,7 +113,7 @@ class OldEvents:
         warnings.warn(
             f"batches are read from .arrayrecord files: {read * 1000:,.0f} ms to read and decode their records, "
             f"{encoded * 1000:,.1f} ms to encode them. `penstock run` would make it {(read + encoded) / encoded:,.0f} "
-            "times faster: prepare the events with `penstock run pings` (docs/events.md)",
+            "times faster: prepare the events as columns, without --format arrayrecord (docs/events.md)",
             UserWarning,
             stacklevel=2,
         )

@@ -7,6 +7,7 @@ import resource
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.base.errors import ConfigError, FileError
 from penstock.base.files import Folder
@@ -32,7 +33,12 @@ class Opened:
 
 
 def open_all(paths: Path | Sequence[Path], split: str) -> tuple[Opened, ...]:
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    names: list[Any] = list(paths) if isinstance(paths, (list, tuple)) else [paths]
+    for name in names:
+        if not isinstance(name, (str, os.PathLike)):
+            raise ConfigError(
+                f"{name!r} is no path of a dataset", where="penstock.load", next_step="give a path, or a list of them"
+            )
     if not names:
         raise ConfigError("no dataset to load", where="load()", next_step="give a path, or several")
     opened = tuple(_open(os.fspath(path), split) for path in names)

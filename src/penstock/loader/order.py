@@ -20,6 +20,7 @@ from penstock.loader.counter import MIX, ORDER, ROW, key, permute
 
 Array = np.ndarray[Any, Any]
 Remainder = Literal["drop", "pad"]
+Fill = Literal["packed", "one_key"]
 EVENTS_A_CONTEXT, MOST_CONTEXTS = 30, 16
 CHECKPOINT = 256  # records between two sums of contexts: one is found by a look-up and a short walk
 _FINEST_WEIGHT = 10**12  # a weight of 0.1 is meant as a tenth, and not as the binary fraction next to it

@@ -8,14 +8,18 @@ the consumer for the interpreter's lock at every step, instead of while the acce
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from penstock.base.errors import ConfigError
 from penstock.loader.tuner import Tuner
 
 T = TypeVar("T")
+_PATIENCE = 10  # seconds for what is being made when a loader is closed
+log = logging.getLogger("penstock")
 
 
 class Prefetch(Generic[T]):
@@ -59,7 +63,10 @@ class Prefetch(Generic[T]):
         with self._lock:
             while self._wanted not in self._done:
                 if self._closed:
-                    raise RuntimeError("this loader was closed while a batch was waited for")
+                    raise ConfigError(
+                        "this loader was closed while a batch was waited for",
+                        next_step="close it where its batches are asked for, after the last",
+                    )
                 self._arrived.wait()
             result = self._done.pop(self._wanted)
             self._wanted += 1
@@ -71,13 +78,19 @@ class Prefetch(Generic[T]):
         return result
 
     def close(self) -> None:
-        """End the threads; a batch that is being made is finished first."""
+        """End the threads; a batch that is being made is finished first, unless that takes too long."""
         with self._lock:
             self._closed = True
             self._arrived.notify_all()
             self._wanted_more.notify_all()
+        end = time.monotonic() + _PATIENCE
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, end - time.monotonic()))
+        left = sum(thread.is_alive() for thread in self._threads)
+        if left:
+            log.warning(
+                "%d batches are still being made %d s after close(), in map()? They are left alone", left, _PATIENCE
+            )
         self._done.clear()
 
     def is_own_thread(self) -> bool:

@@ -1,50 +1,33 @@
-"""Processes: run a user's function on batches in processes of their own. Used by loader.py.
+"""Processes: run a user's function on batches in processes of their own. Used by loader.py. Next: served.py.
 
-Each is a fresh Python that imports the function's module and little else. Batches travel over a socket pair, arrays as
-raw bytes behind a small header: no shared memory and no semaphore, so nothing can stay in /dev/shm. A process that
-dies (its socket ends) or hangs (no answer within `timeout`) is replaced, and the new one is given the same batch.
-
-It never outlives its parent: a thread in it waits for the socket to hang up, and a timer that needs no GIL ends it,
-with its stack written down, when one batch takes longer than `timeout`.
+Each is a fresh Python that imports the function's module and little else. Batches travel over a socket pair (wire.py):
+no shared memory and no semaphore, so nothing can stay in /dev/shm. A process that dies (its socket ends) or hangs (no
+answer within `timeout`) is replaced, and the new one is given the same batch.
 """
 
 from __future__ import annotations
 
-import faulthandler
-import io
-import math
 import os
-import pickle
 import queue
-import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from multiprocessing import current_process  # and an alias in this process for the child's name of the user's script
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from penstock.base.errors import ConfigError, TaskError
+from penstock.base.errors import TaskError
+from penstock.loader.sendable import check_count, make_job
+from penstock.loader.served import START_SECONDS, Failure, Job
+from penstock.loader.wire import Message, encode, receive, send
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Batch: TypeAlias = dict[str, npt.NDArray[Any]]
-    Function: TypeAlias = Callable[[Batch], Batch]
-
-Message: TypeAlias = list[bytes | memoryview]
-T = TypeVar("T")
+    from penstock.loader.served import Batch, Function
 
 ATTEMPTS = 3  # of a batch whose process dies or hangs
-START_SECONDS = 60.0  # for a busy machine to start Python and import what the function needs
 _STACK_SECONDS = 0.25  # for a hung process to write down its stack and end itself, before it is killed
 _CLOSED = -1  # in the place of an idle process: there is none, and will be none
 
@@ -56,9 +39,8 @@ class Processes:
     """`count` processes that run `function`. Called by as many threads at once: each call waits for its own result."""
 
     def __init__(self, function: Function, count: int, timeout: float = 4.0) -> None:
-        if count < 1 or not 0 < timeout < math.inf:
-            raise ConfigError(f"map: {count} processes with timeout={timeout} cannot be; at least 1, and some seconds")
-        self._job = _make_job(function, timeout)
+        check_count(count, timeout, least=1)
+        self._job = make_job(function, timeout)
         self._lock = threading.Lock()
         self._idle: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._processes: list[Process] = []
@@ -131,68 +113,6 @@ class Processes:
                 self._processes[index] = Process(self._job)
                 self.replaced += 1
             return self._processes[index]
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a process needs to know before its first batch."""
-
-    name: str
-    place: str | None
-    function: bytes
-    main: dict[str, str]  # how to import the user's script, where the function is defined in it
-    path: list[str]
-    arguments: list[str]
-    timeout: float
-
-
-def _make_job(function: Function, timeout: float) -> Job:
-    name, place = _name(function), _place(function)
-    if getattr(current_process(), "_inheriting", False):  # multiprocessing's word for: the script is being imported
-        raise ConfigError(
-            f"map({name}): the script that starts the processes is imported by each of them, and would start more",
-            where=place,
-            next_step="put what the script does below `if __name__ == '__main__':`, or the function in a module",
-        )
-    try:
-        pickled = pickle.dumps(function, protocol=5)
-    except Exception as error:
-        raise ConfigError(
-            f"map({name}): this function cannot be sent to a process, which finds it by its name: {error}",
-            where=place,
-            next_step="move it to the top level of a module, or run map in threads",
-        ) from error
-    in_script = b"__main__" in pickled or b"__mp_main__" in pickled
-    main = _main_script() if in_script else {}
-    if in_script and not main:
-        raise ConfigError(
-            f"map({name}): this function is defined in an interactive session, which a process cannot import",
-            where=place,
-            next_step="move it to a module (a .py file), or run map in threads",
-        )
-    path = [os.path.abspath(folder) for folder in sys.path]
-    return Job(name, place, pickled, main, path, list(sys.argv), timeout)
-
-
-def _main_script() -> dict[str, str]:
-    """How a process imports the user's script: by name if it runs as `python -m`, else by path."""
-    main = sys.modules["__main__"]
-    if spec := getattr(main, "__spec__", None):
-        return {"init_main_from_name": spec.name}
-    file = getattr(main, "__file__", None)
-    return {"init_main_from_path": os.path.abspath(file)} if file and os.path.exists(file) else {}
-
-
-def _name(function: Function) -> str:
-    named = getattr(function, "func", function)  # of a functools.partial
-    if not hasattr(named, "__qualname__"):
-        named = type(named)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
-def _place(function: Function) -> str | None:
-    code = getattr(getattr(function, "func", function), "__code__", None)
-    return f"{code.co_filename}, line {code.co_firstlineno}" if code else None
 
 
 class Process:
@@ -280,7 +200,7 @@ class ProcessEnded(Exception):
 
 
 def _start(path: list[str], numbers: tuple[int, int]) -> subprocess.Popen[bytes]:
-    command = f"import sys; sys.path[:] = {path!r}; from penstock.loader.processes import serve; serve{numbers}"
+    command = f"import sys; sys.path[:] = {path!r}; from penstock.loader.served import serve; serve{numbers}"
     return subprocess.Popen(
         [sys.executable, "-P", "-u", "-c", command],  # -u: what the function prints is seen even if it then dies
         env={**_ENVIRONMENT, **os.environ},
@@ -308,175 +228,3 @@ def _given_up(job: Job, step: int, ends: list[ProcessEnded]) -> TaskError:
     if ends[-1].last_words:
         error.add_note(f"the last one's stack:\n{ends[-1].last_words}")
     return error
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What the function raised, on its way to the caller; in words too, should it not survive the way."""
-
-    pickled: bytes
-    what: str
-    note: str
-
-    def error(self) -> Exception:
-        try:
-            error = pickle.loads(self.pickled)
-            error.add_note(self.note)
-        except Exception:
-            error = None
-        if isinstance(error, Exception):
-            return error
-        stand_in = TaskError(
-            self.what,
-            next_step="see the traceback below; the error itself cannot be pickled, so this one stands in for it",
-        )
-        stand_in.add_note(self.note)
-        return stand_in
-
-
-def _failure(error: Exception, doing: str) -> Failure:
-    try:
-        pickled = pickle.dumps(error, protocol=5)
-    except Exception:
-        pickled = b""
-    note = f"in {doing}, process {os.getpid()}:\n" + "".join(traceback.format_exception(error))
-    return Failure(pickled, f"{doing} raised {type(error).__name__}: {error}", note)
-
-
-def encode(value: object) -> Message:
-    """The length of a pickle, the pickle, and then the bytes of the arrays that it leaves out."""
-    file = io.BytesIO()
-    pickler = _Pickler(file, protocol=5)
-    pickler.dump(value)
-    return [file.tell().to_bytes(8, "little"), file.getbuffer(), *map(_bytes_of, pickler.arrays)]
-
-
-def send(connection: socket.socket, message: Message) -> None:
-    for part in message:
-        connection.sendall(part)
-
-
-def receive(connection: socket.socket) -> Any:
-    """The value that was encoded. Its arrays are new: writable, contiguous, and nobody else's."""
-    (length,) = _fill(np.empty(1, "<u8"), connection)
-    pickled = _fill(np.empty(length, np.uint8), connection)
-    return _Unpickler(pickled, connection).load()
-
-
-class _Pickler(pickle.Pickler):
-    # Pickle's own way to leave buffers out keeps a read-only array read-only, and swaps some others' bytes.
-    def __init__(self, file: io.BytesIO, protocol: int) -> None:
-        super().__init__(file, protocol)
-        self.arrays: list[npt.NDArray[Any]] = []
-
-    def persistent_id(self, value: Any) -> Any:
-        if type(value) is not np.ndarray or value.dtype.hasobject:
-            return None
-        self.arrays.append(np.asarray(value, order="C"))
-        return value.dtype, value.shape
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, pickled: npt.NDArray[np.uint8], connection: socket.socket) -> None:
-        super().__init__(io.BytesIO(pickled.data))
-        self._connection = connection
-
-    def persistent_load(self, kind: Any) -> npt.NDArray[Any]:
-        dtype, shape = kind
-        return _fill(np.empty(shape, dtype), self._connection)
-
-
-def _fill(array: npt.NDArray[Any], connection: socket.socket) -> npt.NDArray[Any]:
-    rest = _bytes_of(array)
-    while rest:
-        received = connection.recv_into(rest)
-        if not received:
-            raise EOFError
-        rest = rest[received:]
-    return array
-
-
-def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
-    return array.reshape(-1).view(np.uint8).data if array.nbytes else memoryview(b"")
-
-
-def serve(socket_number: int, stacks: int) -> None:
-    """What a process does: load the function, then answer batch after batch until the parent hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    os.set_inheritable(socket_number, False)
-    os.set_inheritable(stacks, False)
-    faulthandler.enable(stacks)
-    threading.Thread(target=_die_with_the_parent, args=(socket_number,), daemon=True).start()
-    connection = socket.socket(fileno=socket_number)
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants no more
-        job: Job = receive(connection)
-        function = _attempt(lambda: _load(job), f"the import of map({job.name})", START_SECONDS, stacks)
-        if isinstance(function, Failure):
-            send(connection, encode(function))
-            return
-        send(connection, encode(None))
-        while True:
-            step, batch = receive(connection)
-            send(connection, _answer(job, function, step, batch, stacks))
-
-
-def _die_with_the_parent(socket_number: int) -> None:
-    hang_up = select.poll()
-    hang_up.register(socket_number, 0)  # no event but the one that is always told
-    hang_up.poll()
-    os.killpg(0, signal.SIGKILL)
-
-
-def _load(job: Job) -> Function:
-    """Import the function as multiprocessing's spawn would, and the user's script only if it is defined there."""
-    sys.argv[:] = job.arguments
-    current_process()._inheriting = True  # type: ignore[attr-defined]
-    if job.main:
-        from multiprocessing.spawn import prepare
-
-        prepare(job.main)
-    function: Function = pickle.loads(job.function)
-    del current_process()._inheriting  # type: ignore[attr-defined]
-    return function
-
-
-def _answer(job: Job, function: Function, step: int, batch: Batch, stacks: int) -> Message:
-    def work() -> Message:
-        result = function(batch)
-        _refuse_other_types(result, job, step)
-        return encode(result)
-
-    answer = _attempt(work, f"step {step} of map({job.name})", job.timeout, stacks)
-    return encode(answer) if isinstance(answer, Failure) else answer
-
-
-def _attempt(work: Callable[[], T], doing: str, seconds: float, stacks: int) -> T | Failure:
-    """What `work` returns or raises. After `seconds`, its stack is written down and the process ended, GIL or not."""
-    faulthandler.dump_traceback_later(seconds, exit=True, file=stacks)
-    try:
-        return work()
-    except Exception as error:
-        return _failure(error, doing)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-
-
-def _refuse_other_types(result: object, job: Job, step: int) -> None:
-    if not isinstance(result, dict):
-        found = f"a {_type_name(result)}"
-    elif wrong := [key for key in result if not isinstance(key, str)]:
-        found = f"a dict with the key {wrong[0]!r}, a {_type_name(wrong[0])}"
-    elif wrong := [key for key, value in result.items() if not isinstance(value, np.ndarray)]:
-        found = f"a dict whose {wrong[0]!r} is a {_type_name(result[wrong[0]])}"
-    else:
-        return
-    raise TaskError(
-        f"map({job.name}) returned {found} at step {step}, not a dict of names and numpy arrays",
-        where=job.place,
-        next_step="return the batch as a dict; numpy.asarray makes an array of most things",
-    )
-
-
-def _type_name(value: object) -> str:
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

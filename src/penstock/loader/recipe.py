@@ -25,6 +25,9 @@ class Recipe:
 
     def step_of(self, state: Mapping[str, Any]) -> int:
         """Where a state was; refused by name if it was of other data, or of rows made in another way."""
+        if not isinstance(state, Mapping):
+            hint = "json.loads it first" if isinstance(state, (str, bytes)) else "give what loader.state() returned"
+            raise _refused(f"it is no dict but a {type(state).__name__}", hint)
         try:
             version, step = int(state["version"]), int(state["step"])
             datasets, facts = list(state["datasets"]), dict(state["recipe"])
@@ -50,9 +53,18 @@ class Recipe:
         """Plain settings as they are, others by their fingerprint."""
         plain = (str, int, float, bool, type(None))
         return {
-            name: value if isinstance(value, plain) else fingerprint(json.loads(json.dumps(value)))[:_SHORT]
+            name: value if isinstance(value, plain) or _is_short(value) else _fingerprint(value)
             for name, value in self.settings.items()
         }
+
+
+def _fingerprint(value: Any) -> str:
+    return fingerprint(json.loads(json.dumps(value)))[:_SHORT]
+
+
+def _is_short(value: Any) -> bool:
+    """Few whole numbers, such as draws and shares: people can read them when they differ."""
+    return isinstance(value, list) and len(value) <= _MOST_NAMES and all(type(each) is int for each in value)
 
 
 def _names(datasets: Sequence[str]) -> list[str]:

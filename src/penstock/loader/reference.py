@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,13 +19,12 @@ from penstock.loader.address import NO_ADDRESS, UNREADABLE, parse_address
 from penstock.loader.counter import below, draw, log_uniform, permute, segment_key
 from penstock.loader.counts import CUT, EVENTS, NOT_A_NUMBER, OTHER_CATEGORY, OTHER_VERSION, OUT_OF_RANGE, SEGMENTS
 from penstock.loader.counts import UNREADABLE as ADDRESS_UNREADABLE
-from penstock.loader.order import EVENTS_A_CONTEXT
+from penstock.loader.order import EVENTS_A_CONTEXT, Fill
 from penstock.loader.vocabulary import START, TokenField, Vocabulary
 from penstock.shards.arrays import Array
 from penstock.shards.columns import Column
 from penstock.shards.schema import Field, Schema
 
-Fill = Literal["packed", "one_key"]
 Draws = Iterator[int]
 NO_DRAW = -1  # as the number of a shard
 _TICKS_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -1,8 +1,8 @@
 """Rows: draws -> rows of tokens that were packed when the dataset was made. Next: loader.py.
 
-The dataset has a column `tokens`: a list of whole numbers a record, of fixed size or not. Where it also has a list
-`documents`, that says at which token each document of the row begins (0 is understood), and segments and positions
-follow from it; without, a row is one document.
+The dataset has a column `tokens`: a list of whole numbers a record, of fixed size or not, that int32 can hold. Where it
+also has a list `documents`, that says at which token each document of the row begins (0 is understood), and segments
+and positions follow from it; without, a row is one document. Neither has nulls.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from penstock.loader.tables import Made, Shard, Tables, address
 from penstock.shards.schema import NUMBERS, Schema
 
 TOKENS, DOCUMENTS = "tokens", "documents"
+_TOKEN_TYPES = ("uint16", "int32", "uint8", "int16", "int8")  # batches are int32: a wider one would wrap around
+_START_TYPES = (*_TOKEN_TYPES, "uint32", "int64")
 
 
 def is_token_rows(schema: Schema) -> bool:
@@ -40,6 +42,9 @@ class Rows:
         self, datasets: Sequence[Sequence[Shard]], schema: Schema, length: int | None, larger_than_memory: bool = False
     ) -> None:
         types = {field.name: field.parsed for field in schema}
+        _refuse_types(schema)
+        for shard in (shard for dataset in datasets for shard in dataset):
+            _refuse_nulls(shard)
         fixed = types[TOKENS].name == "fixed_size_list"
         self._width = types[TOKENS].width if fixed else 0
         self.length = self._check_length(length)
@@ -52,6 +57,7 @@ class Rows:
         self.tables.larger_than_memory = larger_than_memory
         slots = [0, -1 if fixed else 1, *([len(tokens), len(tokens) + 1] if documents else [-1, -1])]
         self._slots = np.array(slots, "i8")
+        self._lists = [pair for pair in ((slots[1], slots[0]), (slots[2], slots[3])) if pair[0] >= 0]
         counter = tokens[-1]
         self.streams = tuple(
             Stream(tuple(len(shard[counter]) - (0 if fixed else 1) for shard in dataset)) for dataset in datasets
@@ -85,7 +91,7 @@ class Rows:
         return made
 
     def _fill_compiled(self, draws: Draws, out: Mapping[str, Array], made: Made) -> None:
-        from penstock.loader.compiled import pages, rows, token_rows
+        from penstock.loader.compiled import rows, token_rows
 
         places = token_rows.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
         shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
@@ -94,9 +100,28 @@ class Rows:
             rows.encode_rows(tables, notes, self._slots, self._width, self.length, shards, records, places)
 
         if self.tables.larger_than_memory:
-            tables = self.tables.addresses
-            read_ahead(lambda wanted: pages.list_rows(tables, 0, self._width, shards, records, wanted))
+            self._read_ahead(shards, records)
         self.tables.run(encode, made)
+
+    def _read_ahead(self, shards: Array, records: Array) -> None:
+        """Twice: where lists lie is known when their offsets are there."""
+        from penstock.loader.compiled import pages
+
+        tables = self.tables.addresses
+
+        def list_rows_and_offsets(wanted: Any) -> None:
+            if self._width:
+                pages.list_rows(tables, 0, self._width, shards, records, wanted)
+            for offsets, _ in self._lists:
+                pages.list_rows(tables, offsets, 1, shards, records, wanted)
+
+        def list_values(wanted: Any) -> None:
+            for offsets, values in self._lists:
+                pages.list_lists(tables, offsets, values, shards, records, wanted)
+
+        read_ahead(list_rows_and_offsets)
+        if self._lists:
+            read_ahead(list_values)
 
     def _fill_row(self, shard: int, record: int, row: Mapping[str, Array]) -> None:
         """In plain numpy: what the kernel does."""
@@ -136,3 +161,34 @@ class Rows:
 
     def describe(self) -> dict[str, Any]:
         return {"length": self.length}
+
+
+def _refuse_types(schema: Schema) -> None:
+    """What is found by its name has to be of its type: a kernel reads bits."""
+    for field in schema:
+        kind = field.parsed
+        inner = kind.inner.name if kind.inner else ""
+        if field.name == TOKENS and inner not in _TOKEN_TYPES:
+            raise ConfigError(
+                f"column {TOKENS!r} is {field.type}, and the tokens of a batch are int32",
+                where=f"column {TOKENS!r}",
+                next_step=f"store it as a list of {' or '.join(_TOKEN_TYPES[:2])} when the dataset is made",
+            )
+        if field.name == DOCUMENTS and not (kind.is_list and inner in _START_TYPES):
+            raise ConfigError(
+                f"column {DOCUMENTS!r} is {field.type}, and where documents begin is a list of whole numbers",
+                where=f"column {DOCUMENTS!r}",
+                next_step="store it as list<int32>, or give a column that means something else another name "
+                "(`select: {new_name: old_name}`)",
+            )
+
+
+def _refuse_nulls(shard: Shard) -> None:
+    for column in (TOKENS, DOCUMENTS):
+        for name in (f"{column}/valid", f"{column}/values/valid"):
+            if name in shard:
+                raise ConfigError(
+                    f"column {column!r} has nulls, and a row of tokens has no place for them",
+                    where=shard[name].file,
+                    next_step="filter them out or fill them when the dataset is made",
+                )

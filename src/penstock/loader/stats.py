@@ -61,7 +61,7 @@ class Stats:
     ahead: int  # at most
     draws: int
     draws_unused: int
-    coverage: float  # draws used, of those that an epoch has
+    coverage: float  # draws used, of all that were made
     counts: dict[str, int]
     verified_bytes: int
     verify_seconds: float
@@ -103,6 +103,7 @@ class Totals:
     given: float = 0.0
     consumer_cpu: float = 0.0
     consumer_computing: float = 0.0
+    replaced: int = 0  # processes of map(), by makers that ended
     short: float = 0.0  # batches asked for and not yet made, had the consumer never waited
     burst: float = 0.0  # the most of them
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -114,13 +115,15 @@ class Totals:
             for name in (*STAGES, "map_computing"):
                 setattr(self.timing, name, getattr(self.timing, name) + getattr(timing, name))
 
-    def add_taken(self, made: Made, waited: float, ready: int, threads: int) -> None:
-        """The first batch starts the clock: what came before is the start, and not the rhythm."""
+    def add_taken(self, made: Made, waited: float, ready: int, threads: int, is_start: bool = False) -> None:
+        """The first batch starts the clock: what came before is the start, and not the rhythm. So is a new start."""
         now, cpu = time.perf_counter(), time.thread_time()
         with self.lock:
             if not self.taken:
                 self.first_wait, self.started = waited, now
             else:
+                if is_start:
+                    self.started, waited = self.started + waited, 0.0
                 self.waited += waited
                 self.ready += ready
                 self._add_step(now - waited - self.given, threads)
@@ -141,7 +144,7 @@ class Totals:
             after_first, per_second = self.taken - 1, _ratio(self.taken_made.tokens, seconds)
             stages = {stage: getattr(self.timing, stage) for stage in STAGES}
             per_batch = _ratio(self.timing.total, self.batches_made)
-            limiting, fix, verdict = None, None, "no batch was asked for yet"
+            limiting, fix, verdict = None, None, "no second batch was asked for yet"
             if after_first > 0:
                 limiting, fix, verdict = judge(self._rhythm(seconds / after_first, ahead, processes))
             return Stats(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError
+from penstock.loader.ahead import Ahead
 
 try:
     import jax
@@ -19,69 +20,38 @@ if TYPE_CHECKING:
     Arrays = dict[str, jax.Array]
 
 
-def to_jax(loader: Loader, sharding: Any = None, ahead: int = 2) -> JaxBatches:
+def to_jax(loader: Loader, sharding: Any = None, ahead: int = 2) -> Ahead[Arrays]:
     """Dicts of jax arrays: with a sharding the whole global batch, of which each process brings its rank's rows.
 
     Without one, this rank's rows on the default device. `ahead` batches are on their way in advance. JAX holds on to
     the loader's memory for as long as it needs it (on a CPU, for as long as the array lives), so nothing is copied
-    twice. 64-bit arrays become 32-bit ones unless jax_enable_x64 is set: that is JAX's rule.
+    twice. 64-bit arrays become 32-bit ones unless jax_enable_x64 is set: that is JAX's rule. `state()` and `restore()`
+    count what the consumer got, not what is ahead.
     """
-    return JaxBatches(loader, sharding, ahead)
+    arguments = loader.arguments
+    return Ahead(loader, _Placing(sharding, arguments["rank"], arguments["world"]), ahead)
 
 
-class JaxBatches:
-    """One loader's batches as jax arrays. Its state counts what the consumer got, not what is ahead on the devices."""
+@dataclass(frozen=True)
+class _Placing:
+    """Sends a batch to its devices; JAX itself waits for it wherever it is used."""
 
-    def __init__(self, loader: Loader, sharding: Any, ahead: int) -> None:
-        self._loader = loader
-        self._sharding = sharding
-        self._ahead = ahead
-        self._step = loader.step
-        self._stream: Iterator[tuple[Arrays, int]] | None = None
+    sharding: Any
+    rank: int
+    world: int
 
-    def __iter__(self) -> JaxBatches:
-        return self
+    def __call__(self, batch: Batch) -> Callable[[], Arrays]:
+        arrays = self.arrays(batch)
+        return lambda: arrays
 
-    def __next__(self) -> Arrays:
-        if self._stream is None:
-            self._step, self._stream = self._loader.step, self._placed_ahead()
-        arrays, self._step = next(self._stream)
-        return arrays
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def state(self) -> dict[str, Any]:
-        return self._loader.state() if self._stream is None else {**self._loader.state(), "step": self._step}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._stream = None
-        self._loader.restore(state)
-
-    def _placed_ahead(self) -> Iterator[tuple[Arrays, int]]:
-        """Batches on their devices, each with the number of the one after it."""
-        waiting: deque[tuple[Arrays, int]] = deque()
-        handed_out = 0
-        for batch in self._loader:
-            waiting.append((self._place(batch), self._loader.step))
-            del batch  # its buffer goes back to the loader as soon as no array needs it
-            # The first batch is handed out at once; those ahead are filled up from the second on.
-            if len(waiting) > min(self._ahead, handed_out):
-                handed_out += 1
-                yield waiting.popleft()
-        yield from waiting
-        self._stream = None
-
-    def _place(self, batch: Batch) -> Arrays:
-        if self._sharding is None:
+    def arrays(self, batch: Batch) -> Arrays:
+        if self.sharding is None:
             arrays: Arrays = jax.device_put(batch)
             return arrays
-        arguments = self._loader.arguments
-        rank, world = arguments["rank"], arguments["world"]
-        shapes = {name: (array.shape[0] * world, *array.shape[1:]) for name, array in batch.items()}
-        _check_rows(self._sharding, next(iter(shapes.values())), rank, world)
+        shapes = {name: (array.shape[0] * self.world, *array.shape[1:]) for name, array in batch.items()}
+        _check_rows(self.sharding, next(iter(shapes.values())), self.rank, self.world)
         return {
-            name: jax.make_array_from_process_local_data(self._sharding, array, shapes[name])
+            name: jax.make_array_from_process_local_data(self.sharding, array, shapes[name])
             for name, array in batch.items()
         }
 

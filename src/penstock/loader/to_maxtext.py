@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.base.errors import ConfigError
+from penstock.loader.kind import TOKEN_ARRAYS
 
 if TYPE_CHECKING:
     from penstock.loader.loader import Batch, Loader
-
-KEYS = ("inputs", "inputs_position", "inputs_segmentation", "targets", "targets_position", "targets_segmentation")
 
 
 def to_maxtext(loader: Loader) -> MaxTextBatches:
@@ -38,7 +37,7 @@ class MaxTextBatches:
 
     def __next__(self) -> Batch:
         batch = next(self._loader)
-        return {key: np.ascontiguousarray(batch[key]) for key in KEYS}
+        return {key: np.ascontiguousarray(batch[key]) for key in TOKEN_ARRAYS}
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -52,24 +51,29 @@ class MaxTextBatches:
         return json.dumps(self._loader.state()).encode()
 
     def set_state(self, state: bytes) -> None:
-        self._first = json.loads(state)
-        self._loader.restore(self._first)
+        first = json.loads(state)
+        self._loader.restore(first)  # it may refuse: then all stays as it was
+        self._first = first
 
     def get_padding_batch(self) -> Batch:
         """Nothing but padding: what a host that has run out evaluates while the others go on."""
-        return {key: np.zeros(self._shape, np.int32) for key in KEYS}
+        return {key: np.zeros(self._shape, np.int32) for key in TOKEN_ARRAYS}
 
 
 def _shape_of_all(batch: Batch) -> tuple[int, ...]:
     """The one shape of the six arrays. A loader that gives others is refused, with their names."""
-    missing = [key for key in KEYS if key not in batch]
+    missing = [key for key in TOKEN_ARRAYS if key not in batch]
     if missing:
         raise ConfigError(
-            f"MaxText trains on {', '.join(KEYS)}; this loader's batches lack {', '.join(missing)}. "
+            f"MaxText trains on {', '.join(TOKEN_ARRAYS)}; this loader's batches lack {', '.join(missing)}. "
             f"They have {', '.join(batch)}",
             next_step="load a dataset of events or text, whose batches are tokens",
         )
-    other = [f"{key} {batch[key].dtype} {batch[key].shape}" for key in KEYS if batch[key].dtype != np.int32]
+    other = [f"{key} {batch[key].dtype} {batch[key].shape}" for key in TOKEN_ARRAYS if batch[key].dtype != np.int32]
     if other:
-        raise ConfigError(f"MaxText trains on int32 arrays; this loader gives {', '.join(other)}")
+        raise ConfigError(
+            f"MaxText trains on int32 arrays; this loader gives {', '.join(other)}",
+            next_step="make them int32 in a function of your own: loader.map(function).to_maxtext(), "
+            "with array.astype('int32') in it",
+        )
     return tuple(batch["inputs"].shape)

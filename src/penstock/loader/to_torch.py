@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from penstock.base.errors import ConfigError
+from penstock.loader.ahead import Ahead
 
 try:
     import torch
@@ -47,11 +48,7 @@ class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
     """
 
     def __init__(self, loader: Loader, place: Callable[[Batch], _Placed], ahead: int) -> None:
-        self._loader = loader
-        self._place = place
-        self._ahead = ahead
-        self._step = loader.step
-        self._stream: Iterator[tuple[_Placed, int]] | None = None
+        self._batches: Ahead[Tensors] = Ahead(loader, lambda batch: place(batch).hand_out, ahead)
 
     def __iter__(self) -> TorchBatches:
         if torch.utils.data.get_worker_info() is not None:
@@ -59,37 +56,19 @@ class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
         return self
 
     def __next__(self) -> Tensors:
-        if self._stream is None:
-            self._step, self._stream = self._loader.step, self._placed_ahead()
-        placed, self._step = next(self._stream)
-        return placed.hand_out()
+        return next(self._batches)
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return len(self._batches)
 
     def __reduce__(self) -> NoReturn:
         _refuse_workers()
 
     def state_dict(self) -> dict[str, Any]:
-        return self._loader.state() if self._stream is None else {**self._loader.state(), "step": self._step}
+        return self._batches.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._stream = None
-        self._loader.restore(state)
-
-    def _placed_ahead(self) -> Iterator[tuple[_Placed, int]]:
-        """Batches where they were asked for, each with the number of the one after it."""
-        waiting: deque[tuple[_Placed, int]] = deque()
-        handed_out = 0
-        for batch in self._loader:
-            waiting.append((self._place(batch), self._loader.step))
-            del batch  # its buffer goes back to the loader as soon as no tensor needs it
-            # The first batch is handed out at once; those ahead are filled up from the second on.
-            if len(waiting) > min(self._ahead, handed_out):
-                handed_out += 1
-                yield waiting.popleft()
-        yield from waiting
-        self._stream = None
+        self._batches.restore(state)
 
 
 def _refuse_workers() -> NoReturn:
@@ -238,5 +217,9 @@ def _same_place(copied: torch.Tensor, whole: torch.Tensor, part: torch.Tensor) -
 def _widened(tensors: Tensors, names: tuple[str, ...]) -> Tensors:
     unknown = [name for name in names if name not in tensors]
     if unknown:
-        raise ConfigError(f"int64 names {', '.join(unknown)}; this loader's batches have {', '.join(tensors)}")
+        raise ConfigError(
+            f"int64 names {', '.join(unknown)}; this loader's batches have {', '.join(tensors)}",
+            where="loader.to_torch(int64=...)",
+            next_step=f"name some of those that they have, as int64=({next(iter(tensors))!r},), or leave int64 out",
+        )
     return {name: tensor.long() if name in names else tensor for name, tensor in tensors.items()}

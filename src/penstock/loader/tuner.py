@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 _STRETCH_SECONDS, _STRETCH_BATCHES = 0.25, 8
 _WAITS = 0.01  # of the time: below that, nothing is to be gained
-_HELPED = 1.04  # times as fast as before
+_HELPED, _PART_OF_A_THREAD = 1.04, 0.3  # times as fast as before; of many threads one more is worth less than that
 _PATIENCE = 20  # stretches until a number that did not help is tried again
 _BLOCKED = 0.4  # of the threads' time: above that they wait, and more of them than cores help
 
@@ -45,7 +45,8 @@ class Tuner:
     def _decide(self, speed: float, wait_share: float, blocked_share: float) -> None:
         most = self._most_blocked if blocked_share > _BLOCKED else self._most
         if self._before is not None:
-            if speed < _HELPED * self._before and self.threads > 1:
+            helped = min(_HELPED, 1 + _PART_OF_A_THREAD / self.threads)
+            if speed < helped * self._before and self.threads > 1:
                 self.threads -= 1
                 self._rest = _PATIENCE
             self._before = None

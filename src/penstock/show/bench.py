@@ -11,7 +11,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -24,35 +24,33 @@ from penstock.base.memory import make_budget, own_memory
 from penstock.base.sizes import format_count, format_size
 from penstock.loader.loader import Loader
 from penstock.loader.stats import STAGES, Stats
-from penstock.show.loading import Asked
+from penstock.show.loading import Wanted
 from penstock.show.tables import counted, make_list, make_table
 
 _PERCENTILES = (50, 95, 99)
 Facts = dict[str, Any]
 
 
-def bench_facts(asked: Asked, seconds: float, step_ms: float | None) -> Facts:
+def bench_facts(wanted: Wanted, seconds: float, step_ms: float | None) -> Facts:
     """One loader alone, and one against a consumer if there is a step: what each counts is of its own run."""
     if seconds <= 0 or (step_ms is not None and step_ms <= 0):
         wrong = f"--seconds {seconds:g}" if seconds <= 0 else f"--step-ms {step_ms:g}"
         raise ConfigError(f"{wrong} is no time to measure", where="the command line", next_step="give more than 0")
-    asked = asked.settled()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        warm_up = _warm_up(asked)
-        runs = [_run(asked, seconds, step) for step in dict.fromkeys([None, step_ms])]
+        warm_up = _warm_up(wanted)
+        wanted = replace(wanted, length=warm_up["length"])
+        runs = [_run(wanted, seconds, step) for step in dict.fromkeys([None, step_ms])]
     return {
-        "path": asked.path,
+        "path": wanted.path,
         **warm_up,
-        "split": asked.split,
-        "batch_size": asked.batch_size,
-        "length": asked.length if warm_up["kind"] != "arrays" else None,
-        "fill": asked.fill if "events" in warm_up["kind"] else None,
-        "seed": asked.seed,
-        "workers": asked.workers,
-        "cache": asked.cache,
+        "split": wanted.split,
+        "batch_size": wanted.batch_size,
+        "seed": wanted.seed,
+        "workers": wanted.workers,
+        "cache": wanted.cache,
         "cores": cpu_count().amount,
-        "memory_allowed_bytes": make_budget(asked.memory or "100%").allowed,
+        "memory_allowed_bytes": make_budget(wanted.memory or "100%").allowed,
         "runs": runs,
         "warnings": _distinct([str(each.message) for each in told]),
     }
@@ -63,24 +61,27 @@ def _distinct(messages: list[str]) -> list[str]:
     return list({re.sub(r"[\d.,]+", "", message): message for message in messages}.values())
 
 
-def _warm_up(asked: Asked) -> Facts:
+def _warm_up(wanted: Wanted) -> Facts:
     """One batch, thrown away: what only the first loader of a process pays for is told apart."""
     started = time.perf_counter()
-    with asked.open() as loader:
+    with wanted.open() as loader:
         next(loader)
         state, unit = loader.state(), loader.stats().unit
+    recipe = state["recipe"]
     return {
         "datasets": state["datasets"],
-        "kind": state["recipe"]["kind"],
+        "kind": recipe["kind"],
+        "length": recipe.get("length"),
+        "fill": recipe.get("fill"),
         "unit": unit,
         "warm_up_seconds": time.perf_counter() - started,
     }
 
 
-def _run(asked: Asked, seconds: float, step_ms: float | None) -> Facts:
+def _run(wanted: Wanted, seconds: float, step_ms: float | None) -> Facts:
     gc.collect()  # the loader before this one is not to be counted in its memory
     started = time.perf_counter()
-    with asked.open() as loader:
+    with wanted.open() as loader:
         loaded = time.perf_counter()
         next(loader)
         first = time.perf_counter()

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import yaml
 
 from penstock.base.errors import ConfigError
 from penstock.base.sizes import parse_size
-from penstock.loader.binding import bind, is_grouped
 from penstock.loader.load import load
 from penstock.loader.loader import Loader
-from penstock.loader.rows import TOKENS, is_token_rows
-from penstock.loader.vocabulary import PINGS, Vocabulary, make_vocabulary
-from penstock.shards.dataset import Dataset, open_dataset
-from penstock.shards.schema import Schema
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What was asked for, as it was typed. `usual_length` is that of rows whose length nobody said."""
+class Wanted:
+    """What is wanted, as it was typed. `usual_length`: of rows that need a length, and at most, where none was said."""
 
     path: str
     split: str = "train"
@@ -35,31 +30,25 @@ class Asked:
     fields: str | None = None
     columns: str | None = None
 
-    def settled(self) -> Asked:
-        """With a length where none was said: rows of tokens may have one of their own."""
-        if self.length is not None:
-            return self
-        kind = next((field.parsed for field in self.schema() if field.name == TOKENS), None)
-        width = kind.width if kind and kind.name == "fixed_size_list" else self.usual_length + 1
-        return replace(self, length=min(self.usual_length, width - 1))
-
-    def has_tokens(self) -> bool:
-        """Or arrays, which are handed out as they are."""
-        schema = self.schema()
-        return not schema or bool(self.fields) or is_grouped(schema) or is_token_rows(schema)
-
-    def schema(self) -> Schema:
-        """Of a dataset; of .arrayrecord files, which hold events and nothing else, it is empty."""
-        dataset = open_dataset(self.path, self.split)
-        return dataset.schema if isinstance(dataset, Dataset) else ()
-
     def open(self) -> Loader:
+        if self.length is not None:
+            return self._load(self.length)
+        try:
+            loader = self._load(None)
+        except ConfigError:  # it has no length of its own; any other refusal comes again
+            return self._load(self.usual_length)
+        if loader.state()["recipe"].get("length", 0) <= self.usual_length:
+            return loader
+        loader.close()
+        return self._load(self.usual_length)
+
+    def _load(self, length: int | None) -> Loader:
         columns = [column.strip() for column in self.columns.split(",")] if self.columns else None
         return load(
             self.path,
             self.split,
             batch_size=self.batch_size,
-            length=self.length,
+            length=length,
             seed=self.seed,
             workers=_parse_workers(self.workers),
             memory=_checked_size(self.memory),
@@ -68,13 +57,6 @@ class Asked:
             fields=_parse_fields(self.fields),
             columns=columns,
         )
-
-    def vocabulary(self) -> Vocabulary:
-        """That its events are encoded with, the width of every number decided by its column."""
-        fields = _parse_fields(self.fields)
-        made = make_vocabulary(fields) if fields else PINGS
-        schema = self.schema()
-        return bind(made, schema, self.path).vocabulary if schema else made
 
 
 def _parse_workers(text: str) -> Any:

@@ -13,8 +13,9 @@ from rich.text import Text
 from penstock.base.errors import ConfigError
 from penstock.base.sizes import format_count
 from penstock.loader.decode import Measurement, decode
+from penstock.loader.loader import Loader
 from penstock.loader.vocabulary import START, Vocabulary
-from penstock.show.loading import Asked
+from penstock.show.loading import Wanted
 from penstock.show.tables import counted, make_list, make_table
 from penstock.show.values import jsonable, short
 
@@ -40,34 +41,47 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
     """`view` has the number of the batch, how many of its rows to show, and options of load(); None: as usual."""
     options = {name: value for name, value in view.items() if value is not None}
     batch, rows = options.pop("batch", 0), options.pop("rows", _SHOWN_ROWS)
-    asked = Asked(path=path, split=split or "train", usual_length=_USUAL_LENGTH, workers="0", **options).settled()
-    if not asked.has_tokens():
-        raise ConfigError(
-            "this dataset has no tokens: its columns are handed out as they are",
-            where=asked.path,
-            next_step=f"`penstock inspect {asked.path}` shows its records",
-        )
-    with asked.open() as loader:
-        kind, datasets = loader.state()["recipe"]["kind"], loader.state()["datasets"]
+    wanted = Wanted(path=path, split=split or "train", usual_length=_USUAL_LENGTH, workers="0", **options)
+    with _open(wanted) as loader:
+        state, vocabulary = loader.state(), loader.vocabulary
         arrays = loader.batch(batch)
         padding = loader.stats().padding
-    vocabulary = asked.vocabulary() if "events" in kind else None
-    shown = range(min(rows, asked.batch_size))
+    recipe = state["recipe"]
+    shown = range(min(rows, wanted.batch_size))
     return {
-        "datasets": datasets,
-        "path": asked.path,
-        "split": asked.split,
-        "kind": kind,
+        "datasets": state["datasets"],
+        "path": wanted.path,
+        "split": wanted.split,
+        "kind": recipe["kind"],
         "batch": batch,
-        "batch_size": asked.batch_size,
-        "length": asked.length,
-        "fill": asked.fill if vocabulary else None,
-        "seed": asked.seed,
+        "batch_size": wanted.batch_size,
+        "length": recipe["length"],
+        "fill": recipe.get("fill"),
+        "seed": wanted.seed,
         "padding": padding,
         "segments": int(sum(len(_runs(row)) for row in arrays["inputs_segmentation"])),
         "vocabulary": _vocabulary_facts(vocabulary) if vocabulary else None,
         "rows": [_row_facts({n: array[row] for n, array in arrays.items()}, row, vocabulary) for row in shown],
     }
+
+
+def _open(wanted: Wanted) -> Loader:
+    """Refused where there are no tokens: columns that load() hands out as they are, or not before some are chosen."""
+    refused = None
+    try:
+        loader = wanted.open()
+        if loader.stats().unit == "tokens":
+            return loader
+        loader.close()
+    except ConfigError as error:
+        if error.where != "load(columns=...)":
+            raise
+        refused = error
+    raise ConfigError(
+        "this dataset has no tokens: its columns are handed out as they are",
+        where=wanted.path,
+        next_step=f"`penstock inspect {wanted.path}` shows its records",
+    ) from refused
 
 
 def _vocabulary_facts(vocabulary: Vocabulary) -> Facts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -27,9 +28,23 @@ def jit_inline(function: Function) -> Function:
 
 
 def _compiled(function: Function, **options: Any) -> Function:
-    made = numba.njit(function, cache=True, nogil=True, error_model="numpy", **options)
+    try:
+        made = numba.njit(function, cache=True, nogil=True, error_model="numpy", **options)
+    except RuntimeError as error:  # numba finds no folder to keep it in
+        _warn_of_no_cache(str(error))
+        return cast(Function, numba.njit(function, nogil=True, error_model="numpy", **options))
     _forget_older_kernels(made.stats.cache_path)
     return cast(Function, made)
+
+
+@cache
+def _warn_of_no_cache(reason: str) -> None:
+    warnings.warn(
+        f"kernels cannot be kept, and are compiled in every process, about 20 s: {reason.splitlines()[0]}. "
+        "Try: NUMBA_CACHE_DIR=a folder that can be written",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 from penstock.loader import order
 from penstock.loader.compiled.counter import chain, permute
 from penstock.loader.compiled.jit import jit
-from penstock.loader.counter import MIX, ORDER, ROW
+from penstock.loader.counter import MIX, ORDER, ROW, SIZING
 
 _CHECKPOINT = order.CHECKPOINT
 _ROWS, _PLACES, _DRAWS, _FIRST_SHARD, _END_SHARD, _FIRST_CONTEXT, _FIRST_CHECKPOINT, _CHECKPOINTS = range(8)
@@ -79,6 +79,22 @@ def _draw(table: Any, first: int, shards: Any, records: Any, keys: Any) -> None:
                 spot = _record_of(table, stream, spot)
             shard = _last_at_most(table.starts, stream[_FIRST_SHARD], stream[_END_SHARD], spot)
             shards[i, j], records[i, j] = shard, spot - table.starts[shard]
+
+
+@jit
+def draw_sizing(number: int, before: int, starts: Any, most: int, shards: Any, records: Any, keys: Any) -> None:
+    """The draws that the records of a row are counted by: ../events.py has them in plain arithmetic.
+
+    `starts` has the first record of each shard of the dataset, and then how many records there are.
+    """
+    last = len(starts) - 1
+    sizing_key = chain(chain(chain(np.uint64(0), 0), SIZING), number)
+    for row in range(len(shards)):
+        keys[row] = chain(sizing_key, row)
+        for j in range(shards.shape[1]):
+            spot = permute((row * most + j) % starts[last], starts[last], sizing_key)
+            shard = _last_at_most(starts, 0, last, spot)
+            shards[row, j], records[row, j] = before + shard, spot - starts[shard]
 
 
 @jit

@@ -29,9 +29,6 @@ from penstock.loader.compiled.events import (
 from penstock.loader.compiled.jit import jit, jit_inline
 from penstock.loader.compiled.pointers import read_i8, read_u1, read_u8, write_i8, write_u8
 
-_PAGE_BITS = 12
-_BLOCK = 1 << BLOCK_BITS
-
 
 class Pages(NamedTuple):
     """A list of (address, bytes), as the kernel of the operating system takes it."""
@@ -39,6 +36,7 @@ class Pages(NamedTuple):
     ranges: Any  # address of uint64 [room, 2]
     count: Any  # address of int64
     room: int
+    page_bytes: int  # 4 KiB on most machines, 16 or 64 on some
 
 
 @jit_inline
@@ -46,24 +44,26 @@ def _want(tables: Any, pages: Any, shard: int, slot: int, first: int, last: int)
     """Items `first` to `last` of a column: their pages, or their whole blocks where those have to be verified."""
     if first < 0 or last >= items(tables, shard, slot):
         return
-    column, size = base(tables, shard, slot), read_i8(tables.sizes, slot)
-    start, stop = first * size, (last + 1) * size
+    column, item = base(tables, shard, slot), read_i8(tables.sizes, slot)
+    start, stop = first * item, (last + 1) * item
     seen = read_u8(tables.seen, shard * tables.slots + slot)
     if seen:
         block = start >> BLOCK_BITS
         if not read_u1(seen, block):
             start, stop = (
                 block << BLOCK_BITS,
-                max(stop, min((block + 1) << BLOCK_BITS, items(tables, shard, slot) * size)),
+                max(stop, min((block + 1) << BLOCK_BITS, items(tables, shard, slot) * item)),
             )
     address = np.int64(column) + start
-    page = (address >> _PAGE_BITS) << _PAGE_BITS
+    page = address & -np.int64(pages.page_bytes)
+    size = np.int64(column) + stop - page
     count = read_i8(pages.count, 0)
-    if count and np.int64(read_u8(pages.ranges, 2 * count - 2)) == page:
-        return  # events near each other lie in one page
-    if count < pages.room:
+    if count and np.int64(read_u8(pages.ranges, 2 * count - 2)) == page:  # events near each other lie in one page
+        if size > np.int64(read_u8(pages.ranges, 2 * count - 1)):
+            write_u8(pages.ranges, 2 * count - 1, np.uint64(size))
+    elif count < pages.room:
         write_u8(pages.ranges, 2 * count, np.uint64(page))
-        write_u8(pages.ranges, 2 * count + 1, np.uint64(np.int64(column) + stop - page))
+        write_u8(pages.ranges, 2 * count + 1, np.uint64(size))
         write_i8(pages.count, 0, count + 1)
 
 
@@ -120,3 +120,15 @@ def list_rows(tables: Any, slot: int, per_row: int, shards: Any, records: Any, p
         if shards[i] >= 0 and per_row:
             first = records[i] * per_row
             _want(tables, pages, np.int64(shards[i]), slot, first, first + per_row - 1)
+
+
+@jit
+def list_lists(tables: Any, offsets: int, values: int, shards: Any, records: Any, pages: Any) -> None:
+    """The values of a list a row. Its offsets are read here, verified or not: a wrong one lists what is not read."""
+    for i in range(len(shards)):
+        shard, record = np.int64(shards[i]), records[i]
+        if shard >= 0 and record + 1 < items(tables, shard, offsets):
+            first = read_i8(base(tables, shard, offsets), record)
+            stop = read_i8(base(tables, shard, offsets), record + 1)
+            if first < stop:
+                _want(tables, pages, shard, values, first, stop - 1)

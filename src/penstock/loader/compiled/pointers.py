@@ -116,7 +116,7 @@ I1, I2, I4, I8, U1, U2, U4, U8, F2, F4, F8 = CODES.values()
 
 @jit
 def read_whole(address: Any, index: int, kind: int) -> int:
-    """A whole number of any width; a uint64 beyond int64 comes out negative: ask `is_beyond`."""
+    """A whole number of any width; a uint64 beyond int64 comes out negative."""
     if kind == I4:
         return read_i4(address, index)
     if kind == I1:

@@ -29,7 +29,7 @@ def copy_rows(tables: Any, notes: Any, slot: int, row_bytes: int, shards: Any, r
 
 @jit
 def _touch_row(tables: Any, notes: Any, shard: int, slot: int, record: int, row_bytes: int) -> bool:
-    """Whether the record is there; its blocks are put on the list. `items` counts rows, `touch` items."""
+    """Whether the record is there; its blocks are put on the list."""
     size = read_i8(tables.sizes, slot)
     per_row = row_bytes // size
     first, last = record * per_row, (record + 1) * per_row - 1

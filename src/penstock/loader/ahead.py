@@ -1,0 +1,81 @@
+"""Ahead: place batches where they are needed, some ahead of the consumer, and count what the consumer got.
+
+Used by to_torch.py and to_jax.py.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from penstock.loader.loader import Batch, Loader
+
+T = TypeVar("T")
+
+
+class Ahead(Generic[T]):
+    """A loader's batches, placed. `place` sends one on its way and returns the function that hands it out.
+
+    Its state counts what the consumer got, not what is ahead. After an error, whatever raised it, the consumer is
+    given the batch that it did not get.
+    """
+
+    def __init__(self, loader: Loader, place: Callable[[Batch], Callable[[], T]], ahead: int) -> None:
+        self._loader = loader
+        self._place = place
+        self._ahead = ahead
+        self._waiting: deque[tuple[Callable[[], T], int]] = deque()  # each with the number of the batch after it
+        self._depth = 0  # how many may wait by now
+        self._step: int | None = None  # the consumer's; None while nothing is ahead: then it is the loader's
+        self._lock = threading.RLock()  # held to take and to restore; a signal handler may restore in between
+        self._process = os.getpid()
+
+    def __iter__(self) -> Ahead[T]:
+        return self
+
+    def __next__(self) -> T:
+        with self._lock:
+            step = self._step = self._loader.step if self._step is None else self._step
+            try:
+                self._fill()
+                hand_out, after = self._waiting.popleft()
+                placed = hand_out()
+                self._depth = min(self._ahead, self._depth + 1)
+                self._step = after if self._waiting else None
+                return placed
+            except BaseException:  # Ctrl-C too; and the end, where the loader is put back to where it is
+                if os.getpid() == self._process:  # in a fork the loader refuses, and has threads that are not there
+                    self.restore({**self._loader.state(), "step": step})
+                raise
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def state(self) -> dict[str, Any]:
+        state, step = self._loader.state(), self._step
+        return state if step is None else {**state, "step": step}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        with self._lock:
+            self._loader.restore(state)  # it may refuse: then all stays as it was
+            self._forget()
+
+    def _fill(self) -> None:
+        """The first batch is handed out at once; those ahead are filled up from the second on, one more a step."""
+        while len(self._waiting) <= self._depth:
+            try:
+                batch = next(self._loader)
+            except StopIteration:
+                if self._waiting:
+                    return
+                raise
+            self._waiting.append((self._place(batch), self._loader.step))
+            del batch  # its buffer goes back to the loader as soon as nothing that was placed needs it
+
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._depth, self._step = 0, None

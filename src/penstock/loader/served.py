@@ -1,0 +1,166 @@
+"""Served: what a process of map() does: load the function, answer batch after batch. Started by processes.py.
+
+It never outlives its parent: a thread in it waits for the socket to hang up, and a timer that needs no GIL ends it,
+with its stack written down, when one batch takes longer than `timeout`. What is imported here, every process imports:
+numpy, the standard library and base.errors.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import current_process  # and an alias in this process for the child's name of the user's script
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from penstock.base.errors import TaskError
+from penstock.loader.wire import Message, encode, receive, send
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Batch: TypeAlias = dict[str, npt.NDArray[Any]]
+    Function: TypeAlias = Callable[[Batch], Batch]
+
+T = TypeVar("T")
+
+START_SECONDS = 60.0  # for a busy machine to start Python and import what the function needs
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process needs to know before its first batch."""
+
+    name: str
+    place: str | None
+    function: bytes
+    main: dict[str, str]  # how to import the user's script, where the function is defined in it
+    path: list[str]
+    arguments: list[str]
+    timeout: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What the function raised, on its way to the caller; in words too, should it not survive the way."""
+
+    pickled: bytes
+    what: str
+    note: str
+
+    def error(self) -> Exception:
+        try:
+            error = pickle.loads(self.pickled)
+            error.add_note(self.note)
+        except Exception:
+            error = None
+        if isinstance(error, Exception):
+            return error
+        stand_in = TaskError(
+            self.what,
+            next_step="see the traceback below; the error itself cannot be pickled, so this one stands in for it",
+        )
+        stand_in.add_note(self.note)
+        return stand_in
+
+
+def serve(socket_number: int, stacks: int) -> None:
+    """What a process does: load the function, then answer batch after batch until the parent hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    os.set_inheritable(socket_number, False)
+    os.set_inheritable(stacks, False)
+    faulthandler.enable(stacks)
+    threading.Thread(target=_die_with_the_parent, args=(socket_number,), daemon=True).start()
+    connection = socket.socket(fileno=socket_number)
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants no more
+        job: Job = receive(connection)
+        function = _attempt(lambda: _load(job), f"the import of map({job.name})", START_SECONDS, stacks)
+        if isinstance(function, Failure):
+            send(connection, encode(function))
+            return
+        send(connection, encode(None))
+        while True:
+            step, batch = receive(connection)
+            send(connection, _answer(job, function, step, batch, stacks))
+
+
+def _die_with_the_parent(socket_number: int) -> None:
+    hang_up = select.poll()
+    hang_up.register(socket_number, 0)  # no event but the one that is always told
+    hang_up.poll()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _load(job: Job) -> Function:
+    """Import the function as multiprocessing's spawn would, and the user's script only if it is defined there."""
+    sys.argv[:] = job.arguments
+    current_process()._inheriting = True  # type: ignore[attr-defined]
+    if job.main:
+        from multiprocessing.spawn import prepare
+
+        prepare(job.main)
+    function: Function = pickle.loads(job.function)
+    del current_process()._inheriting  # type: ignore[attr-defined]
+    return function
+
+
+def _answer(job: Job, function: Function, step: int, batch: Batch, stacks: int) -> Message:
+    def work() -> Message:
+        result = function(batch)
+        _refuse_other_types(result, job, step)
+        return encode(result)
+
+    answer = _attempt(work, f"step {step} of map({job.name})", job.timeout, stacks)
+    return encode(answer) if isinstance(answer, Failure) else answer
+
+
+def _attempt(work: Callable[[], T], doing: str, seconds: float, stacks: int) -> T | Failure:
+    """What `work` returns or raises. After `seconds`, its stack is written down and the process ended, GIL or not."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=stacks)
+    try:
+        return work()
+    except Exception as error:
+        return _failure(error, doing)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _failure(error: Exception, doing: str) -> Failure:
+    try:
+        pickled = pickle.dumps(error, protocol=5)
+    except Exception:
+        pickled = b""
+    note = f"in {doing}, process {os.getpid()}:\n" + "".join(traceback.format_exception(error))
+    return Failure(pickled, f"{doing} raised {type(error).__name__}: {error}", note)
+
+
+def _refuse_other_types(result: object, job: Job, step: int) -> None:
+    if not isinstance(result, dict):
+        found = f"a {_type_name(result)}"
+    elif wrong := [key for key in result if not isinstance(key, str)]:
+        found = f"a dict with the key {wrong[0]!r}, a {_type_name(wrong[0])}"
+    elif wrong := [key for key, value in result.items() if not isinstance(value, np.ndarray)]:
+        found = f"a dict whose {wrong[0]!r} is a {_type_name(result[wrong[0]])}"
+    else:
+        return
+    raise TaskError(
+        f"map({job.name}) returned {found} at step {step}, not a dict of names and numpy arrays",
+        where=job.place,
+        next_step="return the batch as a dict; numpy.asarray makes an array of most things",
+    )
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
