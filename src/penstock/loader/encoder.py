@@ -109,13 +109,13 @@ class _CompiledEvents:
     """The kernel and what it is called with."""
 
     def __init__(self, tables: Tables, bound: Bound, packed: bool, length: int) -> None:
-        from penstock.loader.compiled import events, pages, token_rows
+        from penstock.loader.compiled import events, pages, plan, token_rows
 
         self._kernel, self._pages, self._token_rows = events, pages, token_rows
         self._tables = tables
-        self._facts, self._categories = _make_facts(events, tables, bound)
-        self._plan = _make_plan(events, tables, bound, packed, length, self._facts, self._categories)
-        self._scratch_words = events.scratch_words(len(bound.fields), length, self._plan.typical)
+        self._facts, self._categories = _make_facts(plan, tables, bound)
+        self._plan = _make_plan(plan, tables, bound, packed, length, self._facts, self._categories)
+        self._scratch_words = plan.scratch_words(len(bound.fields), length, self._plan.typical)
 
     def encode(self, draws: Draws, out: Mapping[str, Array], made: Made) -> tuple[Array, Array]:
         used = np.zeros(len(draws.keys), "i4")
@@ -132,23 +132,23 @@ class _CompiledEvents:
         return self._tables.run(encode, made), used
 
 
-def _make_facts(kernel: Any, tables: Tables, bound: Bound) -> tuple[Array, Array]:
+def _make_facts(words: Any, tables: Tables, bound: Bound) -> tuple[Array, Array]:
     """The vocabulary and its columns, as numbers; and the whole numbers of its categories."""
     slots = {name: slot for slot, name in enumerate(tables.names)} | {"": -1}
-    facts = np.zeros((len(bound.fields), kernel.FIELD_FACTS), "i8")
+    facts = np.zeros((len(bound.fields), words.FIELD_FACTS), "i8")
     categories: list[tuple[int, int]] = []
     for number, each in enumerate(bound.fields):
         field, row = each.field, facts[number]
         is_parsed = field.kind in ("ip", "category") and each.offsets
-        row[kernel.KIND] = KINDS.index(field.kind)
-        row[kernel.MARKER : kernel.MARKER + 3] = (*field.tokens[:3], 0, 0)[:3]
-        row[kernel.OF_EVENTS], row[kernel.VERSION_OF_EVENTS] = each.of_events, each.version_of_events
-        row[kernel.VALUE], row[kernel.VALID] = slots[each.value], slots[each.valid]
-        row[kernel.CODES], row[kernel.OFFSETS] = slots[each.codes], slots[each.offsets]
-        row[kernel.PARSED] = slots[f"{_PARSED}/{number}"] if is_parsed else -1
-        row[kernel.VERSION], row[kernel.VERSION_VALID] = slots[each.version], slots[each.version_valid]
-        row[kernel.TICKS], row[kernel.WIDTH] = each.ticks, field.width
-        row[kernel.FIRST_CATEGORY], row[kernel.CATEGORIES] = len(categories), len(field.values)
+        row[words.KIND] = KINDS.index(field.kind)
+        row[words.MARKER : words.MARKER + 3] = (*field.tokens[:3], 0, 0)[:3]
+        row[words.OF_EVENTS], row[words.VERSION_OF_EVENTS] = each.of_events, each.version_of_events
+        row[words.VALUE], row[words.VALID] = slots[each.value], slots[each.valid]
+        row[words.CODES], row[words.OFFSETS] = slots[each.codes], slots[each.offsets]
+        row[words.PARSED] = slots[f"{_PARSED}/{number}"] if is_parsed else -1
+        row[words.VERSION], row[words.VERSION_VALID] = slots[each.version], slots[each.version_valid]
+        row[words.TICKS], row[words.WIDTH] = each.ticks, field.width
+        row[words.FIRST_CATEGORY], row[words.CATEGORIES] = len(categories), len(field.values)
         if field.kind == "category" and not is_parsed:
             categories += sorted((_as_i8(int(value)), place) for place, value in enumerate(field.values))
     return facts, np.array(categories, "i8").reshape(-1, 2)
@@ -160,11 +160,11 @@ def _as_i8(value: int) -> int:
 
 
 def _make_plan(
-    kernel: Any, tables: Tables, bound: Bound, packed: bool, length: int, facts: Array, categories: Array
+    words: Any, tables: Tables, bound: Bound, packed: bool, length: int, facts: Array, categories: Array
 ) -> Any:
     own_addresses = [i for i, each in enumerate(bound.fields) if each.field.kind == "ip" and not each.of_events]
     times = [i for i, each in enumerate(bound.fields) if each.field.kind == "time"]
-    return kernel.Plan(
+    return words.Plan(
         fields=len(facts),
         facts=address(facts),
         categories=address(categories),

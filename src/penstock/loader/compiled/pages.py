@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.loader.compiled.address import ENTRY
+from penstock.loader.compiled.choosing import choose_events, target_events
 from penstock.loader.compiled.columns import BLOCK_BITS, base, items
 from penstock.loader.compiled.counter import chain, start_draws
-from penstock.loader.compiled.events import (
+from penstock.loader.compiled.jit import jit, jit_inline
+from penstock.loader.compiled.plan import (
     CODES,
     OF_EVENTS,
     PARSED,
@@ -21,12 +23,9 @@ from penstock.loader.compiled.events import (
     VALUE,
     VERSION,
     VERSION_OF_EVENTS,
-    choose_events,
     fact,
     lay_out,
-    target_events,
 )
-from penstock.loader.compiled.jit import jit, jit_inline
 from penstock.loader.compiled.pointers import read_i8, read_u1, read_u8, write_i8, write_u8
 
 

@@ -1,0 +1,299 @@
+"""Fields: the block of a field: its tokens into `blocks`, their number into `sizes`, what to count into `noted`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.loader.compiled.address import ENTRY, parse_address
+from penstock.loader.compiled.columns import BLOCK_BITS, base, is_valid, items, real, touch, whole
+from penstock.loader.compiled.jit import jit_inline
+from penstock.loader.compiled.plan import (
+    CATEGORIES,
+    CATEGORY,
+    CODES,
+    FIRST_CATEGORY,
+    FLOAT11,
+    INT,
+    IP,
+    KIND,
+    MARKER,
+    MARKER_2,
+    MARKER_3,
+    MOST_BLOCK,
+    OF_EVENTS,
+    OFFSETS,
+    PARSED,
+    TICKS,
+    VALID,
+    VALUE,
+    VERSION,
+    VERSION_OF_EVENTS,
+    VERSION_VALID,
+    WIDTH,
+    fact,
+)
+from penstock.loader.compiled.pointers import U8, read_i4, read_i8, read_u1, shifted, write_i4, write_i8
+from penstock.loader.counts import CUT, NOT_A_NUMBER, OTHER_CATEGORY, OTHER_VERSION, OUT_OF_RANGE, UNREADABLE
+
+NO_TIME = -(2**63)  # no event happened then: numpy's NaT
+_NO_VERSION = -1
+_BLOCK_ITEMS = 1 << BLOCK_BITS  # of a column of bytes
+_LARGEST = 2**63 - 1
+_MILLION = np.uint64(10**6)
+
+
+@jit_inline
+def encode_field(
+    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, record: int, event: int, number: int
+) -> None:
+    """The event's value, or the record's own."""
+    index = event if fact(plan, number, OF_EVENTS) else record
+    write_i8(scratch.noted, number, -1)
+    valid = is_valid(tables, notes, shard, fact(plan, number, VALID), index)
+    kind = fact(plan, number, KIND)
+    if kind == IP:
+        version = _version(tables, plan, notes, shard, record, event, number)
+        _encode_address(tables, plan, scratch, notes, shard, index, number, valid, version)
+    elif kind == FLOAT11:
+        value = real(tables, notes, shard, fact(plan, number, VALUE), index) if valid else np.nan
+        _encode_float11(plan, scratch, number, value)
+    elif kind == INT:
+        _encode_int(tables, plan, scratch, notes, shard, index, number, valid)
+    elif kind == CATEGORY:
+        _encode_category(tables, plan, scratch, notes, shard, index, number, valid)
+    else:
+        _encode_bytes(tables, plan, scratch, notes, shard, index, number, valid)
+
+
+@jit_inline
+def _put(scratch: Any, number: int, place: int, token: int) -> None:
+    write_i4(scratch.blocks, number * MOST_BLOCK + place, token)
+
+
+@jit_inline
+def _put_number(plan: Any, scratch: Any, number: int, marker: int, value: int, width: int) -> None:
+    """A marker and the big-endian bytes of a whole number: the whole block."""
+    _put(scratch, number, 0, fact(plan, number, marker))
+    for i in range(width):
+        _put(scratch, number, 1 + i, plan.byte_base + ((value >> (8 * (width - 1 - i))) & 255))
+    write_i8(scratch.sizes, number, 1 + width)
+
+
+@jit_inline
+def _put_marker(plan: Any, scratch: Any, number: int, marker: int, noted: int) -> None:
+    """A marker alone, which says that there is no value."""
+    _put(scratch, number, 0, fact(plan, number, marker))
+    write_i8(scratch.noted, number, noted)
+    write_i8(scratch.sizes, number, 1)
+
+
+@jit_inline
+def _encode_address(
+    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool, version: int
+) -> None:
+    family, entry = 0, scratch.entry
+    if valid:
+        entry = _read_address(tables, plan, scratch, notes, shard, index, number)
+        family = read_u1(entry, 0)
+        if family == 0:
+            write_i8(scratch.noted, number, UNREADABLE)
+        elif version != _NO_VERSION and version != family:
+            write_i8(scratch.noted, number, OTHER_VERSION)
+    write_i8(scratch.families, number, family)
+    block = shifted(scratch.blocks, 4 * (number * MOST_BLOCK + 1))
+    is_long = family == 6 or (family == 0 and version == 6)
+    _put(scratch, number, 0, fact(plan, number, MARKER_2 if is_long else MARKER))
+    write_i8(scratch.sizes, number, 17 if is_long else 5)
+    if family == 0:
+        for i in range(16):
+            write_i4(block, i, plan.byte_base)
+    elif is_long:
+        for i in range(16):
+            write_i4(block, i, plan.byte_base + read_u1(entry, 1 + i))
+    else:
+        for i in range(4):
+            write_i4(block, i, plan.byte_base + read_u1(entry, 1 + i))
+
+
+@jit_inline
+def hold_against_version(
+    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, record: int, event: int, number: int
+) -> None:
+    """The record's own address beside the version of one of its events. One without a family has the event's zeros."""
+    family = read_i8(scratch.families, number)
+    if family == 0:
+        encode_field(tables, plan, scratch, notes, shard, record, event, number)
+        return
+    version = _version(tables, plan, notes, shard, record, event, number)
+    write_i8(scratch.noted, number, OTHER_VERSION if version not in (_NO_VERSION, family) else -1)
+
+
+@jit_inline
+def _version(tables: Any, plan: Any, notes: Any, shard: int, record: int, event: int, number: int) -> int:
+    """What the version column says, if it says anything."""
+    slot = fact(plan, number, VERSION)
+    place = event if fact(plan, number, VERSION_OF_EVENTS) else record
+    if slot < 0 or not is_valid(tables, notes, shard, fact(plan, number, VERSION_VALID), place):
+        return _NO_VERSION
+    return whole(tables, notes, shard, slot, place)
+
+
+@jit_inline
+def _read_address(tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int) -> Any:
+    """Where the entry of a value's address is: among the parsed ones if they are held, else parsed from its text."""
+    code = _code(tables, plan, notes, shard, index, number)
+    parsed = fact(plan, number, PARSED)
+    entries = base(tables, shard, parsed)
+    if entries and 0 <= code < items(tables, shard, parsed):
+        return shifted(entries, ENTRY * code)
+    start, stop = _text(tables, plan, notes, shard, code, number)
+    parse_address(base(tables, shard, fact(plan, number, VALUE)), start, stop, scratch.entry)
+    return scratch.entry
+
+
+@jit_inline
+def read_time(tables: Any, plan: Any, notes: Any, shard: int, event: int) -> int:
+    if not is_valid(tables, notes, shard, fact(plan, plan.time_field, VALID), event):
+        return NO_TIME
+    return whole(tables, notes, shard, fact(plan, plan.time_field, VALUE), event)
+
+
+@jit_inline
+def _seconds(time: int, last_time: int, ticks: int) -> int:
+    """Whole seconds since the last time, none of them negative; -1 if there was none, or it is too long ago."""
+    if last_time == NO_TIME:
+        return -1
+    if time <= last_time:
+        return 0
+    difference = time - last_time
+    if difference < 0:  # beyond 2^63 ticks it wraps
+        return -1
+    if ticks == 10**6:  # by a constant it is four times as fast
+        return np.int64(np.uint64(difference) // _MILLION)
+    return difference // ticks
+
+
+@jit_inline
+def encode_time(plan: Any, scratch: Any, time: int, last_time: int) -> None:
+    number, ticks = plan.time_field, fact(plan, plan.time_field, TICKS)
+    write_i8(scratch.noted, number, -1)
+    if time == NO_TIME:
+        write_i8(scratch.sizes, number, 0)
+        return
+    seconds = _seconds(time, last_time, ticks)
+    if 0 <= seconds < 256:
+        _put_number(plan, scratch, number, MARKER_2, seconds, 1)
+    elif 0 <= seconds < 2**32:
+        _put_number(plan, scratch, number, MARKER_3, seconds, 4)
+    else:
+        _put_number(plan, scratch, number, MARKER, time // ticks, 8)
+
+
+@jit_inline
+def _encode_float11(plan: Any, scratch: Any, number: int, value: float) -> None:
+    if np.isnan(value):
+        _put_marker(plan, scratch, number, MARKER_2, NOT_A_NUMBER)
+        return
+    if value < 0:
+        _put_marker(plan, scratch, number, MARKER_2, -1)
+        return
+    scaled, exponent = max(1.0, 1000.0 * value), 0
+    while scaled >= 2048.0 and exponent < 31:
+        scaled *= 0.5
+        exponent += 1
+    mantissa = 2047 if scaled >= 2048.0 else np.int64(scaled)
+    _put_number(plan, scratch, number, MARKER, exponent << 11 | mantissa, 2)
+
+
+@jit_inline
+def _encode_int(
+    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
+) -> None:
+    if not valid:
+        _put_marker(plan, scratch, number, MARKER_2, -1)
+        return
+    slot, width = fact(plan, number, VALUE), fact(plan, number, WIDTH)
+    value = whole(tables, notes, shard, slot, index)
+    most = _LARGEST >> (64 - 8 * width)
+    beyond = read_i8(tables.kinds, slot) == U8 and value < 0  # a uint64 that int64 cannot hold
+    fitting = most if beyond or value > most else max(value, -most - 1)
+    if beyond or fitting != value:
+        write_i8(scratch.noted, number, OUT_OF_RANGE)
+    _put_number(plan, scratch, number, MARKER, fitting, width)
+
+
+@jit_inline
+def _encode_category(
+    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
+) -> None:
+    other = fact(plan, number, CATEGORIES)
+    category, parsed = other, fact(plan, number, PARSED)
+    if valid and parsed >= 0:
+        code = _code(tables, plan, notes, shard, index, number)
+        if 0 <= code < items(tables, shard, parsed):
+            category = read_i4(base(tables, shard, parsed), code)
+    elif valid:
+        category = _find_category(plan, number, whole(tables, notes, shard, fact(plan, number, VALUE), index))
+    if category == other:
+        write_i8(scratch.noted, number, OTHER_CATEGORY)
+    _put(scratch, number, 0, fact(plan, number, MARKER) + category)
+    write_i8(scratch.sizes, number, 1)
+
+
+@jit_inline
+def _find_category(plan: Any, number: int, value: int) -> int:
+    """Which of the declared whole numbers it is, by halving; one more than the last if none."""
+    categories = fact(plan, number, CATEGORIES)
+    low = fact(plan, number, FIRST_CATEGORY)
+    high = end = low + categories
+    while low < high:
+        middle = (low + high) // 2
+        if read_i8(plan.categories, 2 * middle) < value:
+            low = middle + 1
+        else:
+            high = middle
+    found = low < end and read_i8(plan.categories, 2 * low) == value
+    return read_i8(plan.categories, 2 * low + 1) if found else categories
+
+
+@jit_inline
+def _encode_bytes(
+    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
+) -> None:
+    if not valid:
+        _put_marker(plan, scratch, number, MARKER_2, -1)
+        return
+    start, stop = _text(tables, plan, notes, shard, _code(tables, plan, notes, shard, index, number), number)
+    size = min(stop - start, fact(plan, number, WIDTH))
+    if stop - start > size:
+        write_i8(scratch.noted, number, CUT)
+    _put(scratch, number, 0, fact(plan, number, MARKER))
+    _put(scratch, number, 1, plan.byte_base + size)
+    flat = base(tables, shard, fact(plan, number, VALUE))
+    for i in range(size):
+        _put(scratch, number, 2 + i, plan.byte_base + read_u1(flat, start + i))
+    write_i8(scratch.sizes, number, 2 + size)
+
+
+@jit_inline
+def _code(tables: Any, plan: Any, notes: Any, shard: int, index: int, number: int) -> int:
+    """Which text of the column: its code, or its own number where it has no dictionary."""
+    slot = fact(plan, number, CODES)
+    return index if slot < 0 else whole(tables, notes, shard, slot, index)
+
+
+@jit_inline
+def _text(tables: Any, plan: Any, notes: Any, shard: int, code: int, number: int) -> tuple[int, int]:
+    """Where a text lies in its bytes."""
+    offsets, flat = fact(plan, number, OFFSETS), fact(plan, number, VALUE)
+    start = whole(tables, notes, shard, offsets, code)
+    stop = whole(tables, notes, shard, offsets, code + 1)
+    if not 0 <= start <= stop <= items(tables, shard, flat):
+        return 0, 0
+    for index in range(start, stop, _BLOCK_ITEMS):
+        touch(tables, notes, shard, flat, index)
+    if stop > start:
+        touch(tables, notes, shard, flat, stop - 1)
+    return start, stop
