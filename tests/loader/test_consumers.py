@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.base.errors import ConfigError, PlanError
+from penstock.base.errors import ConfigError, PlanError, TaskError
 from penstock.base.memory import own_memory
 from tests.loader.making import hash_of
 
@@ -119,3 +119,29 @@ def test_half_of_what_mfu_needs_is_refused(datasets):
     with pytest.raises(ConfigError, match="flops_per_token") as refused:
         penstock.load(datasets.pings, **OPTIONS, flops_per_token=6e8)
     assert "peak_flops" in (refused.value.next_step or "")
+
+
+def forget(batch: dict[str, np.ndarray]) -> None:
+    batch.clear()
+
+
+def stumble(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    raise ValueError(f"{len(batch)} arrays are too many")
+
+
+def test_a_function_in_threads_is_held_to_what_it_returns(datasets):
+    with (
+        penstock.load(datasets.pings, **OPTIONS, workers=1).map(forget) as loader,
+        pytest.raises(TaskError, match=r"forget\) returned a NoneType at step 0") as told,
+    ):
+        next(loader)
+    assert "return the batch as a dict" in (told.value.next_step or "")
+
+
+def test_an_error_of_a_function_in_threads_says_where_it_was(datasets):
+    with (
+        penstock.load(datasets.pings, **OPTIONS, workers=1).map(stumble) as loader,
+        pytest.raises(ValueError, match="6 arrays") as raised,
+    ):
+        next(loader)
+    assert any("in step 0 of map(" in note and "stumble" in note for note in raised.value.__notes__)

@@ -235,7 +235,7 @@ def test_one_record_touches_only_its_own_blocks(tmp_path):
     record = dataset[5_000]["a"]
     assert record.tolist() == batch["a"][5_000].as_py()
     columns = dataset.columns(0)
-    touched = {name: set(np.flatnonzero(column._checked)) for name, column in columns.items()}
+    touched = {name: set(np.flatnonzero(column.checked)) for name, column in columns.items()}
     own = columns["a/values/codes"].array[150_000:150_030].astype("i8")
     edges = columns["a/values/dictionary/offsets"].array
     assert touched == {
@@ -244,7 +244,7 @@ def test_one_record_touches_only_its_own_blocks(tmp_path):
         "a/values/dictionary/offsets": {*(own * 8 // BLOCK), *((own + 1) * 8 // BLOCK)},
         "a/values/dictionary/bytes": {*(edges[own] // BLOCK), *((edges[own + 1] - 1) // BLOCK)},
     }
-    assert len(touched["a/values/dictionary/bytes"]) < len(columns["a/values/dictionary/bytes"]._checked)
+    assert len(touched["a/values/dictionary/bytes"]) < len(columns["a/values/dictionary/bytes"].checked)
 
 
 @pytest.mark.parametrize("word", WORDS)

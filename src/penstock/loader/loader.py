@@ -25,7 +25,8 @@ from penstock.loader.order import Draws, Order, Remainder
 from penstock.loader.prefetch import Prefetch
 from penstock.loader.processes import Processes
 from penstock.loader.recipe import Recipe
-from penstock.loader.sendable import check_count, check_sendable, name_of
+from penstock.loader.sendable import check_count, check_sendable, name_of, place_of
+from penstock.loader.served import other_types, wrong_result
 from penstock.loader.stats import Stats, Timing, Totals
 from penstock.loader.tables import Made
 from penstock.loader.tuner import Tuner
@@ -330,7 +331,15 @@ class _Maker:
     def _apply(self, k: int, batch: Batch) -> Batch:
         if self._processes:
             return self._processes(k, batch)
-        return _Chain(self._functions)(batch) if self._functions else batch
+        for function in self._functions:
+            try:
+                batch = function(batch)
+            except Exception as error:
+                error.add_note(f"in step {k} of map({name_of(function)})")
+                raise
+            if found := other_types(batch):
+                raise wrong_result(found, name_of(function), place_of(function), k)
+        return batch
 
     def close(self) -> None:
         if self._processes:

@@ -53,7 +53,7 @@ def check_count(processes: int, timeout: float, least: int = 0) -> None:
 
 
 def make_job(function: Function, timeout: float) -> Job:
-    name, place = _plain_name(function), _place(function)
+    name, place = _plain_name(function), place_of(function)
     if _is_imported_by_a_process():
         raise ConfigError(
             f"map({name}): the script that starts the processes is imported by each of them, and would start more",
@@ -71,7 +71,7 @@ def _is_imported_by_a_process() -> bool:
 
 def _pickle(function: Function) -> tuple[bytes, dict[str, str]]:
     """The function by its name, and how to import the script if it is defined there."""
-    name, place = _plain_name(function), _place(function)
+    name, place = _plain_name(function), place_of(function)
     try:
         pickled = pickle.dumps(function, protocol=5)
     except Exception as error:
@@ -114,7 +114,7 @@ def _plain_name(function: Any) -> str:
     return ".".join(filter(None, [getattr(named, "__module__", None), named.__qualname__]))
 
 
-def _place(function: Any) -> str | None:
+def place_of(function: Any) -> str | None:
     code = getattr(_wrapped(function), "__code__", None)
     return f"{code.co_filename}, line {code.co_firstlineno}" if code else None
 

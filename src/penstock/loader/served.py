@@ -118,7 +118,8 @@ def _load(job: Job) -> Function:
 def _answer(job: Job, function: Function, step: int, batch: Batch, stacks: int) -> Message:
     def work() -> Message:
         result = function(batch)
-        _refuse_other_types(result, job, step)
+        if found := other_types(result):
+            raise wrong_result(found, job.name, job.place, step)
         return encode(result)
 
     answer = _attempt(work, f"step {step} of map({job.name})", job.timeout, stacks)
@@ -145,18 +146,21 @@ def _failure(error: Exception, doing: str) -> Failure:
     return Failure(pickled, f"{doing} raised {type(error).__name__}: {error}", note)
 
 
-def _refuse_other_types(result: object, job: Job, step: int) -> None:
+def other_types(result: object) -> str:
+    """What a function returned, if it is not a dict of names and numpy arrays."""
     if not isinstance(result, dict):
-        found = f"a {_type_name(result)}"
-    elif wrong := [key for key in result if not isinstance(key, str)]:
-        found = f"a dict with the key {wrong[0]!r}, a {_type_name(wrong[0])}"
-    elif wrong := [key for key, value in result.items() if not isinstance(value, np.ndarray)]:
-        found = f"a dict whose {wrong[0]!r} is a {_type_name(result[wrong[0]])}"
-    else:
-        return
-    raise TaskError(
-        f"map({job.name}) returned {found} at step {step}, not a dict of names and numpy arrays",
-        where=job.place,
+        return f"a {_type_name(result)}"
+    if wrong := [key for key in result if not isinstance(key, str)]:
+        return f"a dict with the key {wrong[0]!r}, a {_type_name(wrong[0])}"
+    if wrong := [key for key, value in result.items() if not isinstance(value, np.ndarray)]:
+        return f"a dict whose {wrong[0]!r} is a {_type_name(result[wrong[0]])}"
+    return ""
+
+
+def wrong_result(found: str, name: str, place: str | None, step: int) -> TaskError:
+    return TaskError(
+        f"map({name}) returned {found} at step {step}, not a dict of names and numpy arrays",
+        where=place,
         next_step="return the batch as a dict; numpy.asarray makes an array of most things",
     )
 
