@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +16,19 @@ settings.register_profile(
     "thorough", max_examples=1000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("thorough" if os.environ.get("PENSTOCK_THOROUGH") else "same")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile what is not kept on disk yet, before tests start and apart from them (tests/loader/compiling.py)."""
+    if not hasattr(config, "workerinput") and not _are_kernels_kept():
+        subprocess.run([sys.executable, "-m", "tests.loader.compiling"], check=True, cwd=Path(__file__).parent.parent)
+
+
+def _are_kernels_kept() -> bool:
+    from penstock.loader.compiled import events, pages
+
+    kernels = (events.encode_rows, pages.list_rows)
+    return all(list(Path(each.stats.cache_path).glob(f"*.{each.__name__}-*.nbi")) for each in kernels)
 
 
 @pytest.hookimpl(hookwrapper=True)
