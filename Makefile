@@ -7,7 +7,7 @@ BENCH_READY := $(VENV)/.bench-ready
 ADAPTERS_READY := $(VENV)/.adapters-ready
 PEERS := .venv-peers
 
-.PHONY: demo test test-all promises bench bench-events bench-loader check format lint types layers clean
+.PHONY: demo test test-all promises bench bench-events bench-loader bench-arrays check format lint types layers clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -56,6 +56,9 @@ $(PEERS)/.ready: benchmarks/loader-requirements.txt
 
 bench-loader: $(READY) $(PEERS)/.ready
 	$(BIN)/python -m benchmarks.loader --folder build/bench-loader --peers-python $(PEERS)/bin/python
+
+bench-arrays: $(READY) $(PEERS)/.ready
+	$(BIN)/python -m benchmarks.arrays --folder build/bench-arrays --peers-python $(PEERS)/bin/python
 
 check: lint types layers test
 

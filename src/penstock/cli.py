@@ -36,7 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_OLDER = "Older names, of the probe-rows scripts"
+_OLDER = "Older names, of the scripts that penstock replaces"
 JobFile = Annotated[
     str,
     typer.Argument(
@@ -74,7 +74,8 @@ Strategy = Annotated[
     typer.Option("--strategy", metavar="NAME", help="auto, sequential, parallel or streaming; changes no byte."),
 ]
 Format = Annotated[
-    str | None, typer.Option("--format", "-f", metavar="NAME", help="Of the output: safetensors, npy, arrayrecord.")
+    str | None,
+    typer.Option("--format", "-f", metavar="NAME", help="Of the output: safetensors, npy, arrays, arrayrecord."),
 ]
 MemoryLimit = Annotated[
     str | None, typer.Option("--memory-limit-gb", metavar="N", help="--memory of N GB.", rich_help_panel=_OLDER)
@@ -87,6 +88,14 @@ TrainRatio = Annotated[
     str | None,
     typer.Option("--train-ratio", metavar="R", help="test of 1 - R in `split`; 1: no split.", rich_help_panel=_OLDER),
 ]
+Parallel = Annotated[
+    str | None,
+    typer.Option("--parallel", metavar="BOOL", help="false: --strategy sequential.", rich_help_panel=_OLDER),
+]
+JobOption = Annotated[
+    str, typer.Option("--config", "-c", metavar="JOB", help="The job that the batch files were made for.")
+]
+Redo = Annotated[bool, typer.Option("--redo", help="Do everything again, replacing what is there.")]
 _WITH_TOKENS = "With --tokens"
 BatchNumber = Annotated[
     int | None, typer.Option("--batch", metavar="K", min=0, help="Its number. [0]", rich_help_panel=_WITH_TOKENS)
@@ -196,28 +205,80 @@ def run(
     strategy: Strategy = None,
     output_format: Format = None,
     settings: Setting = None,
-    redo: Annotated[bool, typer.Option("--redo", help="Do everything again, replacing what is there.")] = False,
+    redo: Redo = False,
+    skip_merge: Annotated[
+        bool, typer.Option("--skip-merge", help="Stop when the batch files are there (of intermediate_dir).")
+    ] = False,
     memory_limit_gb: MemoryLimit = None,
     max_row_size_mb: MaxRowSize = None,
     train_ratio: TrainRatio = None,
+    parallel: Parallel = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Prepare the dataset, going on from where an earlier run stopped."""
-    from penstock.prepare.job import run as run_plan
-    from penstock.show.asked import load_job, plan_job
-    from penstock.show.console import make_console, show, stdout_kept_clean
+    from penstock.prepare.job import halves_of, keep_batches
+    from penstock.show.asked import load_job
+    from penstock.show.console import stdout_kept_clean
     from penstock.show.older_names import older_overrides
     from penstock.show.overrides import collect
+
+    with stdout_kept_clean():
+        older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio, parallel)
+        asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
+        halves = [keep_batches(asked.config)] if skip_merge else halves_of(asked.config)
+    _run(asked, halves, redo, as_json)
+
+
+@app.command()
+def merge(
+    folder: Annotated[
+        str | None, typer.Argument(metavar="DIR", help="The folder of batch files; else the job's intermediate_dir.")
+    ] = None,
+    config: Annotated[
+        str, typer.Option("--config", "-c", metavar="JOB", help="The job that they were made for.")
+    ] = ...,  # type: ignore[assignment]
+    output: Output = None,
+    memory: Memory = None,
+    workers: Workers = None,
+    settings: Setting = None,
+    redo: Redo = False,
+    intermediate_dir: Annotated[
+        str | None, typer.Option("--intermediate-dir", metavar="DIR", help="The same as DIR.", rich_help_panel=_OLDER)
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Go on from batch files (batch_*.npz): split, normalize and place what they hold, as the job says."""
+    from penstock.prepare.job import merge_batches
+    from penstock.show.asked import load_job
+    from penstock.show.console import stdout_kept_clean
+    from penstock.show.overrides import collect
+
+    with stdout_kept_clean():
+        asked = load_job(config, collect(None, output, memory, workers, None, None, settings))
+        place = folder or intermediate_dir
+        merged = merge_batches(asked.config, os.path.abspath(place) if place else asked.config.batches_path)
+    _run(asked, [merged], redo, as_json)
+
+
+def _run(asked: Any, halves: list[Any], redo: bool, as_json: bool) -> None:
+    """Do one config after the other, and show what the last one made."""
+    from dataclasses import replace
+
+    from penstock.prepare.job import run as run_plan
+    from penstock.show.asked import plan_job, told
+    from penstock.show.console import make_console, show, stdout_kept_clean
     from penstock.show.progress import Display
     from penstock.show.result import result_facts, result_tables
 
     with stdout_kept_clean():
-        older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
-        asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
-        with Display(make_console(stderr=True)) as display:
-            planned = plan_job(asked)
-            manifest = run_plan(planned, display.observe, redo)
+        console = make_console(stderr=True)
+        console.print(told(asked), end="", markup=False, highlight=False)
+        for half in halves:
+            with Display(console) as display:
+                planned = plan_job(replace(asked, config=half))
+                manifest = run_plan(planned, display.observe, redo)
     show(result_facts(planned, manifest, display.tracker.already_done), result_tables, as_json)
 
 
@@ -238,18 +299,18 @@ def plan(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Show what a run would do, hold and need. Writes nothing."""
-    from penstock.show.asked import load_job, plan_job
+    from penstock.show.asked import load_job
     from penstock.show.console import show, stdout_kept_clean, waiting
     from penstock.show.older_names import older_overrides
     from penstock.show.overrides import collect
-    from penstock.show.planned import PLANNING, plan_facts, plan_tables
+    from penstock.show.planned import PLANNING, asked_facts, plan_tables
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
         asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
         with waiting(PLANNING):
-            planned = plan_job(asked)
-    show({**plan_facts(planned), "job_file": dict(asked.job)}, plan_tables, as_json)
+            facts = asked_facts(asked)
+    show(facts, plan_tables, as_json)
 
 
 @app.command()
@@ -263,6 +324,25 @@ def verify(path: Dataset, as_json: AsJson = False, debug: Debug = False) -> int:
         facts = verification_facts(path, verify_dataset(path))
     show(facts, verification_tables, as_json)
     return int(facts["exit_code"])
+
+
+@app.command()
+def export(
+    path: Dataset,
+    to: Annotated[str, typer.Option("--to", metavar="NAME", help="hdf5: a group a split, a dataset a column.")],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only this split.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Write a dataset as one file of another format, whole or not at all."""
+    from penstock.show.console import show, waiting
+    from penstock.show.exported import exported_facts, exported_tables
+
+    with waiting(f"writing {output}"):
+        facts = exported_facts(path, to, output, split, overwrite)
+    show(facts, exported_tables, as_json)
 
 
 @app.command()

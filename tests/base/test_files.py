@@ -145,6 +145,108 @@ def test_a_source_that_ends_too_early_is_named(folder, monkeypatch, kernel_copie
     assert folder.list() == []
 
 
+PIECES = st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=100)), max_size=6)
+
+
+@given(PIECES, st.integers(0, 12), st.booleans())
+def test_a_placed_file_has_its_size_from_the_start_and_each_piece_where_it_was_put(
+    tmp_path_factory, pieces, short_at, anew
+):
+    folder = Folder(str(tmp_path_factory.mktemp("placed")))
+    expected = bytearray(500)
+    with sweeping(Sweep(fail_at=short_at, short=True)):
+        file = folder.place("deep/placed", 500)
+        assert folder.size("deep/placed") == 500
+        for start, data in pieces:
+            if anew:  # another process opens it too, and loses nothing
+                file.close()
+                file = folder.place("deep/placed", 500)
+            file.write_at(start, data)
+            expected[start : start + len(data)] = data
+        assert b"".join(file.read_at(start, 50) for start in range(0, 500, 50)) == expected
+    file.sync()
+    file.close()
+    file.close()
+    assert folder.read("deep/placed") == expected
+
+
+@pytest.mark.parametrize("refusal", [0, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_ranges_are_copied_to_their_place_inside_the_kernel_or_by_hand(folder, monkeypatch, refusal):
+    if refusal:
+        monkeypatch.setattr(os, "copy_file_range", refuse(refusal), raising=False)
+    data = os.urandom(3 << 20)
+    folder.commit_bytes("a", data)
+    file = folder.place("b", 10 + (2 << 20))
+    with folder.open("a") as source, sweeping(Sweep(fail_at=0, short=True)):
+        file.copy_at(10, source, 1000, 2 << 20)
+        file.copy_at(0, source, 0, 10)
+        file.copy_at(5, source, 0, 0)
+    file.close()
+    assert folder.read("b") == data[:10] + data[1000 : 1000 + (2 << 20)]
+
+
+def test_a_file_system_without_the_call_copies_by_hand(folder, monkeypatch):
+    monkeypatch.delattr(os, "copy_file_range", raising=False)
+    folder.commit_bytes("a", b"0123456789")
+    file = folder.place("b", 6)
+    with folder.open("a") as source:
+        file.copy_at(2, source, 3, 4)
+    file.close()
+    assert folder.read("b") == b"\0\x003456"
+
+
+@pytest.mark.parametrize("kernel_copies", [True, False], ids=["inside the kernel", "by hand"])
+def test_a_copy_that_fails_names_the_target_and_one_that_ends_early_the_source(folder, monkeypatch, kernel_copies):
+    if not kernel_copies:
+        monkeypatch.setattr(os, "copy_file_range", refuse(errno.EINVAL), raising=False)
+    folder.commit_bytes("a", b"0123456789")
+    file = folder.place("b", 100)
+    with folder.open("a") as source:
+        with pytest.raises(FileError, match="a ends before byte 11"):
+            file.copy_at(0, source, 5, 6)
+        with pytest.raises(FileError, match="ENOSPC") as caught, sweeping(Sweep(fail_at=0, error=errno.ENOSPC)):
+            file.copy_at(0, source, 0, 5)
+    assert caught.value.where == folder.path("b")
+    monkeypatch.setattr(os, "copy_file_range", refuse(errno.EIO), raising=False)
+    with folder.open("a") as source, pytest.raises(FileError, match="EIO"):  # a disk that fails is no reason to go on
+        file.copy_at(0, source, 0, 5)
+    file.close()
+
+
+def test_no_room_for_a_placed_file_is_told_by_its_path(folder):
+    folder.make("")
+    for fail_at, action in ((0, "cannot create"), (1, "cannot make room for")):
+        sweep = Sweep(fail_at=fail_at, error=errno.ENOSPC)
+        with pytest.raises(FileError, match=action) as caught, sweeping(sweep):
+            folder.place("b", 100)
+        assert caught.value.where == folder.path("b")
+
+
+def test_a_file_that_is_whole_is_moved_to_its_real_name(folder):
+    folder.commit_bytes("train/a", b"old")
+    folder.commit_bytes(".penstock/placing/a", b"new")
+    folder.move(".penstock/placing/a", "train/a")
+    folder.commit_bytes(".penstock/placing/b", b"other")
+    folder.move(".penstock/placing/b", "new/folder/b")
+    assert folder.list() == ["new/folder/b", "train/a"]
+    assert folder.read("train/a") == b"new"
+    with pytest.raises(FileError, match="ENOENT"):
+        folder.move(".penstock/placing/b", "new/folder/c")
+
+
+@pytest.mark.parametrize("point", ["move.before_rename", "move.after_rename"])
+def test_a_kill_inside_a_move_leaves_the_file_in_one_place(tmp_path, point):
+    token = tmp_path / "token"
+    token.touch()
+    folder = Folder(str(tmp_path / "out"))
+    folder.commit_bytes("beside", b"data")
+    program = f"from penstock.base.files import Folder; Folder({folder.root!r}).move('beside', 'real')"
+    environment = {**os.environ, CRASH_VARIABLE: f"{point}:{token}"}
+    died = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
+    assert died.returncode == CRASH_EXIT_CODE
+    assert folder.list() == (["beside"] if point == "move.before_rename" else ["real"])
+
+
 def test_a_scratch_file_has_no_name_and_is_used_again(folder):
     first = folder.borrow_scratch()
     first.write(b"something long")

@@ -612,9 +612,15 @@ def test_a_length_beyond_the_rows_is_refused_with_theirs(load, datasets):
         load(datasets.ragged_rows)
 
 
-def test_arrays_with_nulls_or_texts_are_refused_by_column(load, datasets):
+def test_a_batch_of_arrays_has_every_column_but_text(load, datasets):
+    batch = next(load(datasets.arrays))
+    assert "features" in batch
+    assert "name" not in batch
+
+
+def test_a_text_column_that_is_asked_for_is_refused_by_name(load, datasets):
     with pytest.raises(ConfigError, match=r"name \(string\)") as refused:
-        load(datasets.arrays)
+        load(datasets.arrays, columns=["features", "name"])
     assert "features" in refused.value.next_step
 
 

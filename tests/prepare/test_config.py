@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import xxhash
 
 from penstock.base.errors import ConfigError
 from penstock.prepare.config import Config, SourceConfig, load_config, make_config
@@ -106,12 +108,65 @@ MISTAKES = [
     (
         "input: a.csv\noutput: out\nformat: zip\n",
         3,
-        "format: Input should be 'safetensors', 'npy' or 'arrayrecord', got 'zip'",
+        "format: Input should be 'safetensors', 'npy', 'arrays', 'npz' or 'arrayrecord', got 'zip'",
     ),
     ("input: a.csv\noutput: out\ntask_timeout: 0\n", 3, "task_timeout: Input should be greater than 0, got 0"),
     ("input: a.csv\noutput: 5\n", 2, "output: Input should be a valid string, got 5"),
     ("input: []\noutput: out\n", 1, "input: "),
-    ("input: {path: []}\noutput: out\n", 1, "input[0].path: "),
+    ("input: {path: []}\noutput: out\n", 1, "input[0]: none of path, files, npz: give one of path"),
+    (
+        "input:\n  path: a.csv\n  npz: b.npz\noutput: out\n",
+        1,
+        "input[0]: path and npz: give one of path (rows that penstock reads), files (raw files for `function`) and npz",
+    ),
+    ("input:\n- a.csv\n- files: '*.txt'\noutput: out\n", 3, "input[1]: files: needs `function: module:name`"),
+    ("input: {npz: a.npz, function: 'os:listdir'}\noutput: out\n", 1, "npz: holds samples already, and takes no"),
+    ("input: {files: a, function: listdir}\noutput: out\n", 1, "function: 'listdir' is not module:name"),
+    ("input: {path: a.csv, schema: {x: int8}}\noutput: out\n", 1, "are about what a `function` yields, and there is"),
+    ("input: {path: a.csv, missing: {x: 1}}\noutput: out\n", 1, "are about what a `function` yields, and there is"),
+    ("input: {path: a.csv, function_memory: 1GB}\noutput: out\n", 1, "are about what a `function` yields, and"),
+    (
+        "input:\n  files: a\n  function: os:listdir\n  function_memory: lots\noutput: out\n",
+        4,
+        "input[0].function_memory: 'lots' is not a size",
+    ),
+    (
+        "input:\n  files: a\n  function: os:listdir\n  function_memory: 10%\noutput: out\n",
+        4,
+        "input[0].function_memory: '10%': a percentage is not allowed here",
+    ),
+    (
+        "input:\n  files: a\n  function: os:listdir\n  floats: float8\noutput: out\n",
+        4,
+        "input[0].floats: Input should be 'float16', 'float32' or 'float64', got 'float8'",
+    ),
+    (
+        "input:\n  path: a.csv\n  function: os:listdir\n  batch_rows: 0\noutput: out\n",
+        4,
+        "input[0].batch_rows: Input should be greater than 0, got 0",
+    ),
+    (
+        "input:\n  files: a\n  samples: {x: int8}\noutput: out\n",
+        3,
+        "input[0].samples: unknown key. Keys: path, files, npz, format",
+    ),
+    (
+        "output: out\ninput:\n  files: a\n  function: os:listdri\n",
+        4,
+        "input[0].function: module 'os' has no 'listdri'. Did you mean 'listdir'?",
+    ),
+    (
+        "output: out\ninput:\n- a.csv\n- files: a\n  function: nowhere_at_all:f\n",
+        5,
+        "input[1].function: there is no module 'nowhere_at_all'",
+    ),
+    ("output: out\ninput:\n  files: a\n  function: os:name\n", 4, "input[0].function: os:name is no function"),
+    ("input: a.csv\noutput: out\nbatch_size: 0\n", 3, "batch_size: Input should be greater than 0, got 0"),
+    (
+        "input: a.csv\noutput: out\nmerge_strategy: fast\n",
+        3,
+        "merge_strategy: Input should be 'sequential' or 'accumulative', got 'fast'",
+    ),
     ("input: 5\noutput: out\n", 1, "input: Input should be a valid tuple, got 5"),
     ("input:\n  path: a.csv\n  fromat: csv\noutput: out\n", 3, "input[0].fromat: unknown key"),
     ("input:\n  path: a.csv\n  format: xls\noutput: out\n", 3, "input[0].format: Input should be 'auto'"),
@@ -206,3 +261,159 @@ def test_a_module_that_breaks_at_its_import_is_told_with_its_own_line(tmp_path, 
         load_config(write(tmp_path, "input: a.csv\noutput: out\nstages: ['breaks_at_import:f']\n"))
     assert "stages[0].breaks_at_import:f: importing breaks_at_import raised ZeroDivisionError" in caught.value.what
     assert "breaks_at_import.py, line 2" in caught.value.where
+
+
+# Samples of a function.
+
+SAMPLES = {"files": "games/*", "function": "os:listdir"}
+
+
+def test_what_a_source_of_samples_does_not_say_has_a_default():
+    config = make_config({"input": SAMPLES, "output": "out"}, folder="/jobs")
+    (source,) = config.input
+    assert (source.files, source.path, source.npz) == (("games/*",), (), ())
+    assert (source.floats, source.batch_rows, source.samples, source.missing) == ("float32", 1024, None, {})
+    assert (source.function_memory, source.trust_pickle, source.kind) == (None, False, "function")
+    assert (config.format, config.merge_strategy, config.batch_size) == ("arrays", "sequential", 500)
+    assert (config.intermediate_dir, config.batches_path) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("source", "format"),
+    [
+        (SAMPLES, "arrays"),
+        ([SAMPLES], "arrays"),
+        ({"path": "a.csv", "function": "os:listdir"}, "arrays"),
+        ({"npz": "a.npz"}, "arrays"),
+        ("a.csv", "safetensors"),
+        ({"path": "a.npz", "format": "csv"}, "safetensors"),
+    ],
+)
+def test_samples_become_arrays_unless_another_format_is_said(source, format):
+    assert make_config({"input": source, "output": "out"}).format == format
+    assert make_config({"input": source, "output": "out", "format": "npy"}).format == "npy"
+
+
+def test_files_and_batch_files_may_be_one_or_many():
+    for key, more in (("files", {"function": "os:listdir"}), ("npz", {})):
+        for written in ("a", ["a"], Path("a"), [Path("a")]):
+            (source,) = make_config({"input": {key: written, **more}, "output": "out"}).input
+            assert getattr(source, key) == source.patterns == ("a",)
+
+
+def test_a_declared_schema_is_kept_as_it_was_written():
+    schema = {"features": "float32[893]", "labels": {"move": "int16"}}
+    (source,) = make_config(
+        {"input": {**SAMPLES, "schema": schema, "missing": {"labels_move": -1}}, "output": "out"}
+    ).input
+    assert (source.samples, source.missing) == (schema, {"labels_move": -1})
+    dumped = source.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    assert make_config({"input": dumped, "output": "out"}).input == (source,)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("schema:\n    a: int8\n    b: flaot32[893]", 6, "schema.b: 'flaot32[893]' is not a shape of a number such as"),
+        ("schema:\n    labels:\n      move: 5", 6, "schema.labels.move: 5 is not a type such as int16"),
+        ("schema: {}", 4, "schema: a schema has no columns"),
+        ("schema: {a_b: int8, a: {b: int8}}", 4, "schema: keys 'a_b' and 'a.b' both become column 'a_b'"),
+        ("schema: {x: int8}\n  missing: {y: 0}", 5, "missing: there is no column 'y'. Columns: x"),
+        ("schema: {x: int8}\n  missing: {x: 300}", 5, "missing.x: int 300 does not fit: int8 is declared"),
+    ],
+)
+def test_a_schema_that_cannot_be_is_refused_with_its_line(tmp_path, text, line, message):
+    path = write(tmp_path, f"input:\n  files: a\n  function: os:listdir\n  {text}\noutput: out\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert caught.value.what.startswith(f"input[0].{message}")
+    assert caught.value.where == f"{path}, line {line}"
+
+
+def test_numbers_may_stand_for_the_memory_of_a_function():
+    (source,) = make_config({"input": {**SAMPLES, "function_memory": 5000}, "output": "out"}).input
+    assert source.function_memory == "5000"
+
+
+def test_how_samples_are_made_decides_bytes_and_what_they_may_use_does_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "two_functions.py").write_text("def one(path): ...\ndef other(path): ...\n")
+
+    def semantic(**changes):
+        source = {"files": "*", "function": "two_functions:one", **changes}
+        return make_config({"input": source, "output": "out"}, folder=str(tmp_path)).semantic(())
+
+    assert semantic(function_memory="1GB", files="elsewhere/*") == semantic()
+    for change in (
+        {"function": "two_functions:other"},
+        {"schema": {"x": "int8"}},
+        {"floats": "float64"},
+        {"missing": {"x": 1}},
+        {"batch_rows": 7},
+    ):
+        assert semantic(**change) != semantic()
+    sys.modules.pop("two_functions")
+
+
+def test_what_samples_need_is_not_in_the_fingerprint_of_other_jobs():
+    config = make_config(MINIMAL)
+    assert config.semantic(())["input"] == [
+        {"format": "auto", "types": {}, "delimiter": None, "null_values": ["", "NA", "N/A", "NULL", "null"]}
+        | {"newlines_in_values": False}
+    ]
+    assert "batch_size" not in config.semantic(())
+
+
+def test_a_function_may_lie_beside_the_job_or_be_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "beside_samples.py").write_text("def samples(path): yield {}\n")
+    installed = tmp_path / "installed"
+    (installed / "a_package_of_samples").mkdir(parents=True)
+    (installed / "a_package_of_samples/__init__.py").touch()
+    (installed / "a_package_of_samples/features.py").write_text("def samples(path): yield {}\n")
+    monkeypatch.syspath_prepend(installed)
+    text = "input: {{files: '*', function: '{}:samples'}}\noutput: out\n"
+    for module in ("beside_samples", "a_package_of_samples.features"):
+        config = load_config(write(tmp_path, text.format(module)))
+        assert config.input[0].function == f"{module}:samples"
+        assert module in config.semantic(())["input"][0]["code"]
+    for module in ("beside_samples", "a_package_of_samples.features", "a_package_of_samples"):
+        sys.modules.pop(module)
+
+
+def test_a_function_that_was_edited_is_another_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    path = write(tmp_path, "input: {files: '*', function: 'edited_samples:samples'}\noutput: out\n")
+    found = []
+    for body in ("yield {'a': 1}", "yield {'a': 22}"):
+        (tmp_path / "edited_samples.py").write_text(f"def samples(path): {body}\n")
+        found.append(load_config(path).semantic(()))
+    assert found[0] != found[1]
+    sys.modules.pop("edited_samples")
+
+
+def test_a_function_s_package_may_have_an_extension_in_c(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    package, extension = tmp_path / "with_extension", Path(xxhash._xxhash.__file__)  # any real one will do
+    package.mkdir()
+    shutil.copy(extension, package)
+    (package / "__init__.py").write_text("from with_extension import _xxhash\ndef samples(path): yield {}\n")
+    path = write(tmp_path, "input: {files: '*', function: 'with_extension:samples'}\noutput: out\n")
+    before = load_config(path).semantic(())
+    with open(package / extension.name, "ab") as file:
+        file.write(b"another build")
+    assert load_config(path).semantic(()) != before
+    for module in ("with_extension", "with_extension._xxhash"):
+        sys.modules.pop(module)
+
+
+def test_a_range_is_not_a_number_of_minutes(tmp_path):
+    text = "input: a.csv\noutput: out\nstages:\n- normalize: {columns: [x], skip: [10:20, 7, '1:2', 0:5]}\n"
+    config = load_config(write(tmp_path, text))
+    assert config.stages[0]["normalize"]["skip"] == ["10:20", 7, "1:2", "0:5"]
+
+
+def test_other_numbers_of_a_job_are_what_yaml_says_they_are(tmp_path):
+    text = "input: a.csv\noutput: out\nworkers: 0x2\ntask_timeout: 1_000\nstall_notice: 2.5\nslice_size: 1000\n"
+    config = load_config(write(tmp_path, text))
+    assert (config.workers, config.task_timeout, config.stall_notice, config.slice_bytes) == (2, 1000, 2.5, 1000)

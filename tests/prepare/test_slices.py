@@ -58,3 +58,19 @@ def test_a_segment_is_the_same_wherever_it_lies():
 def test_a_slice_names_its_first_segment():
     (cut,) = cut_slices([piece("a", 0, 1, 5), piece("b", 0, 1, 5), piece("c", 0, 1, 5)], 100)
     assert str(cut) == "slice 0: a [0:1] and 2 more files"
+
+
+@given(FILES, st.integers(1, 250), st.integers(1, 4))
+def test_a_slice_has_no_more_segments_than_it_may(files, slice_bytes, most):
+    pieces = [piece(f"{n}", i, i + 1, size) for n, sizes in enumerate(files) for i, size in enumerate(sizes)]
+    slices = cut_slices(pieces, slice_bytes, most)
+    assert all(len(cut.segments) <= most for cut in slices)
+    covered = [(each.path, group) for cut in slices for each in cut.segments for group in range(each.first, each.last)]
+    assert covered == [(each.path, each.first) for each in pieces]
+
+
+def test_small_files_fill_a_slice_up_to_its_number_of_them():
+    pieces = [piece(f"{number}", 0, 1, 1) for number in range(7)]
+    assert [len(cut.segments) for cut in cut_slices(pieces, 100, 3)] == [3, 3, 1]
+    assert [len(cut.segments) for cut in cut_slices(pieces, 2, 3)] == [2, 2, 2, 1]
+    assert [len(cut.segments) for cut in cut_slices(pieces, 100)] == [7]

@@ -43,6 +43,10 @@ TYPES = [
     pa.list_(pa.float16(), 3),
     pa.list_(pa.bool_(), 2),
     pa.list_(pa.int64(), 1),
+    pa.list_(pa.list_(pa.int8(), 8), 8),
+    pa.list_(pa.list_(pa.bool_(), 3), 2),
+    pa.list_(pa.list_(pa.list_(pa.float16(), 2), 1), 3),
+    pa.list_(pa.list_(pa.timestamp("us", "UTC"), 2), 2),
     *[pa.dictionary(pa.int32(), kind) for kind in TEXTS],
 ]
 WORDS = ["", "a", "\0", "naïve", "\U0001f600", "a\0b", "x" * 70, "\n", "e\u0301", "\uffff"]

@@ -105,7 +105,8 @@ def test_arrays_have_rows_and_neither_length_nor_padding(folder, capfd):
     names = first_words(capfd.readouterr().out)
     assert {"rows/s", "rows/CPU-second"} <= set(names)
     assert not {"padding", "coverage, draws used"} & set(names)
-    assert main(["bench", arrays, *SHORT]) == 2
+    assert main(["bench", arrays, *SHORT]) == 0  # all columns but text
+    assert main(["bench", arrays, *SHORT, "--columns", "x, name"]) == 2
     assert "columns=['x', 'label']" in capfd.readouterr().err
 
 

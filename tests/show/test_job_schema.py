@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,18 @@ def test_the_starter_is_accepted_as_it_stands_and_with_every_line_uncommented():
     assert accepts(yaml.safe_load(uncommented))
 
 
-def test_the_starter_explains_every_key_in_a_form_that_works():
-    job = yaml.safe_load(re.sub(r"^# (?= *[a-z_]+:)", "", STARTER, flags=re.MULTILINE))
+def test_the_starter_explains_every_key_in_a_form_that_works(tmp_path):
+    (tmp_path / "features.py").write_text("def samples(path): ...\n")
+    uncommented = re.sub(r"^# (?= *[a-z_]+:)", "", STARTER, flags=re.MULTILINE)
+    first, *others = re.split(r"^(?=input:)", uncommented, flags=re.MULTILINE)
+    job = yaml.safe_load(first + others[-1])
     assert job.keys() == {name for name, field in Config.model_fields.items() if not field.exclude}
-    assert job["input"].keys() == {name for name, field in SourceConfig.model_fields.items() if not field.exclude}
-    assert accepts(job)
-    make_config(job)
+    sources = [yaml.safe_load(each)["input"] for each in others[1:]]
+    assert set().union(*sources) == {info.alias or name for name, info in SourceConfig.model_fields.items()}
+    for source in ("data", *sources):
+        assert accepts({**job, "input": source})
+        make_config({**job, "input": source}, folder=str(tmp_path))
+    sys.modules.pop("features")
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
@@ -62,6 +69,24 @@ def test_the_examples_are_accepted(path):
         {"stages": [{"group": {"by": ["a", "b"], "order": ["t"], "max_record": 1000, "null_keys": "group"}}]},
         {"strategy": "streaming", "format": "arrayrecord", "stages": [{"group": {"by": "user", "max_record": "8MiB"}}]},
         {"stages": [{"normalize": ["x"]}, {"statistics": {"columns": ["x"]}}]},
+        {
+            "stages": [
+                {"normalize": {"columns": ["x"], "method": "standard", "skip": ["y", 7, "10:20"], "type": "float16"}}
+            ]
+        },
+        {"stages": [{"normalize": {"skip": ["y"]}}, {"normalize": {"method": "standard"}}]},
+        {"input": {"npz": ["a.npz", "b.npz"], "trust_pickle": True}, "merge_strategy": "accumulative"},
+        {"input": {"files": "*.txt", "function": "os:listdir"}, "intermediate_dir": "batches", "batch_size": 7},
+        {"input": {"path": "a.csv", "function": "os:listdir", "batch_rows": 10, "floats": "float64"}},
+        {
+            "input": {
+                "files": ["*.txt"],
+                "function": "os:listdir",
+                "schema": {"features": "float32[893]", "labels": {"move": "int16"}},
+                "missing": {"labels_move": -1},
+                "function_memory": 1_000_000,
+            }
+        },
         {"stages": [{"json:loads": {"anything": 1}}, "json:loads", {"json:loads": None}]},
     ],
 )
@@ -82,6 +107,20 @@ def test_every_form_that_penstock_takes_is_accepted(keys):
         {"task_timeout": 0},
         {"input": {"path": "a.csv", "delimeter": ";"}},
         {"input": {"format": "csv"}},
+        {"input": {"path": "a.csv", "npz": "a.npz"}},
+        {"input": {"files": "*.txt"}},
+        {"input": {"files": "*.txt", "function": "listdir"}},
+        {"input": {"npz": "a.npz", "function": "os:listdir"}},
+        {"input": {"path": "a.csv", "schema": {"x": "int8"}}},
+        {"input": {"path": "a.csv", "missing": {"x": 0}}},
+        {"input": {"path": "a.csv", "function_memory": "1GB"}},
+        {"input": {"files": "*.txt", "function": "os:listdir", "floats": "float8"}},
+        {"merge_strategy": "fast"},
+        {"batch_size": 0},
+        {"stages": [{"normalize": {"method": "robust"}}]},
+        {"stages": [{"normalize": {"columns": ["x"], "skip": [-1]}}]},
+        {"stages": [{"normalize": {"columns": ["x"], "type": "int8"}}]},
+        {"stages": [{"statistics": {}}]},
         {"stages": [{"filtre": "x > 0"}]},
         {"stages": [{"filter": "x > 0", "select": ["x"]}]},
         {"stages": [{"filter": {"were": "x > 0"}}]},

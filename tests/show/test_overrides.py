@@ -47,6 +47,21 @@ def test_other_files_keep_the_options_of_the_source(tmp_path, monkeypatch):
     assert source.types == {"x": "int8"}
 
 
+@pytest.mark.parametrize("source", [{"files": "a", "function": "os:listdir"}, {"npz": "a.npz"}])
+def test_other_files_take_the_place_of_whatever_files_the_source_has(tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    (found,) = loaded(tmp_path, {"input": source}, inputs=["new/*"]).input
+    assert found.patterns == (str(tmp_path / "new/*"),)
+    assert found.function == source.get("function")
+    assert not found.path
+
+
+def test_a_range_is_no_number_of_minutes_on_the_command_line_either(tmp_path):
+    job = {"input": "a.csv", "stages": [{"normalize": ["x"]}]}
+    config = loaded(tmp_path, job, "stages.0.normalize={columns: [x], skip: [10:20, 7]}")
+    assert config.stages[0]["normalize"]["skip"] == ["10:20", 7]
+
+
 def test_one_path_for_two_sources_is_refused_with_the_way_to_say_it(tmp_path):
     with pytest.raises(ConfigError, match="is a list") as refused:
         loaded(tmp_path, {"input": ["a.csv", "b.jsonl"]}, inputs=["c.csv"])

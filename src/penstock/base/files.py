@@ -115,13 +115,46 @@ class Scratch(WriteFile):
         self.size = 0
 
 
+class PlacedFile(WriteFile):
+    """A file of a known size that several processes write at once, each its own ranges."""
+
+    def __init__(self, path: str, size: int) -> None:
+        super().__init__(path, os.O_RDWR)
+        with _doing("make room for", path, "write"):
+            os.ftruncate(self._descriptor, size)
+
+    def write_at(self, start: int, data: bytes | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        try:
+            while view:
+                taken = os.pwrite(self._descriptor, view[: operation("write", self.path, len(view))], start)
+                start, view = start + taken, view[taken:]
+        except OSError as error:
+            raise file_error(error, "write", self.path) from error
+
+    def copy_at(self, start: int, source: ReadFile, first: int, length: int) -> None:
+        """`length` bytes of `source` from `first` on, inside the kernel where it can."""
+        try:
+            while length:
+                some = operation("write", self.path, length)
+                taken = _copy_some(source, self._descriptor, first, some, start)
+                start, first, length = start + taken, first + taken, length - taken
+        except OSError as error:
+            raise file_error(error, "write", self.path) from error
+
+    def read_at(self, start: int, length: int) -> bytes:
+        with _doing("read", self.path, "read"):
+            return os.pread(self._descriptor, length, start)
+
+
 _spare: dict[str, list[Scratch]] = {}  # by folder, so that a copy never crosses file systems
 
 
-def _copy_some(source: Scratch, target: int, start: int, length: int) -> int:
+def _copy_some(source: Scratch | ReadFile, target: int, start: int, length: int, place: int | None = None) -> int:
+    """Copy up to `length` bytes to `place`, or to where the target stands; how many were copied."""
     if hasattr(os, "copy_file_range"):
         try:
-            taken = os.copy_file_range(source.fileno(), target, length, offset_src=start)
+            taken = os.copy_file_range(source.fileno(), target, length, offset_src=start, offset_dst=place)
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise
@@ -132,7 +165,7 @@ def _copy_some(source: Scratch, target: int, start: int, length: int) -> int:
     data = os.pread(source.fileno(), min(length, 1 << 20), start)
     if not data:
         raise OSError(errno.EIO, f"{source.path} ends before byte {start + length}")
-    return os.write(target, data)
+    return os.write(target, data) if place is None else os.pwrite(target, data, place)
 
 
 class Folder:
@@ -220,12 +253,33 @@ class Folder:
         self.make(os.path.dirname(name))
         return WriteFile(self.path(name), os.O_WRONLY | os.O_APPEND)
 
+    def place(self, name: str, size: int) -> PlacedFile:
+        """Open a file that is not in the dataset yet, of `size` bytes, to write some of them."""
+        self.make(os.path.dirname(name))
+        return PlacedFile(self.path(name), size)
+
+    def move(self, name: str, into: str) -> None:
+        """Let a synced file of this folder appear under its real name."""
+        self.make(os.path.dirname(into))
+        crash_point("move.before_rename")
+        with _doing("rename into place", self.path(into), "rename"):
+            os.replace(self.path(name), self.path(into))
+        crash_point("move.after_rename")
+        _sync_folder(os.path.dirname(self.path(into)))
+
     def open(self, name: str) -> ReadFile:
         return ReadFile(self.path(name))
 
     def read(self, name: str) -> bytes:
         with self.open(name) as file:
             return file.read()
+
+    def forget_pages(self, name: str) -> None:
+        """Let the system use the memory in which it keeps a synced file: for what is written next, that is cheaper
+        than memory that was never used (benchmarks/LOG.md)."""
+        if hasattr(os, "posix_fadvise"):
+            with self.open(name) as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def map(self, name: str) -> mmap.mmap:
         """The file's bytes, mapped read-only. An empty file cannot be mapped and is an error."""

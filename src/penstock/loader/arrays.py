@@ -17,7 +17,10 @@ from penstock.shards.schema import NUMBERS, Field, Schema
 
 
 class Arrays:
-    """Columns of numbers, and of fixed-size lists of them. `columns` names those wanted; None is all."""
+    """Columns of numbers, and of fixed-size lists of them, in any number of dimensions.
+
+    `columns` names those wanted; None is all.
+    """
 
     name, unit, vocabulary = "arrays", "rows", None
 
@@ -76,13 +79,16 @@ class Arrays:
 
 def _row(field: Field) -> tuple[tuple[int, ...], str]:
     kind = field.parsed
-    number, shape = (kind.inner, (kind.width,)) if kind.inner else (kind, ())
-    assert number
-    return shape, "?" if number.name == "bool" else NUMBERS[number.name]
+    return kind.shape, "?" if kind.number.name == "bool" else NUMBERS[kind.number.name]
 
 
 def _is_array(field: Field) -> bool:
-    return field.parsed.is_number or field.parsed.name == "fixed_size_list"
+    return field.parsed.is_number or field.parsed.is_fixed_list
+
+
+def _is_text(field: Field) -> bool:
+    """A name of a group, or a comment: nothing for an accelerator, and left out unless it is asked for."""
+    return field.parsed.is_text or field.parsed.is_dictionary
 
 
 def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
@@ -94,7 +100,9 @@ def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
                 where="load(columns=...)",
                 next_step=f"one of: {', '.join(known)}",
             )
-    fields = list(schema) if columns is None else [known[name] for name in columns]
+    fields = (
+        [field for field in schema if not _is_text(field)] if columns is None else [known[name] for name in columns]
+    )
     ragged = [f"{field.name} ({field.type})" for field in fields if not _is_array(field)]
     if ragged or not fields:
         arrays = [field.name for field in schema if _is_array(field)]

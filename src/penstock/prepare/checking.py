@@ -13,9 +13,13 @@ from penstock.base.errors import ConfigError
 from penstock.prepare.config import Config, stage_errors
 from penstock.prepare.exchange.order import sort_rows
 from penstock.prepare.exchange.spill import with_codes
+from penstock.prepare.placing import columns_of
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import FunctionStage, Stage
+from penstock.prepare.stages.normalize import Normalize
 from penstock.shards.arrayrecord import refuse_unfit
+from penstock.shards.batch_file import refuse_unfit as refuse_unfit_batches
+from penstock.shards.placed import file_of
 from penstock.shards.schema import Schema, schema_from_arrow
 
 
@@ -46,7 +50,9 @@ def check_stages(
 def refuse_unfit_format(
     config: Config, stages: tuple[Stage, ...], output: Schema, given: tuple[pa.Schema, ...]
 ) -> None:
-    """An ArrayRecord file holds the records of `group`, as it made them, and nothing else."""
+    """An ArrayRecord file holds the records of `group`, as it made them, and nothing else; arrays hold samples."""
+    if config.format in ("arrays", "npz"):
+        _refuse_unfit_arrays(config, stages, output)
     if config.format != "arrayrecord":
         return
     groups = [number for number, stage in enumerate(stages) if stage.exchange()]
@@ -63,6 +69,33 @@ def refuse_unfit_format(
             "format: arrayrecord holds records as `group` makes them, and a stage behind it changes their columns",
             next_step="do that before `group`, or leave `format:` out",
         )
+
+
+def _refuse_unfit_arrays(config: Config, stages: tuple[Stage, ...], output: Schema) -> None:
+    for number, stage in enumerate(stages):
+        name = f"stages[{number}].{config.stage_names[number]}"
+        if config.format == "npz":
+            raise ConfigError(f"{name}: batch files hold samples as they come; stages are for the merge")
+        if stage.exchange():
+            raise ConfigError(f"{name}: it makes records of many rows, and format: arrays holds samples")
+        if stage.uses_artifact and not isinstance(stage, Normalize):
+            raise ConfigError(f"{name}: in format: arrays only `normalize` may need what it measures")
+        if any(isinstance(before, Normalize) for before in stages[:number]) and not isinstance(stage, Normalize):
+            raise ConfigError(
+                f"{name}: it stands behind `normalize`, which in format: arrays is done last, as arrays are placed",
+                next_step="move it before `normalize`",
+            )
+    if config.format == "npz":
+        refuse_unfit_batches(output, "intermediate_dir")
+    coded = [field.name for field in output if "dictionary" in field.type]
+    if coded:
+        raise ConfigError(f"format: {config.format}: column {coded[0]!r} is a dictionary; cast it to string")
+    files = [file_of(column, "train") for column, _, _ in columns_of(output)]
+    for file in files:
+        if files.count(file) > 1:
+            raise ConfigError(
+                f"two columns would both be {file}", next_step="rename one: `select: {new_name: old_name, ...}`"
+            )
 
 
 def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:

@@ -20,8 +20,8 @@ def find_files(config: Config) -> list[File]:
 def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
     """Files of one source in bytewise order of their paths relative to the pattern's fixed part."""
     found: dict[str, File] = {}
-    for pattern in source.path:
-        root, locations = _match(os.path.join(config.folder, pattern))
+    for pattern in source.patterns:
+        root, locations = _match(os.path.join(config.folder, pattern), _endings_of(source))
         locations = [each for each in locations if not _is_below(each, config.output_path)]
         for location in locations:
             path = os.fsencode(os.path.relpath(location, root)).decode("utf-8", "backslashreplace")
@@ -31,7 +31,9 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
                     where=f"{found[path].location} and {location}",
                     next_step="give them as two sources, or under one common folder",
                 )
-            found[path] = File(number, path, location, format_of(location, source.format))
+            if source.path and source.function:
+                format_of(location, source.format)  # a name that does not tell is refused here
+            found[path] = File(number, path, location, format_of(location, source.kind))
         if not locations:
             raise InputError(
                 f"no file matches {pattern!r}",
@@ -67,13 +69,21 @@ def _is_below(path: str, folder: str) -> bool:
     return os.path.abspath(path).startswith(os.path.join(os.path.abspath(folder), ""))
 
 
-def _match(pattern: str) -> tuple[str, list[str]]:
+def _endings_of(source: SourceConfig) -> tuple[str, ...]:
+    """How names end of the files that a folder stands for; raw files may be called anything."""
+    if source.files:
+        return ("",)
+    if source.npz:
+        return (".npz",)
+    return tuple(suffix + packed for suffix in SUFFIXES for packed in ("", *COMPRESSIONS))
+
+
+def _match(pattern: str, endings: tuple[str, ...]) -> tuple[str, list[str]]:
     """(the folder that positions are relative to, the files). A folder means every file below it of a known ending.
 
     A link that leads nowhere counts as a file: reading it fails by name, where leaving it out would say nothing.
     """
     if os.path.isdir(pattern):
-        endings = tuple(suffix + packed for suffix in SUFFIXES for packed in ("", *COMPRESSIONS))
         return pattern, [each for each in _files_below(pattern) if each.lower().endswith(endings)]
     if os.path.lexists(pattern):
         return os.path.dirname(pattern), [pattern]

@@ -12,8 +12,6 @@ from penstock.prepare.sinks import Rejected
 from penstock.prepare.stage import Fit, Stage
 from penstock.shards.manifest import Step
 
-FIT_BLOCK_ROWS = 8192
-
 
 @dataclass
 class Count:
@@ -35,7 +33,7 @@ class Count:
 
 
 class Tap:
-    """Feeds a reduction blocks of exactly 8,192 training rows, whatever batches they arrive in.
+    """Feeds a reduction blocks of as many training rows as it wants, whatever batches they arrive in.
 
     Sums of floats depend on how they are grouped; these groups depend on the task's input alone.
     """
@@ -50,11 +48,12 @@ class Tap:
         batch = rows.take_split(0, self._fit.columns)
         self._waiting.append(batch)
         self._rows += batch.num_rows
-        if self._rows >= FIT_BLOCK_ROWS:
-            table = pa.Table.from_batches(self._waiting).combine_chunks()
-            full = self._rows // FIT_BLOCK_ROWS * FIT_BLOCK_ROWS
-            for start in range(0, full, FIT_BLOCK_ROWS):
-                self._update(table.slice(start, FIT_BLOCK_ROWS))
+        size = self._fit.block_rows(batch.schema)
+        if self._rows >= size:
+            table = pa.Table.from_batches(self._waiting)
+            full = self._rows // size * size
+            for start in range(0, full, size):
+                self._update(table.slice(start, size))
             self._waiting = table.slice(full).to_batches()
             self._rows -= full
 
@@ -69,7 +68,7 @@ class Tap:
         if self._rows:
             self._update(pa.Table.from_batches(self._waiting))
             self._rows = 0
-        return self._state
+        return self._fit.pack(self._state)
 
 
 @dataclass

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.base import machine
+from penstock.base.errors import ConfigError
 from penstock.base.events import Observer
 from penstock.base.files import Folder
 from penstock.base.memory import Budget, make_budget, own_memory
+from penstock.base.sizes import parse_size
 from penstock.prepare.config import Config, load_config, make_config
-from penstock.prepare.engines.local import measure_in_worker
+from penstock.prepare.engines.trial import Trial
 from penstock.prepare.measure import BATCH_BYTES, Measured, assume, measure
-from penstock.prepare.passes import buckets_of, cut_passes, make_recipe
+from penstock.prepare.passes import cut_passes, make_recipe, task_count, user_code
 from penstock.prepare.plan import Plan, make_plan
 from penstock.prepare.run import run as run_plan
+from penstock.prepare.scouting import scout
 from penstock.prepare.settings import Means, row_bytes_of
 from penstock.prepare.survey import Survey, take_survey
 from penstock.shards.manifest import Manifest
@@ -33,8 +37,10 @@ def plan(job: Job) -> Plan:
     """What the job would do: passes, tasks, projected memory, disk and time. Writes nothing."""
     config = _config(job)
     budget = make_budget(config.memory)
-    survey = take_survey(config)
-    measured = _measure(config, survey, budget)
+    limit = max(budget.allowed - own_memory().counted, 0)
+    with Trial(config.task_timeout, limit, config.on_bad_input == "set_aside") as trial:
+        survey = take_survey(config, scout if _is_inside(config) else trial.scout)
+        measured = _with_function_memory(config, _measure(config, survey, budget, trial))
     means = Means(
         budget=budget,
         cores=machine.cpu_count().amount,
@@ -47,7 +53,41 @@ def plan(job: Job) -> Plan:
 
 def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
     """Prepare the dataset, going on from where an earlier run stopped. `observe` is called with each event."""
-    return run_plan(job if isinstance(job, Plan) else plan(job), observe, redo)
+    if isinstance(job, Plan) and not job.config.intermediate_dir:
+        return run_plan(job, observe, redo)
+    for part in halves_of(job.config if isinstance(job, Plan) else _config(job)):
+        manifest = run_plan(plan(part), observe, redo)
+    return manifest
+
+
+def halves_of(config: Config) -> list[Config]:
+    """The job itself; or, where batch files are kept, the job that makes them and the one that merges them."""
+    return [keep_batches(config), merge_batches(config, config.batches_path)] if config.intermediate_dir else [config]
+
+
+def keep_batches(config: Config) -> Config:
+    if not config.intermediate_dir:
+        raise ConfigError(
+            "where are batch files to be kept?", next_step="add intermediate_dir: data/intermediate to the job"
+        )
+    return make_config(
+        {**written(config), "output": config.batches_path, "stages": [], "format": "npz"}, folder=config.folder
+    )
+
+
+def merge_batches(config: Config, folder: str) -> Config:
+    """The job with batch files for its input."""
+    if not folder:
+        raise ConfigError(
+            "where are the batch files?", next_step="penstock merge DIR --config JOB, or intermediate_dir: in the job"
+        )
+    job = {**written(config), "input": {"npz": os.path.join(folder, "batch_*.npz")}, "format": "arrays"}
+    return make_config(job, folder=config.folder)
+
+
+def written(config: Config) -> dict[str, Any]:
+    """The config as a job file has it, without the batch files that lie between."""
+    return config.model_dump(mode="json", by_alias=True, exclude={"intermediate_dir"}, exclude_unset=True)
 
 
 def _config(job: Job) -> Config:
@@ -56,28 +96,37 @@ def _config(job: Job) -> Config:
     return make_config(dict(job)) if isinstance(job, Mapping) else load_config(job)
 
 
-def _measure(config: Config, survey: Survey, budget: Budget) -> Measured:
+def _measure(config: Config, survey: Survey, budget: Budget, trial: Trial) -> Measured:
     """In a folder of the driver's, so that a measuring worker that is killed leaves nothing behind."""
     row_bytes = row_bytes_of(survey)
     if _is_small(config, survey, budget):
         return assume(row_bytes)
     room = budget.allowed - 2 * own_memory().counted
     with tempfile.TemporaryDirectory(prefix="penstock-measure-") as folder:
-        last = [cut for cut in cut_passes(survey.stages) if cut.kind != "fit"]
+        last = [cut for cut in cut_passes(config, survey) if cut.kind not in ("fit", "place")]
         recipes = tuple(make_recipe(cut, config, survey, root=folder) for cut in last)
-        if config.workers == 0 or config.strategy == "sequential":
+        if _is_inside(config):
             return measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
-        return measure_in_worker(recipes, survey.slices, BATCH_BYTES, row_bytes, room, config.task_timeout)
+        return trial.measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
+
+
+def _is_inside(config: Config) -> bool:
+    return config.workers == 0 or config.strategy == "sequential"
+
+
+def _with_function_memory(config: Config, measured: Measured) -> Measured:
+    """What is said of a function's memory counts for more than what it took for the first files."""
+    said = max((parse_size(source.function_memory) for source in config.input if source.function_memory), default=0)
+    return replace(measured, slices=replace(measured.slices, fixed_bytes=max(measured.slices.fixed_bytes, said)))
 
 
 def _task_count(config: Config, survey: Survey) -> int:
-    cuts = cut_passes(survey.stages)
-    return sum(len(survey.slices) if cut.spill < 0 else buckets_of(config, survey) for cut in cuts)
+    return sum(task_count(cut, config, survey) for cut in cut_passes(config, survey))
 
 
 def _is_small(config: Config, survey: Survey, budget: Budget) -> bool:
     """Whether to do it inside the driver, unmeasured: little data, much memory, and no code but penstock's own."""
-    if config.workers != "auto" or config.strategy != "auto" or any(stage.code() for stage in survey.stages):
+    if config.workers != "auto" or config.strategy != "auto" or user_code(survey):
         return False
     decoded = sum(map(survey.rows_of, survey.slices)) * row_bytes_of(survey)
     return decoded <= _SMALL and _SMALL_NEEDS + 10 * decoded <= budget.allowed

@@ -17,6 +17,7 @@ from penstock.base.fingerprint import fingerprint
 from penstock.base.machine import boot_id
 from penstock.shards.columns import FileFacts, is_columns, open_columns
 from penstock.shards.manifest import ShardFacts, Step, shard_from_dict
+from penstock.shards.placed import PLACING
 
 TASKS = f"{STATE}/tasks"
 
@@ -30,7 +31,7 @@ class LedgerRow:
     rejected: FileFacts | None
     steps: dict[str, Step]  # by number of the stage; what was read has none
     states: dict[str, Any]
-    lost_files: tuple[str, ...]
+    lost_files: tuple[tuple[str, str], ...]  # path, and what for
     boot: str = ""  # of the machine, while it wrote a spill without waiting for the disk
 
     @property
@@ -62,7 +63,7 @@ def decode_row(data: bytes) -> LedgerRow | None:
             rejected=FileFacts(**body["rejected"]) if body["rejected"] else None,
             steps={number: Step(**step) for number, step in body["steps"].items()},
             states=body["states"],
-            lost_files=tuple(body["lost_files"]),
+            lost_files=tuple((path, title) for path, title in body["lost_files"]),
             boot=body["boot"],
         )
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -94,9 +95,12 @@ def files_are_there(folder: Folder, row: LedgerRow, spill_needed: bool) -> bool:
         files = [*files, row.spill]
     if any(folder.size(file.file) != file.bytes for file in files):
         return False
+    placed = any(file.file.startswith(PLACING) for file in files)  # which is not synced before all of it is there
+    if placed and row.boot != boot_id():
+        return False
     try:
         for shard in row.shards.values():
-            if is_columns(shard.files):
+            if is_columns(shard.files) and not placed:
                 open_columns(folder, shard.files)
     except IntegrityError:
         return False

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.errors import InputError, PlanError
+from penstock.base.errors import PlanError
 from penstock.base.files import Folder
 from penstock.base.memory import own_memory
 from penstock.prepare.exchange import Bucket
@@ -25,9 +25,10 @@ from penstock.prepare.exchange.spill import SpillFile, read_chunks
 from penstock.prepare.fold import Count, Fold, Tap
 from penstock.prepare.growth import Growth, Point, dissected, growth_of
 from penstock.prepare.rows import Rows
+from penstock.prepare.sample_sinks import DirectInto, PartsInto
 from penstock.prepare.sinks import Produced, Rejected, ShardsInto, SpillInto
 from penstock.prepare.slices import Slice
-from penstock.prepare.sources import UnreadablePart, read_segment
+from penstock.prepare.sources import readable
 from penstock.prepare.stage import Fit
 from penstock.prepare.task import FromBuckets, FromSlices, Recipe, reduced
 from penstock.shards.arrayrecord import FORMAT
@@ -119,6 +120,8 @@ def _trial(recipe: Recipe) -> Recipe:
     recipe = replace(recipe, source=replace(recipe.source, on_bad_input="set_aside"))
     if isinstance(recipe.sink, SpillInto):
         return replace(recipe, sink=replace(recipe.sink, buckets=1))
+    if isinstance(recipe.sink, DirectInto):  # which wants all rows of a slice; parts cost the same
+        return replace(recipe, sink=PartsInto(recipe.sink.schema, tuple(recipe.sink.layout), 1, ()))
     return recipe
 
 
@@ -223,7 +226,7 @@ def _gather_some(recipe: Recipe, number: int, spill: str, size: int, grown: Call
     recipe = replace(recipe, source=replace(recipe.source, spills=(spill,)))
     first = Count()
     with _cut_short(recipe, number) as (fold, take, produced):
-        for rows in reduced(recipe, Bucket(0), size + 1, fold, first, lambda _: None):
+        for rows in reduced(recipe, Bucket(0), size + 1, fold, first, _nobody_watches):
             take(fold(rows))
     seconds = time.perf_counter() - started
     point = Point(size, grown(), first.taken, first.made, _bytes_of(produced), seconds)
@@ -232,6 +235,9 @@ def _gather_some(recipe: Recipe, number: int, spill: str, size: int, grown: Call
         merged = [merge_parts(folder, f"{split}{number}", (part,)) for split, part in shards.items()]
         return replace(point, written=sum(shard.files[0].bytes for shard in merged), parts=point.written)
     return dissected(point, folder, shards)
+
+
+def _nobody_watches(rows: int, place: str = "") -> None: ...
 
 
 def _decoded_bytes(root: str, spill: str) -> int:
@@ -249,16 +255,13 @@ def give_back_memory() -> None:
 def _batches(recipe: Recipe, slices: tuple[Slice, ...]) -> Iterator[Rows]:
     assert isinstance(recipe.source, FromSlices)
     for segment in (segment for piece in slices for segment in piece.segments):
-        try:
-            yield from read_segment(segment, recipe.source.reading, frozenset())
-        except (UnreadablePart, InputError):
-            continue  # the task that reads it reports it
+        yield from readable(segment, recipe.source.reading)
 
 
 def sized(recipe: Recipe, batch_bytes: int, row_bytes: float, hold_bytes: int = 0) -> Recipe:
     """The recipe, holding about `batch_bytes` of decoded rows at a time and `hold_bytes` of what it will write."""
     recipe = replace(recipe, batch_bytes=batch_bytes, hold_bytes=hold_bytes)
-    if isinstance(recipe.source, FromBuckets):
+    if not isinstance(recipe.source, FromSlices):
         return recipe
     rows = max(1, int(batch_bytes / max(row_bytes, 1.0)))
     reading = replace(recipe.source.reading, rows_at_once=rows, bytes_at_once=max(batch_bytes, 1024))
@@ -272,7 +275,7 @@ def _bound(recipe: Recipe, slices: tuple[Slice, ...]) -> Recipe:
     """
     for number, stage in recipe.stages.items():
         fit = stage.fit()
-        if stage.uses_artifact and fit:
+        if stage.uses_artifact and fit and number not in recipe.fits:
             bound = stage.bind(fit.finish(_first_state(recipe, slices, number, fit)))
             trial = replace(recipe, stages={**recipe.stages, number: bound})
             try:

@@ -1,7 +1,7 @@
 """Passes: how a job's stages are cut into passes, and the Recipe of each. Next: settings.py, plan.py.
 
 A pass reads the input's slices or the buckets of an exchange, runs some stages, and ends in shards (map, gather), in
-a spill (scatter), or in an artifact alone (fit).
+a spill (scatter), or in an artifact alone (fit). Samples that become arrays end in parts, which a last pass places.
 """
 
 from __future__ import annotations
@@ -10,15 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
+from penstock.base.files import Folder
 from penstock.prepare.config import Config
 from penstock.prepare.exchange import bucket_count
+from penstock.prepare.groups import Parts
+from penstock.prepare.hashing import hash_positions
+from penstock.prepare.placing import FromParts, columns_of, lay_out_parts
+from penstock.prepare.sample_sinks import BatchesInto, DirectInto, Into, PartsInto
 from penstock.prepare.sinks import ShardsInto, SpillInto
 from penstock.prepare.stage import Stage
+from penstock.prepare.stages.normalize import Scale
+from penstock.prepare.stages.split import Split
 from penstock.prepare.survey import Survey
 from penstock.prepare.task import FromBuckets, FromSlices, Recipe
 from penstock.prepare.user_code import code_identity
+from penstock.shards.placed import Layout, lay_out_fixed
+from penstock.shards.schema import Schema, schema_from_arrow
+
+_POSITIONS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -26,7 +38,7 @@ class Cut:
     """One pass: the stages it runs, from `first` up to `last`, and the fits among them that it does."""
 
     number: int
-    kind: Literal["fit", "map", "scatter", "gather"]
+    kind: Literal["fit", "map", "scatter", "gather", "place"]
     first: int
     last: int
     fits: tuple[int, ...]
@@ -42,8 +54,51 @@ class Cut:
         """The stages that people see it run."""
         return range(self.first if self.spill < 0 else self.reducer, self.last)
 
+    @property
+    def reads(self) -> Literal["slices", "buckets", "parts"]:
+        if self.kind == "place":
+            return "parts"
+        return "slices" if self.spill < 0 else "buckets"
 
-def cut_passes(stages: tuple[Stage, ...]) -> list[Cut]:
+
+def cut_passes(config: Config, survey: Survey) -> list[Cut]:
+    """The passes of a job. Where parts are placed, what needs an artifact is measured on the way to the parts and
+    applied when they are placed: so a user's function is called once."""
+    stages = survey.stages
+    if not places_parts(config, survey):
+        return _cut(stages)
+    fits = tuple(number for number, stage in enumerate(stages) if stage.fit() is not None)
+    applied = first_applied(stages)
+    return [Cut(0, "map", 0, len(stages), fits), Cut(1, "place", applied, len(stages), ())]
+
+
+def first_applied(stages: tuple[Stage, ...]) -> int:
+    """The first stage that needs an artifact; in an arrays job nothing else stands behind it."""
+    return next((number for number, stage in enumerate(stages) if stage.uses_artifact), len(stages))
+
+
+def places_parts(config: Config, survey: Survey) -> bool:
+    return config.format == "arrays" and not counts_are_known(config, survey)
+
+
+def counts_are_known(config: Config, survey: Survey) -> bool:
+    """Whether every slice's rows and their splits are known before one is read, so that each has its place already."""
+    split = split_of(survey.stages)
+    return (
+        config.on_bad_input == "fail"
+        and config.merge_strategy == "sequential"
+        and all(piece.rows >= 0 for piece in survey.slices)
+        and all(stage.keeps_rows() for stage in survey.stages)
+        and not (split and split.by)
+        and not any(field.parsed.is_text or field.parsed.is_list for field in survey.output)
+    )
+
+
+def split_of(stages: tuple[Stage, ...]) -> Split | None:
+    return next((stage for stage in stages if isinstance(stage, Split)), None)
+
+
+def _cut(stages: tuple[Stage, ...]) -> list[Cut]:
     """A stage with an exchange ends one pass and begins the next. A stage that needs its own artifact ends a fit
     pass; one that only leaves an artifact rides on the pass that runs it for good."""
     cuts: list[Cut] = []
@@ -72,28 +127,77 @@ def splits_of(survey: Survey) -> tuple[str, ...]:
 
 
 def make_recipe(
-    cut: Cut, config: Config, survey: Survey, artifacts: Mapping[int, Any] | None = None, root: str = ""
+    cut: Cut,
+    config: Config,
+    survey: Survey,
+    artifacts: Mapping[int, Any] | None = None,
+    root: str = "",
+    parts: Parts = (),
 ) -> Recipe:
-    """What a task of the pass does; stages that need an artifact are bound to it."""
+    """What a task of the pass does; stages that need an artifact are bound to it. `parts` are what it places."""
     artifacts = artifacts or {}
     stages = {
         number: survey.stages[number].bind(artifacts[number]) if number in artifacts else survey.stages[number]
         for number in range(cut.first, cut.last)
     }
+    root = root or config.output_path
     return Recipe(
-        root=root or config.output_path,
-        source=_source(cut, config, survey),
+        root=root,
+        source=_source(cut, config, survey) if cut.kind != "place" else _parts(stages, config, survey, root, parts),
         names=dict(enumerate(config.stage_names)),
         stages=stages,
         fits=cut.fits,
         sink=_sink(cut, config, survey),
-        code=tuple((target, code_identity(target)) for stage in survey.stages for target in stage.code()),
+        code=tuple((target, code_identity(target)) for target in user_code(survey)),
     )
+
+
+def user_code(survey: Survey) -> list[str]:
+    """The user's own code in the job, each as module:name."""
+    functions = [options.function for options in survey.sources if options.function]
+    return [*functions, *(target for stage in survey.stages for target in stage.code())]
+
+
+def _parts(stages: Mapping[int, Stage], config: Config, survey: Survey, root: str, parts: Parts) -> FromParts:
+    scales = {
+        name: stage
+        for number, stage in stages.items()
+        if isinstance(stage, Scale)
+        for name in stage.normalize.columns_of(survey.given[number])
+    }
+    written = part_schema(survey)
+    layout = lay_out_parts(Folder(root), splits_of(survey), written, survey.output, parts)
+    types = {name: dtype for name, dtype, _ in columns_of(written)}
+    return FromParts(parts, layout, scales, types, config.merge_strategy == "accumulative")
+
+
+def part_schema(survey: Survey) -> Schema:
+    """Of samples before what needs an artifact."""
+    applied = first_applied(survey.stages)
+    if applied == len(survey.stages):
+        return survey.output
+    return schema_from_arrow(survey.given[applied], "the columns before they are normalised")
+
+
+def direct_layout(survey: Survey) -> Layout:
+    """Where the rows of each slice will be, by split: positions decide, and they are known."""
+    splits, split = splits_of(survey), split_of(survey.stages)
+    counts = np.zeros((len(splits), len(survey.slices)), "i8")
+    for piece in survey.slices:
+        for segment in piece.segments:
+            for start in range(segment.ordinal, segment.ordinal + segment.rows, _POSITIONS_AT_ONCE):
+                stop = min(start + _POSITIONS_AT_ONCE, segment.ordinal + segment.rows)
+                decided = np.zeros(stop - start, "u1")
+                if split:
+                    decided = split.decide(hash_positions(segment.path, np.arange(start, stop)))
+                counts[:, piece.number] += np.bincount(decided, minlength=len(splits))
+    columns = columns_of(survey.output)
+    return {name: lay_out_fixed(name, columns, counts[number].tolist()) for number, name in enumerate(splits)}
 
 
 def _source(cut: Cut, config: Config, survey: Survey) -> FromSlices | FromBuckets:
     if cut.spill < 0:
-        reading = survey.reading(config, rows_at_once=1024, bytes_at_once=1 << 16)
+        reading = survey.reading(rows_at_once=1024, bytes_at_once=1 << 16)
         if cut.kind == "scatter" and all(stage.takes_codes() for stage in survey.stages[: cut.last]):
             texts = frozenset(field.name for field in survey.schema if pa.types.is_string(field.type))
             reading = replace(reading, codes=texts)
@@ -101,8 +205,9 @@ def _source(cut: Cut, config: Config, survey: Survey) -> FromSlices | FromBucket
     reducer = survey.stages[cut.reducer]
     exchange = reducer.exchange()
     assert exchange
-    writer = _spill_into(cut_passes(survey.stages)[cut.spill], config, survey)
-    spills = tuple(writer.name(number) for number in range(_task_count(cut.spill, config, survey)))
+    before = cut_passes(config, survey)[cut.spill]
+    writer = _spill_into(before, config, survey)
+    spills = tuple(writer.name(number) for number in range(task_count(before, config, survey)))
     return FromBuckets(
         stage=cut.reducer,
         name=config.stage_names[cut.reducer],
@@ -113,12 +218,19 @@ def _source(cut: Cut, config: Config, survey: Survey) -> FromSlices | FromBucket
     )
 
 
-def _sink(cut: Cut, config: Config, survey: Survey) -> ShardsInto | SpillInto | None:
-    if cut.kind == "fit":
+def _sink(cut: Cut, config: Config, survey: Survey) -> Into | None:
+    if cut.kind in ("fit", "place"):
         return None
     if cut.kind == "scatter":
         return _spill_into(cut, config, survey)
-    count = _task_count(cut.number, config, survey)
+    count = task_count(cut, config, survey)
+    if config.format == "npz":
+        return BatchesInto(survey.output, config.batch_size)
+    if config.format == "arrays":
+        if not places_parts(config, survey):
+            return DirectInto(survey.output, direct_layout(survey))
+        split = split_of(survey.stages)
+        return PartsInto(part_schema(survey), splits_of(survey), count, split.by if split else ())
     exchange = survey.stages[cut.reducer].exchange() if cut.spill >= 0 else None
     return ShardsInto(survey.output, splits_of(survey), config.format, count, exchange)
 
@@ -129,6 +241,7 @@ def _spill_into(cut: Cut, config: Config, survey: Survey) -> SpillInto:
     return SpillInto(cut.number, exchange, buckets_of(config, survey))
 
 
-def _task_count(number: int, config: Config, survey: Survey) -> int:
-    reads_input = cut_passes(survey.stages)[number].spill < 0
-    return len(survey.slices) if reads_input else buckets_of(config, survey)
+def task_count(cut: Cut, config: Config, survey: Survey) -> int:
+    if cut.reads == "buckets":
+        return buckets_of(config, survey)
+    return 1 if cut.kind == "place" and config.merge_strategy == "accumulative" else len(survey.slices)

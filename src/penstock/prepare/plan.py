@@ -14,7 +14,8 @@ from penstock.base.fingerprint import fingerprint
 from penstock.base.sizes import format_size
 from penstock.prepare.config import Config
 from penstock.prepare.exchange import Bucket
-from penstock.prepare.passes import Cut, buckets_of, cut_passes, splits_of
+from penstock.prepare.passes import Cut, buckets_of, cut_passes, splits_of, task_count
+from penstock.prepare.placing import Part
 from penstock.prepare.settings import (
     Means,
     Projection,
@@ -62,7 +63,7 @@ class Plan:
 def make_plan(config: Config, survey: Survey, means: Means) -> Plan:
     semantic = config.semantic(survey.stages)
     job = fingerprint([FORMAT_VERSION, semantic, describe_input(survey)])
-    cuts = cut_passes(survey.stages)
+    cuts = cut_passes(config, survey)
     refuse_without_memory(cuts, config, survey, means)
     refuse_without_merge_memory(config, survey, means)
     passes = []
@@ -86,8 +87,11 @@ def _tasks(cut: Cut, above: str, config: Config, survey: Survey, semantic: dict[
         written = [[field.name, str(field.type)] for field in survey.given[cut.last - 1]]
     buckets = buckets_of(config, survey) if cut.kind in ("scatter", "gather") or cut.spill >= 0 else 0
     common = [FORMAT_VERSION, cut.kind, above, what, given, written, buckets]
-    if cut.spill >= 0:
-        every = [Bucket(number) for number in range(buckets)]
+    if cut.reads != "slices":
+        every: list[Bucket | Part] = [Bucket(number) for number in range(buckets)]
+        if cut.reads == "parts":
+            count, size = task_count(cut, config, survey), len(survey.slices)
+            every = [Part(0, size)] if count == 1 else [Part(number, number + 1) for number in range(size)]
         return tuple(Task(_name(cut, each.number), each, fingerprint([common, each.number])) for each in every)
     return tuple(
         Task(

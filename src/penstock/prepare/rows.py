@@ -49,6 +49,7 @@ class Rows:
     ordinals: Array
     splits: Array | None = None  # the number of each row's split, once a split stage has decided
     set_aside: tuple[SetAside, ...] = ()
+    made_of: tuple[int, tuple[SetAside, ...]] | None = None  # rows that a function made samples of, and others not
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
@@ -76,6 +77,8 @@ class Rows:
         if self.splits is None:
             return batch if split == 0 else batch.slice(0, 0)
         mask = self.splits == split
+        if not mask.any():
+            return batch.slice(0, 0)
         return batch if mask.all() else batch.filter(pa.array(mask))
 
     def line(self, row: int, reason: str) -> dict[str, Any]:

@@ -27,12 +27,14 @@ from penstock.base.faults import crash_point
 from penstock.base.files import STATE, TEMPORARY, Folder
 from penstock.base.fingerprint import digest
 from penstock.prepare.account import make_account, refuse_unbalanced
+from penstock.prepare.arrays import ANNOUNCED, finish_arrays, parts_of, refuse_without_room, remove_announced
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.inline import InlineEngine
 from penstock.prepare.engines.local import LocalEngine
 from penstock.prepare.exchange.spill import SpillFile, rows_by_part
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import make_recipe
+from penstock.prepare.placing import FromParts
 from penstock.prepare.plan import Pass, Plan, describe_input
 from penstock.prepare.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
 from penstock.prepare.rows import rejected_line
@@ -41,6 +43,7 @@ from penstock.prepare.task import FromBuckets, Recipe, Task
 from penstock.shards.arrayrecord_file import merge_parts
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, read_manifest, write_manifest
+from penstock.shards.placed import PLACING
 
 RUN = f"{STATE}/run.json"
 
@@ -144,7 +147,11 @@ def _run_pass(
     artifacts: dict[int, Any],
     progress: Progress,
 ) -> None:
-    recipe = make_recipe(each.cut, plan.config, plan.survey, artifacts)
+    parts = parts_of(plan, rows) if each.cut.kind == "place" else ()
+    recipe = make_recipe(each.cut, plan.config, plan.survey, artifacts, parts=parts)
+    if isinstance(recipe.source, FromParts):
+        refuse_without_room(recipe.source, plan)
+        _forget_other_layout(each, recipe.source, rows, Folder(recipe.root))
     pending = _largest_first([task for task in each.tasks if task.name not in rows], recipe)
     log.say("pass", number=each.cut.number, kind=each.cut.kind, tasks=len(each.tasks), pending=len(pending))
 
@@ -157,6 +164,15 @@ def _run_pass(
     engine.run(pending, recipe, each.settings, done)
     for number in each.cut.fits:
         artifacts[number] = _merge(number, plan, [rows[task.name] for task in each.tasks])
+
+
+def _forget_other_layout(each: Pass, source: FromParts, rows: dict[str, LedgerRow], folder: Folder) -> None:
+    """What was placed when the parts were others is placed again."""
+    for task in each.tasks:
+        if task.name in rows and rows[task.name].states.get("layout") != source.identity:
+            del rows[task.name]
+    if not any(task.name in rows for task in each.tasks):
+        folder.remove(PLACING)
 
 
 def _largest_first(tasks: list[Task], recipe: Recipe) -> list[Task]:
@@ -174,7 +190,7 @@ def _merge(number: int, plan: Plan, rows: list[LedgerRow]) -> Any:
     """Merge the slices' states from left to right, in the order of the slices."""
     fit = plan.survey.stages[number].fit()
     assert fit
-    return fit.finish(reduce(fit.merge, (row.states[str(number)] for row in rows), fit.start()))
+    return fit.finish(reduce(fit.merge, (row.states[str(number)] for row in rows), fit.pack(fit.start())))
 
 
 def _finish(
@@ -182,14 +198,14 @@ def _finish(
 ) -> Manifest:
     """Everything but the manifest, then what does not belong removed, then the manifest."""
     kept = [[rows[task.name] for task in each.tasks] for each in plan.passes if each.cut.kind != "fit"]
-    last = kept[-1]
+    splits, assembled = _splits(plan, folder, rows)
     manifest = Manifest(
         config=plan.semantic,
         input=_input_facts(plan),
         schema=plan.survey.output,
-        splits=_splits(plan, folder, last),
+        splits=splits,
         account=make_account(plan, rows),
-        artifacts=_write_artifacts(plan, folder, artifacts),
+        artifacts=(*_write_artifacts(plan, folder, artifacts), *assembled),
         rejected=(
             *_write_bad_files(plan, folder),
             *(row.rejected for side in kept for row in side if row.rejected),
@@ -209,30 +225,37 @@ def _finish(
     return manifest
 
 
-def _splits(plan: Plan, folder: Folder, rows: list[LedgerRow]) -> dict[str, tuple[ShardFacts, ...]]:
-    """The shards of each split in order; a format of one file a split is put together here."""
-    splits = {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in plan.splits}
+def _splits(
+    plan: Plan, folder: Folder, rows: dict[str, LedgerRow]
+) -> tuple[dict[str, tuple[ShardFacts, ...]], tuple[FileFacts, ...]]:
+    """The shards of each split in order, and files made of them; a format of one file a split is finished here."""
+    last = [rows[task.name] for task in plan.passes[-1].tasks]
+    if plan.config.format == "arrays":
+        return finish_arrays(plan, folder, rows)
+    splits = {split: tuple(row.shards[split] for row in last if split in row.shards) for split in plan.splits}
     if plan.config.format != "arrayrecord":
-        return splits
-    return {split: (merge_parts(folder, split, parts),) for split, parts in splits.items()}
+        return splits, ()
+    return {split: (merge_parts(folder, split, parts),) for split, parts in splits.items()}, ()
 
 
 def _remove_merged(folder: Folder) -> None:
     """The single files of a finished output that is to be replaced: only its manifest tells them from a person's."""
+    remove_announced(folder)
     if not folder.exists(MANIFEST):
         return
     try:
         manifest = read_manifest(folder)
     except (IntegrityError, OutputError):
         return  # damaged, or of another version: then the files stay
-    for file in manifest.files:
-        if file.file.endswith(".arrayrecord"):
+    merged = [file for shards in manifest.splits.values() for shard in shards for file in shard.files]
+    if manifest.config["format"] in ("arrays", "arrayrecord"):
+        for file in (*merged, *(each for each in manifest.artifacts if "/" not in each.file)):
             folder.remove(file.file)
 
 
 def _remove_scaffolding(folder: Folder) -> None:
     """What tasks put down for each other, and nobody else."""
-    for name in (SPILL, PARTS):
+    for name in (SPILL, PARTS, PLACING, ANNOUNCED):
         if folder.exists(name):
             folder.remove(name)
 
@@ -277,7 +300,9 @@ def _remove_leftovers(folder: Folder, manifest: Manifest) -> None:
             folder.remove(name)
 
 
-_OURS = re.compile(r"[^/]+/\d{5}-of-\d{5}\.[^/]+|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json")
+_OURS = re.compile(
+    r"[^/]+/\d{5}-of-\d{5}\.[^/]+|batch_\d+(_\d+)*\.npz|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json"
+)
 
 
 def _own_files(folder: Folder) -> Iterable[str]:
@@ -299,7 +324,7 @@ def _run_facts(plan: Plan, progress: Progress) -> bytes:
         "workers": plan.workers,
         "passes": [{"kind": each.cut.kind, **asdict(each.settings)} for each in plan.passes],
         "spill_bytes": progress.spill_bytes,
-        "input": [list(source.path) for source in plan.config.input],
+        "input": [list(source.patterns) for source in plan.config.input],
         "output": plan.config.output_path,
         "machine": machine.describe(),
         "versions": {

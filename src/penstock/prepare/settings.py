@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from penstock.base.errors import PlanError
 from penstock.base.memory import Budget
-from penstock.base.sizes import format_size
+from penstock.base.sizes import format_size, parse_size
 from penstock.prepare.config import Config
 from penstock.prepare.exchange import Bucket
 from penstock.prepare.measure import Measured, Measurement, decoded_row_bytes
-from penstock.prepare.passes import Cut, buckets_of
+from penstock.prepare.passes import Cut, buckets_of, places_parts, task_count
+from penstock.prepare.placing import Part
 from penstock.prepare.slices import Slice
 from penstock.prepare.survey import Survey
 
@@ -41,10 +42,12 @@ class Settings:
     hold_bytes: int  # of its output that a task keeps in memory; the rest takes the way over a scratch file
     row_bytes: float
     stored_row_bytes: float
+    worker_limit: int = 0  # bytes that a worker may hold in a user's function before it is stopped; 0: no limit
+    limit_by: str = ""  # what sets it
 
-    def row_bytes_of(self, piece: Slice | Bucket) -> float:
+    def row_bytes_of(self, piece: Slice | Bucket | Part) -> float:
         """Rows of a slice that stores more a row than the first are taken to decode to more, too."""
-        if isinstance(piece, Bucket) or piece.rows <= 0:
+        if not isinstance(piece, Slice) or piece.rows <= 0:
             return self.row_bytes
         return self.row_bytes * max(piece.bytes / piece.rows / self.stored_row_bytes, 1.0)
 
@@ -69,6 +72,8 @@ class _Batches:
 
 _MERGE_BYTES, _MERGE_RECORD_BYTES = 32 << 20, 75  # measured 20 MB and 60 B: docs/decisions/0007-arrayrecord.md
 _MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to spare
+_PLACE_BYTES = 24 << 20  # 4 MiB at a time, and what scaling them takes in float64
+_PLACED_PER_SECOND = 1e9
 _MAP_BATCHES = _Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
 
 
@@ -104,27 +109,74 @@ def choose_settings(cut: Cut, config: Config, survey: Survey, means: Means) -> S
     """The most workers whose batches are good, with the largest batches that are wanted and fit."""
     measured = means.measured.of(cut.spill >= 0)
     batches = batches_of(cut, config, survey, means.measured)
-    tasks = len(survey.slices) if cut.spill < 0 else buckets_of(config, survey)
-    most = min(_workers_wanted(config, means), max(1, tasks))
+    most = min(_workers_wanted(config, means), max(1, task_count(cut, config, survey)))
+    if cut.kind == "place":
+        fitting = (means.budget.allowed - means.driver_bytes) // (
+            measured.worker_bytes + place_bytes(config, survey, means)
+        )
+        return Settings(min(most, max(1, fitting)), _PLACE_BYTES, 0, 1.0, 1.0)
     for workers in range(most, 0, -1) if most else [0]:
         batch = _batch_for(workers, batches, measured, means)
         if batch >= (batches.good if workers > 1 else batches.least):
             hold = _hold_for(workers, batch, cut, config, survey, means)
-            return Settings(workers, batch, hold, row_bytes_of(survey), survey.stored_row_bytes)
+            limit, limit_by = _worker_limit(workers, batch, hold, config, measured, means)
+            return Settings(workers, batch, hold, row_bytes_of(survey), survey.stored_row_bytes, limit, limit_by)
     raise AssertionError("refuse_without_memory lets no such pass through")
+
+
+def _worker_limit(
+    workers: int, batch: int, hold: int, config: Config, measured: Measurement, means: Means
+) -> tuple[int, str]:
+    """With `function_memory:`, what a worker was projected to hold; without, its share of all that is allowed."""
+    if not any(source.function for source in config.input) or not workers:
+        return 0, ""
+    declared = [source.function_memory for source in config.input if source.function_memory]
+    if declared:
+        limit = memory_of(1, batch, hold, measured, means) - means.driver_bytes
+        return limit, f"function_memory: {max(declared, key=parse_size)}"
+    return (means.budget.allowed - means.driver_bytes) // workers, f"memory: {config.memory} leaves to a worker"
+
+
+def place_bytes(config: Config, survey: Survey, means: Means) -> int:
+    """What placing a part takes; with merge_strategy: accumulative, everything is held first."""
+    if config.merge_strategy == "sequential":
+        return _PLACE_BYTES
+    rows = sum(map(survey.rows_of, survey.slices))
+    return _PLACE_BYTES + int(1.1 * rows * means.measured.slices.output_row_bytes)
+
+
+def _needed_to_place(cuts: list[Cut], config: Config, survey: Survey, means: Means) -> int:
+    if cuts[-1].kind != "place":
+        return 0
+    worker = means.measured.slices.worker_bytes if _workers_wanted(config, means) else 0
+    return means.driver_bytes + worker + place_bytes(config, survey, means)
+
+
+def _refuse_accumulating(cuts: list[Cut], config: Config, survey: Survey, means: Means) -> None:
+    needed = _needed_to_place(cuts, config, survey, means)
+    if needed > means.budget.allowed:
+        raise PlanError(
+            f"placing the samples needs {format_size(needed)}; {means.budget} is allowed",
+            where=f"merge_strategy: {config.merge_strategy}",
+            next_step="merge_strategy: sequential, which holds a few megabytes and gives the same bytes"
+            if config.merge_strategy == "accumulative"
+            else f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB",
+        )
 
 
 def refuse_without_memory(cuts: list[Cut], config: Config, survey: Survey, means: Means) -> None:
     """Refuse a job one of whose passes cannot fit; the one that needs most says how much."""
     needs = []
-    for cut in cuts:
+    for cut in cuts if cuts[-1].kind != "place" else cuts[:-1]:
         measured, batches = means.measured.of(cut.spill >= 0), batches_of(cut, config, survey, means.measured)
         workers = 0 if _workers_wanted(config, means) == 0 else 1
         if _batch_for(workers, batches, measured, means) < batches.least:
             needs.append((memory_of(workers, batches.least, 0, measured, means), cut.number, measured, batches))
     if needs:
         least, _, measured, batches = max(needs, key=lambda need: need[:2])
-        raise _too_small(least, workers, config, batches, measured, means)
+        enough = max(least, _needed_to_place(cuts, config, survey, means))
+        raise _too_small(least, enough, workers, config, batches, measured, means)
+    _refuse_accumulating(cuts, config, survey, means)
 
 
 def row_bytes_of(survey: Survey) -> float:
@@ -149,7 +201,7 @@ def _batch_for(workers: int, batches: _Batches, measured: Measurement, means: Me
 
 def _hold_for(workers: int, batch_bytes: int, cut: Cut, config: Config, survey: Survey, means: Means) -> int:
     """What is left of the budget, as far as the output of the largest task needs it."""
-    if cut.kind not in ("map", "gather") or config.strategy == "streaming":
+    if cut.kind not in ("map", "gather") or config.strategy == "streaming" or config.format in ("arrays", "npz"):
         return 0
     measured = means.measured.of(cut.spill >= 0)
     left = (means.budget.allowed - memory_of(workers, batch_bytes, 0, measured, means)) / max(workers, 1) / HOLD_MARGIN
@@ -185,10 +237,18 @@ def refuse_without_merge_memory(config: Config, survey: Survey, means: Means) ->
         )
 
 
+def _project_placing(rows: int, config: Config, survey: Survey, means: Means, settings: Settings) -> Projection:
+    measured = means.measured.slices
+    output = int(rows * measured.output_row_bytes)
+    workers = settings.workers * (measured.worker_bytes + place_bytes(config, survey, means))
+    inline = place_bytes(config, survey, means) if not settings.workers else 0
+    return Projection(means.driver_bytes + workers + inline, 0, output, output / _PLACED_PER_SECOND, rows)
+
+
 def _too_small(
-    least: int, workers: int, config: Config, batches: _Batches, measured: Measurement, means: Means
+    least: int, enough: int, workers: int, config: Config, batches: _Batches, measured: Measurement, means: Means
 ) -> PlanError:
-    suggestion = math.ceil(least * 1.1 / 10e6) * 10
+    suggestion = math.ceil(enough * 1.1 / 10e6) * 10
     steps = [f"memory: {suggestion}MB"]
     steps += ["strategy: streaming, which holds less at once"] if config.strategy == "parallel" else []
     steps += ["a smaller max_record"] if batches.least > 4 << 20 else []
@@ -209,7 +269,9 @@ def project(cut: Cut, config: Config, survey: Survey, means: Means, settings: Se
     measured = means.measured.of(cut.spill >= 0)
     rows = [survey.rows_of(piece) for piece in survey.slices]
     spill = output = 0
-    if cut.kind == "scatter":
+    if cut.kind == "place":
+        return _project_placing(sum(rows), config, survey, means, settings)
+    if places_parts(config, survey) or cut.kind == "scatter":
         spill = int(sum(rows) * measured.output_row_bytes)
     elif cut.kind == "map":
         output = int(sum(rows) * measured.output_row_bytes)

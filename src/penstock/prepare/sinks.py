@@ -37,6 +37,7 @@ class Produced:
 
     shards: dict[str, ShardFacts] = field(default_factory=dict)
     spill: FileFacts | None = None
+    outlasts_machine: bool = True  # else it is needed only while this run of the machine lasts
 
 
 class Sink(Protocol):
@@ -63,12 +64,17 @@ class ShardsInto:
     task_count: int
     exchange: Exchange | None  # by which its records were grouped
 
+    def open(self, folder: Folder, number: int, stack: ExitStack, hold_bytes: int) -> Sink:
+        return Shards(folder, self, number, stack, hold_bytes)
+
 
 class Shards:
     """The shards of one task, one a split, each opened when its first record comes."""
 
-    def __init__(self, folder: Folder, into: ShardsInto, number: int, stack: ExitStack, hold_bytes: int) -> None:
-        self._folder, self._into, self._number = folder, into, number
+    def __init__(
+        self, folder: Folder, into: ShardsInto, number: int, stack: ExitStack, hold_bytes: int, below: str = ""
+    ) -> None:
+        self._folder, self._into, self._number, self._below = folder, into, number, below
         self._writers: dict[str, ShardWriter | PartWriter] = {}
         self._hold = Hold(hold_bytes)
         stack.callback(self._close)
@@ -89,7 +95,7 @@ class Shards:
         if into.container == "arrayrecord":
             assert into.exchange
             return PartWriter(self._folder, f"{PARTS}/{name}", into.exchange.by[0], into.exchange.order[0])
-        return ShardWriter(self._folder, name, into.schema, into.container, self._hold)
+        return ShardWriter(self._folder, f"{self._below}{name}", into.schema, into.container, self._hold)
 
     def finish(self) -> Produced:
         writers = {split: self._writers[split] for split in self._into.splits if split in self._writers}

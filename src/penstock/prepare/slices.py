@@ -53,12 +53,12 @@ class Slice:
         return f"slice {self.number}: {self.segments[0]}{more}"
 
 
-def cut_slices(pieces: Iterable[Segment], slice_bytes: int) -> tuple[Slice, ...]:
-    """Fill slices with pieces in order. A piece is never cut, so one larger than a slice has its own."""
+def cut_slices(pieces: Iterable[Segment], slice_bytes: int, most: int | None = None) -> tuple[Slice, ...]:
+    """Fill slices with pieces in order, at most so many each. A piece is never cut: a large one has its own slice."""
     groups: list[list[Segment]] = []
     size = 0
     for piece in pieces:
-        if not groups or size + piece.bytes > slice_bytes:
+        if not groups or size + piece.bytes > slice_bytes or len(groups[-1]) == most:
             groups.append([])
             size = 0
         size += piece.bytes

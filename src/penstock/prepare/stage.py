@@ -21,12 +21,14 @@ from penstock.prepare.user_code import call_user
 
 
 class Fit(Protocol):
-    """A reduction of `columns` to a small artifact. States are JSON; rows come in blocks of a fixed number."""
+    """A reduction of `columns` to a small artifact. Rows come in blocks of `block_rows`; packed states are JSON."""
 
     @property
-    def columns(self) -> tuple[str, ...]: ...
+    def columns(self) -> tuple[str, ...] | None: ...  # None: all
+    def block_rows(self, schema: pa.Schema) -> int: ...
     def start(self) -> Any: ...
     def update(self, state: Any, block: pa.RecordBatch) -> Any: ...
+    def pack(self, state: Any) -> Any: ...  # as JSON, which merge and finish take
     def merge(self, left: Any, right: Any) -> Any: ...
     def finish(self, state: Any) -> Any: ...
 
@@ -76,6 +78,10 @@ class Stage:
 
     def takes_codes(self) -> bool:
         """Whether it may be given text as codes (a dictionary array) where its columns say text."""
+        return False
+
+    def keeps_rows(self) -> bool:
+        """Whether it gives every row that it is given, so that their number is known beforehand."""
         return False
 
     def keeps_bytes(self) -> int:
@@ -161,6 +167,9 @@ class FunctionStage(Stage):
 
     def describe(self) -> dict[str, Any]:
         return self.options
+
+    def keeps_rows(self) -> bool:
+        return True
 
     def code(self) -> tuple[str, ...]:
         return (self.target,)

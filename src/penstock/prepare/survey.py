@@ -5,9 +5,10 @@ Reads listings, footers, headers and a hundred rows; writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,15 +16,16 @@ from penstock.base.errors import InputError
 from penstock.prepare.checking import check_stages, refuse_unfit_format
 from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
-from penstock.prepare.rows import Rows
+from penstock.prepare.sample_schema import declared_schema
+from penstock.prepare.scouting import Scouted
 from penstock.prepare.slices import Segment, Slice, cut_slices
 from penstock.prepare.sources import (
     File,
     FileSurvey,
     Reading,
-    UnreadablePart,
+    SourceOptions,
     compression_of,
-    read_segment,
+    readable,
     survey_file,
 )
 from penstock.prepare.stage import Stage
@@ -57,6 +59,7 @@ class Survey:
     sample: pa.RecordBatch  # the first rows, at most a hundred
     stored_row_bytes: float  # bytes a row takes in the input, as far as can be told without reading it
     given: tuple[pa.Schema, ...]  # what each stage is given
+    sources: tuple[SourceOptions, ...]  # how each source is read; what functions yield is known by now
 
     @property
     def bytes(self) -> int:
@@ -66,14 +69,23 @@ class Survey:
         """Rows of a slice: counted where a footer tells, estimated for text."""
         return piece.rows if piece.rows >= 0 else max(1, int(piece.bytes / self.stored_row_bytes))
 
-    def reading(self, config: Config, rows_at_once: int, bytes_at_once: int) -> Reading:
-        return Reading(self.schema, self.columns, self.strict, rows_at_once, bytes_at_once, self.formats, config.input)
+    def reading(self, rows_at_once: int, bytes_at_once: int) -> Reading:
+        return Reading(self.schema, self.columns, self.strict, rows_at_once, bytes_at_once, self.formats, self.sources)
+
+    @property
+    def unit(self) -> str:
+        return "samples" if set(self.formats) <= {"function", "npz"} else "rows"
 
 
-def take_survey(config: Config) -> Survey:
+Scout = Callable[[Sequence[File], SourceOptions, str, dict[str, Any]], Scouted]
+
+
+def take_survey(config: Config, scout: Scout) -> Survey:
+    """`scout` calls a user's function somewhere, to see what it yields."""
     stages = config.build_stages()
     files = find_files(config)
-    good, bad = _survey_files(config, files)
+    sources, scouted = _scout(config, files, scout)
+    good, bad = _survey_files(config, sources, files)
     schema = _nullable(good[0][1].schema)
     needed = columns_needed(stages)
     if needed and not needed <= set(schema.names):  # the stage that names a column too many says so
@@ -81,9 +93,13 @@ def take_survey(config: Config) -> Survey:
     columns = tuple(name for name in schema.names if needed is None or name in needed)
     good, wrong = _same_schema(good, schema, columns, config)
     formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))
-    slices = cut_slices(chain.from_iterable(survey.pieces for _, survey in good), config.slice_bytes)
-    reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, config.input)
-    sample, stored_row_bytes = _sample(slices, reading)
+    most = _files_a_slice(len(files)) if "function" in formats else None
+    slices = cut_slices(chain.from_iterable(survey.pieces for _, survey in good), config.slice_bytes, most)
+    reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, sources)
+    if scouted:
+        sample, stored_row_bytes = scouted.sample.select(list(columns)), scouted.stored_row_bytes
+    else:
+        sample, stored_row_bytes = _sample(slices, reading)
     stages, output, given = check_stages(config, stages, sample, schema, columns)
     refuse_unfit_format(config, stages, output, given)
     return Survey(
@@ -99,7 +115,28 @@ def take_survey(config: Config) -> Survey:
         sample=sample,
         stored_row_bytes=stored_row_bytes,
         given=given,
+        sources=sources,
     )
+
+
+def _files_a_slice(files: int) -> int:
+    """Small files may make large samples: so many that there are some sixty tasks, but not more than 256."""
+    return min(256, -(-files // 64))
+
+
+def _scout(config: Config, files: list[File], scout: Scout) -> tuple[tuple[SourceOptions, ...], Scouted | None]:
+    """How each source is read, and what the first function was seen to yield."""
+    sources, first = [], None
+    for number, source in enumerate(config.input):
+        declared = declared_schema(source.samples, source.missing) if source.samples else ()
+        options = source.options(declared)
+        if source.function:
+            own = [file for file in files if file.source == number]
+            scouted = scout(own, options, source.floats, source.missing)
+            options = source.options(scouted.samples)
+            first = first or scouted
+        sources.append(options)
+    return tuple(sources), first
 
 
 def _format_of_source(files: list[File], number: int) -> str:
@@ -109,12 +146,14 @@ def _format_of_source(files: list[File], number: int) -> str:
 Surveyed = list[tuple[File, FileSurvey]]
 
 
-def _survey_files(config: Config, files: list[File]) -> tuple[Surveyed, list[BadFile]]:
+def _survey_files(
+    config: Config, sources: tuple[SourceOptions, ...], files: list[File]
+) -> tuple[Surveyed, list[BadFile]]:
     good: Surveyed = []
     bad = []
     for file in files:
         try:
-            good.append((file, survey_file(file, config.input[file.source], config.slice_bytes)))
+            good.append((file, survey_file(file, sources[file.source], config.slice_bytes)))
         except InputError as error:
             if config.on_bad_input == "fail":
                 raise
@@ -153,7 +192,7 @@ def _difference(found: pa.Schema, expected: pa.Schema, columns: tuple[str, ...],
     for name in columns:
         if name not in found.names:
             return f"it has no column {name!r}"
-        if file.format == "parquet" and found.field(name).type != expected.field(name).type:
+        if file.format in ("parquet", "npz", "function") and found.field(name).type != expected.field(name).type:
             return f"column {name!r} is {found.field(name).type}, not {expected.field(name).type}"
     extra = [name for name in found.names if name not in expected.names]
     if extra and len(columns) == len(expected.names):
@@ -179,7 +218,7 @@ def _sample(slices: tuple[Slice, ...], reading: Reading) -> tuple[pa.RecordBatch
     counted = [piece for piece in slices if piece.rows > 0]
     stored = sum(piece.bytes for piece in counted) / max(1, sum(piece.rows for piece in counted))
     for segment in chain.from_iterable(piece.segments for piece in slices):
-        for rows in _readable(segment, reading):
+        for rows in readable(segment, reading):
             if len(rows):
                 return rows.batch.slice(0, _SAMPLE_ROWS), stored or _text_row_bytes(segment, len(rows))
     schema = pa.schema([reading.schema.field(name) for name in reading.columns])
@@ -191,10 +230,3 @@ def _text_row_bytes(segment: Segment, rows: int) -> float:
     if compression_of(segment.location):
         return _SAMPLE_BYTES / rows / 4
     return min(segment.bytes, _SAMPLE_BYTES) / rows
-
-
-def _readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
-    try:
-        yield from read_segment(segment, reading, frozenset())
-    except (UnreadablePart, InputError):
-        return  # the task that reads it reports it

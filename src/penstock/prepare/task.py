@@ -7,9 +7,10 @@ nothing else.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -21,22 +22,30 @@ from penstock.prepare.exchange import Bucket, Exchange, Sorted
 from penstock.prepare.exchange.gather import Gathering, gather
 from penstock.prepare.fold import Count, Fold, Tap
 from penstock.prepare.ledger import LedgerRow, write_row
+from penstock.prepare.placing import FromParts, Part, place
 from penstock.prepare.rows import Rows, SetAside, rejected_line
-from penstock.prepare.sinks import Nothing, Rejected, Shards, ShardsInto, Sink, Spill, SpillInto
+from penstock.prepare.sample_sinks import Into
+from penstock.prepare.sinks import Nothing, Rejected, Sink, Spill, SpillInto
 from penstock.prepare.slices import Segment, Slice
-from penstock.prepare.sources import Reading, UnreadablePart, read_segment, refuse_changed
+from penstock.prepare.sources import RAISED, TOO_LARGE, Reading, UnreadablePart, read_segment, refuse_changed
 from penstock.prepare.stage import Stage
 from penstock.shards.manifest import Step
 
-Report = Callable[[int], None]  # told the rows read so far
+ALWAYS_SET_ASIDE = (RAISED, TOO_LARGE)
+
+
+class Report(Protocol):
+    """Told the rows read so far, and which file a user's function is given now."""
+
+    def __call__(self, rows: int, place: str = "") -> None: ...
 
 
 @dataclass(frozen=True)
 class Task:
-    """One slice or bucket of one pass. Its fingerprint covers everything that decides what it writes."""
+    """One slice, bucket or part of one pass. Its fingerprint covers everything that decides what it writes."""
 
     name: str
-    input: Slice | Bucket
+    input: Slice | Bucket | Part
     fingerprint: str
 
 
@@ -46,6 +55,18 @@ class FromSlices:
 
     reading: Reading
     on_bad_input: str
+
+    def fails_on(self, part: UnreadablePart) -> bool:
+        """Whether the part stops the job. What a user's function raises never does: it is kept, with its traceback."""
+        return self.on_bad_input == "fail" and part.title not in ALWAYS_SET_ASIDE
+
+    def takes_rows(self, source: int) -> bool:
+        """Whether a function makes samples of the rows of this source."""
+        return self.reading.options[source].takes_rows and bool(self.reading.options[source].function)
+
+    def takes_files(self, source: int) -> bool:
+        options = self.reading.options[source]
+        return bool(options.function) and not options.takes_rows
 
 
 @dataclass(frozen=True)
@@ -65,11 +86,11 @@ class Recipe:
     """What every task of a pass does."""
 
     root: str
-    source: FromSlices | FromBuckets
+    source: FromSlices | FromBuckets | FromParts
     names: dict[int, str]
     stages: dict[int, Stage]  # by number, bound: those that need an artifact have it
     fits: tuple[int, ...]  # numbers of the stages whose reduction this pass runs
-    sink: ShardsInto | SpillInto | None  # none: the pass only measures
+    sink: Into | None  # none: the pass only measures, or places
     code: tuple[tuple[str, str], ...]  # the user's own code that the plan was made with: (module:name, identity)
     batch_bytes: int = 0  # of decoded rows that are read, or sorted, at a time
     hold_bytes: int = 0  # of output that a task may keep in memory; like the batch, it changes no byte
@@ -77,7 +98,7 @@ class Recipe:
     def open_sink(self, folder: Folder, number: int, stack: ExitStack) -> Sink:
         if isinstance(self.sink, SpillInto):
             return Spill(folder, self.sink, number, stack, self.batch_bytes)
-        return Shards(folder, self.sink, number, stack, self.hold_bytes) if self.sink else Nothing()
+        return self.sink.open(folder, number, stack, self.hold_bytes) if self.sink else Nothing()
 
     def taps(self) -> dict[int, Tap]:
         stages = self.stages
@@ -85,27 +106,28 @@ class Recipe:
             stages = {self.source.stage: self.source.reducer, **stages}
         return {number: Tap(fit) for number in self.fits if (fit := stages[number].fit())}
 
-    def steps(self, first: Count, fold: Fold) -> dict[str, Step]:
+    def steps(self, counts: dict[str, Count], fold: Fold) -> dict[str, Step]:
         """The account of a task by number of stage; what it read has none."""
         steps = {str(number): count.step(self.names[number], "") for number, count in fold.counts.items()}
-        if isinstance(self.source, FromSlices):
-            return {"read": first.step("read", ""), **steps}
-        return {str(self.source.stage): first.step(self.source.name, "", "made"), **steps}
+        if isinstance(self.source, FromBuckets):
+            return {str(self.source.stage): counts["read"].step(self.source.name, "", "made"), **steps}
+        rows = {"rows": counts["rows"].step("rows", "", "samples")} if counts["rows"].taken else {}
+        return {**rows, "read": counts["read"].step("read", ""), **steps}
 
 
-def execute(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
+def execute(task: Task, recipe: Recipe, report: Report, lost: Sequence[tuple[str, str, str]] = ()) -> LedgerRow:
     """Do the task and enter it in the ledger.
 
     A part that cannot be decoded starts the task anew without that part, so that what is kept of a damaged file
-    never depends on how far the reading had come.
+    never depends on how far the reading had come. `lost` files (path, title, reason) have been given up already.
     """
-    unreadable: list[UnreadablePart] = []
+    unreadable = _given_up(task, lost)
     while True:
         try:
             row = _attempt(task, recipe, unreadable, report)
             break
         except UnreadablePart as part:
-            if isinstance(recipe.source, FromSlices) and recipe.source.on_bad_input == "fail":
+            if isinstance(recipe.source, FromSlices) and recipe.source.fails_on(part):
                 raise _refusal(part) from part
             unreadable.append(part)
         except PenstockError as error:
@@ -117,14 +139,22 @@ def execute(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
     return row
 
 
+def _given_up(task: Task, lost: Sequence[tuple[str, str, str]]) -> list[UnreadablePart]:
+    segments = {segment.path: segment for segment in task.input.segments} if isinstance(task.input, Slice) else {}
+    return [UnreadablePart(segments[path], 0, 0, -1, reason, title) for path, title, reason in lost]
+
+
 def _attempt(task: Task, recipe: Recipe, unreadable: list[UnreadablePart], report: Report) -> LedgerRow:
+    if isinstance(recipe.source, FromParts):
+        return place(task, recipe, report)
     folder = Folder(recipe.root)
+    counts = {"read": Count(), "rows": Count()}
+    lost: list[UnreadablePart] = []
     with ExitStack() as stack:
         rejected = Rejected(folder, _rejected_name(task, recipe), stack, recipe.sink is not None)
         fold = Fold(recipe.stages, recipe.taps(), rejected)
         sink = recipe.open_sink(folder, task.input.number, stack)
-        first = Count()
-        for rows in _rows(task, recipe, unreadable, fold, first, report):
+        for rows in _rows(task, recipe, unreadable, fold, counts, lost, report):
             rows = fold(rows)
             rejected.write()
             sink.write(rows)
@@ -136,10 +166,10 @@ def _attempt(task: Task, recipe: Recipe, unreadable: list[UnreadablePart], repor
         shards=produced.shards,
         spill=produced.spill,
         rejected=rejected.facts,
-        steps=recipe.steps(first, fold),
+        steps=recipe.steps(counts, fold),
         states={str(number): tap.finish() for number, tap in fold.taps.items()},
-        lost_files=tuple(part.segment.path for part in unreadable if part.rows < 0),
-        boot=boot_id() if produced.spill else "",
+        lost_files=tuple((part.segment.path, part.title) for part in lost if part.rows < 0),
+        boot=boot_id() if produced.spill or produced.outlasts_machine is False else "",
     )
 
 
@@ -150,21 +180,44 @@ def _rejected_name(task: Task, recipe: Recipe) -> str:
 
 
 def _rows(
-    task: Task, recipe: Recipe, unreadable: list[UnreadablePart], fold: Fold, first: Count, report: Report
+    task: Task,
+    recipe: Recipe,
+    unreadable: list[UnreadablePart],
+    fold: Fold,
+    counts: dict[str, Count],
+    lost: list[UnreadablePart],
+    report: Report,
 ) -> Iterator[Rows]:
-    """The rows that the stages are given, counted in `first`."""
+    """The rows that the stages are given, counted; what cannot be read or used is counted too, and added to `lost`."""
+    first, source = counts["read"], recipe.source
     if isinstance(task.input, Bucket):
-        assert isinstance(recipe.source, FromBuckets)
         yield from reduced(recipe, task.input, recipe.batch_bytes, fold, first, report)
         return
-    assert isinstance(recipe.source, FromSlices)
+    assert isinstance(source, FromSlices)
+    assert isinstance(task.input, Slice)
+
+    def give_up(part: UnreadablePart) -> None:
+        lost.append(part)
+        count = counts["rows"] if source.takes_rows(part.segment.source) else first
+        count.add(max(part.rows, 0), [fold.rejected.take(_unreadable_rows(part))])
+        fold.rejected.write()
+
     for part in unreadable:
-        first.add(max(part.rows, 0), [fold.rejected.take(_unreadable_rows(part))])
-    fold.rejected.write()
-    for rows in _read(task.input, recipe.source, unreadable):
-        yield fold.count(rows, len(rows) + sum(aside.count for aside in rows.set_aside), first)
+        if not source.takes_files(part.segment.source):  # a file of a function comes in its place, see _read
+            give_up(part)
+    for rows in _read(task.input, source, unreadable, first, report):
+        if isinstance(rows, UnreadablePart):
+            give_up(rows)
+            continue
+        if rows.made_of:
+            taken, aside = rows.made_of
+            rejected = [fold.rejected.take(each) for each in aside]
+            counts["rows"].add(taken + sum(each.count for each in aside), rejected)
+        taken = len(rows) + sum(aside.count for aside in rows.set_aside)
+        counts["rows"].made += taken if source.takes_rows(rows.source) else 0
+        yield fold.count(rows, taken, first)
         report(first.taken)
-    refuse_changed(task.input, recipe.source.reading)
+    refuse_changed(task.input, source.reading)
 
 
 def reduced(
@@ -193,13 +246,25 @@ def reduced(
         first.made += batch.num_rows
 
 
-def _read(piece: Slice, source: FromSlices, unreadable: list[UnreadablePart]) -> Iterator[Rows]:
+def _read(
+    piece: Slice, source: FromSlices, unreadable: list[UnreadablePart], first: Count, report: Report
+) -> Iterator[Rows | UnreadablePart]:
     for segment in piece.segments:
-        excluded = frozenset(part.part for part in unreadable if part.segment == segment)
-        for rows in read_segment(segment, source.reading, excluded):
-            if rows.set_aside and source.on_bad_input == "fail":
-                raise _bad_record(rows.set_aside[0], segment)
+        known = [part for part in unreadable if part.segment == segment]
+        if source.takes_files(segment.source):
+            if known:
+                yield known[0]
+                continue
+            report(first.taken, segment.path)
+        for rows in read_segment(segment, source.reading, frozenset(part.part for part in known)):
+            if isinstance(rows, Rows) and source.on_bad_input == "fail":
+                _refuse_bad_records(rows, segment)
             yield rows
+
+
+def _refuse_bad_records(rows: Rows, segment: Segment) -> None:
+    for aside in (*rows.set_aside, *(rows.made_of[1] if rows.made_of else ())):
+        raise _bad_record(aside, segment)
 
 
 def _refusal(part: UnreadablePart) -> InputError:
@@ -214,25 +279,22 @@ def _refusal(part: UnreadablePart) -> InputError:
 
 
 def _unreadable_rows(part: UnreadablePart) -> SetAside:
-    reason = "unreadable row group" if part.rows >= 0 else "unreadable file"
-    line = rejected_line(
-        part.segment.source,
-        part.segment.path,
-        part.ordinal,
-        reason,
-        detail=part.reason,
-        row_group=part.part,
-        rows=part.rows if part.rows >= 0 else None,
-    )
-    return SetAside(reason, max(part.rows, 0), (line,))
+    rows = part.rows if part.rows >= 0 else None
+    facts = {"rows": rows, "traceback": part.trace} if part.trace else {"row_group": part.part, "rows": rows}
+    line = rejected_line(part.segment.source, part.segment.path, part.ordinal, part.title, detail=part.reason, **facts)
+    return SetAside(part.title, max(part.rows, 0), (line,))
 
 
 def _bad_record(aside: SetAside, segment: Segment) -> InputError:
     line = aside.kept[0]
-    place = f"line {line['line']:,}" if "line" in line else f"row {line['position']:,}"
-    shown = line.get("raw") or json.dumps(line.get("row"), ensure_ascii=False)
+    if "sample" in line:
+        place = f"sample {line['sample']:,}, key {line['key']!r}"
+    else:
+        shown = line.get("raw") or json.dumps(line.get("row"), ensure_ascii=False)
+        place = f"line {line['line']:,}" if "line" in line else f"row {line['position']:,}"
+        place += f": {shown[:200]}"
     return InputError(
         f"{aside.reason}: {line.get('detail', '')}".rstrip(": "),
-        where=f"{segment.location}, {place}: {shown[:200]}",
+        where=f"{segment.location}, {place}",
         next_step="mend the record, or set `on_bad_input: set_aside` to keep it in rejected/ and go on",
     )

@@ -121,6 +121,8 @@ def _root(module: ModuleType) -> str:
 
 def _imports(module: ModuleType) -> Iterator[str]:
     """Full names that a module's source imports, wherever in it; a name may be a module or something inside one."""
+    if not str(module.__file__).endswith(".py"):  # an extension in C: its bytes count, and it has no imports to see
+        return
     package = module.__spec__.parent if module.__spec__ else ""
     for node in ast.walk(ast.parse(_source(module))):
         if isinstance(node, ast.Import):

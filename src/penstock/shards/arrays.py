@@ -6,6 +6,7 @@ directions of each family of types sit one above the other.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,34 +24,31 @@ MOST_RAGGED = 2**31 - 1  # what the offsets of Arrow's string, binary and list c
 
 
 def no_values(kind: Type) -> Array:
-    if kind.is_number:
-        return np.empty(0, NUMBERS[kind.name])
-    dtype = NUMBERS[kind.inner.name] if kind.inner else "u1"
-    return np.empty((0, kind.width), dtype)
+    return np.empty((0, *kind.shape), NUMBERS[kind.number.name])
 
 
 def fixed_values(array: pa.Array, kind: Type) -> Array:
     if not len(array):  # Arrow need not have a buffer for it
         return no_values(kind)
-    if kind.name == "fixed_size_list":
+    if kind.is_fixed_list:
         assert kind.inner
-        return fixed_values(_without_inner_nulls(array.flatten(), kind), kind.inner).reshape(-1, kind.width)
+        return fixed_values(_without_inner_nulls(array.flatten(), kind), kind.inner).reshape(-1, *kind.shape)
     if kind.name == "bool":
         flags: Array = array.to_numpy(zero_copy_only=False)
         return flags.view("u1")
-    empty = no_values(kind)
-    width = empty.itemsize * (1 if kind.is_number else kind.width)
+    dtype = np.dtype(NUMBERS[kind.number.name])
+    width = dtype.itemsize * math.prod(kind.shape)
     data = np.frombuffer(array.buffers()[1], "u1")[array.offset * width : (array.offset + len(array)) * width]
-    return data.view(empty.dtype).reshape(-1, *empty.shape[1:])
+    return data.view(dtype).reshape(-1, *kind.shape)
 
 
 def array_from_fixed(values: Array, kind: Type, valid: Array | None) -> pa.Array:
     import pyarrow as pa
 
     arrow_type = type_to_arrow(kind)
-    if kind.name == "fixed_size_list":
+    if kind.is_fixed_list:
         assert kind.inner
-        flat = array_from_fixed(values.reshape(-1), kind.inner, None)
+        flat = array_from_fixed(values.reshape(-1, *kind.inner.shape), kind.inner, None)
         mask = None if valid is None else pa.array(~valid)
         return pa.FixedSizeListArray.from_arrays(flat, type=arrow_type, mask=mask)
     if kind.name == "bool":
@@ -139,9 +137,8 @@ def fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
 
     if not array.null_count:
         return array
-    if kind.name == "fixed_size_list":
-        assert kind.inner
-        filler = pa.array([[_zero(kind.inner)] * kind.width], array.type)
+    if kind.is_fixed_list:
+        filler = array_from_fixed(np.zeros((1, *kind.shape), NUMBERS[kind.number.name]), kind, None).cast(array.type)
         indices = pa.array(np.where(array.is_valid(), np.arange(len(array)), len(array)))
         return pa.concat_arrays([array, filler]).take(indices)
     return pc.fill_null(array, pa.scalar(_zero(kind), array.type))

@@ -185,7 +185,7 @@ def _write_npy(
 ) -> tuple[FileFacts, ...]:
     facts = []
     for column, pieces in columns.items():
-        head = _npy_header(pieces.dtype, pieces.shape)
+        head = npy_header(pieces.dtype, pieces.shape)
         hashes = np.array(pieces.hashes, dtype="<u8").tobytes()
         with folder.commit(npy_name(name, column)) as file:
             file.write(head)
@@ -207,7 +207,7 @@ def npy_name(name: str, column: str) -> str:
     return f"{name}.{'.'.join(parts)}.npy"
 
 
-def _npy_header(dtype: str, shape: list[int]) -> bytes:
+def npy_header(dtype: str, shape: list[int]) -> bytes:
     """Version 1.0, padded to 64 bytes as numpy does, so that data is aligned."""
     descr = np.dtype(dtype).newbyteorder("<").str
     shape_text = f"({shape[0]},)" if len(shape) == 1 else "(" + ", ".join(map(str, shape)) + ")"

@@ -173,6 +173,12 @@ def open_dataset(path: str | os.PathLike[str], split: str = "train") -> Dataset 
             where=folder.root,
             next_step=f"one of: {', '.join(names)}",
         )
+    if manifest.config.get("format") == "npz":
+        raise OutputError(
+            "these are batch files, which are not put together yet",
+            where=folder.root,
+            next_step=f"penstock merge {folder.root} --config JOB; numpy.load opens a single one",
+        )
     if manifest.config.get("format") == arrayrecord.FORMAT:
         return _open_split(folder, manifest, split)
     return Dataset(folder, manifest, split)

@@ -250,8 +250,8 @@ def _decode_value(field: Field, columns: Columns, row: int) -> Any:
         start, stop = columns[f"{name}/offsets"].read(row, row + 2).tolist()
         return _decode_items(field.inner, columns, start, stop)
     values = columns[name].read(row, row + 1)[0]
-    if kind.name == "fixed_size_list":
-        return _typed(values, kind.inner)
+    if kind.is_fixed_list:
+        return _typed(values, kind.number)
     if kind.name == "fixed_size_binary":
         return values.tobytes()
     if kind.name == "decimal128":
@@ -314,9 +314,8 @@ def _text(flat: Array, kind: Type) -> str | bytes:
 _NUMPY_TIMES = {"timestamp": "M8", "duration": "m8", "time32": "m8", "time64": "m8"}
 
 
-def _typed(values: Any, kind: Type | None) -> Any:
+def _typed(values: Any, kind: Type) -> Any:
     """Numbers as they are, times as numpy's datetime64 (UTC where a zone is given) and timedelta64."""
-    assert kind
     if kind.name == "bool":
         return values.astype(bool)
     if kind.name in _NUMPY_TIMES:

@@ -5,6 +5,7 @@
 | int8 .. uint64, float16 .. float64, bool, timestamp[..], date32, ... | `a` |
 | decimal128(p, s), fixed_size_binary[k] | `a`, one row of k bytes a record |
 | fixed_size_list<float32>[k] | `a`, one row of k values a record |
+| fixed_size_list<fixed_size_list<int8>[l]>[k], and so on | `a`, k rows of l values a record |
 | string, binary, large_string, large_binary | `a/bytes`, `a/offsets` (int64, one more than records) |
 | dictionary<string> | `a/codes` (int32), and the columns of a field `a/dictionary` of type string |
 | list<..>, large_list<..> of any of the above but fixed lists | `a/offsets`, and the columns of a field `a/values` |
@@ -14,17 +15,20 @@ So list<float32> has `a/values`, list<string> has `a/values/bytes` and `a/values
 
 A field with nulls in a shard also has `a/valid` (one byte a record) there; a list with nulls inside has
 `a/values/valid` (one byte a value). A null has zeros in the other columns, or no bytes or values of its own.
+
+People write and read fixed lists by their shape: `float32[893]`, `int8[8, 8]`.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.errors import InputError
+from penstock.base.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,8 +55,11 @@ NUMBERS = {
 }
 TEXTS = ("string", "binary", "large_string", "large_binary")
 LISTS = ("list", "large_list")
+FIXED_LIST = "fixed_size_list"
+MOST_VALUES = 2**31 - 1  # that Arrow can count in a fixed list
 _SAFETENSORS_METADATA = "__metadata__"
 _WORD = re.compile(r"([a-z_0-9]+)(?:<(.+)>)?(?:\(([^)]*)\))?(?:\[([^\]]*)\])?")
+_SHAPED = re.compile(r"(.+?)\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]")  # `int8[8, 8]`, `timestamp[us][3]`
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,15 @@ class Type:
         return self.name in LISTS
 
     @property
+    def is_fixed_list(self) -> bool:
+        return self.name == FIXED_LIST
+
+    @property
+    def is_fixed(self) -> bool:
+        """Every record takes the same bytes: one column holds it, in rows of `shape`."""
+        return self.is_number or self.is_fixed_list or self.name in ("decimal128", "fixed_size_binary")
+
+    @property
     def is_dictionary(self) -> bool:
         return self.name == "dictionary"
 
@@ -91,6 +107,20 @@ class Type:
         if self.name == "decimal128":
             return 16
         return int(self.arguments[0])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What one record of a fixed type is in its column: `(8, 8)`, or `()` for a plain number."""
+        if self.is_number:
+            return ()
+        return (self.width, *self.inner.shape) if self.inner else (self.width,)
+
+    @property
+    def number(self) -> Type:
+        """The number that a column of a fixed type is made of; a byte for decimals and binaries."""
+        if self.is_number:
+            return self
+        return self.inner.number if self.inner else Type("uint8")
 
 
 @dataclass(frozen=True)
@@ -178,7 +208,7 @@ def type_from_arrow(kind: pa.DataType) -> str | None:
     if is_a.is_dictionary(kind):
         return _wrap("dictionary<{}>", kind.value_type, lambda inner: inner.is_text)
     if is_a.is_fixed_size_list(kind) and kind.list_size:
-        return _wrap(f"fixed_size_list<{{}}>[{kind.list_size}]", kind.value_type, lambda inner: inner.is_number)
+        return _wrap(f"{FIXED_LIST}<{{}}>[{kind.list_size}]", kind.value_type, _fits_a_fixed_list)
     if is_a.is_list(kind) or is_a.is_large_list(kind):
         return _wrap("large_list<{}>" if is_a.is_large_list(kind) else "list<{}>", kind.value_type, _fits_a_list)
     return _plain_word(kind)
@@ -195,8 +225,12 @@ def _wrap(pattern: str, inner: pa.DataType, fits: Callable[[Type], bool]) -> str
     return pattern.format(word) if word and fits(parse_type(word)) else None
 
 
+def _fits_a_fixed_list(inner: Type) -> bool:
+    return inner.is_number or inner.is_fixed_list
+
+
 def _fits_a_list(inner: Type) -> bool:
-    return not inner.is_list and inner.name != "fixed_size_list"
+    return not inner.is_list and not inner.is_fixed_list
 
 
 def type_to_arrow(kind: Type) -> Any:
@@ -210,12 +244,12 @@ def type_to_arrow(kind: Type) -> Any:
         return pa.binary(kind.width)
     if kind.is_number or kind.is_text:
         return pa.bool_() if kind.name == "bool" else getattr(pa, kind.name)()
-    if kind.inner is None or kind.name not in ("dictionary", "fixed_size_list", *LISTS):
+    if kind.inner is None or kind.name not in ("dictionary", FIXED_LIST, *LISTS):
         raise ValueError(f"{kind.name!r} is not a type")
     inner = type_to_arrow(kind.inner)
     if kind.is_dictionary:
         return pa.dictionary(pa.int32(), inner)
-    if kind.name == "fixed_size_list":
+    if kind.is_fixed_list:
         return pa.list_(inner, kind.width)
     return pa.large_list(inner) if kind.is_large else pa.list_(inner)
 
@@ -224,8 +258,45 @@ def declared_type(word: str) -> Any:
     """The Arrow type of a word that a person wrote; ValueError for one that columns cannot hold."""
     try:
         arrow = type_to_arrow(parse_type(word))
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise ValueError(f"{word!r} is not a type such as int64 or timestamp[us]") from error
     if (type_from_arrow(arrow) or "").replace(" ", "") != word.replace(" ", ""):
         raise ValueError(f"{word!r} is not a type such as int64 or timestamp[us]")
     return arrow
+
+
+def type_from_short(short: str) -> str:
+    """The type word of what a person wrote: `int8[8, 8]`, or any type word. `short_type` below is its inverse."""
+    try:
+        return type_from_arrow(declared_type(short.strip())) or short
+    except ValueError:
+        shaped = _SHAPED.fullmatch(short.strip())
+    if not shaped:
+        raise ValueError(f"{short!r} is not a type such as int16, float32[893] or int8[8, 8].{_meant(short)}")
+    number, shape = shaped[1], [int(size) for size in shaped[2].split(",")]
+    if not 0 < math.prod(shape) <= MOST_VALUES:
+        raise ValueError(f"{short!r} has {math.prod(shape):,} values; a shape has 1 to {MOST_VALUES:,} of them")
+    try:
+        word = type_from_arrow(declared_type(number)) or number
+    except ValueError as error:
+        raise ValueError(f"{short!r} is not a shape of a number such as float32[893].{_meant(number)}") from error
+    if not parse_type(word).is_number:
+        raise ValueError(f"{short!r} is a shape of {number}, and only numbers have one, as in float32[893]")
+    for size in reversed(shape):
+        word = f"{FIXED_LIST}<{word}>[{size}]"
+    return word
+
+
+def short_type(word: str) -> str:
+    """How people read a type word: a fixed list by its number and shape, all others as they are."""
+    kind = parse_type(word)
+    if not kind.is_fixed_list:
+        return word
+    number = word.rpartition(f"{FIXED_LIST}<")[2].partition(">")[0]
+    return f"{number}[{', '.join(map(str, kind.shape))}]"
+
+
+def _meant(word: str) -> str:
+    """A known word that is close; the bare name of a time is not one, as it has a unit."""
+    times = {"timestamp": "timestamp[us]", "duration": "duration[us]", "time32": "time32[ms]", "time64": "time64[us]"}
+    return did_you_mean(word.strip(), [times.get(each, each) for each in (*NUMBERS, *TEXTS)])

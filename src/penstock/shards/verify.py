@@ -1,71 +1,104 @@
-"""Verify: re-read every byte of a finished dataset and hold it against the manifest."""
+"""Verify: re-read every byte of a finished dataset and hold it against the manifest, and labels against their masks."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.base.errors import IntegrityError
 from penstock.base.files import STATE, Folder
-from penstock.base.fingerprint import digest
 from penstock.shards.arrayrecord import FORMAT
-from penstock.shards.arrayrecord_file import check_file
-from penstock.shards.columns import FileFacts, damaged_block, damaged_file, open_columns
+from penstock.shards.arrayrecord_file import check_file, file_digest
+from penstock.shards.columns import Column, FileFacts, damaged_block, damaged_file, open_columns
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest
+from penstock.shards.masks import MaskFindings, MaskViolation, mask_violations, masked_heads
 from penstock.shards.record import Encoder, record_count
 from penstock.shards.schema import Schema
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was read, and everything that is wrong with it."""
+    """What was read, and everything that is wrong with it.
+
+    `problems` are bytes that are not the ones that were written; `violations` (the first 1,000) labels, of `heads`
+    that have masks, which their masks do not allow.
+    """
 
     dataset: str
     files: int
     bytes: int
     records: int
     problems: tuple[IntegrityError, ...]
+    heads: tuple[str, ...] = ()
+    labels: int = 0
+    violation_count: int = 0
+    violations: tuple[MaskViolation, ...] = ()
 
     @property
     def ok(self) -> bool:
-        return not self.problems
+        return not self.problems and not self.violation_count
 
 
 def verify(path: str | os.PathLike[str]) -> Verification:
-    """Check sizes, headers, every block, record counts, the account, and that nothing is missing or foreign."""
+    """Check sizes, headers, every block, record counts, the account, that nothing is missing or foreign, and labels."""
     folder = Folder(os.fspath(path))
     manifest = read_manifest(folder)
+    problems, masks = _check_shards(folder, manifest)
     return Verification(
         dataset=dataset_id(folder),
         files=len(manifest.files) + 1,
         bytes=sum(file.bytes for file in manifest.files),
         records=sum(map(manifest.records, manifest.splits)),
-        problems=tuple(_problems(folder, manifest)),
+        problems=(*problems, *_other_problems(folder, manifest)),
+        heads=_heads(manifest),
+        labels=masks.labels,
+        violation_count=masks.violation_count,
+        violations=masks.violations,
     )
 
 
-def _problems(folder: Folder, manifest: Manifest) -> Iterator[IntegrityError]:
-    for shards in manifest.splits.values():
+def _check_shards(folder: Folder, manifest: Manifest) -> tuple[list[IntegrityError], MaskFindings]:
+    """Labels of a damaged shard are not held against its masks: what they were is not known."""
+    problems: list[IntegrityError] = []
+    masks, heads = MaskFindings(), _heads(manifest)
+    for split, shards in manifest.splits.items():
+        row = 0
         for shard in shards:
-            if manifest.config.get("format") == FORMAT:
-                yield from _record_file_problems(folder, shard)
-            else:
-                yield from _shard_problems(folder, shard, manifest.schema)
-    for file in (*manifest.artifacts, *manifest.rejected):
-        yield from _plain_file_problems(folder, file)
-    yield from _foreign_files(folder, manifest)
-    for step in manifest.account:
-        if not step.balances:
-            yield IntegrityError(f"the account of {step.step!r} does not balance: {step}", where=MANIFEST)
+            if manifest.config.get("format") == "npz":
+                problems += [each for file in shard.files for each in _plain_file_problems(folder, file)]
+                continue
+            if _is_record_files(manifest):
+                problems += _record_file_problems(folder, shard)
+                continue
+            found, columns = _shard_problems(folder, shard, manifest.schema)
+            problems += found
+            if not found:
+                masks += mask_violations(columns, heads, split, row)
+            row += shard.records
+    return problems, masks
 
 
-def _shard_problems(folder: Folder, shard: ShardFacts, schema: Schema) -> Iterator[IntegrityError]:
+def _is_record_files(manifest: Manifest) -> bool:
+    return bool(manifest.config.get("format") == FORMAT)
+
+
+def _heads(manifest: Manifest) -> tuple[str, ...]:
+    """Of labels that can be held against masks: neither record files nor batch files are columns."""
+    return () if manifest.config.get("format") in (FORMAT, "npz") else masked_heads(manifest.schema)
+
+
+def _shard_problems(
+    folder: Folder, shard: ShardFacts, schema: Schema
+) -> tuple[list[IntegrityError], Mapping[str, Column]]:
     try:
         columns = open_columns(folder, shard.files)
     except IntegrityError as error:
-        yield error
-        return
+        return [error], {}
+    return list(_column_problems(shard, schema, columns)), columns
+
+
+def _column_problems(shard: ShardFacts, schema: Schema, columns: Mapping[str, Column]) -> Iterator[IntegrityError]:
     for field in schema:
         for name, empty in Encoder(field).start():
             found = columns[name].array if name in columns else None
@@ -87,12 +120,21 @@ def _record_file_problems(folder: Folder, shard: ShardFacts) -> Iterator[Integri
             yield error
 
 
+def _other_problems(folder: Folder, manifest: Manifest) -> Iterator[IntegrityError]:
+    for file in (*manifest.artifacts, *manifest.rejected):
+        yield from _plain_file_problems(folder, file)
+    yield from _foreign_files(folder, manifest)
+    for step in manifest.account:
+        if not step.balances:
+            yield IntegrityError(f"the account of {step.step!r} does not balance: {step}", where=MANIFEST)
+
+
 def _plain_file_problems(folder: Folder, file: FileFacts) -> Iterator[IntegrityError]:
     if folder.size(file.file) < 0:
         yield damaged_file(file.file, "is missing")
     elif folder.size(file.file) != file.bytes:
         yield damaged_file(file.file, f"has {folder.size(file.file):,} bytes, {file.bytes:,} were written")
-    elif digest(folder.read(file.file)) != file.digest:
+    elif file_digest(folder, file.file) != file.digest:
         yield damaged_file(file.file, "is not the file that was written")
 
 

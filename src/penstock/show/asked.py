@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.prepare.config import Config, load_config, make_config
+from penstock.prepare.config import Config, load_config, make_config, read_yaml, understood
 from penstock.prepare.plan import Plan
 from penstock.prepare.presets import PRESETS, REQUIRED, Preset, refuse_types
 from penstock.show.older_names import into_stages, refuse_contradiction
@@ -30,7 +30,8 @@ class Asked:
     config: Config
     overrides: Sequence[Override] = ()
     preset: Preset | None = None
-    job: Mapping[str, Any] = field(default_factory=dict)  # what a preset is short for
+    job: Mapping[str, Any] = field(default_factory=dict)  # what a preset, or another program's config, is short for
+    notes: Sequence[str] = ()  # what of that config means nothing here
 
 
 def load_job(name: str, overrides: Sequence[Override], older: Sequence[Override] = ()) -> Asked:
@@ -40,12 +41,20 @@ def load_job(name: str, overrides: Sequence[Override], older: Sequence[Override]
         return _load_preset(PRESETS[name], [*overrides, *older])
     if not os.path.exists(name):
         raise _missing(name)
-    written = _written(name)
+    laid = {**_written(name), **lay_over(_written(name), overrides)}
+    try:
+        translated = understood(laid)
+    except ConfigError:
+        load_config(name, lay_over(_written(name), overrides))  # which knows the line
+        raise
+    written = translated.job
     placed = into_stages(older, {**written, **lay_over(written, overrides)})
     refuse_contradiction(placed, overrides)
     every = [*overrides, *placed]
     with _naming(every, f"on top of {name}"):
-        return Asked(name, load_config(name, lay_over(written, every)), every)
+        config = load_config(name, lay_over(written, every))
+    is_ours = not translated.notes and written == laid
+    return Asked(name, config, every, job={} if is_ours else written, notes=translated.notes)
 
 
 def plan_job(asked: Asked) -> Plan:
@@ -58,6 +67,14 @@ def plan_job(asked: Asked) -> Plan:
         if asked.preset:
             refuse_types(asked.preset, planned)
         return planned
+
+
+def told(asked: Asked) -> str:
+    """What another program's config means as a job file of ours; nothing for a job file."""
+    if not asked.job or asked.preset:
+        return ""
+    notes = "".join(f"\n  {note}" for note in asked.notes)
+    return f"{asked.name} is understood as this job file:\n\n{job_text(asked.job)}{notes}".rstrip() + "\n"
 
 
 def job_text(job: Mapping[str, Any]) -> str:
@@ -148,7 +165,7 @@ def _missing(name: str) -> ConfigError:
 def _written(path: str) -> dict[str, Any]:
     """The file's top-level keys, or none where load_config will say what is wrong with it."""
     try:
-        written = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        written = read_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return {}
     return written if isinstance(written, dict) else {}

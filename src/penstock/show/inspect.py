@@ -16,9 +16,10 @@ from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.ledger import read_rows
 from penstock.shards.dataset import open_dataset
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
+from penstock.shards.schema import short_type
 from penstock.show.arrayrecord_files import are_files, file_facts, file_tables
 from penstock.show.keys import key_facts, key_tables
-from penstock.show.result import dataset_facts, memory_line
+from penstock.show.result import dataset_facts, group_lines, memory_line
 from penstock.show.tables import (
     account_table,
     balance_line,
@@ -40,8 +41,10 @@ def inspect_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
         return _unfinished_facts(folder)
     manifest = read_manifest(folder)
     shown = split or _first_filled(manifest)
-    dataset = open_dataset(path, shown)
-    samples = [jsonable(dataset[number]) for number in range(min(records, len(dataset)))]
+    samples = []
+    if manifest.config["format"] != "npz":  # batch files are opened by numpy
+        dataset = open_dataset(path, shown)
+        samples = [jsonable(dataset[number]) for number in range(min(records, len(dataset)))]
     return {
         "finished": True,
         **dataset_facts(folder, manifest),
@@ -96,7 +99,7 @@ def inspect_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     if facts["group"]:
         yield from key_tables(facts["group"])
         yield ""
-    fields = [(field["name"], field["type"]) for field in facts["schema"]]
+    fields = [(field["name"], short_type(field["type"])) for field in facts["schema"]]
     yield from filled(make_table("column", "type"), fields, "column")
     yield ""
     yield account_table(facts["account"])
@@ -116,6 +119,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if run:
         yield "made", f"{run['started']}, in {format_seconds(run['seconds'])}, {by_workers(run['workers'])}"
         yield "memory", memory_line(run)
+    yield from group_lines(facts)
     yield "stages", ", ".join(next(iter(stage)) for stage in facts["config"]["stages"]) or "none"
 
 

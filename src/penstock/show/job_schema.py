@@ -24,6 +24,7 @@ _SIZE: Schema = {"anyOf": [{"type": "string"}, {"type": "integer", "exclusiveMin
 _OWN_CODE = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 
 _SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+_PATTERNS = ("path", "files", "npz")  # a source has one of them
 
 
 def _mapping(required: list[str], additional: Any = False, **properties: Schema) -> Schema:
@@ -60,7 +61,20 @@ _FORMS: dict[str, list[Schema]] = {
             },
         )
     ],
-    "normalize": [_NAMES, _mapping(["columns"], columns=_NAMES)],
+    "normalize": [
+        _NAMES,
+        _mapping(
+            [],
+            columns={**_NAMES, "description": "all floating-point columns, and lists of them, if not said"},
+            method={"const": "standard", "default": "standard"},
+            skip={
+                "type": "array",
+                "items": {"anyOf": [_NAME, {"type": "integer", "minimum": 0}]},
+                "description": "columns that stay as they are, and elements of lists: 7, or '10:20' for 10 to 19",
+            },
+            type={"enum": ["float32", "float64", "float16"], "default": "float32"},
+        ),
+    ],
     "select": [_NAME, _NAMES, _mapping([], additional=_NAME)],
     "split": [_mapping([], additional=_SHARE, by={"anyOf": [_NAME, _NAMES]})],
     "statistics": [_NAMES, _mapping(["columns"], columns=_NAMES)],
@@ -98,9 +112,17 @@ def _input_schema() -> Schema:
 
 def _source_schema() -> Schema:
     schema = SourceConfig.model_json_schema()
-    path = schema["properties"]["path"]
-    schema["properties"]["path"] = {"description": path["description"], "anyOf": [_NAME, _NAMES]}
-    return schema
+    properties = schema["properties"]
+    for name in _PATTERNS:
+        properties[name] = {"description": properties[name]["description"], "anyOf": [_NAME, _NAMES]}
+    properties["function"] = {**_NAME, "pattern": ":", "description": properties["function"]["description"]}
+    properties["function_memory"] = {**_SIZE, "description": properties["function_memory"]["description"]}
+    return {
+        **schema,
+        "oneOf": [{"required": [name]} for name in _PATTERNS],
+        "dependentRequired": {name: ["function"] for name in ("files", "schema", "missing", "function_memory")},
+        "dependentSchemas": {"npz": {"not": {"required": ["function"]}}},
+    }
 
 
 def _stage_schema(definitions: Schema) -> Schema:

@@ -13,7 +13,7 @@ from penstock.show.tables import by_workers, counted
 
 
 def notices(event: Event) -> Iterator[Text]:
-    write = {"start": _start, "retry": _retry, "stall": _stall}.get(event["event"])
+    write = {"start": _start, "retry": _retry, "stall": _stall, "lost_file": _lost_file}.get(event["event"])
     if write:
         yield from write(event)
 
@@ -36,6 +36,10 @@ def _start(event: Event) -> Iterator[Text]:
 def _retry(event: Event) -> Iterator[Text]:
     batch = format_size(event["batch_bytes"])
     yield Text(f"trying again: {event['slice']}, because {event['reason']}; with batches of {batch}", style="yellow")
+
+
+def _lost_file(event: Event) -> Iterator[Text]:
+    yield Text(f"set aside: {event['file']}: {event['title']}, {event['reason']}", style="yellow")
 
 
 def _stall(event: Event) -> Iterator[Text]:

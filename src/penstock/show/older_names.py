@@ -1,4 +1,4 @@
-"""Older names: flags of the probe-rows scripts -> the overrides they mean today.
+"""Older names: flags of the scripts that penstock replaces -> the overrides they mean today.
 
 `--max-row-size-mb` and `--train-ratio` speak of options of a stage. A preset has settings of those names; in a job
 file the stage is looked for.
@@ -15,7 +15,10 @@ from penstock.base.sizes import parse_size
 from penstock.show.overrides import Override
 
 _STAGE_OF = {"max_record": "group", "test": "split"}
+_ONE_PROCESS = {"strategy": "sequential", "workers": 0}
 _SAME_AS: dict[str, Callable[[Any], Any]] = {  # how two values are told to be the same
+    "strategy": str,
+    "workers": str,
     "memory": lambda value: value if "%" in str(value) else parse_size(value),
     "max_record": parse_size,
     "test": lambda value: Decimal(str(value)),
@@ -23,9 +26,17 @@ _SAME_AS: dict[str, Callable[[Any], Any]] = {  # how two values are told to be t
 
 
 def older_overrides(
-    memory_limit_gb: str | None = None, max_row_size_mb: str | None = None, train_ratio: str | None = None
+    memory_limit_gb: str | None = None,
+    max_row_size_mb: str | None = None,
+    train_ratio: str | None = None,
+    parallel: str | None = None,
 ) -> list[Override]:
     found = []
+    if parallel is not None:
+        if parallel.lower() not in ("true", "false"):
+            raise ConfigError(f"{parallel!r} is neither true nor false", where=f"--parallel {parallel}")
+        if parallel.lower() == "false":  # whatever number of workers the file has
+            found += [Override((key,), value, f"--parallel {parallel}") for key, value in _ONE_PROCESS.items()]
     if memory_limit_gb:
         option = f"--memory-limit-gb {memory_limit_gb}"
         found.append(Override(("memory",), f"{_number(memory_limit_gb, option)}GB", option))

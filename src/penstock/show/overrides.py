@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from penstock.base.errors import ConfigError
+from penstock.prepare.config import read_yaml
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def _parse_setting(text: str) -> Override:
             next_step="write key=value, for example --set slice_size=16MB or --set input.format=csv",
         )
     try:
-        return Override(tuple(name.split(".")), yaml.safe_load(value), f"--set {text}")
+        return Override(tuple(name.split(".")), read_yaml(value), f"--set {text}")
     except yaml.YAMLError as error:
         raise ConfigError(f"the value is not YAML: {error}", where=f"--set {text}") from error
 
@@ -84,6 +85,8 @@ def _replace(current: Any, keys: tuple[str, ...], override: Override) -> Any:
         return override.value
     if override.keys[0] == "input" and keys == override.keys[1:]:
         current = _long_input(current, keys[0])
+        if override.option.startswith("--input") and isinstance(current, dict):
+            keys = (next((key for key in ("files", "npz") if key in current), "path"),)
     if isinstance(current, list):
         return _replace_entry(current, keys, override)
     if current is None:

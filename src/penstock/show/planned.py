@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
+import pyarrow as pa
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -13,15 +14,25 @@ from rich.text import Text
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.files import Folder
 from penstock.base.sizes import format_count, format_seconds, format_size
+from penstock.prepare.job import halves_of
 from penstock.prepare.ledger import files_are_there, read_rows
 from penstock.prepare.passes import buckets_of
 from penstock.prepare.plan import Pass, Plan
 from penstock.prepare.resume import finished, refuse_foreign
-from penstock.shards.schema import type_from_arrow
-from penstock.show.asked import job_text
+from penstock.prepare.sample_schema import DECLARED
+from penstock.prepare.scouting import MOST_FILES
+from penstock.shards.schema import short_type, type_from_arrow
+from penstock.show.asked import Asked, job_text, plan_job
 from penstock.show.tables import by_workers, counted, filled, make_list, make_table
 
 PLANNING = "planning: listing the input, measuring its first rows"  # shown while a Plan is being made
+
+
+def asked_facts(asked: Asked) -> dict[str, Any]:
+    """Of the job; where batch files are kept, of the half that makes them: the other half's input is not there yet."""
+    first, *merge = halves_of(asked.config)
+    facts = plan_facts(plan_job(replace(asked, config=first)))
+    return {**facts, "job_file": dict(asked.job), "merged_into": merge[0].output_path if merge else None}
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
@@ -36,21 +47,43 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
             "bytes": survey.bytes,
             "rows": plan.passes[-1].projected.rows,
             "rows_are_estimated": any(piece.rows < 0 for piece in survey.slices),
+            "unit": survey.unit,
             "slices": len(survey.slices),
             "bad_files": [asdict(each) for each in survey.bad_files],
         },
+        "functions": [_function_facts(plan, number) for number, each in enumerate(survey.sources) if each.function],
         "memory": _memory_facts(plan),
         "settings": {"strategy": plan.config.strategy, "workers": plan.workers, "cores": plan.means.cores},
         "disk": _disk_facts(plan),
         "passes": passes,
         "schema": {
-            "in": [{"name": each.name, "type": type_from_arrow(each.type) or str(each.type)} for each in survey.schema],
+            "in": [_column_facts(each) for each in survey.schema],
             "read": list(survey.columns),
             "out": [asdict(each) for each in survey.output],
         },
         "splits": list(plan.splits),
         "run": _run_facts(folder, plan, passes),
     }
+
+
+def _function_facts(plan: Plan, number: int) -> dict[str, Any]:
+    """The user's function of a source: what it is given, where its samples' columns come from, what it may take."""
+    options, said = plan.survey.sources[number], plan.config.input[number].function_memory
+    return {
+        "input": number,
+        "function": options.function,
+        "rows_at_once": options.batch_rows if options.takes_rows else None,
+        "function_memory": said,
+        "measured_bytes": plan.means.measured.slices.fixed_bytes,
+        "worker_limit_bytes": plan.passes[0].settings.worker_limit,
+        "files_asked": min(_files_of(plan, number), MOST_FILES),
+        "columns": [{"name": each.name, "type": each.type, "origin": each.origin} for each in options.samples],
+    }
+
+
+def _files_of(plan: Plan, number: int) -> int:
+    used = {each.path for piece in plan.survey.slices for each in piece.segments if each.source == number}
+    return len(used | {each.path for each in plan.survey.bad_files if each.source == number})
 
 
 def _memory_facts(plan: Plan) -> dict[str, Any]:
@@ -62,6 +95,12 @@ def _memory_facts(plan: Plan) -> dict[str, Any]:
         "reserved_bytes": means.driver_bytes + plan.workers * means.measured.slices.worker_bytes,
         "projected_bytes": plan.projected_memory,
     }
+
+
+def _column_facts(field: pa.Field) -> dict[str, str]:
+    """A column of the input, which may be of a type that penstock has no word for."""
+    word = type_from_arrow(field.type)
+    return {"name": field.name, "type": word or str(field.type), "short": short_type(word) if word else str(field.type)}
 
 
 def _disk_facts(plan: Plan) -> dict[str, int]:
@@ -82,6 +121,8 @@ def _one_pass(each: Pass, plan: Plan, ledger: dict[str, str]) -> dict[str, Any]:
         "kind": each.cut.kind,
         "stages": [plan.config.stage_names[number] for number in each.cut.shown],
         "exchange": _exchange(each, plan),
+        "reads": each.cut.reads,
+        "writes": _written(each, plan),
         "tasks": len(each.tasks),
         "tasks_done": sum(ledger.get(task.name) == task.fingerprint for task in each.tasks),
         **asdict(each.projected),
@@ -89,6 +130,14 @@ def _one_pass(each: Pass, plan: Plan, ledger: dict[str, str]) -> dict[str, Any]:
         "batch_bytes": each.settings.batch_bytes,
         "hold_bytes": each.settings.hold_bytes,
     }
+
+
+def _written(each: Pass, plan: Plan) -> str:
+    if each.cut.kind in ("scatter", "fit"):
+        return "spill" if each.cut.kind == "scatter" else "artifact"
+    if each.cut.kind == "map" and plan.passes[-1].cut.kind == "place":
+        return "parts"
+    return "batch files" if plan.config.format == "npz" else "output"
 
 
 def _exchange(each: Pass, plan: Plan) -> dict[str, Any] | None:
@@ -127,12 +176,15 @@ def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield from _exchange_lines(facts["passes"])
     yield ""
     yield from filled(make_table("column", "in", "out"), _schema_rows(facts["schema"]), "column")
+    yield from _origin_lines(facts["functions"])
     yield ""
     bad = [(each["path"], each["reason"], each["detail"]) for each in facts["input"]["bad_files"]]
     if bad:
         yield from filled(make_table("bad file", "reason", "detail"), bad, "file")
         yield ""
     yield _last_line(facts)
+    if facts.get("merged_into") and facts["run"]["would"] in ("start", "resume"):
+        yield Text(f"Then the batch files are merged into {facts['merged_into']}.", style="dim")
     if facts.get("job_file"):
         yield Text("\nAs a job file:\n", style="dim")
         yield Text(job_text(facts["job_file"]).rstrip(), no_wrap=True)  # to be copied
@@ -144,6 +196,8 @@ def _last_line(facts: dict[str, Any]) -> Text:
     if would == "refuse":
         words = f"Nothing has been written, and {run} refuses (exit {refusal['exit_code']}): {refusal['what']}"
         return Text(f"{words}\n  try: {refusal['next_step']}", style="yellow")
+    if would == "nothing" and facts.get("merged_into"):
+        return Text(f"The batch files are there already: {run} merges them into {facts['merged_into']}.", style="green")
     if would == "nothing":
         return Text(f"This job is done already: {run} has nothing to do.", style="green")
     if would == "resume":
@@ -157,12 +211,24 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     source, memory, settings = facts["input"], facts["memory"], facts["settings"]
     about = "about " if source["rows_are_estimated"] else ""
     files = f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"
-    yield "input", f"{files}, {about}{counted(source['rows'], 'row')}, in {counted(source['slices'], 'slice')}"
+    rows = counted(source["rows"], source["unit"].removesuffix("s"))
+    yield "input", f"{files}, {about}{rows}, in {counted(source['slices'], 'slice')}"
+    for each in facts["functions"]:
+        yield "function", _function_words(each)
     yield "output", facts["output"]
     yield "memory", _memory_words(memory)
     yield "disk", _disk_words(facts["disk"])
     yield "settings", _settings_words(settings)
     yield "splits", ", ".join(facts["splits"])
+
+
+def _function_words(function: dict[str, Any]) -> str:
+    rows, said = function["rows_at_once"], function["function_memory"]
+    given = f"{counted(rows, 'row')} at a time" if rows else "a file at a time"
+    limit = function["worker_limit_bytes"]
+    stopped = f"; a worker that holds more than {format_size(limit)} is stopped" if limit else ""
+    took = f"{said} declared" if said else f"{format_size(function['measured_bytes'])} measured on the first files"
+    return f"{function['function']}, given {given}; function_memory: {took}{stopped}"
 
 
 def _memory_words(memory: dict[str, Any]) -> str:
@@ -192,6 +258,9 @@ def _reads(facts: dict[str, Any]) -> str:
     exchange = facts["exchange"] or {}
     if "from" in exchange:
         return f"{counted(facts['tasks'], 'bucket')} of pass {exchange['from']['pass']}"
+    if facts["reads"] == "parts":
+        parts = counted(facts["tasks"], "part") if facts["tasks"] > 1 else "all parts"
+        return f"{parts} of pass {facts['number'] - 1}"
     return f"{counted(facts['tasks'], 'slice')} of the input"
 
 
@@ -200,11 +269,14 @@ def _writes(facts: dict[str, Any]) -> str:
     exchange = facts["exchange"] or {}
     if "to" in exchange:
         return f"{format_size(facts['spill_bytes'])} of spill, in {counted(exchange['to']['buckets'], 'bucket')}"
-    return f"{format_size(facts['output_bytes'])} of output" if facts["kind"] in ("map", "gather") else "an artifact"
+    if facts["writes"] == "artifact":
+        return "an artifact"
+    size = facts["spill_bytes"] if facts["writes"] == "parts" else facts["output_bytes"]
+    return f"{format_size(size)} of {facts['writes']}"
 
 
 def _scratch(facts: dict[str, Any]) -> str:
-    return "" if facts["kind"] == "scatter" else format_size(facts["spill_bytes"])
+    return "" if facts["writes"] in ("spill", "parts") else format_size(facts["spill_bytes"])
 
 
 _PASS_ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -235,13 +307,22 @@ def _exchange_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
             yield Text(f"{side['stage']} is an exchange: {scattered}, {gathered}.", style="dim")
 
 
+def _origin_lines(functions: list[dict[str, Any]]) -> Iterator[Text]:
+    """Where the columns of samples come from."""
+    for each in functions:
+        inferred = [column for column in each["columns"] if column["origin"] != DECLARED]
+        files = counted(each["files_asked"], "file")
+        told = f"inferred from the first samples of {files}" if inferred else "declared in the job"
+        yield Text(f"What {each['function']} yields is {told}.", style="dim")
+
+
 def _schema_rows(schema: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Columns by name: one that is renamed or made by a stage stands on a line of its own."""
-    outputs = {field["name"]: field["type"] for field in schema["out"]}
+    outputs = {field["name"]: short_type(field["type"]) for field in schema["out"]}
     read = set(schema["read"])
     for field in schema["in"]:
         name = field["name"]
-        kind = field["type"] if name in read else f"{field['type']} (not read)"
+        kind = field["short"] if name in read else f"{field['short']} (not read)"
         yield name, kind, outputs.pop(name, "-")
     for name, kind in outputs.items():
         yield name, "-", kind

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from penstock.base.files import Folder
 from penstock.base.sizes import format_count, format_seconds, format_size
+from penstock.prepare.arrays import SPLIT_PROOF
 from penstock.prepare.plan import Plan
 from penstock.prepare.run import RUN
 from penstock.shards.manifest import Manifest, dataset_id
@@ -27,6 +28,7 @@ def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
     return {
         "dataset": dataset_id(folder),
         "output": folder.root,
+        "format": manifest.config["format"],
         "input": {"files": manifest.input["files"], "bytes": manifest.input["bytes"]},
         "splits": {split: _split_facts(manifest, split) for split in manifest.splits},
         "files": len(manifest.files) + 1,
@@ -34,15 +36,16 @@ def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
         "schema": [asdict(field) for field in manifest.schema],
         "account": [{**asdict(step), "balances": step.balances} for step in manifest.account],
         "artifacts": [{"file": file.file, "bytes": file.bytes} for file in manifest.artifacts],
+        "groups": _read_json(folder, SPLIT_PROOF),
         "rejected": [{"file": file.file, "bytes": file.bytes} for file in manifest.rejected],
-        "run": _read_run(folder),
+        "run": _read_json(folder, RUN),
     }
 
 
-def _read_run(folder: Folder) -> dict[str, Any]:
-    """run.json, or nothing: a dataset is whole without it."""
+def _read_json(folder: Folder, name: str) -> dict[str, Any]:
+    """run.json and the like, or nothing: a dataset is whole without it."""
     try:
-        facts: dict[str, Any] = json.loads(folder.read(RUN)) if folder.exists(RUN) else {}
+        facts: dict[str, Any] = json.loads(folder.read(name)) if folder.exists(name) else {}
     except ValueError:
         return {}
     return facts
@@ -62,7 +65,14 @@ def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield account_table(facts["account"])
     yield balance_line(facts["account"])
     yield ""
-    yield make_list(_lines(facts))
+    yield make_list([*group_lines(facts), *_lines(facts)])
+
+
+def group_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The proof that a split by group leaks nothing."""
+    if proof := facts["groups"]:
+        counts = ", ".join(f"{count:,} in {split}" for split, count in proof["groups"].items())
+        yield "groups", f"by {', '.join(proof['by'])}: {counts}; in two splits: {proof['groups_in_two_splits']:,}"
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -73,7 +83,13 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if run:
         yield "time", _time(facts, run)
         yield "memory", memory_line(run)
-    yield "next", f"penstock inspect {facts['output']}, or penstock.open({facts['output']!r}) in Python"
+    yield "next", _next(facts)
+
+
+def _next(facts: dict[str, Any]) -> str:
+    if facts["format"] == "npz":
+        return f"penstock merge {facts['output']} --config JOB; numpy.load opens a single batch file"
+    return f"penstock inspect {facts['output']}, or penstock.open({facts['output']!r}) in Python"
 
 
 def _written(facts: dict[str, Any]) -> str:
@@ -91,12 +107,14 @@ def _time(facts: dict[str, Any], run: dict[str, Any]) -> str:
     elif kept:
         words.append(f"{kept} of {counted(kept + run['tasks_done'], 'task')} kept from an earlier run")
     else:
-        words.append(f"{format_count(_rows_read(facts) / max(run['seconds'], 0.001))} rows/s")
+        taken, unit = _read(facts)
+        words.append(f"{format_count(taken / max(run['seconds'], 0.001))} {unit}/s")
     return ", ".join(words)
 
 
-def _rows_read(facts: dict[str, Any]) -> int:
-    return sum(step["taken"] for step in facts["account"] if step["step"] == "read")
+def _read(facts: dict[str, Any]) -> tuple[int, str]:
+    """How much was read, and of what."""
+    return next((step["taken"], step["unit"]) for step in facts["account"] if step["step"] == "read")
 
 
 def memory_line(run: dict[str, Any]) -> str:

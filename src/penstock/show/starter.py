@@ -27,6 +27,19 @@ input: data/*.parquet
 #   delimiter: ";"                 # of CSV; a comma if not said, or a tab for .tsv
 #   null_values: ["", "NA"]        # what CSV writes for null; if not said also N/A, NULL and null
 #   newlines_in_values: true       # CSV values may hold newlines between quotes; if not said, they may not
+# Samples that a function of your own makes of raw files: they become arrays, one .npy a column and split.
+# input:
+#   files: games/*.txt             # each is given to the function; with `path:` instead, it is given rows of tables
+#   function: "features:samples"   # module:name, beside this file or installed; yields a dict a sample
+#   schema: {features: "float32[893]", labels: {move: int16}}   # if not said, the first samples tell it
+#   floats: float32                # what floats become where there is no schema; also float16, float64
+#   missing: {labels_move: -1}     # what stands for a key that a sample lacks; if not said, that is an error
+#   function_memory: 200MB         # what the function may take of its own; measured if not said
+#   batch_rows: 1024               # rows that it is given at a time, with `path:`
+# Batch files of arrays, as scripts leave them:
+# input:
+#   npz: data/intermediate/batch_*.npz
+#   trust_pickle: false            # true opens files that hold pickles, which can run any code
 
 # Where the dataset goes. A run that was stopped goes on when the same command is given again.
 output: prepared
@@ -39,7 +52,8 @@ stages:
   # - group: {by: user, order: time}      # all rows of a user as one record, in order; {max_record: 8MiB} cuts long
   #                                       # ones, {null_keys: group} keeps rows without a user
   - split: {test: 0.1} # {by: user, test: 0.1} keeps the rows of a user together; behind group, that is {by: key}
-  # - normalize: [value]                  # mean 0, deviation 1, measured on the training rows alone
+  # - normalize: [value]                  # mean 0, deviation 1, measured on the training rows alone; in full:
+  #                                       # {columns: [features], method: standard, skip: ["0:50"], type: float32}
   # - statistics: [value]                 # left in artifacts/statistics.json
 
 # What it may use. The whole process tree stays below `memory`; a job that cannot is refused before it starts.
@@ -52,10 +66,16 @@ on_bad_input: fail
 # Seldom changed:
 # strategy: auto       # how much to hold at once; sequential (inside the driver), parallel (large batches) or
 #                      # streaming (small ones) write the same bytes: docs/events.md
-# format: safetensors  # or npy: one file a column; or arrayrecord: one file a split, of grouped events only
+# format: safetensors  # or npy: one file a column; or arrayrecord: one file a split, of grouped events only;
+#                      # of samples arrays: one .npy a column and split, and npz: batch files
 # slice_size: 64MB     # input that one task reads, and so about the size of a shard
 # stall_notice: 60     # seconds without a row before a task is named, with its stack
 # task_timeout: 600    # ... before it is killed and tried once more
+
+# Of samples only:
+# intermediate_dir: data/intermediate   # keep them as batch files; --skip-merge stops there, `penstock merge` goes on
+# batch_size: 500                       # samples in such a file
+# merge_strategy: sequential            # place batches one by one; or accumulative: all at once, in memory
 """
 
 

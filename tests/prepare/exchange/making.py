@@ -40,7 +40,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "zoned": (pa.timestamp("ns", "Pacific/Chatham"), _MICROSECONDS),
     "date32": (pa.date32(), st.integers(-9, 9)),
     "date64": (pa.date64(), st.integers(-3, 3).map(lambda day: day * 86_400_000)),
-    "time32": (pa.time32("s"), st.integers(0, 9)),
+    "time32": (pa.time32("ms"), st.integers(0, 9)),  # Parquet has no seconds
     "time64": (pa.time64("us"), st.integers(0, 9)),
     "duration": (pa.duration("ms"), st.integers(-9, 9)),
 }

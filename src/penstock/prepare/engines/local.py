@@ -26,14 +26,14 @@ from penstock.base.events import EventLog
 from penstock.base.memory import Budget, tree_memory
 from penstock.base.sizes import format_size
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.measure import Measured
 from penstock.prepare.settings import Settings
-from penstock.prepare.slices import Slice
-from penstock.prepare.task import Recipe, Task
+from penstock.prepare.sources import TOO_LARGE
+from penstock.prepare.task import FromSlices, Recipe, Task
 
 if TYPE_CHECKING:
     from penstock.prepare.engines import Done
 
+DIED, HUNG = "function killed its worker", "function hung"  # what files are set aside for, beside TOO_LARGE
 ATTEMPTS = 3  # of a task whose worker dies: whole, half and quarter batches
 TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
 _TICK_SECONDS = 0.1
@@ -114,6 +114,10 @@ class Worker:
         os.close(self._lifeline)
 
 
+def how_it_ended(code: int) -> str:
+    return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+
+
 @dataclass
 class Attempt:
     """A task, how often it was tried, and how it is getting on."""
@@ -125,6 +129,10 @@ class Attempt:
     moved: float = 0.0  # when it last showed a row
     noticed: bool = False
     reason: str = ""  # why the last attempt ended
+    place: str = ""  # the file that a user's function has been given
+    place_bytes: int = 0  # what the worker held when it was
+    failed: str = ""  # the file in which the last attempt ended
+    lost: tuple[tuple[str, str, str], ...] = ()  # files that were given up: path, title, reason
 
 
 class LocalEngine:
@@ -142,6 +150,8 @@ class LocalEngine:
         self._sampled = 0.0
         self._sample_pause = _SAMPLE_SECONDS
         self._rows_done = 0
+        self._measured_bytes = 0  # of a worker before its first file
+        self._limits_looked_at = 0.0
 
     def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
         self._recipe, self._settings, self._done = recipe, settings, done
@@ -154,6 +164,7 @@ class LocalEngine:
             self._hand_out()
             for worker in self._heard():
                 self._listen(worker)
+            self._watch_function_memory()
             self._watch_progress()
             self._sample_memory()
 
@@ -170,11 +181,12 @@ class LocalEngine:
         while self._pending and (idle or len(self._workers) < self._settings.workers):
             worker = idle.pop() if idle else self._start()
             attempt = self._pending.popleft()
-            attempt.rows, attempt.moved, attempt.noticed = 0, time.monotonic(), False
+            attempt.rows, attempt.moved, attempt.noticed, attempt.place = 0, time.monotonic(), False, ""
             worker.attempt = attempt
             batch = max(1024, self._settings.batch_bytes >> attempt.number)
             hold = self._settings.hold_bytes if attempt.number == 0 else 0
-            worker.send("task", attempt.task, batch, self._settings.row_bytes_of(attempt.task.input), hold)
+            row_bytes = self._settings.row_bytes_of(attempt.task.input)
+            worker.send("task", attempt.task, batch, row_bytes, hold, attempt.lost)
 
     def _start(self) -> Worker:
         worker = Worker(self._hold)
@@ -193,11 +205,14 @@ class LocalEngine:
             self._bury(worker)
             return
         if kind == "ready":
-            worker.ready_bytes = facts[0]
+            worker.ready_bytes = self._measured_bytes = facts[0]
             if worker.attempt:
                 worker.attempt.moved = time.monotonic()  # a task's time starts when its worker has
         elif kind == "progress":
             self._moved(worker, facts[0])
+        elif kind == "place" and worker.attempt:
+            worker.attempt.place, worker.attempt.place_bytes = facts
+            worker.attempt.moved, worker.attempt.noticed = time.monotonic(), False
         elif kind == "done":
             self._finished(worker, facts[0], facts[1])
         elif kind == "failed":
@@ -222,10 +237,7 @@ class LocalEngine:
 
     def _bury(self, worker: Worker) -> None:
         """A worker is gone: its task is tried again with half the batch, then reported."""
-        worker.process.wait()
-        code = worker.process.returncode
-        death = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
-        self._drop(worker, f"its worker died of {death}")
+        self._drop(worker, f"its worker died of {how_it_ended(worker.process.wait())}")
 
     def _drop(self, worker: Worker, reason: str) -> None:
         self._workers.remove(worker)
@@ -235,20 +247,67 @@ class LocalEngine:
             return
         attempt.number += 1
         attempt.reason = reason
+        attempt.failed = attempt.place
         if attempt.number >= ATTEMPTS:
-            raise self._given_up(attempt)
+            if not self._gives_up_file(attempt, DIED, reason):
+                raise self._given_up(attempt)
+            attempt.number = 0
         batch = self._settings.batch_bytes >> attempt.number
         self._log.say("retry", task=attempt.task.name, slice=str(attempt.task.input), reason=reason, batch_bytes=batch)
         self._pending.appendleft(attempt)
+
+    def _gives_up_file(self, attempt: Attempt, title: str, reason: str) -> bool:
+        """Set aside the file in which a user's function was stopped, if that is allowed."""
+        source = self._recipe.source
+        if not attempt.place or not isinstance(source, FromSlices):
+            return False
+        if title != TOO_LARGE and source.on_bad_input == "fail":
+            return False
+        attempt.lost = (*attempt.lost, (attempt.place, title, reason))
+        self._log.say("lost_file", task=attempt.task.name, file=attempt.place, title=title, reason=reason)
+        return True
+
+    def _stop_large(self, worker: Worker, attempt: Attempt, held: int) -> None:
+        """A user's function holds more than it may: once more with a fresh worker, then its file is set aside."""
+        limit = self._settings.worker_limit
+        if attempt.failed == attempt.place:
+            first = self._measured_bytes
+            if attempt.place_bytes - first > (limit - first) / 2:
+                raise self._leaks(attempt, held)
+            if self._gives_up_file(attempt, TOO_LARGE, f"more than {self._settings.limit_by}"):
+                attempt.number = -1
+        self._drop(worker, f"{attempt.place} made its worker hold {format_size(held)}, more than {format_size(limit)}")
+
+    def _leaks(self, attempt: Attempt, held: int) -> TaskError:
+        return TaskError(
+            f"the function keeps memory from one file to the next: its worker held "
+            f"{format_size(attempt.place_bytes)} before {attempt.place} and {format_size(held)} in it; "
+            f"{format_size(self._settings.worker_limit)} is what it may hold",
+            where=str(attempt.task.input),
+            next_step="let go of what earlier files left (caches, lists in the module), or raise `function_memory:`",
+        )
 
     def _given_up(self, attempt: Attempt) -> TaskError:
         return TaskError(
             f"a task failed {attempt.number} times, the last time because {attempt.reason}; "
             f"its batches were {format_size(self._settings.batch_bytes)}, a half and a quarter of that",
-            where=f"{attempt.task.input}, after {attempt.rows:,} rows",
+            where=f"{attempt.place or attempt.task.input}, after {attempt.rows:,} rows",
             next_step=f"allow more than {self._budget} or look for rows that are very large; "
-            "SIGKILL without a reason is mostly the kernel's out-of-memory killer (see `dmesg`)",
+            "SIGKILL without a reason is mostly the kernel's out-of-memory killer (see `dmesg`)"
+            + ("; on_bad_input: set_aside goes on without that file" if attempt.place else ""),
         )
+
+    def _watch_function_memory(self) -> None:
+        """Workers that are inside a user's function, ten times a second."""
+        if not self._settings.worker_limit or time.monotonic() - self._limits_looked_at < _TICK_SECONDS:
+            return
+        for worker in self._busy():
+            attempt = worker.attempt
+            if attempt and attempt.place:
+                held = tree_memory(worker.process.pid).counted
+                if held > self._settings.worker_limit:
+                    self._stop_large(worker, attempt, held)
+        self._limits_looked_at = time.monotonic()
 
     def _watch_progress(self) -> None:
         for worker in self._busy():
@@ -271,11 +330,15 @@ class LocalEngine:
     def _stop_hung(self, worker: Worker, attempt: Attempt, still: float) -> None:
         stack = worker.stack()
         attempt.stalls += 1
+        reason = f"it showed no row for {self._task_timeout:g} s (task_timeout), twice"
+        if attempt.stalls > 1 and self._gives_up_file(attempt, HUNG, reason):
+            attempt.stalls = 0
         if attempt.stalls > 1:
             error = TaskError(
                 f"a task showed no row for {still:.0f} s (task_timeout), twice",
-                where=f"{attempt.task.input}, after {attempt.rows:,} rows",
-                next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`",
+                where=f"{attempt.place or attempt.task.input}, after {attempt.rows:,} rows",
+                next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`"
+                + ("; on_bad_input: set_aside goes on without that file" if attempt.place else ""),
             )
             error.add_note(stack)
             raise error
@@ -296,51 +359,3 @@ class LocalEngine:
         if memory.counted > self._budget.allowed and busy:
             largest = max(busy, key=lambda worker: tree_memory(worker.process.pid).counted)
             self._drop(largest, f"the tree held {format_size(memory.counted)}, more than {self._budget}")
-
-
-def measure_in_worker(
-    recipes: tuple[Recipe, ...],
-    slices: tuple[Slice, ...],
-    batch_bytes: int,
-    row_bytes: float,
-    room: int,
-    timeout: float,
-) -> Measured:
-    """Measure in a process like the ones that will do the work; one that dies is followed by one that takes less."""
-    for attempt in range(ATTEMPTS):
-        worker = Worker()
-        try:
-            if worker.connection.poll(timeout):
-                worker.ready_bytes = worker.connection.recv()[1]
-            worker.send("measure", recipes, slices, batch_bytes >> 3 * attempt, row_bytes, room)
-            if not worker.connection.poll(timeout):
-                raise _too_slow(worker, slices, timeout)
-            kind, answer, _ = worker.connection.recv()
-        except (EOFError, OSError):
-            worker.process.wait()
-            continue
-        finally:
-            worker.kill()
-        if kind == "failed":
-            raise answer
-        return answer  # type: ignore[no-any-return]
-    raise TaskError(
-        f"the worker that measured the first rows of the input died {ATTEMPTS} times, "
-        f"the last time with exit code {worker.process.returncode}",
-        where=_place(slices),
-        next_step="allow more memory, or run with `workers: 0` to see what happens inside one process",
-    )
-
-
-def _too_slow(worker: Worker, slices: tuple[Slice, ...], timeout: float) -> TaskError:
-    error = TaskError(
-        f"the first rows of the input took longer than {timeout:.0f} s (task_timeout) when they were measured",
-        where=_place(slices),
-        next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`",
-    )
-    error.add_note(worker.stack())
-    return error
-
-
-def _place(slices: tuple[Slice, ...]) -> str | None:
-    return str(slices[0]) if slices else None

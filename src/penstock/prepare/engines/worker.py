@@ -15,12 +15,14 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
 from penstock.prepare.measure import give_back_memory, measure, sized
+from penstock.prepare.scouting import Scouted, scout
 from penstock.prepare.task import Recipe, Task, execute
 from penstock.prepare.user_code import code_identity
 
@@ -43,10 +45,21 @@ def main() -> None:
             give_back_memory()  # of the pass before
             _answer(connection, "accepted", lambda recipe=recipe: _refuse_other_code(recipe))
         elif message[0] == "measure":
+            give_back_memory()  # of what was tried before
             _answer(connection, "done", lambda message=message: measure(*message[1:]))
+        elif message[0] == "scout":
+            _answer(connection, "done", partial(_scout, connection, *message[1:]))
         else:
             assert recipe is not None
             _answer(connection, "done", lambda message=message, recipe=recipe: _do(connection, recipe, *message[1:]))
+
+
+def _scout(connection: Connection[Any, Any], *question: Any) -> Scouted:
+    def tell(path: str) -> None:
+        connection.send(("place", path, 0))
+
+    files, options, floats, missing = question
+    return scout(files, options, floats, missing, tell)
 
 
 def _refuse_other_code(recipe: Recipe) -> None:
@@ -60,16 +73,24 @@ def _refuse_other_code(recipe: Recipe) -> None:
 
 
 def _do(
-    connection: Connection[Any, Any], recipe: Recipe, task: Task, batch_bytes: int, row_bytes: float, hold_bytes: int
+    connection: Connection[Any, Any],
+    recipe: Recipe,
+    task: Task,
+    batch_bytes: int,
+    row_bytes: float,
+    hold_bytes: int,
+    lost: tuple[tuple[str, str, str], ...],
 ) -> Any:
     last = [time.monotonic()]
 
-    def report(rows: int) -> None:
-        if time.monotonic() - last[0] >= PROGRESS_SECONDS:
+    def report(rows: int, place: str = "") -> None:
+        if place:  # at once: should the function hang or take too much there, the driver knows where
+            connection.send(("place", place, resident_memory(os.getpid()).counted))
+        elif time.monotonic() - last[0] >= PROGRESS_SECONDS:
             last[0] = time.monotonic()
             connection.send(("progress", rows))
 
-    return execute(task, sized(recipe, batch_bytes, row_bytes, hold_bytes), report)
+    return execute(task, sized(recipe, batch_bytes, row_bytes, hold_bytes), report, lost)
 
 
 def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:

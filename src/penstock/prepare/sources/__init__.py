@@ -6,9 +6,8 @@ Each format is a module with two functions, `survey` and `read`; adding a format
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from penstock.base.errors import InputError
 from penstock.base.files import ReadFile, read_range
 from penstock.base.fingerprint import digest
 from penstock.prepare.rows import Rows
+from penstock.prepare.sample_schema import SampleSchema
 from penstock.prepare.slices import Segment, Slice
 
 SUFFIXES = {
@@ -28,20 +28,24 @@ SUFFIXES = {
     ".json": "jsonl",
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+RAISED, TOO_LARGE = "function raised", "function took too much memory"  # what files of a function are set aside for
 _ENDS = 64 * 1024
 
 
-class SourceOptions(Protocol):
-    """The part of a source's config that decides how its bytes are read."""
+@dataclass(frozen=True)
+class SourceOptions:
+    """The part of a source's config that decides how its bytes are read, in a form that workers take lightly."""
 
-    @property
-    def types(self) -> dict[str, str]: ...
-    @property
-    def delimiter(self) -> str | None: ...
-    @property
-    def null_values(self) -> tuple[str, ...]: ...
-    @property
-    def newlines_in_values(self) -> bool: ...
+    types: dict[str, str] = field(default_factory=dict)
+    delimiter: str | None = None
+    null_values: tuple[str, ...] = ()
+    newlines_in_values: bool = False
+    trust_pickle: bool = False
+    format: str = "auto"  # of the files themselves, where a function makes samples of their rows
+    function: str = ""  # module:name; it is given whole files, or rows of them
+    takes_rows: bool = False
+    batch_rows: int = 0  # rows that it is given at a time
+    samples: SampleSchema = ()  # what it yields, once that is known
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,19 @@ class Reading:
 
 
 class UnreadablePart(Exception):
-    """A part of a file cannot be decoded; nothing of it must be used, however much was read before."""
+    """A part of a file cannot be used; nothing of it must be, however much was read before.
 
-    def __init__(self, segment: Segment, part: int, ordinal: int, rows: int, reason: str) -> None:
+    `title` is what it is counted under, `reason` what happened. `rows` is -1 for a whole file. It is raised by a
+    source that has given rows of the part already, and yielded in their place by one that has not.
+    """
+
+    def __init__(
+        self, segment: Segment, part: int, ordinal: int, rows: int, reason: str, title: str = "", trace: str = ""
+    ) -> None:
         super().__init__(reason)
         self.segment, self.part, self.ordinal, self.rows, self.reason = segment, part, ordinal, rows, reason
+        self.title = title or ("unreadable row group" if rows >= 0 else "unreadable file")
+        self.trace = trace  # of the user's own code
 
 
 def survey_file(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
@@ -89,10 +101,20 @@ def survey_file(file: File, options: SourceOptions, slice_bytes: int) -> FileSur
     return _format(file.format).survey(file, options, slice_bytes)  # type: ignore[no-any-return]
 
 
-def read_segment(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
+def read_segment(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
     """Rows of one segment, in order. `excluded` parts are known to be unreadable and are passed over."""
     module = _format(reading.formats[segment.source])
     return module.read(segment, reading, excluded)  # type: ignore[no-any-return]
+
+
+def readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
+    """As many rows as can be read, for a look at them; the task that reads them for good reports the others."""
+    try:
+        for rows in read_segment(segment, reading, frozenset()):
+            if isinstance(rows, Rows):
+                yield rows
+    except (UnreadablePart, InputError):
+        return
 
 
 def refuse_changed(piece: Slice, reading: Reading) -> None:

@@ -33,6 +33,9 @@ class GroupSummary:
     def columns(self) -> tuple[str, ...]:
         return (*self.by, *self.order[:1])
 
+    def block_rows(self, schema: pa.Schema) -> int:  # noqa: ARG002
+        return 8192  # any number: it is exact
+
     def start(self) -> dict[str, Any]:
         none: dict[str, Any] = {"open": None, "least": None, "greatest": None}
         return {"keys": 0, "records": 0, "events": 0, "levels": [0] * _LEVELS, "largest": [], **none}
@@ -85,6 +88,9 @@ class GroupSummary:
         bound = pc.min_max(values)[which]
         whole = bound if is_a.is_integer(kind) else bound.cast(pa.int64() if kind.bit_width == 64 else pa.int32())
         return None if not bound.is_valid else [whole.as_py(), jsonable(bound)]  # as number to compare, as text to show
+
+    def pack(self, state: dict[str, Any]) -> dict[str, Any]:
+        return state
 
     def merge(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
         """Of two buckets, which share no key."""

@@ -46,5 +46,8 @@ class Select(Stage):
     def takes_codes(self) -> bool:
         return True
 
+    def keeps_rows(self) -> bool:
+        return True
+
     def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:  # noqa: ARG002
         return frozenset(self.columns.values())

@@ -83,6 +83,9 @@ class Split(Stage):
                 )
         return schema
 
+    def keeps_rows(self) -> bool:
+        return True
+
     def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:
         return None if after is None else after | frozenset(self.by)
 

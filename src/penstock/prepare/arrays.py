@@ -1,0 +1,132 @@
+"""Arrays: the last steps of a job whose samples become .npy files: shared blocks, archives of heads, the split's proof.
+
+Called by run.py when every row is at its place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+
+import numpy as np
+
+from penstock.base.errors import PlanError
+from penstock.base.files import STATE, Folder
+from penstock.base.fingerprint import digest
+from penstock.base.sizes import format_size
+from penstock.prepare.groups import Parts, prove_apart
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.passes import direct_layout, part_schema, places_parts, split_of
+from penstock.prepare.placing import FromParts, lay_out_parts
+from penstock.prepare.plan import Plan
+from penstock.shards.batch_file import Member, write_archive
+from penstock.shards.columns import FileFacts
+from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
+from penstock.shards.placed import Layout, PlacedColumn, finish_split
+
+SPLIT_PROOF = "artifacts/split.json"
+ANNOUNCED = f"{STATE}/announced.json"
+ARCHIVES = ("labels", "masks")  # `labels_train.npz` holds every column `labels_*`
+_BYTES_AT_ONCE = 1 << 20
+
+
+def refuse_without_room(source: FromParts, plan: Plan) -> None:
+    """merge_strategy: accumulative, now that it is known how much there is."""
+    allowed, used = plan.means.budget.allowed, plan.means.driver_bytes + plan.means.measured.slices.worker_bytes
+    if source.in_memory and used + source.bytes > allowed:
+        raise PlanError(
+            f"merge_strategy: accumulative holds all samples at once, {format_size(source.bytes)}; "
+            f"{plan.means.budget} leaves {format_size(max(0, allowed - used))}",
+            where=plan.config.output_path,
+            next_step="merge_strategy: sequential, which holds a few megabytes and gives the same bytes; "
+            "what is done already is kept",
+        )
+
+
+def finish_arrays(
+    plan: Plan, folder: Folder, rows: Mapping[str, LedgerRow]
+) -> tuple[dict[str, tuple[ShardFacts, ...]], tuple[FileFacts, ...]]:
+    """(the one shard of each split, the files made beside them)."""
+    layout = _layout(plan, folder, rows)
+    _announce(folder, layout)
+    last = [rows[task.name] for task in plan.passes[-1].tasks]
+    extra = list(_proof(plan, folder, rows))
+    for split, columns in layout.items():
+        extra += _archives(folder, split, columns)
+    splits: dict[str, tuple[ShardFacts, ...]] = {}
+    for split, columns in layout.items():
+        records = sum(row.shards[split].records for row in last if split in row.shards)
+        splits[split] = (finish_split(folder, split, records, columns, _metadata(plan, records)),)
+    return splits, tuple(extra)
+
+
+def _announce(folder: Folder, layout: Layout) -> None:
+    """Say which files will appear beside the manifest: should the run be killed and the job be changed before it goes
+    on, nothing else could tell them from a person's."""
+    names = [f"{split}.checksums.json" for split in layout]
+    names += [f"{kind}_{split}.npz" for split in layout for kind in ARCHIVES]
+    names += [column.file for columns in layout.values() for column in columns]
+    folder.commit_bytes(ANNOUNCED, json.dumps(names).encode())
+
+
+def remove_announced(folder: Folder) -> None:
+    """What a run that did not end has put there."""
+    if folder.exists(ANNOUNCED):
+        for name in json.loads(folder.read(ANNOUNCED)):
+            folder.remove(name)
+        folder.remove(ANNOUNCED)
+
+
+def _layout(plan: Plan, folder: Folder, rows: Mapping[str, LedgerRow]) -> Layout:
+    if not places_parts(plan.config, plan.survey):
+        return direct_layout(plan.survey)
+    written = part_schema(plan.survey)
+    return lay_out_parts(folder, plan.splits, written, plan.survey.output, parts_of(plan, rows))
+
+
+def parts_of(plan: Plan, rows: Mapping[str, LedgerRow]) -> Parts:
+    """What the tasks before the placing have put down."""
+    return tuple(rows[task.name].shards for task in plan.passes[-2].tasks)
+
+
+def _metadata(plan: Plan, records: int) -> dict[str, str]:
+    return {
+        "format": "penstock",
+        "format_version": str(FORMAT_VERSION),
+        "records": str(records),
+        "schema": json.dumps([asdict(field) for field in plan.survey.output], ensure_ascii=False),
+    }
+
+
+def _proof(plan: Plan, folder: Folder, rows: Mapping[str, LedgerRow]) -> Iterator[FileFacts]:
+    """How many groups each split has, where it is by group; none is in two."""
+    split = split_of(plan.survey.stages)
+    if split and split.by:
+        found = prove_apart(folder, plan.splits, split.by, parts_of(plan, rows))
+        body = json.dumps(found, indent=1).encode() + b"\n"
+        folder.commit_bytes(SPLIT_PROOF, body)
+        yield FileFacts(SPLIT_PROOF, len(body), digest(body))
+
+
+def _archives(folder: Folder, split: str, columns: tuple[PlacedColumn, ...]) -> Iterator[FileFacts]:
+    """`labels_train.npz` with a member a head, copied from the files of their own."""
+    for kind in ARCHIVES:
+        heads = [column for column in columns if column.column.startswith(f"{kind}_") and "/" not in column.column]
+        if heads:
+            members = (_member(folder, column, column.column.removeprefix(f"{kind}_")) for column in heads)
+            yield write_archive(folder, f"{kind}_{split}.npz", members)
+
+
+def _member(folder: Folder, column: PlacedColumn, name: str) -> Member:
+    return name, np.dtype(f"<{column.dtype}"), (column.items, *column.row_shape), _pieces(folder, column)
+
+
+def _pieces(folder: Folder, column: PlacedColumn) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
+    """The column's bytes from the file that is still growing into the dataset."""
+    if not column.items:  # then no task has opened the file
+        return
+    with folder.open(column.placing.file) as file:
+        file.seek(len(column.head))
+        while data := file.read(_BYTES_AT_ONCE):
+            yield np.frombuffer(data, "u1")

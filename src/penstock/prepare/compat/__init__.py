@@ -1,0 +1,1 @@
+"""Compat: configs that were written for other programs -> job files of ours."""

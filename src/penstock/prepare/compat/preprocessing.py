@@ -1,0 +1,88 @@
+"""Preprocessing: a config with the `preprocessing:` block of array-batch scripts -> a job file. Called by config.py.
+
+The block says how samples are batched and merged. What is to be read, and by which function, it leaves to its
+program's own code; here `input:` and `output:` stand beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.base import machine
+from penstock.base.errors import ConfigError, did_you_mean
+
+BLOCK = "preprocessing"
+_KEYS = (
+    "num_workers",
+    "parallel",
+    "verbose",
+    "batch_size",
+    "use_float32",
+    "monitor_memory",
+    "intermediate_dir",
+    "merge_strategy",
+)
+
+
+@dataclass(frozen=True)
+class Translated:
+    """The job file that the config means, and what of it means nothing here."""
+
+    job: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def translate(written: Mapping[str, Any], job_keys: tuple[str, ...]) -> Translated:
+    block = _checked(written[BLOCK])
+    ignored = [key for key in written if key not in job_keys and key != BLOCK]
+    notes = [f"not about preparing data, and left alone: {', '.join(map(str, ignored))}"] if ignored else []
+    job = {key: value for key, value in written.items() if key in job_keys}
+    for key in ("input", "output"):
+        if key not in job:
+            raise ConfigError(
+                f"{BLOCK}: says how samples are kept, and not where they come from or go: `{key}:` is not there",
+                next_step="add input: {files: 'games/*', function: 'features:samples'} and output: data/processed",
+            )
+    job |= {
+        key: block[key] for key in ("batch_size", "intermediate_dir", "merge_strategy") if block.get(key) is not None
+    }
+    if block.get("parallel", True) is False:
+        job.setdefault("strategy", "sequential")
+    elif "num_workers" in block:
+        job.setdefault("workers", block["num_workers"] if block["num_workers"] is not None else _workers())
+    if "use_float32" in block:
+        job["input"] = _with_floats(job["input"], "float32" if block["use_float32"] else "float64")
+    if block.get("monitor_memory") is False:
+        notes.append("monitor_memory: false: memory is watched always, it is what `memory:` promises")
+    if "verbose" in block:
+        notes.append("verbose: what happens is in .penstock/events.jsonl, and on the screen as it happens")
+    return Translated(job, tuple(notes))
+
+
+def _checked(block: Any) -> dict[str, Any]:
+    if not isinstance(block, dict):
+        raise ConfigError(f"{BLOCK}: expected keys such as batch_size, got {block!r}")
+    for key, value in block.items():
+        if key not in _KEYS:
+            raise ConfigError(
+                f"{BLOCK}.{key}: unknown key. Keys: {', '.join(_KEYS)}.{did_you_mean(str(key), list(_KEYS))}"
+            )
+        if key in ("parallel", "verbose", "use_float32", "monitor_memory") and not isinstance(value, bool):
+            raise ConfigError(f"{BLOCK}.{key}: {value!r} is neither true nor false")
+    return block
+
+
+def _workers() -> int:
+    """As those scripts chose: all cores but two, and one at least."""
+    return max(1, machine.cpu_count().amount - 2)
+
+
+def _with_floats(sources: Any, floats: str) -> Any:
+    """What floats become, where a function's samples are not declared."""
+    if isinstance(sources, list):
+        return [_with_floats(each, floats) for each in sources]
+    if isinstance(sources, dict) and sources.get("function"):
+        return {"floats": floats, **sources}
+    return sources

@@ -1,0 +1,146 @@
+"""Trial: a worker that tries a little of the job before there is a plan: what a function yields, what rows cost.
+
+Started when it is first needed. One that dies while it measures is followed by one that takes less.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from penstock.base.errors import TaskError
+from penstock.base.memory import tree_memory
+from penstock.base.sizes import format_size
+from penstock.prepare.engines.local import ATTEMPTS, Worker, how_it_ended
+from penstock.prepare.measure import Measured
+from penstock.prepare.scouting import Scouted
+from penstock.prepare.slices import Slice
+from penstock.prepare.sources import File, SourceOptions
+from penstock.prepare.task import Recipe
+
+_TICK_SECONDS = 0.05
+_LAST_SECONDS = 5.0  # for a process to end that has closed its connection
+
+
+class Trial:
+    """`limit` is what it may hold. With `passes_over_hangs`, a file in which a function hangs is left to its task."""
+
+    def __init__(self, timeout: float, limit: int, passes_over_hangs: bool) -> None:
+        self._timeout, self._limit, self._passes_over_hangs = timeout, limit, passes_over_hangs
+        self._worker: Worker | None = None
+        self._place = ""  # the file that a user's function was given last
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end()
+
+    def scout(self, files: Sequence[File], options: SourceOptions, floats: str, missing: dict[str, Any]) -> Scouted:
+        """Call a user's function, to see what it yields. A file that ends its process is passed over here."""
+        left = tuple(files)
+        for _ in range(ATTEMPTS):
+            try:
+                answer: Scouted = self._ask(options.function, None, "scout", left, options, floats, missing)
+                return answer
+            except EOFError as ended:
+                death = ended.args[0]
+                left = tuple(file for file in left if file.path != self._place) or left
+        raise TaskError(
+            f"{options.function} ended its process {ATTEMPTS} times, the last time by {death}",
+            where=self._place,
+            next_step="call it yourself on that file to see why; `workers: 0` runs it inside the driver",
+        )
+
+    def measure(
+        self, recipes: tuple[Recipe, ...], slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int
+    ) -> Measured:
+        where, death = str(slices[0]) if slices else None, ""
+        for attempt in range(ATTEMPTS):
+            size = batch_bytes >> 3 * attempt
+            try:
+                answer: Measured = self._ask(
+                    "the first rows of the input, which are measured,",
+                    where,
+                    "measure",
+                    recipes,
+                    slices,
+                    size,
+                    row_bytes,
+                    room,
+                )
+                return answer
+            except EOFError as ended:
+                death = ended.args[0]
+        raise TaskError(
+            f"the worker that measured the first rows of the input died {ATTEMPTS} times, the last time by {death}",
+            where=where,
+            next_step="allow more memory, or run with `workers: 0` to see what happens inside one process",
+        )
+
+    def _ask(self, what: str, where: str | None, *message: Any) -> Any:
+        """What the worker answers; EOFError, with how it died, if it died of the question."""
+        try:
+            worker = self._started()
+            worker.send(*message)
+            kind = "place"
+            while kind == "place":
+                self._wait(worker, what, where)
+                kind, answer, _ = worker.connection.recv()
+                self._place = answer if kind == "place" else self._place
+        except OSError:
+            raise EOFError(self._death()) from None
+        except EOFError as ended:
+            raise EOFError(*(ended.args or [self._death()])) from None
+        if kind == "failed":
+            raise answer
+        return answer
+
+    def _wait(self, worker: Worker, what: str, where: str | None) -> None:
+        """Until there is something to hear; it is watched, as it would be in a run."""
+        deadline = time.monotonic() + self._timeout
+        while not worker.connection.poll(_TICK_SECONDS):
+            held = tree_memory(worker.process.pid).counted
+            if held > self._limit:
+                self._end()
+                raise EOFError(f"holding {format_size(held)}, more than the {format_size(self._limit)} that it may")
+            if time.monotonic() > deadline:
+                error = self._too_slow(worker, what, where or self._place)
+                self._end()
+                if where is None and self._passes_over_hangs:
+                    raise EOFError(f"being killed after {self._timeout:g} s (task_timeout)")
+                raise error
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            self._worker = Worker()
+            if self._worker.connection.poll(self._timeout):
+                self._worker.ready_bytes = self._worker.connection.recv()[1]
+        return self._worker
+
+    def _too_slow(self, worker: Worker, what: str, where: str) -> TaskError:
+        error = TaskError(
+            f"{what} took longer than {self._timeout:.0f} s (task_timeout)",
+            where=where,
+            next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`",
+        )
+        error.add_note(worker.stack())
+        return error
+
+    def _death(self) -> str:
+        """How it ended, now that nothing can be heard of it any more."""
+        if self._worker is None:
+            return "being stopped"
+        with suppress(subprocess.TimeoutExpired):
+            self._worker.process.wait(timeout=_LAST_SECONDS)
+        code = self._worker.process.returncode
+        self._end()
+        return "closing its connection" if code is None else how_it_ended(code)
+
+    def _end(self) -> None:
+        if self._worker:
+            self._worker.kill()
+            self._worker = None

@@ -1,0 +1,224 @@
+"""Function: the samples that a user's own function yields, of one raw file or of rows of a table, as Rows.
+
+What it raises sets aside what it was given, whole: a file, or a batch of rows. So samples of a file are held until
+its function has come to the end; those of a file too large for that are given on, and taken back by starting the task
+anew without the file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.files import ReadFile
+from penstock.prepare.rows import Rows, SetAside, rejected_line
+from penstock.prepare.sample_schema import arrow_schema
+from penstock.prepare.samples import Converter, Problem
+from penstock.prepare.slices import Segment
+from penstock.prepare.sources import (
+    RAISED,
+    File,
+    FileSurvey,
+    Reading,
+    SourceOptions,
+    UnreadablePart,
+    format_of,
+    identity_of_ends,
+    read_segment,
+    survey_file,
+)
+from penstock.prepare.user_code import load_object
+
+_SAMPLES_A_BATCH = 1 << 20  # numbers that a position leaves for the samples of one batch of rows
+_LONGEST_MESSAGE, _MOST_FRAMES = 2000, 40  # of what is kept; a RecursionError has a thousand frames
+
+
+class Raised(Exception):
+    """The user's function raised: `what` in a line, and the user's part of the traceback."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.what = f"{type(error).__name__}: {_message(error)}"
+        self.trace = _trace(error)
+        super().__init__(self.what)
+
+
+def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
+    schema = arrow_schema(options.samples)
+    known = identity(file.location)
+    if options.takes_rows:
+        pieces = survey_rows(file, options, slice_bytes).pieces
+        return FileSurvey(schema, tuple(replace(piece, identity=known, rows=-1) for piece in pieces))
+    with ReadFile(file.location) as handle:
+        size = handle.seek(0, 2)
+    return FileSurvey(schema, (Segment(file.source, file.path, file.location, known, 0, 1, 0, -1, max(size, 1)),))
+
+
+def survey_rows(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
+    """Of the table itself, whose rows the function is given."""
+    return survey_file(replace(file, format=format_of(file.location, options.format)), options, slice_bytes)
+
+
+def identity(location: str) -> str:
+    return identity_of_ends(location)
+
+
+def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
+    if reading.options[segment.source].takes_rows:
+        return _read_rows(segment, reading, excluded)
+    return _read_file(segment, reading)
+
+
+def _read_file(segment: Segment, reading: Reading) -> Iterator[Rows | UnreadablePart]:
+    held: list[Rows] = []
+    given = False
+    try:
+        for rows in _samples(Path(segment.location), segment, 0, reading):
+            held.append(rows)
+            if sum(each.batch.nbytes for each in held) > reading.bytes_at_once:
+                given = True
+                yield from held
+                held = []
+    except Raised as raised:
+        lost = _lost(segment, 0, 0, -1, raised)
+        if given:
+            raise lost from raised
+        yield lost
+        return
+    yield from held
+
+
+def _read_rows(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
+    for taken in _row_batches(segment, reading, excluded):
+        if isinstance(taken, UnreadablePart):
+            yield taken
+            continue
+        first = int(taken.ordinals[0]) if len(taken) else 0
+        try:
+            made = list(_samples(taken.batch, segment, first * _SAMPLES_A_BATCH, reading)) if len(taken) else []
+        except Raised as raised:
+            yield _lost(segment, first, first, len(taken), raised)
+            made = []
+            taken = replace(taken, batch=taken.batch.slice(0, 0))
+        yield replace(_no_rows(segment, reading), made_of=(len(taken), taken.set_aside))
+        yield from made
+
+
+def _row_batches(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
+    """Rows of the table, exactly `batch_rows` at a time whatever memory there is; fewer at the end of the segment."""
+    options = reading.options[segment.source]
+    file = File(segment.source, segment.path, segment.location, "function")
+    schema = survey_rows(file, options, 1 << 62).schema
+    formats = (*reading.formats[: segment.source], format_of(segment.location, options.format))
+    inner = replace(reading, schema=schema, columns=tuple(schema.names), strict=False, formats=formats)
+    held: list[Rows] = []
+    for rows in read_segment(segment, inner, excluded):
+        if isinstance(rows, UnreadablePart):
+            yield rows
+            continue
+        held.append(rows)
+        if sum(map(len, held)) >= options.batch_rows:
+            *full, rest = _cut(held, options.batch_rows)
+            yield from full
+            held = [rest]
+    yield from _cut(held, options.batch_rows)
+
+
+def first_rows(file: File, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The first batch of the table's rows, as the function will be given it."""
+    pieces = survey_rows(file, options, 1 << 20).pieces
+    reading = Reading(
+        pa.schema([]), (), False, 1024, 1 << 20, ("function",) * (file.source + 1), (options,) * (file.source + 1)
+    )
+    for rows in _row_batches(pieces[0], reading, frozenset()) if pieces else ():
+        if isinstance(rows, Rows) and len(rows):
+            yield rows.batch
+            return
+
+
+def _cut(held: list[Rows], count: int) -> list[Rows]:
+    """The rows as batches of `count`, the last with what is left, and with everything that was set aside on the way."""
+    if not held:
+        return []
+    table = pa.Table.from_batches([rows.batch for rows in held]).combine_chunks()
+    ordinals = np.concatenate([rows.ordinals for rows in held])
+    aside = tuple(each for rows in held for each in rows.set_aside)
+    cuts = []
+    for start in range(0, len(ordinals) - len(ordinals) % count + 1, count):
+        part = table.slice(start, count).combine_chunks()
+        batch = part.to_batches()[0] if part.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
+        cuts.append(Rows(batch, held[0].source, held[0].path, ordinals[start : start + count]))
+    return [*cuts[:-1], replace(cuts[-1], set_aside=aside)]
+
+
+def _no_rows(segment: Segment, reading: Reading) -> Rows:
+    schema = pa.schema([reading.schema.field(name) for name in reading.columns])
+    return Rows(pa.RecordBatch.from_pylist([], schema=schema), segment.source, segment.path, np.arange(0))
+
+
+def _samples(argument: Any, segment: Segment, ordinal: int, reading: Reading) -> Iterator[Rows]:
+    """What the function yields for `argument`, converted `rows_at_once` at a time."""
+    options = reading.options[segment.source]
+    converter = Converter(options.samples)
+    yielded = yielded_by(options.function, argument)
+    number = 0
+    while taken := [converter.take(each) for each in itertools.islice(yielded, reading.rows_at_once)]:
+        batch, numbers, problems = converter.convert(taken, number)
+        number += len(taken)
+        rows = Rows(batch.select(list(reading.columns)), segment.source, segment.path, numbers + ordinal)
+        yield replace(rows, set_aside=tuple(_set_aside(each, segment, ordinal) for each in problems))
+
+
+def yielded_by(function: str, argument: Any) -> Iterator[Any]:
+    """The samples one by one; what the user's code raises comes as Raised. One dict is one sample."""
+    try:
+        answer = load_object(function)(argument)
+        if answer is None:
+            raise TypeError(f"{function} returned None; it should yield samples (dicts), or return a list of them")
+        yield from [answer] if isinstance(answer, Mapping) else answer
+    except (Exception, SystemExit) as error:  # sys.exit() in a function ends its file, not the job
+        raise Raised(error) from error
+
+
+def _set_aside(problem: Problem, segment: Segment, ordinal: int) -> SetAside:
+    line = rejected_line(
+        segment.source,
+        segment.path,
+        problem.sample + ordinal,
+        problem.reason,
+        sample=problem.sample,
+        key=problem.key,
+        detail=problem.detail,
+    )
+    return SetAside(problem.reason, 1, (line,))
+
+
+def _lost(segment: Segment, part: int, ordinal: int, rows: int, raised: Raised) -> UnreadablePart:
+    return UnreadablePart(segment, part, ordinal, rows, raised.what, RAISED, raised.trace)
+
+
+def _message(error: BaseException) -> str:
+    """What the error says, in as many characters as a line can have, and none that cannot be written."""
+    try:
+        text = str(error)
+    except Exception:
+        return "it cannot say why: its own __str__ raised"
+    return text[:_LONGEST_MESSAGE].encode("utf-8", "backslashreplace").decode()
+
+
+def _trace(error: BaseException) -> str:
+    """The user's part of the traceback, by names of files: where they lie is no business of the output."""
+    own = os.path.dirname(__file__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(own)]
+    if len(frames) > _MOST_FRAMES:  # how many depends on how deep the caller stood
+        frames = [*frames[: _MOST_FRAMES // 2], *frames[-_MOST_FRAMES // 2 :]]
+    return "\n".join(
+        f"{os.path.basename(each.filename)}, line {each.lineno}, in {each.name}: {each.line}" for each in frames
+    )

@@ -1,0 +1,461 @@
+"""Npz: a piece is a file; columns are its members, arrays with a row a sample, read a batch of rows at a time.
+
+Three writers are understood: penstock itself (shards/batch_file.py), whose rows come back with the positions they had;
+anyone's `np.savez` of arrays; and lists of dicts, which are pickles and go through pickled.py where they are trusted.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import math
+import mmap
+import os
+import struct
+import tempfile
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import InputError
+from penstock.base.files import ReadFile, Scratch
+from penstock.prepare.rows import Array, Rows
+from penstock.prepare.slices import Segment
+from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, identity_of_ends
+from penstock.prepare.sources.bad_records import drop_bad_text
+from penstock.prepare.sources.pickled import FEATURES, is_metadata, open_pickles
+from penstock.shards.arrays import array_from_fixed
+from penstock.shards.batch_file import METADATA, METADATA_STARTS, METADATA_VERSION, fixed_dtype
+from penstock.shards.schema import FIXED_LIST, NUMBERS, parse_type, type_to_arrow
+
+identity = identity_of_ends  # the zip's directory, at the end, holds every member's checksum
+
+NAMES = b"names"  # of the values in a row of features: in the metadata of the Arrow field, where the file tells them
+_AT_ONCE = 1 << 20
+_END_BYTES, _MANY = 22, 0xFFFF  # of a zip's last record, without its comment; members that it cannot count
+_DAMAGE = (  # what Python's zipfile and numpy's header parser raise for bytes that make no sense
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    RuntimeError,  # encrypted, or compressed in a way that this Python does not know
+    ValueError,
+)
+_BAD_HEADER = (*_DAMAGE, SyntaxError, TypeError, tokenize.TokenError)
+Take = Callable[[int], Array]  # the next so many rows
+
+
+@dataclass(frozen=True)
+class Member:
+    """An array in a zip, as its header tells."""
+
+    name: str
+    file: zipfile.ZipInfo
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    head: int  # bytes before its values
+
+    @property
+    def is_pickle(self) -> bool:
+        return self.dtype.hasobject
+
+    @property
+    def is_of_samples(self) -> bool:
+        """Whether its name says that it has a row a sample."""
+        return self.name.startswith(("labels_", "masks_")) or "features" in self.name
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0] if self.shape else -1
+
+    @property
+    def row_bytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape[1:])
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file holds: its columns and their type words, its rows, and where they stood if it says so."""
+
+    archive: zipfile.ZipFile
+    columns: dict[str, Member]
+    words: dict[str, str]
+    rows: int
+    runs: list[tuple[str, int, int]] | None = None
+    names: list[str] | None = None  # of the values in a row of features
+
+    @property
+    def schema(self) -> pa.Schema:
+        fields = [pa.field(name, type_to_arrow(parse_type(word))) for name, word in self.words.items()]
+        told = {NAMES: json.dumps(self.names).encode()}
+        return pa.schema(
+            [each.with_metadata(told) if self.names and each.name == FEATURES else each for each in fields]
+        )
+
+
+def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG001
+    known = identity(file.location)
+    with _opened(file.location, options, aloud=True) as contents:
+        size = os.stat(file.location).st_size
+        piece = Segment(file.source, file.path, file.location, known, 0, 1, 0, contents.rows, size)
+        return FileSurvey(contents.schema, (piece,))
+
+
+def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
+    if excluded:  # it has one part, the whole file
+        return
+    with _opened(segment.location, reading.options[segment.source]) as contents, ExitStack() as stack:
+        _refuse_other_types(contents, segment, reading)
+        takes = {name: _column(contents, name, segment, reading, stack) for name in reading.columns}
+        for path, ordinals in _stretches(contents, segment, reading.rows_at_once):
+            try:
+                arrays = [take(len(ordinals)) for take in takes.values()]
+            except _DAMAGE as error:
+                raise UnreadablePart(segment, 0, 0, contents.rows, _first_line(error)) from error
+            batch = pa.RecordBatch.from_arrays(arrays, names=list(takes))
+            yield drop_bad_text(Rows(batch, segment.source, path, ordinals))
+
+
+# What is in a file.
+
+
+@contextmanager
+def _opened(location: str, options: SourceOptions, aloud: bool = False) -> Iterator[Contents]:
+    """`aloud`: say what is odd about the file. The survey does; a hundred workers need not say it again."""
+    say = _say_once if aloud else _say_nothing
+    with ExitStack() as stack:
+        handle: BinaryIO = stack.enter_context(io.BufferedReader(ReadFile(location)))
+        archive, members = _directory(handle, location)
+        pickles = [member for member in members if member.is_pickle]
+        names = None
+        if any(not is_metadata(member.name) for member in pickles):
+            _refuse_untrusted(pickles, location, options)
+            say("trusted pickle", _trusting(location))
+            handle, names = stack.enter_context(open_pickles(location))
+            archive, members = _directory(handle, location)
+        elif pickles:
+            say("pickle left out", _leaving_out(pickles[0].name, location))
+        contents = _contents(archive, members, names, location)
+        for name in [each.name for each in members if not is_metadata(each.name) and each.name not in contents.columns]:
+            say("array left out", f"{name!r} has no row a sample and is left out ({location}; {_AND_OTHERS})")
+        yield contents
+
+
+def _directory(handle: BinaryIO, location: str) -> tuple[zipfile.ZipFile, list[Member]]:
+    try:
+        archive = zipfile.ZipFile(handle)
+        _refuse_lost_members(archive, handle)
+    except _DAMAGE as error:
+        raise _unreadable(f"not a readable .npz file: {_first_line(error)}", location) from error
+    members = [_member(archive, info, location) for info in archive.infolist()]
+    names = [member.name for member in members]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"array {name!r} is there twice", where=location)
+    return archive, members
+
+
+def _refuse_lost_members(archive: zipfile.ZipFile, handle: BinaryIO) -> None:
+    """zipfile goes on without the members that a damaged directory hides; how many there are stands at its end."""
+    handle.seek(-_END_BYTES - len(archive.comment), os.SEEK_END)
+    count = int.from_bytes(handle.read(_END_BYTES)[10:12], "little")
+    if count not in (len(archive.infolist()), _MANY):
+        raise ValueError(f"its directory shows {len(archive.infolist())} of {count} arrays")
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, location: str) -> Member:
+    try:
+        with archive.open(info) as file:
+            version = np.lib.format.read_magic(file)
+            if version not in ((1, 0), (2, 0)):
+                raise ValueError(f"its header has version {version[0]}.{version[1]}, known are 1.0 and 2.0")
+            parse = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = parse(file)
+            if any(size < 0 for size in shape):
+                raise ValueError(f"its shape is {shape}")
+            member = Member(info.filename.removesuffix(".npy"), info, dtype, shape, fortran, file.tell())
+    except _BAD_HEADER as error:
+        raise _unreadable(f"{info.filename!r} is not a readable .npy array: {_first_line(error)}", location) from error
+    needed = member.head + dtype.itemsize * math.prod(shape)
+    if not member.is_pickle and info.file_size != needed:
+        raise _unreadable(
+            f"{info.filename!r} has {info.file_size:,} bytes; {dtype} values in the shape {shape} take {needed:,}",
+            location,
+        )
+    return member
+
+
+def _contents(archive: zipfile.ZipFile, members: list[Member], names: list[str] | None, location: str) -> Contents:
+    own = _own_metadata(archive, members, location)
+    if own:
+        return _own_contents(archive, members, own, location)
+    arrays = [member for member in members if member.shape and not member.is_pickle and not is_metadata(member.name)]
+    if not arrays:
+        raise InputError("no array in it has a row a sample", where=location)
+    rows = _row_count(arrays, location)
+    columns = {member.name: member for member in arrays if member.rows == rows}
+    words = {name: _word(member, location) for name, member in columns.items()}
+    return Contents(archive, columns, words, rows, names=names)
+
+
+def _row_count(arrays: list[Member], location: str) -> int:
+    """The rows of features, labels and masks, which must agree; without such names, those of most arrays."""
+    named = [member for member in arrays if member.is_of_samples]
+    if not named:
+        counts = Counter(member.rows for member in arrays)
+        return max(counts, key=lambda rows: (counts[rows], rows))
+    for member in named:
+        if member.rows != named[0].rows:
+            raise InputError(
+                f"array {member.name!r} has {member.rows:,} rows, {named[0].name!r} has {named[0].rows:,}",
+                where=location,
+                next_step="write the file again, or set `on_bad_input: set_aside` to go on without it",
+            )
+    return named[0].rows
+
+
+def _word(member: Member, location: str) -> str:
+    """The type word of what one sample has in an array."""
+    word = "string" if member.dtype.kind in "US" and len(member.shape) == 1 else str(member.dtype.name)
+    if word != "string" and (word not in NUMBERS or 0 in member.shape[1:]):
+        raise InputError(
+            f"array {member.name!r} holds {member.dtype} in the shape {member.shape}, which no column can: those are "
+            "numbers, arrays of one shape with numbers, and text",
+            where=location,
+            next_step="write the file again without it, or under a name that begins with `metadata`",
+        )
+    for size in reversed(member.shape[1:]):
+        word = f"{FIXED_LIST}<{word}>[{size}]"
+    return word
+
+
+def _own_metadata(archive: zipfile.ZipFile, members: list[Member], location: str) -> dict[str, Any] | None:
+    """What penstock wrote beside the arrays; None in a file of others."""
+    found = next((member for member in members if member.name == METADATA and not member.is_pickle), None)
+    if found is None:
+        return None
+    try:
+        with archive.open(found.file) as file:
+            start = file.read(found.head + len(METADATA_STARTS))[found.head :]
+            if start != METADATA_STARTS:
+                while file.read(_AT_ONCE):  # to its end, where the checksum tells whether it was ours once
+                    pass
+                return None
+            own: dict[str, Any] = json.loads(start + file.read())
+    except _DAMAGE as error:
+        raise _unreadable(f"its metadata cannot be read: {_first_line(error)}", location) from error
+    if own["penstock"] != METADATA_VERSION:
+        raise InputError(
+            f"this batch file has version {own['penstock']}, this penstock reads version {METADATA_VERSION}",
+            where=location,
+            next_step="write it again, or install the penstock that wrote it",
+        )
+    return own
+
+
+def _own_contents(archive: zipfile.ZipFile, members: list[Member], own: dict[str, Any], location: str) -> Contents:
+    try:
+        words = {str(name): str(word) for name, word in own["columns"]}
+        runs = [(str(path), int(first), int(count)) for path, first, count in own["rows"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(f"its metadata lacks or misspells {error}", location) from error
+    rows = sum(count for _, _, count in runs)
+    columns = {member.name: member for member in members if member.name in words}
+    for name, word in words.items():
+        if name not in columns or not _fits(columns[name], word, rows):
+            raise _unreadable(f"array {name!r} is not the {rows:,} rows of {word} that were written", location)
+    return Contents(archive, columns, words, rows, runs)
+
+
+def _fits(member: Member, word: str, rows: int) -> bool:
+    kind = parse_type(word)
+    if kind.is_fixed:
+        return member.dtype == fixed_dtype(kind) and member.shape == (rows, *kind.shape)
+    return member.dtype.kind == "U" and member.shape == (rows,)
+
+
+# Its rows.
+
+
+def _stretches(contents: Contents, segment: Segment, rows_at_once: int) -> Iterator[tuple[str, Array]]:
+    """(file, ordinals) of the next rows: of one file each, and no more than asked for."""
+    if contents.runs is None:
+        for start in range(0, contents.rows, rows_at_once):
+            yield segment.path, np.arange(start, min(start + rows_at_once, contents.rows))
+        return
+    held: list[Array] = []
+    path, room = "", rows_at_once
+    for name, first, count in contents.runs:
+        if held and name != path:
+            yield path, np.concatenate(held)
+            held, room = [], rows_at_once
+        path = name
+        while count:
+            taken = min(count, room)
+            held.append(np.arange(first, first + taken))
+            first, count, room = first + taken, count - taken, room - taken
+            if not room:
+                yield path, np.concatenate(held)
+                held, room = [], rows_at_once
+    if held:
+        yield path, np.concatenate(held)
+
+
+def _column(
+    contents: Contents, name: str, segment: Segment, reading: Reading, stack: ExitStack
+) -> Callable[[int], pa.Array]:
+    """What gives the next rows of a column as Arrow."""
+    kind = parse_type(contents.words[name])
+    take = _take(contents, name, segment, stack)
+    if not kind.is_fixed:
+        return lambda count: _text(take(count), type_to_arrow(kind))
+    order = _order_of_names(contents, segment, reading) if name == FEATURES else None
+    if order is None:
+        return lambda count: array_from_fixed(take(count), kind, None)
+    return lambda count: array_from_fixed(take(count)[:, order], kind, None)
+
+
+def _take(contents: Contents, name: str, segment: Segment, stack: ExitStack) -> Take:
+    """What reads the next rows of an array. Python's zipfile reads no more than it is asked for, compressed or not,
+    and holds the checksum against what went through its hands when the last byte has."""
+    member = contents.columns[name]
+    try:
+        file = stack.enter_context(contents.archive.open(member.file))
+        file.read(member.head)
+        if member.fortran and len(member.shape) > 1:
+            return _turned(member, file, stack)
+    except _DAMAGE as error:
+        raise UnreadablePart(segment, 0, 0, contents.rows, _first_line(error)) from error
+
+    def take(count: int) -> Array:
+        data = file.read(count * member.row_bytes)
+        values = np.frombuffer(data, member.dtype).reshape(count, *member.shape[1:])
+        return values.astype(member.dtype.newbyteorder("="), copy=False)
+
+    return take
+
+
+def _turned(member: Member, file: Any, stack: ExitStack) -> Take:
+    """Rows of an array that lies column by column: it is put down in a scratch file, to be read across."""
+    scratch = Scratch(tempfile.mktemp(prefix="penstock-"))
+    stack.callback(scratch.close)
+    while data := file.read(_AT_ONCE):
+        scratch.write(data)
+    mapped = mmap.mmap(scratch.fileno(), 0, access=mmap.ACCESS_READ) if scratch.size else b""
+    values: Array = np.ndarray(member.shape, member.dtype, mapped, order="F")
+    start = 0
+
+    def take(count: int) -> Array:
+        nonlocal start
+        start += count
+        return np.ascontiguousarray(values[start - count : start], member.dtype.newbyteorder("="))
+
+    return take
+
+
+def _text(values: Array, kind: pa.DataType) -> pa.Array:
+    """Text as its bytes, whatever they are: `drop_bad_text` sets aside what is not UTF-8."""
+    if values.dtype.kind == "U":
+        encoded = [text.encode("utf-8", "surrogatepass") for text in values.tolist()]
+    else:
+        encoded = values.tolist()
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    binary = pa.array(encoded, pa.large_binary() if pa.types.is_large_string(plain) else pa.binary())
+    text = pa.Array.from_buffers(plain, len(binary), binary.buffers())
+    return text.dictionary_encode() if pa.types.is_dictionary(kind) else text
+
+
+def _refuse_other_types(contents: Contents, segment: Segment, reading: Reading) -> None:
+    schema = contents.schema
+    for name in reading.columns:
+        found = schema.field(name).type if name in schema.names else "not there"
+        if found != reading.schema.field(name).type:
+            raise InputError(
+                f"column {name!r} is {found}, not {reading.schema.field(name).type} as in the first file",
+                where=segment.location,
+                next_step="write the file again, or set `on_bad_input: set_aside` to go on without it",
+            )
+
+
+def _order_of_names(contents: Contents, segment: Segment, reading: Reading) -> Array | None:
+    """Where the first file's features stand in this file's rows; None where they stand alike, or nobody tells."""
+    told = (reading.schema.field(FEATURES).metadata or {}).get(NAMES)
+    if told is None or contents.names is None:
+        return None
+    expected = json.loads(told)
+    if expected == contents.names:
+        return None
+    for name in {*expected} ^ {*contents.names}:
+        has, has_not = ("this", "the first") if name in contents.names else ("the first", "this")
+        raise InputError(
+            f"feature {name!r} of {has} file is not in {has_not} one",
+            where=segment.location,
+            next_step="write the file again, or set `on_bad_input: set_aside` to go on without it",
+        )
+    place = {name: number for number, name in enumerate(contents.names)}
+    return np.array([place[name] for name in expected])
+
+
+# Refusals.
+
+_AND_OTHERS = "said once, and true of any other such file"
+_said: set[str] = set()
+
+
+def _say_once(kind: str, text: str) -> None:
+    """A warning once a process: the same is true of file after file."""
+    if kind not in _said:
+        _said.add(kind)
+        warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def _say_nothing(kind: str, text: str) -> None: ...
+
+
+def _refuse_untrusted(pickles: list[Member], location: str, options: SourceOptions) -> None:
+    name = next(member.name for member in pickles if not is_metadata(member.name))
+    if not options.trust_pickle:
+        raise InputError(
+            f"array {name!r} is a pickle (Python objects), and opening a pickle can run any code that is in it",
+            where=f"{location}, {name}.npy",
+            next_step="if you wrote this file, or trust who did: `trust_pickle: true` beside `npz:` in the job",
+        )
+
+
+def _trusting(location: str) -> str:
+    return (
+        "trust_pickle is on: opening a pickle can run any code that is in it, with your rights. Each file is opened in "
+        f"a process of its own ({location}; {_AND_OTHERS})"
+    )
+
+
+def _leaving_out(name: str, location: str) -> str:
+    return (
+        f"{name!r} is a pickle, and opening one can run any code that is in it: it is left out, unopened "
+        f"({location}; {_AND_OTHERS})"
+    )
+
+
+def _unreadable(what: str, location: str) -> InputError:
+    return InputError(
+        what,
+        where=f"{location}, {os.stat(location).st_size:,} bytes",
+        next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,0 +1,213 @@
+"""Placed: one .npy a column and split, which many tasks write at once, each the rows that are its own.
+
+Where every task's rows lie is known before the first is written, so nothing is merged. A file grows in
+`.penstock/placing` and is moved into the dataset when all of it is there. A block's checksum is computed by the task
+that writes the whole block, and at the end for the few blocks that two tasks share.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import urllib.parse
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from penstock.base.files import STATE, Folder, PlacedFile, ReadFile
+from penstock.base.fingerprint import digest
+from penstock.shards.columns import BLOCK, FileFacts, npy_header
+from penstock.shards.manifest import ShardFacts
+from penstock.shards.part import PartFile
+
+PLACING = f"{STATE}/placing"
+OFFSETS = "/offsets"
+_FEATURES = ("features", "strategic_features")  # the column that readers of X_train.npy mean
+
+
+@dataclass(frozen=True)
+class PlacedColumn:
+    """A column of a split in its file: the items of part i lie from `starts[i]` up to `starts[i + 1]`."""
+
+    file: str
+    column: str
+    dtype: str
+    row_shape: tuple[int, ...]
+    starts: tuple[int, ...]
+    bases: tuple[int, ...] = ()  # of offsets: what each part's must be raised by
+
+    @property
+    def items(self) -> int:
+        return self.starts[-1]
+
+    @property
+    def item_bytes(self) -> int:
+        return np.dtype(self.dtype).itemsize * math.prod(self.row_shape)
+
+    @property
+    def data_bytes(self) -> int:
+        return self.items * self.item_bytes
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.data_bytes // BLOCK)
+
+    @property
+    def head(self) -> bytes:
+        return npy_header(self.dtype, [self.items, *self.row_shape])
+
+    @property
+    def shared_blocks(self) -> list[int]:
+        """Blocks in which the rows of one part end and those of another begin, or what none has written."""
+        ends = [start * self.item_bytes for start in self.starts]
+        shared = {end // BLOCK for end in ends if end % BLOCK and end < self.data_bytes}
+        return sorted(shared | ({0} if ends[0] else set()))
+
+    @property
+    def placing(self) -> FileFacts:
+        """The file while it grows."""
+        return FileFacts(f"{PLACING}/{self.file}", len(self.head) + self.data_bytes, "")
+
+
+Facts = tuple[str, str, tuple[int, ...]]  # of a column: its name, dtype and row shape
+Layout = dict[str, tuple[PlacedColumn, ...]]  # by split, the columns in their order
+
+
+def file_of(column: str, split: str) -> str:
+    """`X_train.npy`, `labels_action_type_train.npy`, `game_id_train.offsets.npy`; odd characters percent-encoded."""
+    name, *inner = [urllib.parse.quote(part, safe=" ").replace(".", "%2E") for part in column.split("/")]
+    name = "X" if name in _FEATURES else name
+    return ".".join([f"{name}_{split}", *inner, "npy"])
+
+
+def lay_out_fixed(split: str, columns: Iterable[Facts], counts: Iterable[int]) -> tuple[PlacedColumn, ...]:
+    """The columns of a split whose parts have so many records each."""
+    starts = tuple(accumulate(counts, initial=0))
+    return tuple(PlacedColumn(file_of(name, split), name, dtype, shape, starts) for name, dtype, shape in columns)
+
+
+def lay_out(split: str, columns: Iterable[Facts], parts: Iterable[PartFile]) -> tuple[PlacedColumn, ...]:
+    """The same of columns of any kind, from the parts themselves, one after the other."""
+    facts = list(columns)
+    sizes: list[list[tuple[int, int]]] = [[] for _ in facts]
+    for part in parts:
+        for each, (name, _, _) in zip(sizes, facts, strict=True):
+            column = part.column(split, name)
+            each.append((column.bytes, column.last if name.endswith(OFFSETS) else 0))
+    return tuple(_lay_out_column(split, column, each) for column, each in zip(facts, sizes, strict=True))
+
+
+def _lay_out_column(split: str, column: Facts, sizes: list[tuple[int, int]]) -> PlacedColumn:
+    name, dtype, shape = column
+    item = np.dtype(dtype).itemsize * math.prod(shape)
+    lengths = [size // item for size, _ in sizes]
+    if not name.endswith(OFFSETS):
+        return PlacedColumn(file_of(name, split), name, dtype, shape, tuple(accumulate(lengths, initial=0)))
+    # Before the first end stands a 0, which a new file has by itself.
+    starts = tuple(accumulate(lengths, initial=1))
+    bases = tuple(accumulate((last for _, last in sizes), initial=0))[:-1]
+    return PlacedColumn(file_of(name, split), name, dtype, shape, starts, bases)
+
+
+class Placer:
+    """Writes items of a column one after the other from `start` on, and hashes the blocks that lie within."""
+
+    def __init__(self, folder: Folder, column: PlacedColumn, start: int) -> None:
+        self._file = open_placing(folder, column)
+        self._hashes = open_hashes(folder, column)
+        self._column = column
+        self._head = len(column.head)
+        self._position = self._first = start * column.item_bytes
+        self._hasher = xxhash.xxh3_64()
+        self._done: list[int] = []
+
+    @property
+    def items(self) -> int:
+        return self._position // self._column.item_bytes
+
+    def write(self, view: memoryview) -> None:
+        self._file.write_at(self._head + self._position, view)
+        self._hash(view)
+
+    def copy(self, source: ReadFile, start: int, view: memoryview) -> None:
+        """The bytes of `view`, which lie from `start` on in `source`: copied inside the kernel where it can."""
+        self._file.copy_at(self._head + self._position, source, start, len(view))
+        self._hash(view)
+
+    def _hash(self, view: memoryview) -> None:
+        while view:
+            room = BLOCK - self._position % BLOCK
+            piece, view = view[:room], view[room:]
+            self._hasher.update(piece)
+            self._position += len(piece)
+            if self._position % BLOCK == 0:
+                self._end_block()
+
+    def _end_block(self) -> None:
+        if self._block_start >= self._first:  # else another task has its beginning
+            self._done.append(self._hasher.intdigest())
+        self._hasher.reset()
+
+    @property
+    def _block_start(self) -> int:
+        return (self._position - 1) // BLOCK * BLOCK
+
+    def finish(self) -> None:
+        if self._position % BLOCK and self._position == self._column.data_bytes:
+            self._end_block()
+        first = -(-self._first // BLOCK)
+        self._hashes.write_at(8 * first, np.array(self._done, "<u8").tobytes())
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+        self._hashes.close()
+
+
+def open_placing(folder: Folder, column: PlacedColumn) -> PlacedFile:
+    """The growing file, at its full size and with its header, whoever comes first."""
+    facts = column.placing
+    file = folder.place(facts.file, facts.bytes)
+    file.write_at(0, column.head)
+    return file
+
+
+def open_hashes(folder: Folder, column: PlacedColumn) -> PlacedFile:
+    return folder.place(f"{PLACING}/{column.file}.hashes", 8 * column.blocks)
+
+
+def finish_split(
+    folder: Folder, split: str, records: int, columns: tuple[PlacedColumn, ...], metadata: dict[str, str]
+) -> ShardFacts:
+    """Hash what two parts share, sync every file, move it into the dataset, and write the checksums beside."""
+    files, every = [], []
+    for column in columns:
+        hashes = _finish_column(folder, column)
+        every.append(hashes)
+        files.append(FileFacts(column.file, column.placing.bytes, digest(column.head, hashes.tobytes())))
+    table = {**metadata, "columns": [column.column for column in columns], "checksums": np.concatenate(every).tolist()}
+    body = json.dumps(table).encode() + b"\n"
+    name = f"{split}.checksums.json"
+    folder.commit_bytes(name, body)
+    for column in columns:
+        folder.move(column.placing.file, column.file)
+    return ShardFacts(split, records, (*files, FileFacts(name, len(body), digest(body))))
+
+
+def _finish_column(folder: Folder, column: PlacedColumn) -> np.ndarray[Any, Any]:
+    file, kept = open_placing(folder, column), open_hashes(folder, column)
+    try:
+        hashes = np.frombuffer(kept.read_at(0, 8 * column.blocks), "<u8").copy()
+        for block in column.shared_blocks:
+            start = block * BLOCK
+            data = file.read_at(len(column.head) + start, min(BLOCK, column.data_bytes - start))
+            hashes[block] = xxhash.xxh3_64_intdigest(data)
+        file.sync()
+    finally:
+        file.close()
+        kept.close()
+    return hashes
