@@ -22,6 +22,7 @@ from penstock.prepare.sources import File, SourceOptions
 from penstock.prepare.task import Recipe
 
 _TICK_SECONDS = 0.05
+_LEAST_BYTES = 64 << 20  # that it may take even where memory is too small: the plan then says so, with numbers
 _LAST_SECONDS = 5.0  # for a process to end that has closed its connection
 
 
@@ -52,7 +53,7 @@ class Trial:
         raise TaskError(
             f"{options.function} ended its process {ATTEMPTS} times, the last time by {death}",
             where=self._place,
-            next_step="call it yourself on that file to see why; `workers: 0` runs it inside the driver",
+            next_step="call it yourself on that file to see why, or allow more `memory:`",
         )
 
     def measure(
@@ -103,10 +104,10 @@ class Trial:
         """Until there is something to hear; it is watched, as it would be in a run."""
         deadline = time.monotonic() + self._timeout
         while not worker.connection.poll(_TICK_SECONDS):
-            held = tree_memory(worker.process.pid).counted
-            if held > self._limit:
+            held, limit = tree_memory(worker.process.pid).counted, max(self._limit, worker.ready_bytes + _LEAST_BYTES)
+            if held > limit:
                 self._end()
-                raise EOFError(f"holding {format_size(held)}, more than the {format_size(self._limit)} that it may")
+                raise EOFError(f"holding {format_size(held)}, more than the {format_size(limit)} that it may")
             if time.monotonic() > deadline:
                 error = self._too_slow(worker, what, where or self._place)
                 self._end()
