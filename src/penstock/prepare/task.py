@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -280,7 +280,8 @@ def _refusal(part: UnreadablePart) -> InputError:
 
 def _unreadable_rows(part: UnreadablePart) -> SetAside:
     rows = part.rows if part.rows >= 0 else None
-    facts = {"rows": rows, "traceback": part.trace} if part.trace else {"row_group": part.part, "rows": rows}
+    facts: dict[str, Any] = {"row_group": part.part} if part.title.startswith("unreadable") else {}
+    facts |= {"rows": rows, **({"traceback": part.trace} if part.trace else {})}
     line = rejected_line(part.segment.source, part.segment.path, part.ordinal, part.title, detail=part.reason, **facts)
     return SetAside(part.title, max(part.rows, 0), (line,))
 
