@@ -178,3 +178,28 @@ def test_a_function_that_keeps_memory_from_file_to_file_is_told_so(tmp_path):
         assert not _reasons(tmp_path / "out")
     else:
         assert "keeps memory from one file to the next" in json.loads(done.stdout)["what"]
+
+
+def test_a_slow_function_is_not_a_hanging_one(tmp_path):
+    """A sample now and then is progress, though the whole file takes longer than the time-out."""
+    data = arrays_making.write_games(tmp_path / "games", {"count": 8, "slow": 0.4}, {})
+    workshop.run_well(arrays_making.write_job(tmp_path / "job.yaml", data, workers=1, task_timeout=1.5))
+    assert arrays_making.records_of(tmp_path / "out") == 38
+
+
+@pytest.mark.parametrize(("do", "reason"), [("hangs", "function hung"), ("exits", "function killed its worker")])
+@pytest.mark.parametrize("at", [0, 5])
+def test_a_file_that_ends_or_holds_up_the_planning_is_set_aside_too(tmp_path, do, reason, at):
+    data = arrays_making.write_games(tmp_path / "games", {}, {}, {"do": do, "at": at}, {})
+    keys = {"workers": 2, "task_timeout": 1.5, **SET_ASIDE}
+    workshop.run_well(arrays_making.write_job(tmp_path / "job.yaml", data, **keys))
+    assert _reasons(tmp_path / "out") == {"2.game": reason}
+    assert arrays_making.records_of(tmp_path / "out") == 90
+
+
+@pytest.mark.parametrize("do", ["hangs", "exits"])
+def test_by_default_the_file_that_ends_or_holds_up_the_planning_is_named(tmp_path, do):
+    data = arrays_making.write_games(tmp_path / "games", {}, {}, {"do": do, "at": 5}, {})
+    done = workshop.run(arrays_making.write_job(tmp_path / "job.yaml", data, workers=2, task_timeout=1.5))
+    assert done.returncode == 7
+    assert "2.game" in json.loads(done.stdout)["where"]

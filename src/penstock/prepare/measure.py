@@ -237,7 +237,7 @@ def _gather_some(recipe: Recipe, number: int, spill: str, size: int, grown: Call
     return dissected(point, folder, shards)
 
 
-def _nobody_watches(rows: int, place: str = "") -> None: ...
+def _nobody_watches(rows: int, place: str = "", whole: bool = True) -> None: ...
 
 
 def _decoded_bytes(root: str, spill: str) -> int:

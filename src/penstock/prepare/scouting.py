@@ -32,6 +32,7 @@ class Scouted:
     samples: SampleSchema
     sample: pa.RecordBatch
     stored_row_bytes: float
+    tried: tuple[str, ...]  # files that were read to their end
 
 
 def scout(
@@ -46,6 +47,7 @@ def scout(
     options = replace(options, samples=samples)
     batches: list[pa.RecordBatch] = []
     rows = size = 0
+    tried = []
     started = time.monotonic()
     for file in files:
         tell(file.path)
@@ -58,11 +60,12 @@ def scout(
                 if sum(batch.num_rows for batch in batches) < _SAMPLES:
                     batches.append(each.batch)
             size += piece.bytes
+        tried.append(file.path)
         if rows and time.monotonic() > started + _SECONDS:
             break
     table = pa.Table.from_batches(batches, schema=arrow_schema(samples)).slice(0, _SAMPLES).combine_chunks()
     sample = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
-    return Scouted(samples, sample, size / rows if rows else 1.0)
+    return Scouted(samples, sample, size / rows if rows else 1.0, tuple(tried))
 
 
 def _pieces(file: File, options: SourceOptions) -> tuple[Segment, ...]:
@@ -88,12 +91,11 @@ def _inferred(
         tell(file.path)
         try:
             samples = list(_first_sample(file, options))
+            found += [infer_schema(sample, f"{file.path}, sample 0", floats) for sample in samples]
         except Raised as error:
             raised.append((file, error))
         except (UnreadablePart, InputError) as error:  # the survey or the task that reads it reports it
             unreadable.append((file, error))
-        else:
-            found += [infer_schema(sample, f"{file.path}, sample 0", floats) for sample in samples]
     if found:
         return agreed_schema(found, missing)
     raise _no_sample(files, options, raised, unreadable)
@@ -118,9 +120,10 @@ def _no_sample(
         return told
     if unreadable:
         file, why = unreadable[0]
-        reason = why.reason if isinstance(why, UnreadablePart) else why.what
+        if isinstance(why, InputError):
+            return why
         return InputError(
-            f"no row can be read to see what {options.function} yields; the first of {count} files: {reason}",
+            f"no row can be read to see what {options.function} yields; the first of {count} files: {why.reason}",
             where=file.location,
             next_step="replace the file, or declare what is yielded: schema: {features: 'float32[893]'}",
         )

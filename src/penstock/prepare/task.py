@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,9 +35,9 @@ ALWAYS_SET_ASIDE = (RAISED, TOO_LARGE)
 
 
 class Report(Protocol):
-    """Told the rows read so far, and which file a user's function is given now."""
+    """Told the rows read so far, and which file a user's function is given now, or a part of it (not `whole`)."""
 
-    def __call__(self, rows: int, place: str = "") -> None: ...
+    def __call__(self, rows: int, place: str = "", whole: bool = True) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -249,14 +249,16 @@ def reduced(
 def _read(
     piece: Slice, source: FromSlices, unreadable: list[UnreadablePart], first: Count, report: Report
 ) -> Iterator[Rows | UnreadablePart]:
+    reading = replace(source.reading, tell=lambda made: report(first.taken + made))
     for segment in piece.segments:
         known = [part for part in unreadable if part.segment == segment]
-        if source.takes_files(segment.source):
-            if known:
-                yield known[0]
-                continue
-            report(first.taken, segment.path)
-        for rows in read_segment(segment, source.reading, frozenset(part.part for part in known)):
+        is_file = source.takes_files(segment.source)
+        if is_file and known:
+            yield known[0]
+            continue
+        if reading.options[segment.source].function:
+            report(first.taken, segment.path, is_file)
+        for rows in read_segment(segment, reading, frozenset(part.part for part in known)):
             if isinstance(rows, Rows) and source.on_bad_input == "fail":
                 _refuse_bad_records(rows, segment)
             yield rows

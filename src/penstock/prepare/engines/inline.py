@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.prepare.engines import Done
 
 
-def _nobody_watches(rows: int, place: str = "") -> None:  # noqa: ARG001
+def _nobody_watches(rows: int, place: str = "", whole: bool = True) -> None:  # noqa: ARG001
     return None
 
 

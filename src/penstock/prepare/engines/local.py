@@ -131,8 +131,14 @@ class Attempt:
     reason: str = ""  # why the last attempt ended
     place: str = ""  # the file that a user's function has been given
     place_bytes: int = 0  # what the worker held when it was
+    is_whole_file: bool = True  # else a part of one, which cannot be left out
     failed: str = ""  # the file in which the last attempt ended
     lost: tuple[tuple[str, str, str], ...] = ()  # files that were given up: path, title, reason
+
+    @property
+    def can_be_left_out(self) -> bool:
+        """Whether a user's function has been given a whole file, without which the task can be done."""
+        return bool(self.place) and self.is_whole_file
 
 
 class LocalEngine:
@@ -211,7 +217,7 @@ class LocalEngine:
         elif kind == "progress":
             self._moved(worker, facts[0])
         elif kind == "place" and worker.attempt:
-            worker.attempt.place, worker.attempt.place_bytes = facts
+            worker.attempt.place, worker.attempt.place_bytes, worker.attempt.is_whole_file = facts
             worker.attempt.moved, worker.attempt.noticed = time.monotonic(), False
         elif kind == "done":
             self._finished(worker, facts[0], facts[1])
@@ -259,7 +265,7 @@ class LocalEngine:
     def _gives_up_file(self, attempt: Attempt, title: str, reason: str) -> bool:
         """Set aside the file in which a user's function was stopped, if that is allowed."""
         source = self._recipe.source
-        if not attempt.place or not isinstance(source, FromSlices):
+        if not attempt.can_be_left_out or not isinstance(source, FromSlices):
             return False
         if title != TOO_LARGE and source.on_bad_input == "fail":
             return False
@@ -294,7 +300,7 @@ class LocalEngine:
             where=f"{attempt.place or attempt.task.input}, after {attempt.rows:,} rows",
             next_step=f"allow more than {self._budget} or look for rows that are very large; "
             "SIGKILL without a reason is mostly the kernel's out-of-memory killer (see `dmesg`)"
-            + ("; on_bad_input: set_aside goes on without that file" if attempt.place else ""),
+            + ("; on_bad_input: set_aside goes on without that file" if attempt.can_be_left_out else ""),
         )
 
     def _watch_function_memory(self) -> None:
@@ -338,7 +344,7 @@ class LocalEngine:
                 f"a task showed no row for {still:.0f} s (task_timeout), twice",
                 where=f"{attempt.place or attempt.task.input}, after {attempt.rows:,} rows",
                 next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`"
-                + ("; on_bad_input: set_aside goes on without that file" if attempt.place else ""),
+                + ("; on_bad_input: set_aside goes on without that file" if attempt.can_be_left_out else ""),
             )
             error.add_note(stack)
             raise error

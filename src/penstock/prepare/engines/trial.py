@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from penstock.base.errors import TaskError
@@ -17,7 +18,7 @@ from penstock.base.sizes import format_size
 from penstock.prepare.engines.local import ATTEMPTS, Worker, how_it_ended
 from penstock.prepare.measure import Measured
 from penstock.prepare.scouting import Scouted
-from penstock.prepare.slices import Slice
+from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import File, SourceOptions
 from penstock.prepare.task import Recipe
 
@@ -33,6 +34,7 @@ class Trial:
         self._timeout, self._limit, self._passes_over_hangs = timeout, limit, passes_over_hangs
         self._worker: Worker | None = None
         self._place = ""  # the file that a user's function was given last
+        self._tried: set[str] = set()  # files that it has come to the end of
 
     def __enter__(self) -> Trial:
         return self
@@ -46,6 +48,7 @@ class Trial:
         for _ in range(ATTEMPTS):
             try:
                 answer: Scouted = self._ask(options.function, None, "scout", left, options, floats, missing)
+                self._tried.update(answer.tried)
                 return answer
             except EOFError as ended:
                 death = ended.args[0]
@@ -59,6 +62,8 @@ class Trial:
     def measure(
         self, recipes: tuple[Recipe, ...], slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int
     ) -> Measured:
+        """Of a user's function only files that it is known to come through: others are for their tasks."""
+        slices = tuple(replace(piece, segments=self._known(piece)) for piece in slices if self._known(piece))
         where, death = str(slices[0]) if slices else None, ""
         for attempt in range(ATTEMPTS):
             size = batch_bytes >> 3 * attempt
@@ -81,6 +86,9 @@ class Trial:
             where=where,
             next_step="allow more memory, or run with `workers: 0` to see what happens inside one process",
         )
+
+    def _known(self, piece: Slice) -> tuple[Segment, ...]:
+        return tuple(segment for segment in piece.segments if not self._tried or segment.path in self._tried)
 
     def _ask(self, what: str, where: str | None, *message: Any) -> Any:
         """What the worker answers; EOFError, with how it died, if it died of the question."""

@@ -83,9 +83,9 @@ def _do(
 ) -> Any:
     last = [time.monotonic()]
 
-    def report(rows: int, place: str = "") -> None:
+    def report(rows: int, place: str = "", whole: bool = True) -> None:
         if place:  # at once: should the function hang or take too much there, the driver knows where
-            connection.send(("place", place, resident_memory(os.getpid()).counted))
+            connection.send(("place", place, resident_memory(os.getpid()).counted, whole))
         elif time.monotonic() - last[0] >= PROGRESS_SECONDS:
             last[0] = time.monotonic()
             connection.send(("progress", rows))

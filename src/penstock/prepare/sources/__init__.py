@@ -5,7 +5,7 @@ Each format is a module with two functions, `survey` and `read`; adding a format
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
 
@@ -78,6 +78,7 @@ class Reading:
     formats: tuple[str, ...]
     options: tuple[SourceOptions, ...]  # one a source
     codes: frozenset[str] = frozenset()  # text columns that may come as codes, where that costs less
+    tell: Callable[[int], None] | None = None  # called with samples made of a file so far; set where a task runs
 
 
 class UnreadablePart(Exception):

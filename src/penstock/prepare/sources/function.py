@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +22,7 @@ import pyarrow as pa
 from penstock.base.files import ReadFile
 from penstock.prepare.rows import Rows, SetAside, rejected_line
 from penstock.prepare.sample_schema import arrow_schema
-from penstock.prepare.samples import Converter, Problem
+from penstock.prepare.samples import Converter, Held, Problem
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import (
     RAISED,
@@ -38,6 +39,7 @@ from penstock.prepare.sources import (
 from penstock.prepare.user_code import load_object
 
 _SAMPLES_A_BATCH = 1 << 20  # numbers that a position leaves for the samples of one batch of rows
+_TELL_SECONDS = 0.2
 _LONGEST_MESSAGE, _MOST_FRAMES = 2000, 40  # of what is kept; a RecursionError has a thousand frames
 
 
@@ -168,8 +170,16 @@ def _samples(argument: Any, segment: Segment, ordinal: int, reading: Reading) ->
     options = reading.options[segment.source]
     converter = Converter(options.samples)
     yielded = yielded_by(options.function, argument)
-    number = 0
-    while taken := [converter.take(each) for each in itertools.islice(yielded, reading.rows_at_once)]:
+    number, told = 0, time.monotonic()
+    while True:
+        taken: list[Held] = []
+        for each in itertools.islice(yielded, reading.rows_at_once):
+            taken.append(converter.take(each))
+            if reading.tell and time.monotonic() > told + _TELL_SECONDS:  # a slow function is not a hanging one
+                told = time.monotonic()
+                reading.tell(number + len(taken))
+        if not taken:
+            return
         batch, numbers, problems = converter.convert(taken, number)
         number += len(taken)
         rows = Rows(batch.select(list(reading.columns)), segment.source, segment.path, numbers + ordinal)
