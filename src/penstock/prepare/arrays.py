@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 
 import numpy as np
@@ -18,17 +19,16 @@ from penstock.base.sizes import format_size
 from penstock.prepare.groups import Parts, prove_apart
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import direct_layout, part_schema, places_parts, split_of
-from penstock.prepare.placing import FromParts, lay_out_parts
+from penstock.prepare.placing import EDGES, FromParts, lay_out_parts
 from penstock.prepare.plan import Plan
 from penstock.shards.batch_file import Member, write_archive
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
-from penstock.shards.placed import Layout, PlacedColumn, finish_split
+from penstock.shards.placed import Array, Layout, PlacedColumn, finish_column, finish_split, read_placed
 
 SPLIT_PROOF = "artifacts/split.json"
 ANNOUNCED = f"{STATE}/announced.json"
 ARCHIVES = ("labels", "masks")  # `labels_train.npz` holds every column `labels_*`
-_BYTES_AT_ONCE = 1 << 20
 
 
 def refuse_without_room(source: FromParts, plan: Plan) -> None:
@@ -52,13 +52,25 @@ def finish_arrays(
     _announce(folder, layout)
     last = [rows[task.name] for task in plan.passes[-1].tasks]
     extra = list(_proof(plan, folder, rows))
-    for split, columns in layout.items():
-        extra += _archives(folder, split, columns)
     splits: dict[str, tuple[ShardFacts, ...]] = {}
-    for split, columns in layout.items():
+    finished = {split: _finished_columns(folder, columns, last) for split, columns in layout.items()}
+    for split, columns in finished.items():
+        extra += _archives(folder, split, columns)
+    for split, columns in finished.items():
         records = sum(row.shards[split].records for row in last if split in row.shards)
         splits[split] = (finish_split(folder, split, records, columns, _metadata(plan, records)),)
     return splits, tuple(extra)
+
+
+Finished = dict[PlacedColumn, Array]  # with the checksums of its blocks
+
+
+def _finished_columns(folder: Folder, columns: tuple[PlacedColumn, ...], rows: list[LedgerRow]) -> Finished:
+    noted = [row.states[EDGES] for row in rows]
+    return {
+        column: finish_column(folder, column, [edge for each in noted for edge in each.get(column.file, ())])
+        for column in columns
+    }
 
 
 def _announce(folder: Folder, layout: Layout) -> None:
@@ -71,10 +83,11 @@ def _announce(folder: Folder, layout: Layout) -> None:
 
 
 def remove_announced(folder: Folder) -> None:
-    """What a run that did not end has put there."""
+    """The arrays of an output that is to be replaced, finished or not."""
     if folder.exists(ANNOUNCED):
-        for name in json.loads(folder.read(ANNOUNCED)):
-            folder.remove(name)
+        with suppress(ValueError):  # damaged: then the files stay, and `verify` names them
+            for name in json.loads(folder.read(ANNOUNCED)):
+                folder.remove(str(name))
         folder.remove(ANNOUNCED)
 
 
@@ -109,24 +122,17 @@ def _proof(plan: Plan, folder: Folder, rows: Mapping[str, LedgerRow]) -> Iterato
         yield FileFacts(SPLIT_PROOF, len(body), digest(body))
 
 
-def _archives(folder: Folder, split: str, columns: tuple[PlacedColumn, ...]) -> Iterator[FileFacts]:
+def _archives(folder: Folder, split: str, columns: Finished) -> Iterator[FileFacts]:
     """`labels_train.npz` with a member a head, copied from the files of their own."""
     for kind in ARCHIVES:
         heads = [column for column in columns if column.column.startswith(f"{kind}_") and "/" not in column.column]
         if heads:
-            members = (_member(folder, column, column.column.removeprefix(f"{kind}_")) for column in heads)
+            members = (
+                _member(folder, column, column.column.removeprefix(f"{kind}_"), columns[column]) for column in heads
+            )
             yield write_archive(folder, f"{kind}_{split}.npz", members)
 
 
-def _member(folder: Folder, column: PlacedColumn, name: str) -> Member:
-    return name, np.dtype(f"<{column.dtype}"), (column.items, *column.row_shape), _pieces(folder, column)
-
-
-def _pieces(folder: Folder, column: PlacedColumn) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
-    """The column's bytes from the file that is still growing into the dataset."""
-    if not column.items:  # then no task has opened the file
-        return
-    with folder.open(column.placing.file) as file:
-        file.seek(len(column.head))
-        while data := file.read(_BYTES_AT_ONCE):
-            yield np.frombuffer(data, "u1")
+def _member(folder: Folder, column: PlacedColumn, name: str, hashes: Array) -> Member:
+    pieces = read_placed(folder, column, hashes)
+    return name, np.dtype(f"<{column.dtype}"), (column.items, *column.row_shape), pieces

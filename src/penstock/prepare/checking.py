@@ -17,6 +17,7 @@ from penstock.prepare.placing import columns_of
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import FunctionStage, Stage
 from penstock.prepare.stages.normalize import Normalize
+from penstock.prepare.stages.split import Split
 from penstock.shards.arrayrecord import refuse_unfit
 from penstock.shards.batch_file import refuse_unfit as refuse_unfit_batches
 from penstock.shards.placed import file_of
@@ -90,11 +91,25 @@ def _refuse_unfit_arrays(config: Config, stages: tuple[Stage, ...], output: Sche
     coded = [field.name for field in output if "dictionary" in field.type]
     if coded:
         raise ConfigError(f"format: {config.format}: column {coded[0]!r} is a dictionary; cast it to string")
-    files = [file_of(column, "train") for column, _, _ in columns_of(output)]
+    _refuse_without_groups(stages, output)
+    splits = next((stage.splits() for stage in stages if stage.splits()), ("train",))
+    files = [file_of(column, split) for split in splits for column, _, _ in columns_of(output)]
     for file in files:
         if files.count(file) > 1:
             raise ConfigError(
                 f"two columns would both be {file}", next_step="rename one: `select: {new_name: old_name, ...}`"
+            )
+
+
+def _refuse_without_groups(stages: tuple[Stage, ...], output: Schema) -> None:
+    names = [field.name for field in output]
+    for stage in stages:
+        lost = [name for name in stage.by if name not in names] if isinstance(stage, Split) else []
+        if lost:
+            raise ConfigError(
+                f"split by: {lost[0]}: a later stage drops that column, and the proof that no group is in two splits "
+                "needs it",
+                next_step=f"keep {lost[0]}: penstock.load leaves text out of batches by itself",
             )
 
 

@@ -31,6 +31,7 @@ from penstock.shards.placed import Layout, lay_out_fixed
 from penstock.shards.schema import Schema, schema_from_arrow
 
 _POSITIONS_AT_ONCE = 1 << 20
+_MOST_OPEN = 200  # files that a task writes at once, each with its checksums; 1,024 is a common limit
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,15 @@ def places_parts(config: Config, survey: Survey) -> bool:
 def counts_are_known(config: Config, survey: Survey) -> bool:
     """Whether every slice's rows and their splits are known before one is read, so that each has its place already."""
     split = split_of(survey.stages)
+    if split and (split.by or "npz" in survey.formats):  # rows of batch files bring positions of their own
+        return False
     return (
         config.on_bad_input == "fail"
         and config.merge_strategy == "sequential"
         and all(piece.rows >= 0 for piece in survey.slices)
         and all(stage.keeps_rows() for stage in survey.stages)
-        and not (split and split.by)
         and not any(field.parsed.is_text or field.parsed.is_list for field in survey.output)
+        and len(survey.output) * len(splits_of(survey)) <= _MOST_OPEN
     )
 
 

@@ -24,7 +24,7 @@ from penstock.prepare.stages.normalize import Scale
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts, Step
 from penstock.shards.part import PartColumn, bytes_of, open_part
-from penstock.shards.placed import OFFSETS, Facts, Layout, PlacedColumn, Placer, lay_out
+from penstock.shards.placed import OFFSETS, Edge, Edges, Facts, Layout, PlacedColumn, Placer, lay_out
 from penstock.shards.record import Encoder
 from penstock.shards.schema import Schema
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.prepare.task import Recipe, Report, Task
 
 Array = np.ndarray[Any, Any]
+EDGES = "edges"  # in the states of a ledger row: what the task wrote of blocks that it shares
 _BYTES_AT_ONCE = 2 << 20
 
 
@@ -41,6 +42,9 @@ class Part:
 
     number: int
     last: int
+
+    def describe(self) -> list[int]:
+        return [self.number, self.last]
 
     def __str__(self) -> str:
         return f"part {self.number}" if self.last == self.number + 1 else f"parts {self.number} to {self.last - 1}"
@@ -99,6 +103,7 @@ def place(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
     assert isinstance(part, Part)
     folder = Folder(recipe.root)
     held: list[tuple[PlacedColumn, int, list[bytes]]] = []
+    edges: Edges = {}
     records = 0
     for number in range(part.number, part.last):
         file = open_part(folder, _file_of(source.parts[number]))
@@ -110,7 +115,7 @@ def place(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
                 if source.in_memory:
                     held.append((placed, number, [bytes(each) for each in _changed(column, placed, number, source)]))
                 else:
-                    _place_column(folder, column, placed, number, source)
+                    edges.setdefault(placed.file, []).extend(_place_column(folder, column, placed, number, source))
             records += shard.records
             report(records)
         del file, column  # or the map would hold the pages
@@ -119,7 +124,7 @@ def place(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
         with _placer(folder, placed, number) as placer:
             for piece in pieces:
                 placer.write(memoryview(piece))
-            placer.finish()
+            edges.setdefault(placed.file, []).extend(placer.finish())
     crash_point("place.before_ledger")
     files = [(split, column.placing) for split, columns in source.layout.items() for column in columns]
     return LedgerRow(
@@ -132,7 +137,7 @@ def place(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
         spill=None,
         rejected=None,
         steps={"place": Step("place", "", records, records)},
-        states={"layout": source.identity},
+        states={"layout": source.identity, EDGES: edges},
         lost_files=(),
         boot=boot_id(),
     )
@@ -146,7 +151,9 @@ def _placer(folder: Folder, placed: PlacedColumn, number: int) -> closing[Placer
     return closing(Placer(folder, placed, placed.starts[number]))
 
 
-def _place_column(folder: Folder, column: PartColumn, placed: PlacedColumn, number: int, source: FromParts) -> None:
+def _place_column(
+    folder: Folder, column: PartColumn, placed: PlacedColumn, number: int, source: FromParts
+) -> list[Edge]:
     with ExitStack() as stack:
         placer = stack.enter_context(_placer(folder, placed, number))
         if _is_changed(placed, source):
@@ -157,7 +164,8 @@ def _place_column(folder: Folder, column: PartColumn, placed: PlacedColumn, numb
             for start, view in column.read():
                 placer.copy(file, start, view)
         crash_point("place.in_column")
-        placer.finish()
+        return placer.finish()
+    raise AssertionError  # for the type checker, which cannot know that the block does not swallow errors
 
 
 def _is_changed(placed: PlacedColumn, source: FromParts) -> bool:

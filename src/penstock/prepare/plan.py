@@ -14,7 +14,15 @@ from penstock.base.fingerprint import fingerprint
 from penstock.base.sizes import format_size
 from penstock.prepare.config import Config
 from penstock.prepare.exchange import Bucket
-from penstock.prepare.passes import Cut, buckets_of, cut_passes, splits_of, task_count
+from penstock.prepare.passes import (
+    Cut,
+    buckets_of,
+    cut_passes,
+    direct_layout,
+    places_parts,
+    splits_of,
+    task_count,
+)
 from penstock.prepare.placing import Part
 from penstock.prepare.settings import (
     Means,
@@ -86,13 +94,13 @@ def _tasks(cut: Cut, above: str, config: Config, survey: Survey, semantic: dict[
         what.pop("format")
         written = [[field.name, str(field.type)] for field in survey.given[cut.last - 1]]
     buckets = buckets_of(config, survey) if cut.kind in ("scatter", "gather") or cut.spill >= 0 else 0
-    common = [FORMAT_VERSION, cut.kind, above, what, given, written, buckets]
+    common = [FORMAT_VERSION, cut.kind, above, what, given, written, buckets, *_places(config, survey)]
     if cut.reads != "slices":
         every: list[Bucket | Part] = [Bucket(number) for number in range(buckets)]
         if cut.reads == "parts":
             count, size = task_count(cut, config, survey), len(survey.slices)
             every = [Part(0, size)] if count == 1 else [Part(number, number + 1) for number in range(size)]
-        return tuple(Task(_name(cut, each.number), each, fingerprint([common, each.number])) for each in every)
+        return tuple(Task(_name(cut, each.number), each, fingerprint([common, each.describe()])) for each in every)
     return tuple(
         Task(
             _name(cut, piece.number),
@@ -101,6 +109,15 @@ def _tasks(cut: Cut, above: str, config: Config, survey: Survey, semantic: dict[
         )
         for piece in survey.slices
     )
+
+
+def _places(config: Config, survey: Survey) -> list[Any]:
+    """Where tasks put samples: in parts, or at their places, which depend on the rows of every slice before."""
+    if config.format != "arrays":
+        return []
+    if places_parts(config, survey):
+        return ["parts"]
+    return ["direct", [columns[0].starts for columns in direct_layout(survey).values()]]
 
 
 def _name(cut: Cut, number: int) -> str:

@@ -64,7 +64,7 @@ def keep_or_forget(folder: Folder, plan: Plan, redo: bool) -> tuple[dict[str, Le
     for each in reversed(plan.passes):
         for task in each.tasks:
             row = rows.get(task.name)
-            same = row and not redo and row.fingerprint == task.fingerprint
+            same = row and not redo and row.fingerprint == task.fingerprint and not row.gave_up
             if row and same and files_are_there(folder, row, spill_needed):
                 kept[task.name] = row
         spill_needed = spill_needed or any(task.name not in kept for task in each.tasks)

@@ -10,6 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 Array = np.ndarray[Any, Any]
+# What a file is set aside for that a user's function was given.
+RAISED, TOO_LARGE = "function raised", "function took too much memory"
+DIED, HUNG = "function killed its worker", "function hung"
+GIVEN_UP = (TOO_LARGE, DIED, HUNG)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from penstock.base.faults import crash_point
 from penstock.base.files import STATE, TEMPORARY, Folder
 from penstock.base.fingerprint import digest
 from penstock.prepare.account import make_account, refuse_unbalanced
-from penstock.prepare.arrays import ANNOUNCED, finish_arrays, parts_of, refuse_without_room, remove_announced
+from penstock.prepare.arrays import finish_arrays, parts_of, refuse_without_room, remove_announced
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.inline import InlineEngine
 from penstock.prepare.engines.local import LocalEngine
@@ -43,7 +43,7 @@ from penstock.prepare.task import FromBuckets, Recipe, Task
 from penstock.shards.arrayrecord_file import merge_parts
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, read_manifest, write_manifest
-from penstock.shards.placed import PLACING
+from penstock.shards.placed import PLACING, make_room
 
 RUN = f"{STATE}/run.json"
 
@@ -152,6 +152,7 @@ def _run_pass(
     if isinstance(recipe.source, FromParts):
         refuse_without_room(recipe.source, plan)
         _forget_other_layout(each, recipe.source, rows, Folder(recipe.root))
+        make_room(Folder(recipe.root), recipe.source.layout)
     pending = _largest_first([task for task in each.tasks if task.name not in rows], recipe)
     log.say("pass", number=each.cut.number, kind=each.cut.kind, tasks=len(each.tasks), pending=len(pending))
 
@@ -239,7 +240,8 @@ def _splits(
 
 
 def _remove_merged(folder: Folder) -> None:
-    """The single files of a finished output that is to be replaced: only its manifest tells them from a person's."""
+    """The single files of an output that is to be replaced: only its manifest tells them from a person's, or what
+    a run that wrote arrays has announced."""
     remove_announced(folder)
     if not folder.exists(MANIFEST):
         return
@@ -247,15 +249,14 @@ def _remove_merged(folder: Folder) -> None:
         manifest = read_manifest(folder)
     except (IntegrityError, OutputError):
         return  # damaged, or of another version: then the files stay
-    merged = [file for shards in manifest.splits.values() for shard in shards for file in shard.files]
-    if manifest.config["format"] in ("arrays", "arrayrecord"):
-        for file in (*merged, *(each for each in manifest.artifacts if "/" not in each.file)):
+    if manifest.config["format"] in ("npz", "arrayrecord"):
+        for file in (file for shards in manifest.splits.values() for shard in shards for file in shard.files):
             folder.remove(file.file)
 
 
 def _remove_scaffolding(folder: Folder) -> None:
     """What tasks put down for each other, and nobody else."""
-    for name in (SPILL, PARTS, PLACING, ANNOUNCED):
+    for name in (SPILL, PARTS, PLACING):
         if folder.exists(name):
             folder.remove(name)
 
@@ -301,7 +302,7 @@ def _remove_leftovers(folder: Folder, manifest: Manifest) -> None:
 
 
 _OURS = re.compile(
-    r"[^/]+/\d{5}-of-\d{5}\.[^/]+|batch_\d+(_\d+)*\.npz|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json"
+    r"[^/]+/\d{5}-of-\d{5}\.[^/]+|batch_+\d+(_+\d+)*\.npz|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json"
 )
 
 

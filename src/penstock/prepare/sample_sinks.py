@@ -10,19 +10,20 @@ import numpy as np
 from penstock.base.errors import InputError, PenstockError
 from penstock.base.files import Folder
 from penstock.prepare.groups import Groups
+from penstock.prepare.placing import EDGES
 from penstock.prepare.rows import Rows
 from penstock.prepare.sinks import PARTS, Produced, ShardsInto, Sink, SpillInto
 from penstock.shards.batch_file import BatchFileWriter
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartWriter, bytes_of
-from penstock.shards.placed import Layout, Placer
+from penstock.shards.placed import Edges, Layout, Placer
 from penstock.shards.record import encoders
 from penstock.shards.schema import Schema
 
 
 @dataclass(frozen=True)
 class PartsInto:
-    """How to put samples down that a later pass will place: as the shards of a dataset that nobody sees."""
+    """How to put samples down that a later pass will place."""
 
     schema: Schema
     splits: tuple[str, ...]
@@ -89,16 +90,17 @@ class Direct:
                     self._placers[split][column].write(bytes_of(piece))
 
     def finish(self) -> Produced:
-        shards = {}
+        shards: dict[str, ShardFacts] = {}
+        edges: Edges = {}
         for split, columns in self._into.layout.items():
             for column in columns:
                 placer, stop = self._placers[split][column.column], column.starts[self._number + 1]
                 if placer.items != stop:
                     raise PenstockError(f"defect: {placer.items:,} items of {column.file} were placed, not {stop:,}")
-                placer.finish()
+                edges[column.file] = placer.finish()
             records = columns[0].starts[self._number + 1] - columns[0].starts[self._number]
             shards[split] = ShardFacts(split, records, tuple(column.placing for column in columns))
-        return Produced(shards=shards, outlasts_machine=False)
+        return Produced(shards=shards, states={EDGES: edges}, outlasts_machine=False)
 
 
 def refuse_nulls(rows: Rows) -> None:

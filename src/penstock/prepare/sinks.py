@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import xxhash
@@ -37,6 +37,7 @@ class Produced:
 
     shards: dict[str, ShardFacts] = field(default_factory=dict)
     spill: FileFacts | None = None
+    states: dict[str, Any] = field(default_factory=dict)  # for the ledger, beside those of fits
     outlasts_machine: bool = True  # else it is needed only while this run of the machine lasts
 
 

@@ -23,11 +23,11 @@ from penstock.prepare.exchange.gather import Gathering, gather
 from penstock.prepare.fold import Count, Fold, Tap
 from penstock.prepare.ledger import LedgerRow, write_row
 from penstock.prepare.placing import FromParts, Part, place
-from penstock.prepare.rows import Rows, SetAside, rejected_line
+from penstock.prepare.rows import RAISED, TOO_LARGE, Rows, SetAside, rejected_line
 from penstock.prepare.sample_sinks import Into
 from penstock.prepare.sinks import Nothing, Rejected, Sink, Spill, SpillInto
 from penstock.prepare.slices import Segment, Slice
-from penstock.prepare.sources import RAISED, TOO_LARGE, Reading, UnreadablePart, read_segment, refuse_changed
+from penstock.prepare.sources import Reading, UnreadablePart, read_segment, refuse_changed
 from penstock.prepare.stage import Stage
 from penstock.shards.manifest import Step
 
@@ -167,7 +167,7 @@ def _attempt(task: Task, recipe: Recipe, unreadable: list[UnreadablePart], repor
         spill=produced.spill,
         rejected=rejected.facts,
         steps=recipe.steps(counts, fold),
-        states={str(number): tap.finish() for number, tap in fold.taps.items()},
+        states={**{str(number): tap.finish() for number, tap in fold.taps.items()}, **produced.states},
         lost_files=tuple((part.segment.path, part.title) for part in lost if part.rows < 0),
         boot=boot_id() if produced.spill or produced.outlasts_machine is False else "",
     )

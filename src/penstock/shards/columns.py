@@ -10,6 +10,7 @@ Two containers: safetensors (one self-describing file a shard) and npy (one file
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import mmap
@@ -191,11 +192,17 @@ def _write_npy(
             file.write(head)
             _copy(pieces, scratch, file)
         facts.append(FileFacts(npy_name(name, column), len(head) + pieces.bytes, digest(head, hashes)))
-    every = np.array([value for pieces in columns.values() for value in pieces.hashes], dtype="<u8")
-    body = json.dumps({**metadata, "columns": list(columns), "checksums": every.tolist()}).encode() + b"\n"
+    every = [np.array(pieces.hashes, dtype="<u8") for pieces in columns.values()]
+    body = checksum_table(list(columns), every, metadata)
     folder.commit_bytes(f"{name}.checksums.json", body)
     facts.append(FileFacts(f"{name}.checksums.json", len(body), digest(body)))
     return tuple(facts)
+
+
+def checksum_table(columns: list[str], hashes: list[np.ndarray[Any, Any]], metadata: dict[str, str]) -> bytes:
+    """What lies beside .npy files: the columns, and the xxh3 of every block of each in order, packed."""
+    every = base64.b64encode(b"".join(each.tobytes() for each in hashes)).decode()
+    return json.dumps({**metadata, "columns": columns, "checksums": every}).encode() + b"\n"
 
 
 def npy_name(name: str, column: str) -> str:
@@ -332,7 +339,7 @@ def _open_npy(folder: Folder, files: tuple[FileFacts, ...]) -> dict[str, Column]
     if digest(table) != files[-1].digest:
         raise damaged_file(files[-1].file, "is not the checksum table that was written")
     facts = json.loads(table)
-    hashes = np.array(facts["checksums"], dtype="<u8")
+    hashes = np.frombuffer(base64.b64decode(facts["checksums"]), dtype="<u8")
     columns, first = {}, 0
     for column, file in zip(facts["columns"], files, strict=False):
         mapped = memoryview(folder.map(file.file))

@@ -7,10 +7,9 @@ that writes the whole block, and at the end for the few blocks that two tasks sh
 
 from __future__ import annotations
 
-import json
 import math
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -18,12 +17,14 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from penstock.base.errors import IntegrityError
 from penstock.base.files import STATE, Folder, PlacedFile, ReadFile
 from penstock.base.fingerprint import digest
-from penstock.shards.columns import BLOCK, FileFacts, npy_header
+from penstock.shards.columns import BLOCK, FileFacts, checksum_table, npy_header
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartFile
 
+Array = np.ndarray[Any, Any]
 PLACING = f"{STATE}/placing"
 OFFSETS = "/offsets"
 _FEATURES = ("features", "strategic_features")  # the column that readers of X_train.npy mean
@@ -73,6 +74,8 @@ class PlacedColumn:
         return FileFacts(f"{PLACING}/{self.file}", len(self.head) + self.data_bytes, "")
 
 
+Edge = tuple[int, int, int]  # a piece of a block that parts share: where it starts in the data, its bytes, its xxh3
+Edges = dict[str, list[Edge]]  # by file
 Facts = tuple[str, str, tuple[int, ...]]  # of a column: its name, dtype and row shape
 Layout = dict[str, tuple[PlacedColumn, ...]]  # by split, the columns in their order
 
@@ -124,6 +127,7 @@ class Placer:
         self._position = self._first = start * column.item_bytes
         self._hasher = xxhash.xxh3_64()
         self._done: list[int] = []
+        self._edges: list[Edge] = []
 
     @property
     def items(self) -> int:
@@ -148,20 +152,28 @@ class Placer:
                 self._end_block()
 
     def _end_block(self) -> None:
-        if self._block_start >= self._first:  # else another task has its beginning
+        if self._block_start >= self._first:
             self._done.append(self._hasher.intdigest())
+        else:  # another task has its beginning
+            self._edges.append((self._first, self._position - self._first, self._hasher.intdigest()))
         self._hasher.reset()
 
     @property
     def _block_start(self) -> int:
         return (self._position - 1) // BLOCK * BLOCK
 
-    def finish(self) -> None:
-        if self._position % BLOCK and self._position == self._column.data_bytes:
-            self._end_block()
+    def finish(self) -> list[Edge]:
+        """What it wrote of the blocks that it shares: (where from, bytes, xxh3) of each piece."""
+        if self._position % BLOCK and self._position > self._first:
+            if self._position == self._column.data_bytes:
+                self._end_block()
+            else:
+                start = max(self._block_start, self._first)
+                self._edges.append((start, self._position - start, self._hasher.intdigest()))
         first = -(-self._first // BLOCK)
         self._hashes.write_at(8 * first, np.array(self._done, "<u8").tobytes())
         self.close()
+        return self._edges
 
     def close(self) -> None:
         self._file.close()
@@ -180,27 +192,20 @@ def open_hashes(folder: Folder, column: PlacedColumn) -> PlacedFile:
     return folder.place(f"{PLACING}/{column.file}.hashes", 8 * column.blocks)
 
 
-def finish_split(
-    folder: Folder, split: str, records: int, columns: tuple[PlacedColumn, ...], metadata: dict[str, str]
-) -> ShardFacts:
-    """Hash what two parts share, sync every file, move it into the dataset, and write the checksums beside."""
-    files, every = [], []
-    for column in columns:
-        hashes = _finish_column(folder, column)
-        every.append(hashes)
-        files.append(FileFacts(column.file, column.placing.bytes, digest(column.head, hashes.tobytes())))
-    table = {**metadata, "columns": [column.column for column in columns], "checksums": np.concatenate(every).tolist()}
-    body = json.dumps(table).encode() + b"\n"
-    name = f"{split}.checksums.json"
-    folder.commit_bytes(name, body)
-    for column in columns:
-        folder.move(column.placing.file, column.file)
-    return ShardFacts(split, records, (*files, FileFacts(name, len(body), digest(body))))
+def make_room(folder: Folder, layout: Layout) -> None:
+    """Every file at its full size, before the first task looks for it."""
+    for column in (column for columns in layout.values() for column in columns):
+        open_placing(folder, column).close()
+        open_hashes(folder, column).close()
 
 
-def _finish_column(folder: Folder, column: PlacedColumn) -> np.ndarray[Any, Any]:
+def finish_column(folder: Folder, column: PlacedColumn, edges: Iterable[Edge]) -> Array:
+    """The checksums of all its blocks; what parts share is held against what each part has noted of it."""
     file, kept = open_placing(folder, column), open_hashes(folder, column)
     try:
+        for start, size, written in edges:
+            if xxhash.xxh3_64_intdigest(file.read_at(len(column.head) + start, size)) != written:
+                raise _changed(column, start, size)
         hashes = np.frombuffer(kept.read_at(0, 8 * column.blocks), "<u8").copy()
         for block in column.shared_blocks:
             start = block * BLOCK
@@ -211,3 +216,36 @@ def _finish_column(folder: Folder, column: PlacedColumn) -> np.ndarray[Any, Any]
         file.close()
         kept.close()
     return hashes
+
+
+def read_placed(folder: Folder, column: PlacedColumn, hashes: Array) -> Iterator[Array]:
+    """The bytes of a column that is whole and not yet moved, block by block, checked."""
+    with folder.open(column.placing.file) as file:
+        file.seek(len(column.head))
+        for block, written in enumerate(hashes.tolist()):
+            data = file.read(BLOCK)
+            if xxhash.xxh3_64_intdigest(data) != written:
+                raise _changed(column, block * BLOCK, len(data))
+            yield np.frombuffer(data, "u1")
+
+
+def _changed(column: PlacedColumn, start: int, size: int) -> IntegrityError:
+    return IntegrityError(
+        f"bytes {start:,} to {start + size:,} of {column.file} are not the ones that were placed",
+        where=f"{column.placing.file}, column {column.column!r}",
+        next_step="delete that file and run the job again: samples are placed again. Then check the disk",
+    )
+
+
+def finish_split(
+    folder: Folder, split: str, records: int, columns: Mapping[PlacedColumn, Array], metadata: dict[str, str]
+) -> ShardFacts:
+    """Write the checksums of every column, and move its file, which is synced, into the dataset."""
+    name = f"{split}.checksums.json"
+    body = checksum_table([column.column for column in columns], list(columns.values()), metadata)
+    folder.commit_bytes(name, body)
+    files = []
+    for column, hashes in columns.items():
+        folder.move(column.placing.file, column.file)
+        files.append(FileFacts(column.file, column.placing.bytes, digest(column.head, hashes.tobytes())))
+    return ShardFacts(split, records, (*files, FileFacts(name, len(body), digest(body))))

@@ -26,14 +26,13 @@ from penstock.base.events import EventLog
 from penstock.base.memory import Budget, tree_memory
 from penstock.base.sizes import format_size
 from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.rows import DIED, HUNG, TOO_LARGE
 from penstock.prepare.settings import Settings
-from penstock.prepare.sources import TOO_LARGE
 from penstock.prepare.task import FromSlices, Recipe, Task
 
 if TYPE_CHECKING:
     from penstock.prepare.engines import Done
 
-DIED, HUNG = "function killed its worker", "function hung"  # what files are set aside for, beside TOO_LARGE
 ATTEMPTS = 3  # of a task whose worker dies: whole, half and quarter batches
 TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
 _TICK_SECONDS = 0.1
@@ -251,6 +250,8 @@ class LocalEngine:
         attempt = worker.attempt
         if attempt is None:
             return
+        if attempt.place and attempt.place != attempt.failed and attempt.failed:
+            attempt.number = attempt.stalls = 0  # another file: it has not failed before
         attempt.number += 1
         attempt.reason = reason
         attempt.failed = attempt.place

@@ -35,6 +35,9 @@ class Bucket:
 
     number: int
 
+    def describe(self) -> int:
+        return self.number
+
     def __str__(self) -> str:
         return f"bucket {self.number}"
 

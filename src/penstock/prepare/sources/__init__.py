@@ -28,7 +28,6 @@ SUFFIXES = {
     ".json": "jsonl",
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-RAISED, TOO_LARGE = "function raised", "function took too much memory"  # what files of a function are set aside for
 _ENDS = 64 * 1024
 
 

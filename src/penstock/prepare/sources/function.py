@@ -20,12 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.files import ReadFile
-from penstock.prepare.rows import Rows, SetAside, rejected_line
+from penstock.prepare.rows import RAISED, Rows, SetAside, rejected_line
 from penstock.prepare.sample_schema import arrow_schema
 from penstock.prepare.samples import Converter, Held, Problem
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import (
-    RAISED,
     File,
     FileSurvey,
     Reading,
