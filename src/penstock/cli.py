@@ -226,7 +226,7 @@ def run(
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio, parallel)
         asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
-        halves = [keep_batches(asked.config)] if skip_merge else halves_of(asked.config)
+        halves = iter([keep_batches(asked.config)]) if skip_merge else halves_of(asked.config)
     _run(asked, halves, redo, as_json)
 
 
@@ -259,10 +259,10 @@ def merge(
         asked = load_job(config, collect(None, output, memory, workers, None, None, settings))
         place = folder or intermediate_dir
         merged = merge_batches(asked.config, os.path.abspath(place) if place else asked.config.batches_path)
-    _run(asked, [merged], redo, as_json)
+    _run(asked, iter([merged]), redo, as_json)
 
 
-def _run(asked: Any, halves: list[Any], redo: bool, as_json: bool) -> None:
+def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
     """Do one config after the other, and show what the last one made."""
     from dataclasses import replace
 

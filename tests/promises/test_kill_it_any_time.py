@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ import penstock
 from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
 from penstock.base.memory import process_tree
 from tests.promises import workshop
+from tests.promises.arrays_making import Die, dying_drivers
 
-KILLS = 40 if workshop.THOROUGH else 5
+KILLS = 40 if workshop.THOROUGH else 4
 
 
 def crash_points() -> list[str]:
@@ -37,12 +39,13 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     """The input, and what an undisturbed run writes and leaves."""
     folder = tmp_path_factory.mktemp("clean")
     data = workshop.make_input(folder / "data", files=6)
-    workshop.run_well(workshop.write_job(folder / "job.yaml", data))
+    penstock.run(workshop.write_job(folder / "job.yaml", data))
     return data, workshop.bytes_of(folder / "out"), workshop.names_in(folder / "out")
 
 
 def _assert_recovers(job: Path, clean: tuple[Path, dict[str, str], set[str]]) -> None:
-    workshop.run_well(job)
+    """The same job goes on, inside this process, which is quicker and decides nothing."""
+    penstock.run(job)
     assert workshop.bytes_of(job.parent / "out") == clean[1]
     assert workshop.names_in(job.parent / "out") == clean[2]
 
@@ -56,27 +59,42 @@ def test_there_are_crash_points_around_every_lasting_effect():
     assert len(crash_points()) >= 10
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+# With workers: points that a worker passes, that the driver passes, and that both do. The driver alone passes them all.
+POINTS_WITH_WORKERS = (
+    points_of_rows() if workshop.THOROUGH else ["commit.before_rename", "run.before_manifest", "task.after_shards"]
+)
+
+
+@pytest.fixture(scope="module")
+def die() -> Iterator[Die]:
+    with dying_drivers() as die:
+        yield die
+
+
 @pytest.mark.parametrize("point", points_of_rows())
-def test_a_crash_at_every_named_point_is_recovered_from(clean, tmp_path, point, workers):
-    job = workshop.write_job(tmp_path / "job.yaml", clean[0], workers=workers)
-    token = tmp_path / "token"
-    token.touch()
-    done = workshop.run(job, environment={CRASH_VARIABLE: f"{point}:{token}"})
-    assert not token.exists(), "the point was never reached"
-    _assert_died_or_went_on(done, job, workers, clean)
+def test_a_crash_at_every_named_point_is_recovered_from(clean, die, tmp_path, point):
+    job = workshop.write_job(tmp_path / "job.yaml", clean[0], workers=0)
+    die(job, point)
     _assert_recovers(job, clean)
 
 
-def _assert_died_or_went_on(
-    done: subprocess.CompletedProcess[str], job: Path, workers: int, clean: tuple[Path, dict[str, str], set[str]]
-) -> None:
+@pytest.mark.parametrize("point", POINTS_WITH_WORKERS)
+def test_a_crash_at_every_named_point_of_a_run_with_workers_is_recovered_from(clean, tmp_path, point):
+    _crash_with_workers(workshop.write_job(tmp_path / "job.yaml", clean[0], workers=2), point, clean)
+
+
+def _crash_with_workers(job: Path, point: str, clean: tuple[Path, dict[str, str], set[str]]) -> None:
     """In the driver the run dies; in a worker the driver tries the task again, and what it ends in is whole."""
-    if done.returncode == 0 and workers:
+    token = job.parent / "token"
+    token.touch()
+    done = workshop.run(job, environment={CRASH_VARIABLE: f"{point}:{token}"})
+    assert not token.exists(), "the point was never reached"
+    if done.returncode == 0:
         assert workshop.bytes_of(job.parent / "out") == clean[1]
         assert workshop.names_in(job.parent / "out") == clean[2]
-        return
-    assert done.returncode == CRASH_EXIT_CODE, done.stderr
+    else:
+        assert done.returncode == CRASH_EXIT_CODE, done.stderr
+    _assert_recovers(job, clean)
 
 
 def test_sigkill_of_the_driver_at_random_moments_is_recovered_from(clean, tmp_path):
@@ -170,38 +188,47 @@ def test_a_polite_stop_says_how_to_resume_and_leaves_no_process(clean, tmp_path,
 # The same of a job with an exchange: a spill half written, a bucket half sorted, a file half merged.
 
 
-@pytest.fixture(scope="module", params=["safetensors", "arrayrecord"])
-def events(request, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], set[str], str]:
-    """The input, what an undisturbed run writes and leaves, and the format it writes."""
-    folder = tmp_path_factory.mktemp("events")
+def _clean_events(folder: Path, format_name: str) -> tuple[Path, dict[str, str], set[str]]:
+    """The input, and what an undisturbed run writes and leaves."""
     data = workshop.make_event_input(folder / "data", files=2, rows=1500)
-    workshop.run_well(workshop.write_events_job(folder / "job.yaml", data, format=request.param))
+    penstock.run(workshop.write_events_job(folder / "job.yaml", data, format=format_name))
     names = workshop.names_in(folder / "out")
     assert not [name for name in names if "/spill/" in name or "/parts/" in name or "/tmp/" in name]
-    return data, workshop.bytes_of(folder / "out"), names, request.param
+    return data, workshop.bytes_of(folder / "out"), names
+
+
+@pytest.fixture(scope="module")
+def safetensors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], set[str]]:
+    return _clean_events(tmp_path_factory.mktemp("safetensors"), "safetensors")
+
+
+@pytest.fixture(scope="module")
+def arrayrecord(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], set[str]]:
+    return _clean_events(tmp_path_factory.mktemp("arrayrecord"), "arrayrecord")
 
 
 @pytest.mark.parametrize("point", points_of_rows())
-def test_a_crash_at_every_named_point_of_an_exchange_is_recovered_from(events, tmp_path, point):
-    workers = 0 if events[3] == "arrayrecord" else 2
-    job = workshop.write_events_job(tmp_path / "job.yaml", events[0], workers=workers, format=events[3])
-    token = tmp_path / "token"
-    token.touch()
-    done = workshop.run(job, environment={CRASH_VARIABLE: f"{point}:{token}"})
-    assert not token.exists(), "the point was never reached"
-    _assert_died_or_went_on(done, job, workers, events[:3])
-    _assert_recovers(job, events[:3])
+def test_a_crash_at_every_named_point_of_an_exchange_is_recovered_from(arrayrecord, die, tmp_path, point):
+    job = workshop.write_events_job(tmp_path / "job.yaml", arrayrecord[0], workers=0, format="arrayrecord")
+    die(job, point)
+    _assert_recovers(job, arrayrecord)
 
 
-def test_sigkill_of_the_driver_at_random_moments_of_an_exchange_is_recovered_from(events, tmp_path):
+@pytest.mark.parametrize("point", POINTS_WITH_WORKERS)
+def test_a_crash_at_every_named_point_of_an_exchange_with_workers_is_recovered_from(safetensors, tmp_path, point):
+    _crash_with_workers(workshop.write_events_job(tmp_path / "job.yaml", safetensors[0]), point, safetensors)
+
+
+@pytest.mark.parametrize("format_name", ["safetensors", "arrayrecord"])
+def test_sigkill_of_the_driver_at_random_moments_of_an_exchange_is_recovered_from(request, tmp_path, format_name):
     chance = random.Random(7)
-    job = workshop.write_events_job(tmp_path / "job.yaml", events[0], format=events[3])
+    events = request.getfixturevalue(format_name)
+    job = workshop.write_events_job(tmp_path / "job.yaml", events[0], format=format_name)
     tasks = len([name for name in events[2] if "/tasks/" in name])
-    kills = KILLS if workshop.THOROUGH else 4
     met = 0
-    for kill in range(kills):
+    for kill in range(KILLS):
         process = subprocess.Popen(workshop.command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        target = kill * tasks // kills
+        target = kill * tasks // KILLS
         workshop.wait_for(
             lambda target=target, process=process: (
                 workshop.ledger_rows(tmp_path / "out") >= target or process.poll() is not None
@@ -213,7 +240,7 @@ def test_sigkill_of_the_driver_at_random_moments_of_an_exchange_is_recovered_fro
         met += _was_at_work(process, tmp_path / "out")
         workshop.wait_for(lambda below=below: not any(map(_runs, below)), 20)
     assert met > 0, "no kill met a run that was at work"
-    _assert_recovers(job, events[:3])
+    _assert_recovers(job, events)
 
 
 HANGING = """

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from fnmatch import fnmatch
 from typing import Any
 
 from penstock.base import machine
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, InputError
 from penstock.base.events import Observer
-from penstock.base.files import Folder
+from penstock.base.files import STATE, Folder
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.sizes import parse_size
 from penstock.prepare.config import Config, load_config, make_config
@@ -23,13 +24,14 @@ from penstock.prepare.run import run as run_plan
 from penstock.prepare.scouting import scout
 from penstock.prepare.settings import Means, row_bytes_of
 from penstock.prepare.survey import Survey, take_survey
-from penstock.shards.manifest import Manifest
+from penstock.shards.manifest import Manifest, read_manifest
 
 Job = str | os.PathLike[str] | Mapping[str, Any] | Config
 # Decoded bytes: from about there on, two workers are quicker than none, for all that they must start.
 _SMALL = 128 << 20
 _SMALL_NEEDS = 2 << 30  # free beside ten times that, since nobody watches it
 _DRIVER_GROWTH = 8 << 20  # the event log, and what comes with a run
+_HELD_BATCH = 1.3  # times its bytes: pieces of columns, and what writing them takes
 _LEDGER_ROW_BYTES = 5 << 10  # as Python holds it; 4.2 kB were measured for a bucket of short keys
 
 
@@ -40,7 +42,7 @@ def plan(job: Job) -> Plan:
     limit = max(budget.allowed - own_memory().counted, 0)
     with Trial(config.task_timeout, limit, config.on_bad_input == "set_aside") as trial:
         survey = take_survey(config, scout if _is_inside(config) else trial.scout)
-        measured = _with_function_memory(config, _measure(config, survey, budget, trial))
+        measured = _with_more(config, survey, _measure(config, survey, budget, trial))
     means = Means(
         budget=budget,
         cores=machine.cpu_count().amount,
@@ -60,9 +62,13 @@ def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) ->
     return manifest
 
 
-def halves_of(config: Config) -> list[Config]:
-    """The job itself; or, where batch files are kept, the job that makes them and the one that merges them."""
-    return [keep_batches(config), merge_batches(config, config.batches_path)] if config.intermediate_dir else [config]
+def halves_of(config: Config) -> Iterator[Config]:
+    """The job itself; or, where batch files are kept, the job that makes them, and when it is done, their merge."""
+    if not config.intermediate_dir:
+        yield config
+        return
+    yield keep_batches(config)
+    yield merge_batches(config, config.batches_path)
 
 
 def keep_batches(config: Config) -> Config:
@@ -81,8 +87,25 @@ def merge_batches(config: Config, folder: str) -> Config:
         raise ConfigError(
             "where are the batch files?", next_step="penstock merge DIR --config JOB, or intermediate_dir: in the job"
         )
+    _refuse_other_batches(Folder(folder))
     job = {**written(config), "input": {"npz": os.path.join(folder, "batch_*.npz")}, "format": "arrays"}
     return make_config(job, folder=config.folder)
+
+
+def _refuse_other_batches(folder: Folder) -> None:
+    """A folder that penstock wrote has a manifest: all of its batch files must be there, and no others."""
+    if not folder.exists(STATE):
+        return
+    manifest = read_manifest(folder)
+    known = {file.file: file.bytes for shards in manifest.splits.values() for shard in shards for file in shard.files}
+    found = {name: folder.size(name) for name in folder.list() if fnmatch(name, "batch_*.npz")}
+    wrong = sorted(name for name in {*known, *found} if known.get(name) != found.get(name))
+    if wrong:
+        raise InputError(
+            f"{len(wrong)} batch files are missing, changed, or none of this folder's; the first: {wrong[0]}",
+            where=folder.root,
+            next_step="run the job again with --skip-merge, which mends the folder, or move foreign files elsewhere",
+        )
 
 
 def written(config: Config) -> dict[str, Any]:
@@ -114,10 +137,16 @@ def _is_inside(config: Config) -> bool:
     return config.workers == 0 or config.strategy == "sequential"
 
 
-def _with_function_memory(config: Config, measured: Measured) -> Measured:
-    """What is said of a function's memory counts for more than what it took for the first files."""
+def _with_more(config: Config, survey: Survey, measured: Measured) -> Measured:
+    """What is said of a function's memory counts for more than what it took for the first files; a batch file is held
+    until it is full."""
     said = max((parse_size(source.function_memory) for source in config.input if source.function_memory), default=0)
-    return replace(measured, slices=replace(measured.slices, fixed_bytes=max(measured.slices.fixed_bytes, said)))
+    held = 0
+    if config.format == "npz":
+        rows = min(config.batch_size, max(map(survey.rows_of, survey.slices), default=0))
+        held = int(_HELD_BATCH * rows * row_bytes_of(survey))
+    fixed = max(measured.slices.fixed_bytes, said) + held
+    return replace(measured, slices=replace(measured.slices, fixed_bytes=fixed))
 
 
 def _task_count(config: Config, survey: Survey) -> int:

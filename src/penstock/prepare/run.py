@@ -42,7 +42,7 @@ from penstock.prepare.sinks import PARTS, SPILL
 from penstock.prepare.task import FromBuckets, Recipe, Task
 from penstock.shards.arrayrecord_file import merge_parts
 from penstock.shards.columns import FileFacts
-from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, read_manifest, write_manifest
+from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest, write_manifest
 from penstock.shards.placed import PLACING, make_room
 
 RUN = f"{STATE}/run.json"
@@ -264,7 +264,20 @@ def _remove_scaffolding(folder: Folder) -> None:
 def _input_facts(plan: Plan) -> dict[str, Any]:
     described = describe_input(plan.survey)
     files = described["files"]
-    return {"files": len(files), "bytes": plan.survey.bytes, "digest": digest(json.dumps(described).encode())}
+    facts = {"files": len(files), "bytes": plan.survey.bytes, "digest": digest(json.dumps(described).encode())}
+    return {**facts, **_batch_facts(plan)}
+
+
+def _batch_facts(plan: Plan) -> dict[str, Any]:
+    """Of batch files: what became of the samples that they were made from, as their own manifest tells."""
+    places = {os.path.dirname(segment.location) for piece in plan.survey.slices for segment in piece.segments}
+    if plan.survey.formats != ("npz",) or len(places) != 1:
+        return {}
+    folder = Folder(places.pop())
+    if not folder.exists(MANIFEST):
+        return {}
+    made = read_manifest(folder)
+    return {"batches": {"dataset": dataset_id(folder), "account": [asdict(step) for step in made.account]}}
 
 
 def _write_artifacts(plan: Plan, folder: Folder, artifacts: dict[int, Any]) -> tuple[FileFacts, ...]:

@@ -51,6 +51,13 @@ def masked_heads(schema: Schema) -> tuple[str, ...]:
     return tuple(head for head in heads if MASKS + head in types and _is_mask(types[MASKS + head]))
 
 
+def unchecked_heads(schema: Schema) -> tuple[str, ...]:
+    """Heads that have both columns, of types that do not say which class is allowed."""
+    names = {field.name for field in schema}
+    heads = [name.removeprefix(LABELS) for name in names if name.startswith(LABELS)]
+    return tuple(sorted(head for head in heads if MASKS + head in names and head not in masked_heads(schema)))
+
+
 def _is_label(kind: Type) -> bool:
     return kind.name.startswith(("int", "uint"))
 

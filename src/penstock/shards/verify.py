@@ -12,7 +12,7 @@ from penstock.shards.arrayrecord import FORMAT
 from penstock.shards.arrayrecord_file import check_file, file_digest
 from penstock.shards.columns import Column, FileFacts, damaged_block, damaged_file, open_columns
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest
-from penstock.shards.masks import MaskFindings, MaskViolation, mask_violations, masked_heads
+from penstock.shards.masks import MaskFindings, MaskViolation, mask_violations, masked_heads, unchecked_heads
 from penstock.shards.record import Encoder, record_count
 from penstock.shards.schema import Schema
 
@@ -34,6 +34,7 @@ class Verification:
     labels: int = 0
     violation_count: int = 0
     violations: tuple[MaskViolation, ...] = ()
+    unchecked: tuple[str, ...] = ()  # heads whose labels are no whole numbers, or whose masks no lists of classes
 
     @property
     def ok(self) -> bool:
@@ -55,6 +56,7 @@ def verify(path: str | os.PathLike[str]) -> Verification:
         labels=masks.labels,
         violation_count=masks.violation_count,
         violations=masks.violations,
+        unchecked=unchecked_heads(manifest.schema) if manifest.config.get("format") not in (FORMAT, "npz") else (),
     )
 
 

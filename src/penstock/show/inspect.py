@@ -19,10 +19,8 @@ from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 from penstock.shards.schema import short_type
 from penstock.show.arrayrecord_files import are_files, file_facts, file_tables
 from penstock.show.keys import key_facts, key_tables
-from penstock.show.result import dataset_facts, group_lines, memory_line
+from penstock.show.result import account_tables, dataset_facts, group_lines, memory_line
 from penstock.show.tables import (
-    account_table,
-    balance_line,
     by_workers,
     counted,
     filled,
@@ -102,8 +100,7 @@ def inspect_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     fields = [(field["name"], short_type(field["type"])) for field in facts["schema"]]
     yield from filled(make_table("column", "type"), fields, "column")
     yield ""
-    yield account_table(facts["account"])
-    yield balance_line(facts["account"])
+    yield from account_tables(facts)
     rows = [(file["file"], format_size(file["bytes"])) for file in facts["artifacts"] + facts["rejected"]]
     if rows:
         yield ""

@@ -37,6 +37,7 @@ def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
         "account": [{**asdict(step), "balances": step.balances} for step in manifest.account],
         "artifacts": [{"file": file.file, "bytes": file.bytes} for file in manifest.artifacts],
         "groups": _read_json(folder, SPLIT_PROOF),
+        "batches": manifest.input.get("batches"),
         "rejected": [{"file": file.file, "bytes": file.bytes} for file in manifest.rejected],
         "run": _read_json(folder, RUN),
     }
@@ -62,10 +63,19 @@ def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
         yield Text("This job is done already; nothing had to be written.\n")
     yield split_table(facts["splits"])
     yield ""
-    yield account_table(facts["account"])
-    yield balance_line(facts["account"])
+    yield from account_tables(facts)
     yield ""
     yield make_list([*group_lines(facts), *_lines(facts)])
+
+
+def account_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
+    """Where every record went; of batch files, also what had become of their samples before."""
+    if facts["batches"]:
+        yield Text("when the batch files were made:")
+        yield account_table(facts["batches"]["account"])
+        yield ""
+    yield account_table(facts["account"])
+    yield balance_line(facts["account"])
 
 
 def group_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,7 @@ def verification_facts(path: str, found: Verification) -> dict[str, Any]:
         "labels": found.labels,
         "violation_count": found.violation_count,
         "violations": [dataclasses.asdict(each) for each in found.violations],
+        "unchecked": list(found.unchecked),
         "exit_code": _exit_code(found),
     }
 
@@ -57,6 +58,9 @@ def verification_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     elif facts["heads"] and not facts["problems"]:
         heads = counted(len(facts["heads"]), "head")
         yield Text(f"ok: {counted(facts['labels'], 'label')} of {heads}, each allowed by its mask", style="green")
+    if facts["unchecked"]:
+        why = "labels are checked that are whole numbers, against masks of one list of classes"
+        yield Text(f"not held against their masks: {', '.join(facts['unchecked'])} ({why})", style="yellow")
     if not facts["problems"]:
         yield Text(f"dataset {facts['dataset']}")
 

@@ -37,6 +37,9 @@ class Translated:
 def translate(written: Mapping[str, Any], job_keys: tuple[str, ...]) -> Translated:
     block = _checked(written[BLOCK])
     ignored = [key for key in written if key not in job_keys and key != BLOCK]
+    for key in ignored:
+        if meant := did_you_mean(str(key), list(job_keys)):
+            raise ConfigError(f"{key}: unknown key.{meant}")
     notes = [f"not about preparing data, and left alone: {', '.join(map(str, ignored))}"] if ignored else []
     job = {key: value for key, value in written.items() if key in job_keys}
     for key in ("input", "output"):
