@@ -10,7 +10,8 @@ import pytest
 import xxhash
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.config import Config, SourceConfig, load_config, make_config
+from penstock.prepare.config import Config, load_config, make_config
+from penstock.prepare.source_config import SourceConfig
 
 MINIMAL = {"input": "data/*.parquet", "output": "out"}
 

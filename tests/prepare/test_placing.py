@@ -18,14 +18,15 @@ from hypothesis import strategies as st
 import penstock
 from penstock.base.errors import IntegrityError
 from penstock.base.files import Folder
-from penstock.prepare.placing import FromParts, Part, columns_of, lay_out_parts, place
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.placing import EDGES, FromParts, Part, columns_of, lay_out_parts, place
 from penstock.prepare.rows import Rows
 from penstock.prepare.sample_sinks import PartsInto
 from penstock.prepare.sinks import PARTS
 from penstock.prepare.stages.normalize import Normalize, Scale
 from penstock.prepare.task import Recipe, Task
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.placed import finish_split
+from penstock.shards.placed import finish_column, finish_split
 from penstock.shards.schema import schema_from_arrow
 
 SPLITS = ("train", "test")
@@ -73,17 +74,24 @@ def source_of(folder: Folder, parts: tuple[dict[str, ShardFacts], ...], scaled: 
 def place_all(folder: Folder, source: FromParts, tasks: list[Part]) -> dict[str, Any]:
     """Every file of the dataset as numpy has it, once all tasks are done."""
     recipe = Recipe(folder.root, source, {}, {}, (), None, ())
-    placed = 0
-    for part in tasks:
-        row = place(Task(f"1-place-{part.number:05d}", part, "f"), recipe, unseen)
-        assert row.steps["place"].balances
-        placed += row.steps["place"].taken
-    assert placed == sum(shard.records for part in source.parts for shard in part.values())
-    files = {}
+    rows = [place(Task(f"1-place-{part.number:05d}", part, "f"), recipe, unseen) for part in tasks]
+    assert all(row.steps["place"].balances for row in rows)
+    assert sum(row.steps["place"].taken for row in rows) == sum(
+        shard.records for part in source.parts for shard in part.values()
+    )
+    finish(folder, source, rows)
+    return {column.file: np.load(folder.path(column.file)) for of in source.layout.values() for column in of}
+
+
+def finish(folder: Folder, source: FromParts, rows: list[LedgerRow]) -> None:
     for split, columns in source.layout.items():
-        finish_split(folder, split, 0, columns, {})
-        files |= {column.file: np.load(folder.path(column.file)) for column in columns}
-    return files
+        finished = {
+            column: finish_column(
+                folder, column, [edge for row in rows for edge in row.states[EDGES].get(column.file, ())]
+            )
+            for column in columns
+        }
+        finish_split(folder, split, 0, finished, {})
 
 
 def expected_of(count: int, split: int, scaled: bool) -> dict[str, Any]:
@@ -128,8 +136,7 @@ def test_placing_a_part_again_changes_no_byte(tmp_path):
     recipe = Recipe(folder.root, source, {}, {}, (), None, ())
     rows = [place(Task("t", part, "f"), recipe, unseen) for part in again]
     assert rows[0] == rows[2]
-    for split, columns in source.layout.items():
-        finish_split(folder, split, 0, columns, {})
+    finish(folder, source, rows)
     assert np.array_equal(np.load(tmp_path / "X_train.npy"), expected_of(40, 0, scaled=True)["X_train.npy"])
 
 
@@ -209,8 +216,8 @@ def test_both_placements_and_both_strategies_write_the_same_bytes(batches, stage
         json.loads((batches / name / ".penstock/run.json").read_text())["passes"] for name in ("direct", "placed")
     ]
     assert [each["kind"] for each in passes[1]] == ["map", "place"]
-    is_scaled = any("normalize" in stage for stage in stages)  # then all rows must be there first
-    assert [each["kind"] for each in passes[0]] == (["map", "place"] if is_scaled else ["map"])
+    # Rows of batch files bring positions of their own, and what is normalised must all be there first.
+    assert [each["kind"] for each in passes[0]] == (["map", "place"] if stages else ["map"])
     assert not list((batches / "placed/.penstock").glob("pa*"))
 
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import ConfigError, InputError
-from penstock.prepare.config import SourceConfig
 from penstock.prepare.sample_schema import REQUIRED, declared_schema, short_words
 from penstock.prepare.scouting import Scouted, scout, spread
+from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.sources import File
 
 HERE = __name__
@@ -175,8 +175,13 @@ def test_a_function_that_yields_nothing_says_so_unless_a_schema_does(tmp_path):
 
 def test_a_sample_that_is_no_dict_is_told_by_its_place(tmp_path):
     with pytest.raises(InputError, match="a sample is an empty dict") as caught:
-        look(write(tmp_path, "", "a"), "keys")
+        look(write(tmp_path, "", ""), "keys")
     assert caught.value.where == "000.txt, sample 0"
+
+
+def test_a_first_sample_that_is_bad_is_passed_over_where_others_tell(tmp_path):
+    files = write(tmp_path, "", "a")
+    assert look(files, "keys").samples == look(files[1:], "keys").samples
 
 
 # Rows of tables.
@@ -206,8 +211,9 @@ def test_a_table_that_cannot_be_read_is_left_to_the_survey_where_others_tell(tmp
     Path(broken.location).write_bytes(b"PAR1 and no more")
     found = look([broken, table(tmp_path, "a.parquet", 3)], "rows", takes_rows=True)
     assert found.sample["value"].to_pylist() == [0, 1, 2]
-    with pytest.raises(InputError, match=r"no row can be read to see what .*:rows yields; the first of 1 files: not a"):
+    with pytest.raises(InputError, match="not a readable Parquet file") as caught:
         look([broken], "rows", takes_rows=True)
+    assert broken.location in caught.value.where
 
 
 def test_a_damaged_first_row_group_is_left_to_the_task_where_others_tell(tmp_path):

@@ -113,7 +113,7 @@ def _kinds(job: Path) -> list[str]:
 
 def test_arrays_are_the_same_placed_directly_or_in_parts(table, tmp_path):
     direct = _table_job(tmp_path / "direct" / "job.yaml", table)
-    assert _kinds(direct) == ["map"]
+    assert _kinds(direct) == (["map", "place"] if "npz" in table else ["map"])  # rows of npz bring their positions
     penstock.run(direct)
     expected = arrays_making.arrays_of(direct.parent / "out")
     assert np.load(direct.parent / "out" / "X_train.npy").nbytes > 2 * (64 << 10)

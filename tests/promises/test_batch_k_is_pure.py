@@ -24,7 +24,15 @@ from tests.shards.making import write_dataset
 
 ROOT = Path(__file__).parents[2]
 WORLDS, WORKERS = (1, 2, 4, 8), (0, 1, 2, 4)
+CACHES, AHEAD = (None, "memory", "disk"), (1, 3, 40)
 STEPS = 24 if workshop.THOROUGH else 10
+
+
+def pairs(some: tuple[Any, ...], others: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+    """Every one of each with a middle one of the others; with all of them in a thorough run."""
+    middle = some[len(some) // 2], others[len(others) // 2]
+    every = [(one, other) for one in some for other in others]
+    return [pair for pair in every if workshop.THOROUGH or pair[0] == middle[0] or pair[1] == middle[1]]
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +69,7 @@ def expected(request, paths) -> tuple[str, list[str]]:
     return request.param, hashes
 
 
-@pytest.mark.parametrize("workers", WORKERS)
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(("world", "workers"), pairs(WORLDS, WORKERS))
 def test_batches_are_equal_for_every_world_and_number_of_workers(paths, expected, world, workers):
     mix, hashes = expected
     ranks = [load(paths, mix, rank=rank, world=world, workers=workers) for rank in range(world)]
@@ -93,8 +100,7 @@ def test_a_run_saved_at_any_step_goes_on_at_any_world(paths, expected):
             rank.close()
 
 
-@pytest.mark.parametrize("cache", [None, "memory", "disk"])
-@pytest.mark.parametrize("ahead", [1, 3, 40])
+@pytest.mark.parametrize(("cache", "ahead"), pairs(CACHES, AHEAD))
 def test_neither_caching_nor_how_many_are_ahead_changes_a_batch(paths, expected, cache, ahead):
     mix, hashes = expected
     with load(paths, mix, workers=2, cache=cache, ahead=ahead) as loader:
@@ -118,7 +124,7 @@ PROGRAM = """
         (0, {"PYTHONHASHSEED": "1", "TZ": "Asia/Kathmandu", "LC_ALL": "C"}),
         (1, {"PYTHONHASHSEED": "77", "TZ": "America/New_York", "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}),
         (1, {"PENSTOCK_PLAIN": "1"}),
-    ],
+    ][: None if workshop.THOROUGH else 2],
 )
 def test_another_process_in_another_place_makes_the_same(paths, tmp_path, rank, environment):
     """A rank each, from another folder, by relative paths."""

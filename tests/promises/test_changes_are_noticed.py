@@ -1,19 +1,25 @@
-"""Promise 3, second half: changed inputs, options, code or format are noticed and redone or refused, never mixed."""
+"""Promise 3, second half: changed inputs, options, code or format are noticed and redone or refused, never mixed.
+
+What comes before the change, and what shows how it should end, runs inside this process, which is quicker.
+"""
 
 from __future__ import annotations
 
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
+import penstock
 from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
 from penstock.base.fingerprint import fingerprint
 from tests.promises import workshop
+from tests.promises.arrays_making import Die, dying_drivers
 
 
 @pytest.fixture
@@ -27,7 +33,7 @@ def _fresh(job: Path, name: str) -> dict[str, str]:
     other = workshop.write_job(job.parent / name / "job.yaml", text["input"], **text)
     for module in job.parent.glob("*.py"):
         (other.parent / module.name).write_bytes(module.read_bytes())
-    workshop.run_well(other)
+    penstock.run(other)
     return workshop.bytes_of(other.parent / "out")
 
 
@@ -46,7 +52,7 @@ def _stop_midway(job: Path) -> int:
 
 
 def test_running_a_finished_job_again_does_nothing(job):
-    workshop.run_well(job)
+    penstock.run(job)
     before = {path: path.stat().st_mtime_ns for path in (job.parent / "out").rglob("*") if path.is_file()}
     workshop.run_well(job)
     after = {path: path.stat().st_mtime_ns for path in (job.parent / "out").rglob("*") if path.is_file()}
@@ -56,13 +62,13 @@ def test_running_a_finished_job_again_does_nothing(job):
 
 
 def test_settings_that_change_no_byte_change_nothing(job):
-    workshop.run_well(job)
+    penstock.run(job)
     _edit(job, workers=1, memory="500MB", task_timeout=99)
     workshop.run_well(job)
 
 
 def test_a_finished_output_is_not_replaced_by_another_job_unless_told_to(job):
-    workshop.run_well(job)
+    penstock.run(job)
     before = workshop.bytes_of(job.parent / "out")
     _edit(job, stages=[{"filter": "rtt > 2"}])
     refused = workshop.run(job)
@@ -86,7 +92,7 @@ def test_a_changed_option_in_an_unfinished_output_is_told_and_redone(job):
 
 
 def test_a_changed_input_file_is_noticed(job):
-    workshop.run_well(job)
+    penstock.run(job)
     pq.write_table(workshop.make_rows(6000, 99), job.parent / "data" / "part-2.parquet", row_group_size=1500)
     refused = workshop.run(job)
     assert refused.returncode == 5
@@ -94,7 +100,7 @@ def test_a_changed_input_file_is_noticed(job):
 
 
 def test_only_tasks_of_a_changed_file_are_redone_in_an_unfinished_output(job):
-    workshop.run_well(job)
+    penstock.run(job)
     (job.parent / "out" / "manifest.json").unlink()
     table = pq.read_table(job.parent / "data" / "part-3.parquet")
     rows = table.to_pylist()
@@ -108,7 +114,7 @@ def test_only_tasks_of_a_changed_file_are_redone_in_an_unfinished_output(job):
 
 
 def test_a_new_file_is_noticed(job):
-    workshop.run_well(job)
+    penstock.run(job)
     pq.write_table(workshop.make_rows(100, 5), job.parent / "data" / "part-9.parquet")
     refused = workshop.run(job)
     assert refused.returncode == 5
@@ -121,7 +127,7 @@ def test_changed_user_code_is_noticed(job):
         "import pyarrow.compute as pc\ndef big(batch):\n    return pc.fill_null(pc.greater(batch['size'], 9), False)\n"
     )
     _edit(job, stages=[{"filter": "mine:big"}])
-    workshop.run_well(job)
+    penstock.run(job)
     code.write_text(code.read_text().replace("9", "99"))
     refused = workshop.run(job)
     assert refused.returncode == 5
@@ -131,7 +137,7 @@ def test_changed_user_code_is_noticed(job):
 
 
 def test_another_format_version_is_refused_and_can_be_redone(job):
-    workshop.run_well(job)
+    penstock.run(job)
     path = job.parent / "out" / "manifest.json"
     before = workshop.bytes_of(job.parent / "out")
     body = {**json.loads(path.read_text()), "format_version": 999, "job": "0"}
@@ -164,13 +170,13 @@ def test_a_file_that_is_replaced_while_the_job_runs_is_never_mixed_in(job):
 
 def test_the_order_of_selected_columns_is_part_of_the_job(job):
     _edit(job, stages=[{"select": ["src", "rtt"]}])
-    workshop.run_well(job)
+    penstock.run(job)
     _edit(job, stages=[{"select": ["rtt", "src"]}])
     assert workshop.run(job).returncode == 5
 
 
 def test_a_redo_that_was_killed_goes_on_from_there(job, tmp_path):
-    workshop.run_well(job)
+    penstock.run(job)
     before = workshop.bytes_of(job.parent / "out")
     token = tmp_path / "token"
     token.touch()
@@ -185,17 +191,17 @@ def test_a_redo_that_was_killed_goes_on_from_there(job, tmp_path):
 @pytest.mark.parametrize("name", ["notes.txt", "backup.arrayrecord"])
 def test_a_persons_file_in_the_output_is_left_alone(job, name):
     """Also one of a kind that penstock writes, beside a dataset that is of another kind."""
-    workshop.run_well(job)
+    penstock.run(job)
     (job.parent / "out" / name).write_text("mine")
-    workshop.run_well(job, "--redo")
+    penstock.run(job, redo=True)
     assert (job.parent / "out" / name).read_text() == "mine"
     _edit(job, stages=[{"filter": "rtt > 2"}])  # another job, without the splits of the first
-    workshop.run_well(job, "--redo")
+    penstock.run(job, redo=True)
     assert (job.parent / "out" / name).read_text() == "mine"
 
 
 def test_a_lost_shard_is_made_again(job):
-    workshop.run_well(job)
+    penstock.run(job)
     before = workshop.bytes_of(job.parent / "out")
     next((job.parent / "out" / "train").iterdir()).unlink()
     answer = workshop.run_well(job)
@@ -224,13 +230,18 @@ def events(tmp_path: Path) -> Path:
     )
 
 
-def _stop_among_buckets(job: Path, tmp_path: Path) -> None:
-    """The run dies when its spills are written and its buckets are done, before the manifest."""
-    token = tmp_path / "token"
-    token.touch()
-    done = workshop.run(job, environment={CRASH_VARIABLE: f"run.before_clean_up:{token}"})
-    assert done.returncode == CRASH_EXIT_CODE, done.stderr
-    assert list((job.parent / "out" / ".penstock" / "spill").iterdir())
+@pytest.fixture(scope="module")
+def die() -> Iterator[Die]:
+    with dying_drivers() as die:
+        yield die
+
+
+@pytest.fixture
+def stopped(events: Path, die: Die) -> Path:
+    """Its run died when spills were written and buckets were done, before the manifest."""
+    die(events, "run.before_clean_up")
+    assert list((events.parent / "out" / ".penstock" / "spill").iterdir())
+    return events
 
 
 @pytest.mark.parametrize(
@@ -242,37 +253,33 @@ def _stop_among_buckets(job: Path, tmp_path: Path) -> None:
         ({"null_keys": "group"}, "null_keys"),
     ],
 )
-def test_a_changed_option_of_group_in_an_unfinished_output_is_told_and_redone(events, tmp_path, option, told):
-    _stop_among_buckets(events, tmp_path)
-    _edit(events, stages=[workshop.EVENT_STAGES[0], {"group": {**GROUPED, **option}}, workshop.EVENT_STAGES[2]])
-    done = workshop.run(events)
+def test_a_changed_option_of_group_in_an_unfinished_output_is_told_and_redone(stopped, option, told):
+    _edit(stopped, stages=[workshop.EVENT_STAGES[0], {"group": {**GROUPED, **option}}, workshop.EVENT_STAGES[2]])
+    done = workshop.run(stopped)
     assert done.returncode == 0, done.stderr
     assert told in done.stderr
-    assert workshop.bytes_of(events.parent / "out") == _fresh(events, "fresh")
+    assert workshop.bytes_of(stopped.parent / "out") == _fresh(stopped, "fresh")
 
 
-def test_a_changed_input_file_between_a_killed_exchange_and_its_resume_is_noticed(events, tmp_path):
-    _stop_among_buckets(events, tmp_path)
+def test_a_changed_input_file_between_a_killed_exchange_and_its_resume_is_noticed(stopped, tmp_path):
     pq.write_table(workshop.make_events(1500, 99), tmp_path / "data" / "part-1.parquet", row_group_size=800)
-    done = workshop.run(events)
+    done = workshop.run(stopped)
     assert done.returncode == 0, done.stderr
     assert "part-1.parquet: changed" in done.stderr
     answer = json.loads(done.stdout)["run"]
     assert answer["tasks_kept"] < answer["tasks_done"]
-    assert workshop.bytes_of(events.parent / "out") == _fresh(events, "fresh")
+    assert workshop.bytes_of(stopped.parent / "out") == _fresh(stopped, "fresh")
 
 
-def test_another_format_of_the_same_events_is_written_anew(events, tmp_path):
-    _stop_among_buckets(events, tmp_path)
-    _edit(events, format="arrayrecord")
-    workshop.run_well(events)
-    assert workshop.bytes_of(events.parent / "out") == _fresh(events, "fresh")
+def test_another_format_of_the_same_events_is_written_anew(stopped):
+    _edit(stopped, format="arrayrecord")
+    penstock.run(stopped)
+    assert workshop.bytes_of(stopped.parent / "out") == _fresh(stopped, "fresh")
 
 
-def test_settings_that_change_no_byte_of_an_exchange_keep_what_is_done(events, tmp_path):
-    _stop_among_buckets(events, tmp_path)
-    _edit(events, workers=0, memory="2GB", strategy="streaming")
-    answer = workshop.run_well(events)["run"]
+def test_settings_that_change_no_byte_of_an_exchange_keep_what_is_done(stopped):
+    _edit(stopped, workers=0, memory="2GB", strategy="streaming")
+    answer = workshop.run_well(stopped)["run"]
     assert answer["tasks_done"] == 0
     assert answer["tasks_kept"] > 10
 
@@ -292,20 +299,19 @@ BEHIND_GROUP: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("name", BEHIND_GROUP)
-def test_a_change_behind_group_keeps_what_was_scattered(events, tmp_path, name):
-    _stop_among_buckets(events, tmp_path)
-    scattered = list((events.parent / "out" / ".penstock" / "tasks").glob("0-scatter-*.json"))
+def test_a_change_behind_group_keeps_what_was_scattered(stopped, tmp_path, name):
+    scattered = list((stopped.parent / "out" / ".penstock" / "tasks").glob("0-scatter-*.json"))
     (tmp_path / "counting.py").write_text(COUNTING)
-    _edit(events, **BEHIND_GROUP[name])
-    workshop.run_well(events)
-    run = json.loads((events.parent / "out" / ".penstock" / "run.json").read_text())
+    _edit(stopped, **BEHIND_GROUP[name])
+    penstock.run(stopped)
+    run = json.loads((stopped.parent / "out" / ".penstock" / "run.json").read_text())
     assert run["tasks_kept"] == len(scattered) > 1
-    assert workshop.bytes_of(events.parent / "out") == _fresh(events, "fresh")
+    assert workshop.bytes_of(stopped.parent / "out") == _fresh(stopped, "fresh")
 
 
 def test_a_lost_shard_of_a_finished_exchange_is_made_again(events):
     """Its spills are gone, so they are written again; the other buckets are kept."""
-    workshop.run_well(events)
+    penstock.run(events)
     before = workshop.bytes_of(events.parent / "out")
     next((events.parent / "out" / "train").iterdir()).unlink()
     answer = workshop.run_well(events)["run"]
@@ -314,7 +320,7 @@ def test_a_lost_shard_of_a_finished_exchange_is_made_again(events):
 
 
 def test_a_finished_exchange_is_not_replaced_by_one_with_another_key(events):
-    workshop.run_well(events)
+    penstock.run(events)
     _edit(events, stages=[workshop.EVENT_STAGES[0], {"group": {**GROUPED, "by": "dst"}}, workshop.EVENT_STAGES[2]])
     refused = workshop.run(events)
     assert refused.returncode == 5

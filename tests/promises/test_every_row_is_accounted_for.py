@@ -54,7 +54,7 @@ def _rejected(output: Path) -> list[dict[str, Any]]:
 
 def test_broken_files_among_good_ones_are_set_aside_by_name(mixed, tmp_path):
     job = workshop.write_job(tmp_path / "job.yaml", mixed, on_bad_input="set_aside")
-    workshop.run_well(job)
+    penstock.run(job)
     steps = _steps(tmp_path / "out")
     assert steps["files"] == {
         "step": "files",
@@ -81,7 +81,7 @@ def test_broken_files_among_good_ones_are_set_aside_by_name(mixed, tmp_path):
 
 def test_every_good_row_arrives_exactly_once_and_unchanged(tmp_path):
     data = workshop.make_input(tmp_path / "data")
-    workshop.run_well(workshop.write_job(tmp_path / "job.yaml", data, stages=[{"split": {"test": 0.3}}]))
+    penstock.run(workshop.write_job(tmp_path / "job.yaml", data, stages=[{"split": {"test": 0.3}}]))
     written = pa.concat_tables([penstock.open(tmp_path / "out", split)[:] for split in ("train", "test")])
     given = pa.concat_tables([pq.read_table(path) for path in sorted(data.iterdir())])
     assert _sorted(written) == _sorted(given)
@@ -112,7 +112,7 @@ def test_bad_lines_of_text_are_kept_with_their_place_and_reason(tmp_path):
     lines[2345] = '{"a": "seven", "b": "x"}'
     (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
     job = workshop.write_job(tmp_path / "job.yaml", tmp_path / "rows.jsonl", stages=[], on_bad_input="set_aside")
-    workshop.run_well(job)
+    penstock.run(job)
     assert _steps(tmp_path / "out")["read"] == {
         "step": "read",
         "unit": "rows",
@@ -132,7 +132,7 @@ def test_filtered_rows_are_counted_and_kept_only_by_option(tmp_path):
         job = workshop.write_job(
             tmp_path / str(keep) / "job.yaml", data, stages=[{"filter": {"where": "size > 700", "keep": keep}}]
         )
-        workshop.run_well(job)
+        penstock.run(job)
         output = tmp_path / str(keep) / "out"
         assert _steps(output)["filter"]["set_aside"] == {"size > 700": expected}
         assert len(_rejected(output)) == (expected if keep else 0)
@@ -140,7 +140,7 @@ def test_filtered_rows_are_counted_and_kept_only_by_option(tmp_path):
 
 def test_no_rows_at_all_is_a_valid_dataset(tmp_path):
     data = workshop.make_input(tmp_path / "data", files=1)
-    workshop.run_well(workshop.write_job(tmp_path / "job.yaml", data, stages=[{"filter": "size > 99999"}]))
+    penstock.run(workshop.write_job(tmp_path / "job.yaml", data, stages=[{"filter": "size > 99999"}]))
     assert len(penstock.open(tmp_path / "out")) == 0
     assert penstock.open(tmp_path / "out")[:].num_rows == 0
     assert penstock.verify(tmp_path / "out").ok
@@ -153,7 +153,7 @@ def test_no_rows_at_all_is_a_valid_dataset(tmp_path):
 def test_every_event_is_in_one_record_or_set_aside(tmp_path, format_name):
     data = workshop.make_event_input(tmp_path / "data")
     (data / "part-9.parquet").write_bytes(_with_damaged_row_group(data / "part-1.parquet", group=1))
-    workshop.run_well(
+    penstock.run(
         workshop.write_events_job(tmp_path / "job.yaml", data, format=format_name, on_bad_input="set_aside", workers=1)
     )
     steps = _steps(tmp_path / "out")
@@ -176,7 +176,7 @@ def test_every_event_is_in_one_record_or_set_aside(tmp_path, format_name):
 def test_every_event_is_the_one_that_was_read(tmp_path):
     data = workshop.make_event_input(tmp_path / "data")
     group = {"group": {"by": "src", "order": "time", "null_keys": "group", "max_record": "4kB"}}
-    workshop.run_well(workshop.write_events_job(tmp_path / "job.yaml", data, stages=[group]))
+    penstock.run(workshop.write_events_job(tmp_path / "job.yaml", data, stages=[group]))
     table = penstock.open(tmp_path / "out")[:]
     written = []
     for record in table.to_pylist():
@@ -192,7 +192,7 @@ def test_an_arrayrecord_file_holds_the_same_events_for_any_reader(tmp_path):
     data = workshop.make_event_input(tmp_path / "data")
     for format_name in ("safetensors", "arrayrecord"):
         job = workshop.write_events_job(tmp_path / format_name / "job.yaml", data, format=format_name)
-        workshop.run_well(job)
+        penstock.run(job)
     assert _steps(tmp_path / "safetensors" / "out") == _steps(tmp_path / "arrayrecord" / "out")
     for split in ("train", "test"):
         native = list(workshop.events_of(tmp_path / "safetensors" / "out", split))
@@ -206,7 +206,7 @@ def test_no_events_at_all_is_a_valid_dataset_in_both_formats(tmp_path):
     for format_name in ("safetensors", "arrayrecord"):
         stages = [{"filter": "rtt > 99999"}, *workshop.EVENT_STAGES[1:]]
         job = workshop.write_events_job(tmp_path / format_name / "job.yaml", data, stages=stages, format=format_name)
-        workshop.run_well(job)
+        penstock.run(job)
         assert _steps(job.parent / "out")["write"]["given"] == 0
         assert penstock.verify(job.parent / "out").ok
         assert list(workshop.events_of(job.parent / "out", "train")) == []

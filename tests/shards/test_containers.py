@@ -147,5 +147,5 @@ PINNED_NPY = [
     ("00000-of-00001.b.bytes.npy", 131, "8537f14e6308f0d25b29341476f71ea8"),
     ("00000-of-00001.c.dictionary.bytes.npy", 129, "e6d183a444df111827d86121a17306ac"),
     ("00000-of-00001.c.valid.npy", 131, "80e1693d14695078f20fcd7c081ce924"),
-    ("00000-of-00001.checksums.json", 518, "35849f357babed5c46fccf9a62795221"),
+    ("00000-of-00001.checksums.json", 436, "95adf49f5879b97d856aaa9adc53ded1"),
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,26 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.base.errors import IntegrityError
 from penstock.base.files import STATE, Folder
 from penstock.shards.columns import BLOCK, open_columns
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartFile, PartWriter, bytes_of, open_part
-from penstock.shards.placed import OFFSETS, PLACING, PlacedColumn, Placer, file_of, finish_split, lay_out, lay_out_fixed
+from penstock.shards.placed import (
+    OFFSETS,
+    PLACING,
+    Edge,
+    Edges,
+    PlacedColumn,
+    Placer,
+    file_of,
+    finish_column,
+    finish_split,
+    lay_out,
+    lay_out_fixed,
+    make_room,
+    read_placed,
+)
 from penstock.shards.record import Encoder
 from penstock.shards.schema import schema_from_arrow
 from tests.shards.making import bits, make_array
@@ -39,14 +56,16 @@ def checked(folder: Folder, column: PlacedColumn, shard: ShardFacts) -> np.ndarr
     data = bytes(bytes_of(array))
     opened = open_columns(folder, shard.files)[column.column]
     assert list(opened.damaged(0, len(opened))) == []
-    hashes = json.loads(folder.read(shard.files[-1].file))["checksums"]
+    packed = json.loads(folder.read(shard.files[-1].file))["checksums"]
     if len(shard.files) == 2:  # one column, and the checksums
+        hashes = np.frombuffer(base64.b64decode(packed), "<u8").tolist()
         assert hashes == [xxhash.xxh3_64_intdigest(data[at : at + BLOCK]) for at in range(0, len(data), BLOCK)]
     return array
 
 
-def finish(folder: Folder, columns: tuple[PlacedColumn, ...]) -> ShardFacts:
-    return finish_split(folder, "train", 0, columns, METADATA)
+def finish(folder: Folder, columns: tuple[PlacedColumn, ...], edges: Edges) -> ShardFacts:
+    finished = {column: finish_column(folder, column, edges.get(column.file, [])) for column in columns}
+    return finish_split(folder, "train", 0, finished, METADATA)
 
 
 @given(
@@ -71,6 +90,7 @@ def test_parts_of_any_size_in_any_order_make_the_concatenated_array(
     (column,) = lay_out_fixed("train", [("a", dtype.lstrip("<|"), shape)], [len(part) for part in parts])
     numbers = list(range(len(parts)))
     order.shuffle(numbers)
+    edges: list[Edge] = []
     for number in [*numbers, numbers[0]]:  # a task may be done again
         placer = Placer(folder, column, column.starts[number])
         view = bytes_of(parts[number])
@@ -78,8 +98,8 @@ def test_parts_of_any_size_in_any_order_make_the_concatenated_array(
         for start in range(0, len(view), step):
             placer.write(view[start : start + step])
         assert placer.items == column.starts[number + 1]
-        placer.finish()
-    array = checked(folder, column, finish(folder, (column,)))
+        edges += placer.finish()
+    array = checked(folder, column, finish(folder, (column,), {column.file: edges}))
     expected = np.concatenate(parts)
     assert (array.dtype, array.shape) == (expected.dtype, expected.shape)
     assert array.tobytes() == expected.tobytes()
@@ -106,10 +126,11 @@ def test_texts_and_shapes_of_all_parts_come_out_as_they_were(tmp_path_factory, c
         for name, piece in Encoder(field).start()
     ]
     columns = lay_out("train", facts, files)
+    edges: Edges = {}
     for number, file in reversed(list(enumerate(files))):
         for column in columns:
-            place(folder, file, column, number)
-    shard = finish(folder, columns)
+            edges.setdefault(column.file, []).extend(place(folder, file, column, number))
+    shard = finish(folder, columns, edges)
     opened = open_columns(folder, shard.files)
     every = [batch for part in batches for batch in part]
     whole = pa.Table.from_batches(every, schema=arrow)
@@ -135,7 +156,7 @@ def write_part(folder: Folder, number: int, schema: Any, batches: list[pa.Record
     return open_part(folder, facts)
 
 
-def place(folder: Folder, file: PartFile, column: PlacedColumn, number: int) -> None:
+def place(folder: Folder, file: PartFile, column: PlacedColumn, number: int) -> list[Edge]:
     """As placing.py does: offsets raised by what is before them, all else copied from file to file."""
     placer = Placer(folder, column, column.starts[number])
     with folder.open(file.file) as source:
@@ -145,14 +166,14 @@ def place(folder: Folder, file: PartFile, column: PlacedColumn, number: int) -> 
             else:
                 placer.copy(source, start, view)
     assert placer.items == column.starts[number + 1]
-    placer.finish()
+    return placer.finish()
 
 
 def test_a_split_without_a_record_has_its_files_all_the_same(folder):
     schema = schema_from_arrow(pa.schema({"text": pa.string(), "x": pa.float32()}), "a test")
     empty = write_part(folder, 0, schema, [])
     columns = lay_out("test", [("text/offsets", "i8", ()), ("text/bytes", "u1", ()), ("x", "f4", ())], [empty, empty])
-    shard = finish(folder, columns)
+    shard = finish(folder, columns, {})
     arrays = [np.load(folder.path(column.file)) for column in columns]
     assert [each.tolist() for each in arrays] == [[0], [], []]
     assert [each.dtype.str for each in arrays] == ["<i8", "|u1", "<f4"]
@@ -163,11 +184,11 @@ def test_the_file_grows_out_of_sight_and_appears_whole(folder):
     (column,) = lay_out_fixed("train", [("features", "f4", (2,))], [1, 1])
     placer = Placer(folder, column, 1)
     placer.write(bytes_of(np.ones((1, 2), "f4")))
-    placer.finish()
+    edges = placer.finish()
     assert column.file == "X_train.npy"
     assert not folder.exists(column.file)
     assert folder.size(f"{PLACING}/X_train.npy") == column.placing.bytes
-    finish(folder, (column,))
+    finish(folder, (column,), {column.file: edges})
     assert np.load(folder.path("X_train.npy")).tolist() == [[0, 0], [1, 1]]
     assert [name for name in folder.list() if not name.startswith(STATE)] == ["X_train.npy", "train.checksums.json"]
 
@@ -196,3 +217,71 @@ def test_only_blocks_that_two_parts_share_are_read_again():
     assert column.shared_blocks == [3]
     (column,) = lay_out_fixed("train", [("a", "u1", (1024,))], [a_block, 2 * a_block, 0, 7])
     assert column.shared_blocks == []
+
+
+# What happens to the bytes between their placing and the end of the job.
+
+A_BLOCK = BLOCK // 1024  # rows of 1,024 bytes
+
+
+@pytest.fixture
+def three_parts(folder) -> tuple[PlacedColumn, list[Edge]]:
+    """Rows of three tasks: whole blocks of their own, and blocks that two of them share."""
+    counts = [A_BLOCK + 5, 3, 2 * A_BLOCK]
+    (column,) = lay_out_fixed("train", [("a", "u1", (1024,))], counts)
+    edges: list[Edge] = []
+    for number, count in enumerate(counts):
+        placer = Placer(folder, column, column.starts[number])
+        placer.write(bytes_of(np.full((count, 1024), number + 1, "u1")))
+        edges += placer.finish()
+    return column, edges
+
+
+def test_each_part_notes_its_pieces_of_the_blocks_it_shares(three_parts):
+    column, edges = three_parts
+    assert [(start // 1024, size // 1024) for start, size, _ in edges] == [
+        (A_BLOCK, 5),
+        (A_BLOCK + 5, 3),
+        (A_BLOCK + 8, A_BLOCK - 8),
+    ]
+    assert sum(size for _, size, _ in edges) == BLOCK * len(column.shared_blocks)
+
+
+@pytest.mark.parametrize("row", [A_BLOCK, A_BLOCK + 6, 2 * A_BLOCK - 1])
+def test_a_byte_that_changed_in_a_shared_block_is_named(folder, three_parts, row):
+    column, edges = three_parts
+    flip(folder, column, row * 1024 + 7)
+    with pytest.raises(IntegrityError, match=r"bytes .* of a_train.npy are not the ones that were placed") as caught:
+        finish_column(folder, column, edges)
+    assert column.placing.file in caught.value.where
+
+
+@pytest.mark.parametrize("row", [0, A_BLOCK - 1, 2 * A_BLOCK, 3 * A_BLOCK])
+def test_a_byte_that_changed_in_any_other_block_is_named_when_it_is_copied(folder, three_parts, row):
+    column, edges = three_parts
+    flip(folder, column, row * 1024 + 7)
+    hashes = finish_column(folder, column, edges)
+    with pytest.raises(IntegrityError, match="are not the ones that were placed"):
+        list(read_placed(folder, column, hashes))
+
+
+def test_what_nobody_changed_is_read_as_it_was_placed(folder, three_parts):
+    column, edges = three_parts
+    data = np.concatenate(list(read_placed(folder, column, finish_column(folder, column, edges))))
+    assert data.reshape(-1, 1024)[:, 0].tolist() == [1] * (A_BLOCK + 5) + [2] * 3 + [3] * 2 * A_BLOCK
+
+
+def flip(folder: Folder, column: PlacedColumn, position: int) -> None:
+    path = Path(folder.path(column.placing.file))
+    data = bytearray(path.read_bytes())
+    data[len(column.head) + position] ^= 1
+    path.write_bytes(data)
+
+
+def test_every_file_has_its_full_size_before_a_row_is_placed_and_keeps_what_it_has(folder, three_parts):
+    column, _ = three_parts
+    (other,) = lay_out_fixed("test", [("a", "u1", (1024,))], [7])
+    before = folder.read(column.placing.file)
+    make_room(folder, {"train": (column,), "test": (other,)})
+    assert folder.read(column.placing.file) == before
+    assert folder.size(other.placing.file) == other.placing.bytes

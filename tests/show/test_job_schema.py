@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.config import Config, SourceConfig, make_config
+from penstock.prepare.config import Config, make_config
+from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.stages import BUILT_IN
 from penstock.show.job_schema import job_schema
 from penstock.show.starter import STARTER

@@ -16,7 +16,7 @@ from penstock.base.errors import PlanError
 from penstock.base.files import STATE, Folder
 from penstock.base.fingerprint import digest
 from penstock.base.sizes import format_size
-from penstock.prepare.groups import Parts, prove_apart
+from penstock.prepare.groups import PartsByTask, prove_apart
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import direct_layout, part_schema, places_parts, split_of
 from penstock.prepare.placing import EDGES, FromParts, lay_out_parts
@@ -98,7 +98,7 @@ def _layout(plan: Plan, folder: Folder, rows: Mapping[str, LedgerRow]) -> Layout
     return lay_out_parts(folder, plan.splits, written, plan.survey.output, parts_of(plan, rows))
 
 
-def parts_of(plan: Plan, rows: Mapping[str, LedgerRow]) -> Parts:
+def parts_of(plan: Plan, rows: Mapping[str, LedgerRow]) -> PartsByTask:
     """What the tasks before the placing have put down."""
     return tuple(rows[task.name].shards for task in plan.passes[-2].tasks)
 

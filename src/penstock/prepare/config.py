@@ -7,144 +7,29 @@ decides how the work is done is not: memory, workers, time-outs, where input and
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.sizes import parse_size
 from penstock.prepare.compat import preprocessing
 from penstock.prepare.compat.preprocessing import Translated
-from penstock.prepare.sample_schema import SampleSchema, declared_schema
-from penstock.prepare.sources import SourceOptions
+from penstock.prepare.job_file import read_job_file
+from penstock.prepare.sample_schema import declared_schema
+from penstock.prepare.source_config import FROZEN, SourceConfig, plain
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages import build_stage
 from penstock.prepare.user_code import code_identity, forget_modules, load_user_object
-from penstock.shards.schema import declared_type
-
-_WHOLE = r"^(?:[-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$"
-_FROZEN = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-
-class SourceConfig(BaseModel):
-    """Where rows come from. `input: 'data/*.parquet'` is short for `input: {path: 'data/*.parquet'}`.
-
-    `files:` are raw files that `function:` makes samples of, `npz:` are batch files of arrays.
-    """
-
-    model_config = _FROZEN
-
-    path: tuple[str, ...] = Field((), description="files, folders or globs (`**` crosses folders)")
-    files: tuple[str, ...] = Field((), description="raw files, each given to `function`")
-    npz: tuple[str, ...] = Field((), description="batch files of arrays, such as intermediate/batch_*.npz")
-    format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
-    types: dict[str, str] = Field({}, description="column types of text formats, such as {time: 'timestamp[us]'}")
-    delimiter: str | None = Field(None, description="of CSV; comma, or tab for .tsv")
-    null_values: tuple[str, ...] = Field(("", "NA", "N/A", "NULL", "null"), description="what CSV writes for null")
-    newlines_in_values: bool = Field(False, description="CSV values may hold newlines between quotes")
-    function: str | None = Field(None, description="module:name that yields samples (dicts) of a file, or of rows")
-    batch_rows: int = Field(1024, gt=0, le=2**20, description="rows that `function` is given at a time, with `path:`")
-    samples: dict[str, Any] | None = Field(
-        None, alias="schema", description="types of what `function` yields: {features: 'float32[893]'}; else inferred"
-    )
-    floats: Literal["float16", "float32", "float64"] = Field("float32", description="what inferred floats become")
-    missing: dict[str, Any] = Field({}, description="what stands for a key that a sample lacks: {labels_x: -1}")
-    function_memory: str | None = Field(None, description="that `function` may take of its own; measured if not said")
-    trust_pickle: bool = Field(False, description="open .npz files that hold pickles, which can run any code")
-
-    @field_validator("path", "files", "npz", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        values = [value] if isinstance(value, str | os.PathLike) else value
-        return [_plain(each) for each in values] if isinstance(values, list | tuple) else values
-
-    @field_validator("types")
-    @classmethod
-    def _known_types(cls, value: dict[str, str]) -> dict[str, str]:
-        for column, word in value.items():
-            try:
-                declared_type(word)
-            except ValueError as error:
-                raise ValueError(f"{column}: {error}") from error
-        return value
-
-    @field_validator("delimiter")
-    @classmethod
-    def _one_plain_character(cls, value: str | None) -> str | None:
-        if value is not None and (len(value) != 1 or not value.isascii() or value in '"\r\n\0'):
-            raise ValueError(f"{value!r} cannot separate values; write one character such as ';' or \"\\t\"")
-        return value
-
-    @field_validator("function_memory", mode="before")
-    @classmethod
-    def _size(cls, value: Any) -> Any:
-        if value is not None:
-            parse_size(str(value))
-        return None if value is None else str(value)
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> SourceConfig:
-        given = [name for name in ("path", "files", "npz") if getattr(self, name)]
-        if len(given) != 1:
-            raise ValueError(
-                f"{' and '.join(given) or 'none of path, files, npz'}: give one of path (rows that penstock reads), "
-                "files (raw files for `function`) and npz (batch files)"
-            )
-        if self.files and not self.function:
-            raise ValueError("files: needs `function: module:name`, which yields the samples of one file")
-        if self.npz and self.function:
-            raise ValueError("npz: holds samples already, and takes no `function`")
-        if self.function and ":" not in self.function:
-            raise ValueError(f"function: {self.function!r} is not module:name, such as features:samples")
-        if not self.function and (self.samples is not None or self.missing or self.function_memory):
-            raise ValueError(
-                "schema, missing and function_memory are about what a `function` yields, and there is none"
-            )
-        return self
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        return self.path or self.files or self.npz
-
-    @property
-    def kind(self) -> str:
-        """The format that its files are read as; `auto` goes by their names."""
-        return "function" if self.function else "npz" if self.npz else self.format
-
-    def options(self, samples: SampleSchema = ()) -> SourceOptions:
-        return SourceOptions(
-            types=self.types,
-            delimiter=self.delimiter,
-            null_values=self.null_values,
-            newlines_in_values=self.newlines_in_values,
-            trust_pickle=self.trust_pickle,
-            format=self.format,
-            function=self.function or "",
-            takes_rows=bool(self.path),
-            batch_rows=self.batch_rows,
-            samples=samples,
-        )
-
-    def semantic(self) -> dict[str, Any]:
-        """Options of a trade that the source has not would only change old fingerprints."""
-        dumped = self.model_dump(mode="json", by_alias=True, exclude={"path", "files", "npz", "function_memory"})
-        for name in ("function", "batch_rows", "schema", "floats", "missing") if not self.function else ():
-            del dumped[name]
-        if not self.npz:
-            del dumped["trust_pickle"]
-        return {**dumped, "code": code_identity(self.function)} if self.function else dumped
 
 
 class Config(BaseModel):
     """A job: what to read, what to do with it, where to put it, and what it may use."""
 
-    model_config = _FROZEN
+    model_config = FROZEN
 
     input: tuple[SourceConfig, ...] = Field(min_length=1)
     output: str
@@ -186,7 +71,7 @@ class Config(BaseModel):
         if "format" not in value and isinstance(value.get("input"), list):
             value |= {"format": "arrays"} if any(map(_gives_samples, value["input"])) else {}
         if "output" in value:
-            value["output"] = _plain(value["output"])
+            value["output"] = plain(value["output"])
         if "stages" in value:
             value["stages"] = _stage_mappings(value["stages"])
         for size in ("memory", "slice_size"):
@@ -275,10 +160,6 @@ def _gives_samples(source: Any) -> bool:
     return isinstance(source, dict) and bool(source.get("function") or source.get("npz"))
 
 
-def _plain(path: Any) -> Any:
-    return os.fspath(path) if isinstance(path, os.PathLike) else path
-
-
 def _words(written: Any) -> Iterator[str]:
     """Every string in the stages as written: one of them may name a module."""
     if isinstance(written, str):
@@ -355,26 +236,13 @@ def stage_errors(number: int, name: str) -> Iterator[None]:
 
 def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None = None) -> Config:
     """Read a job file. `overrides` replace its top-level keys, as the command line's options do."""
-    path = Path(path)
+    file = read_job_file(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"cannot read the job file: {error}",
-            where=str(path),
-            next_step="`penstock init` writes one to start from",
-        ) from error
-    written, lines = _read_yaml(text, path)
-    try:
-        job = understood({**written, **(overrides or {})}).job
-        return make_config({**job, **(overrides or {})}, folder=str(path.parent.absolute()))
+        job = understood({**file.written, **(overrides or {})}).job
+        return make_config({**job, **(overrides or {})}, folder=str(file.path.parent.absolute()))
     except ConfigError as error:
-        error.where = error.where or _place(path, error.what, lines)
+        error.where = error.where or file.place(error.what)
         raise
-
-
-def read_yaml(text: str) -> Any:
-    return yaml.load(text, Loader=_Loader)
 
 
 def understood(written: dict[str, Any]) -> Translated:
@@ -383,24 +251,6 @@ def understood(written: dict[str, Any]) -> Translated:
         return Translated(written, ())
     keys = tuple(name for name, info in Config.model_fields.items() if not info.exclude)
     return preprocessing.translate(written, keys)
-
-
-def _read_yaml(text: str, path: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """(what the job file says, the line of each path into it)."""
-    lines: dict[str, int] = {}
-    try:
-        _note_lines(yaml.compose(text, Loader=yaml.SafeLoader), "", lines)
-        written = read_yaml(text)
-    except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError(f"not YAML: {error.problem}", where=f"{path}{line}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"not YAML: {error}", where=str(path)) from error
-    except _WrittenTwice as twice:
-        raise ConfigError(f"{twice.name}: written twice", where=f"{path}, line {twice.line}") from twice
-    if not isinstance(written, dict):
-        raise ConfigError("a job is a mapping with `input:`, `output:` and `stages:`", where=str(path))
-    return written, lines
 
 
 def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
@@ -439,42 +289,3 @@ def _first_problem(error: ValidationError) -> str:
     message = first["msg"].removeprefix("Value error, ")
     got = "" if first["type"] == "value_error" else f", got {first['input']!r}"
     return f"{path}: {message}{got}" if path else message
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without numbers of base 60: `skip: [10:20]` is a range, and not 620."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, re.compile(_WHOLE) if tag.endswith(":int") else pattern) for tag, pattern in resolvers]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-class _WrittenTwice(Exception):
-    def __init__(self, name: str, line: int) -> None:
-        super().__init__(name)
-        self.name, self.line = name, line
-
-
-def _note_lines(node: yaml.Node | None, path: str, lines: dict[str, int]) -> None:
-    """Remember the line of every key, and refuse a key that is written twice: YAML would drop the first."""
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            name = f"{path}.{key.value}" if path else str(key.value)
-            line = key.start_mark.line + 1
-            if name in lines:
-                raise _WrittenTwice(name, line)
-            lines[name] = line
-            _note_lines(value, name, lines)
-    elif isinstance(node, yaml.SequenceNode):
-        for number, value in enumerate(node.value):
-            lines[f"{path}[{number}]"] = value.start_mark.line + 1
-            _note_lines(value, f"{path}[{number}]", lines)
-
-
-def _place(path: Path, what: str, lines: dict[str, int]) -> str:
-    """`job.yaml, line 7`: the line of the longest known path that the message starts with."""
-    spellings = [what, what.replace("[0]", "", 1)]  # one source may be written without a list
-    known = [name for name in lines if any(spelling.startswith(name) for spelling in spellings)]
-    return f"{path}, line {lines[max(known, key=len)]}" if known else str(path)

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 
 from penstock.base.errors import InputError, file_error
-from penstock.prepare.config import Config, SourceConfig
+from penstock.prepare.config import Config
+from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.sources import COMPRESSIONS, SUFFIXES, File, format_of
 
 

@@ -21,7 +21,7 @@ from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import open_part
 
 Array = np.ndarray[Any, Any]
-Parts = tuple[dict[str, ShardFacts], ...]  # what each task has put down, by split
+PartsByTask = tuple[dict[str, ShardFacts], ...]  # what each task has put down, by split
 _AT_ONCE = 1 << 20  # groups that are compared at a time
 
 
@@ -61,7 +61,7 @@ def _identities(batch: pa.RecordBatch) -> tuple[Array, Array]:
     return np.array([xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass")) for text in texts], "u8"), codes
 
 
-def prove_apart(folder: Folder, splits: tuple[str, ...], by: Sequence[str], parts: Parts) -> dict[str, Any]:
+def prove_apart(folder: Folder, splits: tuple[str, ...], by: Sequence[str], parts: PartsByTask) -> dict[str, Any]:
     """How many groups each split has, counted over all parts. A group in two of them is a defect, and stops the job."""
     files = {split: [part[split] for part in parts if split in part] for split in splits}
     ranges = 1 + sum(len(_groups_of(folder, each, of)) for of, every in files.items() for each in every) // _AT_ONCE

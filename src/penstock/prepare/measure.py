@@ -193,8 +193,9 @@ def _cut_short(recipe: Recipe, number: int) -> Iterator[Any]:
 
 
 def _bytes_of(produced: list[Produced]) -> int:
-    files = [file for facts in produced[0].shards.values() for file in facts.files]
-    files += [produced[0].spill] if produced[0].spill else []
+    """Of every file once: the splits of a part are in one."""
+    files = {file for facts in produced[0].shards.values() for file in facts.files}
+    files |= {produced[0].spill} if produced[0].spill else set()
     return sum(file.bytes for file in files)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.base.files import Folder
 from penstock.prepare.config import Config
 from penstock.prepare.exchange import bucket_count
-from penstock.prepare.groups import Parts
+from penstock.prepare.groups import PartsByTask
 from penstock.prepare.hashing import hash_positions
 from penstock.prepare.placing import FromParts, columns_of, lay_out_parts
 from penstock.prepare.sample_sinks import BatchesInto, DirectInto, Into, PartsInto
@@ -135,7 +135,7 @@ def make_recipe(
     survey: Survey,
     artifacts: Mapping[int, Any] | None = None,
     root: str = "",
-    parts: Parts = (),
+    parts: PartsByTask = (),
 ) -> Recipe:
     """What a task of the pass does; stages that need an artifact are bound to it. `parts` are what it places."""
     artifacts = artifacts or {}
@@ -161,7 +161,7 @@ def user_code(survey: Survey) -> list[str]:
     return [*functions, *(target for stage in survey.stages for target in stage.code())]
 
 
-def _parts(stages: Mapping[int, Stage], config: Config, survey: Survey, root: str, parts: Parts) -> FromParts:
+def _parts(stages: Mapping[int, Stage], config: Config, survey: Survey, root: str, parts: PartsByTask) -> FromParts:
     scales = {
         name: stage
         for number, stage in stages.items()

@@ -18,7 +18,7 @@ from penstock.base.faults import crash_point
 from penstock.base.files import Folder
 from penstock.base.fingerprint import fingerprint
 from penstock.base.machine import boot_id
-from penstock.prepare.groups import Parts
+from penstock.prepare.groups import PartsByTask
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.stages.normalize import Scale
 from penstock.shards.columns import FileFacts
@@ -54,7 +54,7 @@ class Part:
 class FromParts:
     """The input of a pass that places parts."""
 
-    parts: Parts
+    parts: PartsByTask
     layout: Layout
     scales: dict[str, Scale]  # by column
     types: dict[str, str]  # dtype of each column in the parts
@@ -81,7 +81,9 @@ def columns_of(schema: Schema) -> list[Facts]:
     return [(name, piece.dtype.str.lstrip("<|="), piece.shape[1:]) for name, piece in pieces]
 
 
-def lay_out_parts(folder: Folder, splits: tuple[str, ...], written: Schema, output: Schema, parts: Parts) -> Layout:
+def lay_out_parts(
+    folder: Folder, splits: tuple[str, ...], written: Schema, output: Schema, parts: PartsByTask
+) -> Layout:
     """Where every part's rows will be: known as soon as all parts are there. `written` is what parts hold."""
     types = {name: dtype for name, dtype, _ in columns_of(output)}
     layout = {}

@@ -72,7 +72,7 @@ class _Batches:
 
 _MERGE_BYTES, _MERGE_RECORD_BYTES = 32 << 20, 75  # measured 20 MB and 60 B: docs/decisions/0007-arrayrecord.md
 _MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to spare
-_PLACE_BYTES = 24 << 20  # 4 MiB at a time, and what scaling them takes in float64
+_PLACE_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
 _PLACED_PER_SECOND = 1e9
 _MAP_BATCHES = _Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
 

@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.prepare.config import Config, load_config, make_config, read_yaml, understood
+from penstock.prepare.config import Config, load_config, make_config, understood
+from penstock.prepare.job_file import read_yaml
 from penstock.prepare.plan import Plan
 from penstock.prepare.presets import PRESETS, REQUIRED, Preset, refuse_types
 from penstock.show.older_names import into_stages, refuse_contradiction

@@ -12,7 +12,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from penstock.prepare.config import Config, SourceConfig
+from penstock.prepare.config import Config
+from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages import BUILT_IN, ENTRY_POINTS
 from penstock.prepare.user_code import load_object

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.config import read_yaml
+from penstock.prepare.job_file import read_yaml
 
 
 @dataclass(frozen=True)

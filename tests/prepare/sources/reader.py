@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.prepare.config import SourceConfig
+from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.sources import File, FileSurvey, Reading, format_of, read_segment, survey_file
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import FileError, InputError
 from penstock.base.faults import Sweep, sweeping
-from penstock.prepare.config import SourceConfig
 from penstock.prepare.slices import cut_slices
+from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment
 from tests.prepare.sources.reader import read, survey
 

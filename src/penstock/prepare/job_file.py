@@ -1,0 +1,95 @@
+"""Job file: YAML on disk -> what it says, and on which line each key stands. Next: config.py."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock.base.errors import ConfigError
+
+_WHOLE = r"^(?:[-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$"
+
+
+@dataclass(frozen=True)
+class JobFile:
+    path: Path
+    written: dict[str, Any]
+    lines: dict[str, int]  # of each path into it: `stages[2].filter`
+
+    def place(self, what: str) -> str:
+        """`job.yaml, line 7`: the line of the longest known path that the message starts with."""
+        spellings = [what, what.replace("[0]", "", 1)]  # one source may be written without a list
+        known = [name for name in self.lines if any(spelling.startswith(name) for spelling in spellings)]
+        return f"{self.path}, line {self.lines[max(known, key=len)]}" if known else str(self.path)
+
+
+def read_job_file(name: str | os.PathLike[str]) -> JobFile:
+    path = Path(name)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot read the job file: {error}",
+            where=str(path),
+            next_step="`penstock init` writes one to start from",
+        ) from error
+    return JobFile(path, *_read(text, path))
+
+
+def _read(text: str, path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """(what the job file says, the line of each path into it)."""
+    lines: dict[str, int] = {}
+    try:
+        _note_lines(yaml.compose(text, Loader=yaml.SafeLoader), "", lines)
+        written = read_yaml(text)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"not YAML: {error.problem}", where=f"{path}{line}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not YAML: {error}", where=str(path)) from error
+    except _WrittenTwice as twice:
+        raise ConfigError(f"{twice.name}: written twice", where=f"{path}, line {twice.line}") from twice
+    if not isinstance(written, dict):
+        raise ConfigError("a job is a mapping with `input:`, `output:` and `stages:`", where=str(path))
+    return written, lines
+
+
+def read_yaml(text: str) -> Any:
+    return yaml.load(text, Loader=_Loader)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without numbers of base 60: `skip: [10:20]` is a range, and not 620."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, re.compile(_WHOLE) if tag.endswith(":int") else pattern) for tag, pattern in resolvers]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _WrittenTwice(Exception):
+    def __init__(self, name: str, line: int) -> None:
+        super().__init__(name)
+        self.name, self.line = name, line
+
+
+def _note_lines(node: yaml.Node | None, path: str, lines: dict[str, int]) -> None:
+    """Remember the line of every key, and refuse a key that is written twice: YAML would drop the first."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = f"{path}.{key.value}" if path else str(key.value)
+            line = key.start_mark.line + 1
+            if name in lines:
+                raise _WrittenTwice(name, line)
+            lines[name] = line
+            _note_lines(value, name, lines)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, value in enumerate(node.value):
+            lines[f"{path}[{number}]"] = value.start_mark.line + 1
+            _note_lines(value, f"{path}[{number}]", lines)

@@ -1,0 +1,129 @@
+"""Source config: one entry of `input:`, where rows or samples come from. Part of config.py."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from penstock.base.sizes import parse_size
+from penstock.prepare.sample_schema import SampleSchema
+from penstock.prepare.sources import SourceOptions
+from penstock.prepare.user_code import code_identity
+from penstock.shards.schema import declared_type
+
+FROZEN = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class SourceConfig(BaseModel):
+    """Where rows come from. `input: 'data/*.parquet'` is short for `input: {path: 'data/*.parquet'}`.
+
+    `files:` are raw files that `function:` makes samples of, `npz:` are batch files of arrays.
+    """
+
+    model_config = FROZEN
+
+    path: tuple[str, ...] = Field((), description="files, folders or globs (`**` crosses folders)")
+    files: tuple[str, ...] = Field((), description="raw files, each given to `function`")
+    npz: tuple[str, ...] = Field((), description="batch files of arrays, such as intermediate/batch_*.npz")
+    format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
+    types: dict[str, str] = Field({}, description="column types of text formats, such as {time: 'timestamp[us]'}")
+    delimiter: str | None = Field(None, description="of CSV; comma, or tab for .tsv")
+    null_values: tuple[str, ...] = Field(("", "NA", "N/A", "NULL", "null"), description="what CSV writes for null")
+    newlines_in_values: bool = Field(False, description="CSV values may hold newlines between quotes")
+    function: str | None = Field(None, description="module:name that yields samples (dicts) of a file, or of rows")
+    batch_rows: int = Field(1024, gt=0, le=2**20, description="rows that `function` is given at a time, with `path:`")
+    samples: dict[str, Any] | None = Field(
+        None, alias="schema", description="types of what `function` yields: {features: 'float32[893]'}; else inferred"
+    )
+    floats: Literal["float16", "float32", "float64"] = Field("float32", description="what inferred floats become")
+    missing: dict[str, Any] = Field({}, description="what stands for a key that a sample lacks: {labels_x: -1}")
+    function_memory: str | None = Field(None, description="that `function` may take of its own; measured if not said")
+    trust_pickle: bool = Field(False, description="open .npz files that hold pickles, which can run any code")
+
+    @field_validator("path", "files", "npz", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        values = [value] if isinstance(value, str | os.PathLike) else value
+        return [plain(each) for each in values] if isinstance(values, list | tuple) else values
+
+    @field_validator("types")
+    @classmethod
+    def _known_types(cls, value: dict[str, str]) -> dict[str, str]:
+        for column, word in value.items():
+            try:
+                declared_type(word)
+            except ValueError as error:
+                raise ValueError(f"{column}: {error}") from error
+        return value
+
+    @field_validator("delimiter")
+    @classmethod
+    def _one_plain_character(cls, value: str | None) -> str | None:
+        if value is not None and (len(value) != 1 or not value.isascii() or value in '"\r\n\0'):
+            raise ValueError(f"{value!r} cannot separate values; write one character such as ';' or \"\\t\"")
+        return value
+
+    @field_validator("function_memory", mode="before")
+    @classmethod
+    def _size(cls, value: Any) -> Any:
+        if value is not None:
+            parse_size(str(value))
+        return None if value is None else str(value)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> SourceConfig:
+        given = [name for name in ("path", "files", "npz") if getattr(self, name)]
+        if len(given) != 1:
+            raise ValueError(
+                f"{' and '.join(given) or 'none of path, files, npz'}: give one of path (rows that penstock reads), "
+                "files (raw files for `function`) and npz (batch files)"
+            )
+        if self.files and not self.function:
+            raise ValueError("files: needs `function: module:name`, which yields the samples of one file")
+        if self.npz and self.function:
+            raise ValueError("npz: holds samples already, and takes no `function`")
+        if self.function and ":" not in self.function:
+            raise ValueError(f"function: {self.function!r} is not module:name, such as features:samples")
+        if not self.function and (self.samples is not None or self.missing or self.function_memory):
+            raise ValueError(
+                "schema, missing and function_memory are about what a `function` yields, and there is none"
+            )
+        return self
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        return self.path or self.files or self.npz
+
+    @property
+    def kind(self) -> str:
+        """The format that its files are read as; `auto` goes by their names."""
+        return "function" if self.function else "npz" if self.npz else self.format
+
+    def options(self, samples: SampleSchema = ()) -> SourceOptions:
+        return SourceOptions(
+            types=self.types,
+            delimiter=self.delimiter,
+            null_values=self.null_values,
+            newlines_in_values=self.newlines_in_values,
+            trust_pickle=self.trust_pickle,
+            format=self.format,
+            function=self.function or "",
+            takes_rows=bool(self.path),
+            batch_rows=self.batch_rows,
+            samples=samples,
+        )
+
+    def semantic(self) -> dict[str, Any]:
+        """Options of a trade that the source has not would only change old fingerprints."""
+        dumped = self.model_dump(mode="json", by_alias=True, exclude={"path", "files", "npz", "function_memory"})
+        for name in ("function", "batch_rows", "schema", "floats", "missing") if not self.function else ():
+            del dumped[name]
+        if not self.npz:
+            del dumped["trust_pickle"]
+        return {**dumped, "code": code_identity(self.function)} if self.function else dumped
+
+
+def plain(path: Any) -> Any:
+    return os.fspath(path) if isinstance(path, os.PathLike) else path
