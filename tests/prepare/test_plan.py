@@ -149,11 +149,11 @@ def test_the_projected_spill_and_output_of_an_exchange_are_near_what_is_written(
 
     (tmp_path / "data").mkdir()
     for number in range(3):
-        table = workshop.make_events(400_000, number, keys=50_000)
-        pq.write_table(table, tmp_path / "data" / f"{number}.parquet", row_group_size=100_000)
+        table = workshop.make_events(100_000, number, keys=12_500)
+        pq.write_table(table, tmp_path / "data" / f"{number}.parquet", row_group_size=25_000)
     stages = [{"group": {"by": "src", "order": "time"}}, {"split": {"test": 0.1}}]
     job = workshop.write_job(
-        tmp_path / "job.yaml", tmp_path / "data", stages=stages, slice_size="8MB", memory="2GB", format=format_name
+        tmp_path / "job.yaml", tmp_path / "data", stages=stages, slice_size="2MB", memory="2GB", format=format_name
     )
     plan = penstock.plan(job)
     manifest = penstock.run(plan)

@@ -339,7 +339,8 @@ def _open_npy(folder: Folder, files: tuple[FileFacts, ...]) -> dict[str, Column]
     if digest(table) != files[-1].digest:
         raise damaged_file(files[-1].file, "is not the checksum table that was written")
     facts = json.loads(table)
-    hashes = np.frombuffer(base64.b64decode(facts["checksums"]), dtype="<u8")
+    packed = facts["checksums"]  # a list of numbers in datasets that were made before arrays were
+    hashes = np.array(packed, "<u8") if isinstance(packed, list) else np.frombuffer(base64.b64decode(packed), "<u8")
     columns, first = {}, 0
     for column, file in zip(facts["columns"], files, strict=False):
         mapped = memoryview(folder.map(file.file))

@@ -276,7 +276,7 @@ def test_a_key_keeps_its_split_when_the_data_grow(tmp_path):
     stages = [{"group": {"by": "k", "order": "t"}}, {"split": {"by": "key", "test": 0.3, "val": 0.1}}]
     seen = []
     for number, rows in enumerate((500, 2000)):
-        output = run(tmp_path / str(number), table.slice(0, rows), stages)
+        output = run(tmp_path / str(number), table.slice(0, rows), stages, slice_size="8kB")
         seen.append({row["k"]: split for split in ("train", "test", "val") for row in records(output, split)})
     assert seen[0].items() <= seen[1].items()
     assert len(set(seen[0].values())) == 3
@@ -474,7 +474,7 @@ def test_the_summary_counts_keys_records_and_events_with_keys_cut_into_several_r
     keys, times = (rng.zipf(1.4, 1500) % 60).tolist(), rng.integers(-50, 5000, 1500).tolist()
     for batch_bytes in (0, 500):
         stages = [{"group": {"by": "k", "order": "t", "max_record": "320B"}}, {"split": {"test": 0.3}}]
-        output = run(tmp_path / str(batch_bytes), {"k": keys, "t": times}, stages, batch_bytes)
+        output = run(tmp_path / str(batch_bytes), {"k": keys, "t": times}, stages, batch_bytes, slice_size="4kB")
         counts = {key: keys.count(key) for key in set(keys)}
         found = summary(output)
         assert (found["keys"], found["events"]) == (len(counts), 1500)

@@ -14,10 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +122,9 @@ class Attempt:
     """A task, how often it was tried, and how it is getting on."""
 
     task: Task
-    number: int = 0
-    stalls: int = 0
+    number: int = 0  # how often its batch was halved
+    failures: Counter[str] = field(default_factory=Counter)  # by file: no file pays for what another did
+    stalls: Counter[str] = field(default_factory=Counter)  # likewise
     rows: int = 0
     moved: float = 0.0  # when it last showed a row
     noticed: bool = False
@@ -131,13 +132,16 @@ class Attempt:
     place: str = ""  # the file that a user's function has been given
     place_bytes: int = 0  # what the worker held when it was
     is_whole_file: bool = True  # else a part of one, which cannot be left out
-    failed: str = ""  # the file in which the last attempt ended
     lost: tuple[tuple[str, str, str], ...] = ()  # files that were given up: path, title, reason
 
     @property
     def can_be_left_out(self) -> bool:
         """Whether a user's function has been given a whole file, without which the task can be done."""
         return bool(self.place) and self.is_whole_file
+
+    @property
+    def is_left_out(self) -> bool:
+        return any(path == self.place for path, _, _ in self.lost)
 
 
 class LocalEngine:
@@ -244,20 +248,18 @@ class LocalEngine:
         """A worker is gone: its task is tried again with half the batch, then reported."""
         self._drop(worker, f"its worker died of {how_it_ended(worker.process.wait())}")
 
-    def _drop(self, worker: Worker, reason: str) -> None:
+    def _drop(self, worker: Worker, reason: str, failures: int = 1) -> None:
         self._workers.remove(worker)
         worker.kill()
         attempt = worker.attempt
         if attempt is None:
             return
-        if attempt.place and attempt.place != attempt.failed and attempt.failed:
-            attempt.number = attempt.stalls = 0  # another file: it has not failed before
-        attempt.number += 1
         attempt.reason = reason
-        attempt.failed = attempt.place
-        if attempt.number >= ATTEMPTS:
-            if not self._gives_up_file(attempt, DIED, reason):
-                raise self._given_up(attempt)
+        attempt.failures[attempt.place] += failures
+        attempt.number = attempt.failures[attempt.place]
+        if attempt.number >= ATTEMPTS and not attempt.is_left_out and not self._gives_up_file(attempt, DIED, reason):
+            raise self._given_up(attempt)
+        if attempt.is_left_out:
             attempt.number = 0
         batch = self._settings.batch_bytes >> attempt.number
         self._log.say("retry", task=attempt.task.name, slice=str(attempt.task.input), reason=reason, batch_bytes=batch)
@@ -277,12 +279,11 @@ class LocalEngine:
     def _stop_large(self, worker: Worker, attempt: Attempt, held: int) -> None:
         """A user's function holds more than it may: once more with a fresh worker, then its file is set aside."""
         limit = self._settings.worker_limit
-        if attempt.failed == attempt.place:
+        if attempt.failures[attempt.place]:
             first = self._measured_bytes
             if attempt.place_bytes - first > (limit - first) / 2:
                 raise self._leaks(attempt, held)
-            if self._gives_up_file(attempt, TOO_LARGE, f"more than {self._settings.limit_by}"):
-                attempt.number = -1
+            self._gives_up_file(attempt, TOO_LARGE, f"more than {self._settings.limit_by}")
         self._drop(worker, f"{attempt.place} made its worker hold {format_size(held)}, more than {format_size(limit)}")
 
     def _leaks(self, attempt: Attempt, held: int) -> TaskError:
@@ -336,11 +337,9 @@ class LocalEngine:
 
     def _stop_hung(self, worker: Worker, attempt: Attempt, still: float) -> None:
         stack = worker.stack()
-        attempt.stalls += 1
+        attempt.stalls[attempt.place] += 1
         reason = f"it showed no row for {self._task_timeout:g} s (task_timeout), twice"
-        if attempt.stalls > 1 and self._gives_up_file(attempt, HUNG, reason):
-            attempt.stalls = 0
-        if attempt.stalls > 1:
+        if attempt.stalls[attempt.place] > 1 and not self._gives_up_file(attempt, HUNG, reason):
             error = TaskError(
                 f"a task showed no row for {still:.0f} s (task_timeout), twice",
                 where=f"{attempt.place or attempt.task.input}, after {attempt.rows:,} rows",
@@ -349,8 +348,7 @@ class LocalEngine:
             )
             error.add_note(stack)
             raise error
-        attempt.number -= 1  # time, not memory: the batch stays as it is
-        self._drop(worker, f"it showed no row for {still:.0f} s")
+        self._drop(worker, f"it showed no row for {still:.0f} s", failures=0)  # time, not memory: the batch stays
 
     def _sample_memory(self) -> None:
         """Read the tree's memory rarely enough that reading it costs at most a hundredth of the time."""
