@@ -148,6 +148,30 @@ def test_a_script_without_a_main_guard_can_run_a_job(workplace):
     assert (done.returncode, done.stdout) == (0, "once\n"), done.stderr
 
 
+HARMED_ONCE = """
+def samples(path):
+    if working() and path.stem in ("000", "001", "002") and once(f"{{path.stem}}.harmed"):
+        {harm}
+    for number in range(2):
+        yield {{"features": np.full(3, number, "f4")}}
+"""
+
+
+@pytest.mark.parametrize(("harm", "keys"), [("os._exit(3)", {}), ("time.sleep(60)", {"task_timeout": 1.0})])
+def test_failures_are_counted_by_file_and_not_by_task(workplace, harm, keys):
+    """Each of the three files of a task ends or holds up its worker once: none did so often enough to be given up."""
+    (workplace / "mine.py").write_text(PREAMBLE + HARMED_ONCE.format(harm=harm))
+    for number in range(130):  # three a task
+        (workplace / f"{number:03d}.game").write_text("a game")
+    source = {"files": "*.game", "function": "mine:samples"}
+    job = workshop.write_job(workplace / "job.yaml", "", input=source, stages=[], slice_size="1MB", **keys)
+    events: list[dict[str, Any]] = []
+    penstock.run(job, observe=events.append)
+    assert [event["task"] for event in _said(events, "retry")] == ["0-map-00000"] * 3
+    assert not _said(events, "lost_file")
+    assert len(penstock.open(workplace / "out")) == 260
+
+
 def test_a_worker_is_replaced_after_many_tasks_so_that_no_leak_outlives_them(workplace):
     many = workshop.make_input(workplace / "many", files=1, rows=TASKS_PER_WORKER + 5, group=1)
     code = "def stage(batch):\n    if working(): (HERE / f'pid-{os.getpid()}').touch()\n    return batch\n"

@@ -6,6 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock
@@ -165,3 +168,19 @@ def test_the_projected_spill_and_output_of_an_exchange_are_near_what_is_written(
     }
     print(told)
     assert all(0.75 <= ratio <= 1.25 for ratio in told.values()), told
+
+
+@pytest.mark.parametrize(("columns", "kinds"), [(100, ["map"]), (101, ["map", "place"])])
+def test_more_files_than_a_task_may_hold_open_go_over_parts(tmp_path, columns, kinds):
+    pq.write_table(pa.table({f"c{number}": [1, 2] for number in range(columns)}), tmp_path / "wide.parquet")
+    stages = [{"split": {"test": 0.5}}]
+    job = workshop.write_job(tmp_path / "job.yaml", tmp_path / "wide.parquet", stages=stages, format="arrays")
+    assert [each.cut.kind for each in penstock.plan(job).passes] == kinds
+
+
+def test_rows_of_batch_files_have_places_only_where_no_split_asks_for_their_positions(tmp_path):
+    np.savez(tmp_path / "batch_0000.npz", features=np.zeros((5, 2)))
+    for stages, kinds in (([], ["map"]), ([{"split": {"test": 0.5}}], ["map", "place"])):
+        keys = {"input": {"npz": "batch_*.npz"}, "stages": stages, "format": "arrays", "workers": 0}
+        job = workshop.write_job(tmp_path / "job.yaml", tmp_path, **keys)
+        assert [each.cut.kind for each in penstock.plan(job).passes] == kinds

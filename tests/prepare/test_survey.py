@@ -77,3 +77,22 @@ def test_several_sources_keep_their_order_and_may_differ_in_format(tmp_path):
     job = workshop.write_job(tmp_path / "job.yaml", "", input=["rows.parquet", "rows.csv"], stages=[], slice_size="1MB")
     penstock.run(job)
     assert penstock.open(tmp_path / "out")[:]["a"].to_pylist() == [1, 2, 7, 8]
+
+
+def test_a_split_by_a_column_that_is_dropped_later_is_refused_by_name(tmp_path):
+    (tmp_path / "rows.csv").write_text("a,game\n1,x\n")
+    stages = [{"split": {"by": "game", "test": 0.1}}, {"select": ["a"]}]
+    with pytest.raises(ConfigError, match="split by: game: a later stage drops that column") as caught:
+        _plan(tmp_path, tmp_path / "rows.csv", stages=stages, format="arrays")
+    assert "keep game" in (caught.value.next_step or "")
+
+
+def test_two_columns_whose_files_would_be_one_are_refused_in_whichever_split(tmp_path):
+    (tmp_path / "same.csv").write_text("features,strategic_features\n1,2\n")
+    with pytest.raises(ConfigError, match=r"two columns would both be X_train\.npy"):
+        _plan(tmp_path, tmp_path / "same.csv", format="arrays")
+    (tmp_path / "across.csv").write_text("a,a_val\n1,2\n")
+    _plan(tmp_path, tmp_path / "across.csv", format="arrays")  # a_train.npy and a_val_train.npy
+    splits = [{"split": {"val": 0.1, "val_val": 0.1}}]
+    with pytest.raises(ConfigError, match=r"two columns would both be a_val_val\.npy"):
+        _plan(tmp_path, tmp_path / "across.csv", stages=splits, format="arrays")

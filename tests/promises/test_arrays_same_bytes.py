@@ -159,5 +159,15 @@ def test_arrays_are_the_same_in_one_step_and_in_two(expected, tmp_path):
     assert workshop.bytes_of(job.parent / "between") == batches
 
 
+def test_a_split_by_position_is_the_same_in_one_step_and_in_two(expected, tmp_path):
+    """Batch files tell where their samples came from, and that decides the split."""
+    data, _ = expected
+    stages = [{"split": {"val": 0.2, "test": 0.2}}]
+    for name, keys in {"one": {}, "two": {"intermediate_dir": "between", "batch_size": 100}}.items():
+        penstock.run(arrays_making.write_job(tmp_path / name / "job.yaml", data, stages=stages, **keys))
+    one, two = (arrays_making.arrays_of(tmp_path / name / "out") for name in ("one", "two"))
+    assert one == two
+
+
 def _arrays(written: dict[str, str]) -> dict[str, str]:
     return {name: digest for name, digest in written.items() if name.endswith((".npy", ".npz"))}

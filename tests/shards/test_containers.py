@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 import safetensors
 import safetensors.numpy
+import xxhash
 
 import penstock
 from penstock.base.files import Folder
@@ -135,6 +137,16 @@ def test_the_bytes_of_this_shard_never_change(tmp_path):
     ]
     assert [(file.file.rpartition("/")[2], file.bytes, file.digest) for file in facts[0]] == PINNED_SAFETENSORS
     assert [(file.file.rpartition("/")[2], file.bytes, file.digest) for file in facts[1]] == PINNED_NPY
+
+
+def test_checksums_beside_npy_files_are_packed_a_word_a_block(tmp_path):
+    batch = pa.RecordBatch.from_pydict({"a": np.arange(2 * BLOCK // 8 + 1)})
+    write_dataset(tmp_path, {"train": [[batch]]}, "npy")
+    (path,) = (tmp_path / "train").glob("*.checksums.json")
+    packed = base64.b64decode(json.loads(path.read_text())["checksums"])
+    data = np.arange(2 * BLOCK // 8 + 1).tobytes()
+    blocks = [data[at : at + BLOCK] for at in range(0, len(data), BLOCK)]
+    assert np.frombuffer(packed, "<u8").tolist() == [xxhash.xxh3_64_intdigest(block) for block in blocks]
 
 
 PINNED_SAFETENSORS = [("00000-of-00001.safetensors", 954, "85bb3cd1b0ab486b2b4c0ec97cd282b3")]
