@@ -203,8 +203,12 @@ def test_the_order_of_files_on_disk_does_not_show_in_grouped_events(expected_eve
     assert _written_here(job) == first["safetensors"]
 
 
-@pytest.mark.parametrize("format_name", ["safetensors", "arrayrecord"])
-@pytest.mark.parametrize("batch_bytes", [5000, 20_000, 8_000_000])
+AT_ONCE = [(5000, "safetensors"), (20_000, "arrayrecord"), (8_000_000, "safetensors")]
+if workshop.THOROUGH:
+    AT_ONCE += [(5000, "arrayrecord"), (20_000, "safetensors"), (8_000_000, "arrayrecord")]
+
+
+@pytest.mark.parametrize(("batch_bytes", "format_name"), AT_ONCE)
 def test_how_much_is_read_and_sorted_at_once_does_not_show(expected_events, tmp_path, batch_bytes, format_name):
     """From all of a bucket at once to buckets that are cut again and again, and every spill in hundreds of chunks."""
     data, first = expected_events
