@@ -97,11 +97,16 @@ class Bench:
         samples = self.given.samples
         pattern = self._games(samples)
         function_bytes = self._function_bytes(pattern)
-        for name, output, stages in ((PLAIN, "plain", []), (BOTH, "both", SPLIT + NORMALIZE)):
-            ours = self._penstock(samples, output, stages)
+        for name, output, stages, function in (
+            (PLAIN, "plain", [], "samples"),
+            (BOTH, "both", SPLIT + NORMALIZE, "samples"),
+            (f"{BOTH}, positions made one by one", "one-by-one", SPLIT + NORMALIZE, "one_by_one"),
+        ):
+            ours = self._penstock(samples, output, stages, function=function)
             made = self._prepared(samples, output)
             processes, size = json.loads((made / ".penstock" / "run.json").read_text())["workers"], _bytes_of(made)
             loop = [sys.executable, str(HERE / "game_samples.py"), pattern, "--processes", str(processes)]
+            loop += ["--function", function]
             making = self._watch("making the samples", loop)
             writing = _median([_write(self.folder / "written", size) for _ in range(self.given.repeat)])
             costs = {name: ours, f"making, {processes} processes": making, f"writing {size / 1e6:,.0f} MB": writing}
@@ -165,11 +170,13 @@ class Bench:
     def _prepared(self, samples: int, output: str) -> Path:
         return Path(self.folder / f"prepared-{samples}-{output}")
 
-    def _penstock(self, samples: int, output: str, stages: list[Any], repeat: int | None = None) -> Cost:
+    def _penstock(
+        self, samples: int, output: str, stages: list[Any], repeat: int | None = None, function: str = "samples"
+    ) -> Cost:
         """`penstock run`, with the function in a file beside the job. The output of the last time stays."""
         shutil.copy(HERE / "game_samples.py", self.folder)
         made, job = self._prepared(samples, output), self.folder / f"{samples}-{output}.yaml"
-        source = {"files": self._games(samples), "function": "game_samples:samples", "schema": SCHEMA}
+        source = {"files": self._games(samples), "function": f"game_samples:{function}", "schema": SCHEMA}
         settings = {"input": source, "output": str(made), "memory": self.given.memory, "stages": stages}
         job.write_text(json.dumps(settings, indent=1))  # which is YAML, too
         command = [sys.executable, "-m", "penstock", "run", str(job), "--workers", self.given.workers]

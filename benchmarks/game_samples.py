@@ -2,8 +2,9 @@
 
     python benchmarks/game_samples.py 'games/*.game' --processes 2     # make every sample and drop it: what it costs
 
-It imports nothing of ours, so that it can be copied beside a job. A file is made at once, in numpy, and handed out row
-by row: real features take longer, so whatever is measured against this function is measured against a fast one.
+It imports nothing of ours, so that it can be copied beside a job. `samples` makes a file at once, in numpy, and hands it
+out row by row: whatever is measured against it is measured against a very fast function. `one_by_one` makes the same
+samples position by position, as code does that looks at one state of a game after the other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import glob
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -53,13 +55,29 @@ def samples(path: Path) -> Iterator[dict[str, Any]]:
         }
 
 
+def one_by_one(path: Path) -> Iterator[dict[str, Any]]:
+    """The same samples, each made by itself."""
+    positions = np.fromfile(path, POSITION)
+    for row in range(len(positions)):
+        made = _made(positions[row : row + 1])
+        yield {
+            "features": made["features"][0],
+            "labels": {head: int(label[0]) for head, label in made["labels"].items()},
+            "masks": {head: mask[0] for head, mask in made["masks"].items()},
+            "game_id": path.stem,
+        }
+
+
 def features_of(path: Path) -> dict[str, Any]:
     """All samples of the file as arrays: features, {head: labels}, {head: masks}, and the game's name."""
-    positions = np.fromfile(path, POSITION)
+    return {**_made(np.fromfile(path, POSITION)), "game_id": path.stem}
+
+
+def _made(positions: Array) -> dict[str, Any]:
     labels, masks = {}, {}
     for number, (head, width) in enumerate(HEADS.items()):
         labels[head], masks[head] = _head(positions["seed"], number, width)
-    return {"features": _features(positions), "labels": labels, "masks": masks, "game_id": path.stem}
+    return {"features": _features(positions), "labels": labels, "masks": masks}
 
 
 def _features(positions: Array) -> Array:
@@ -98,8 +116,8 @@ def sample_dicts(path: Path) -> Iterator[dict[str, Any]]:
         yield {"features": features, "labels": sample["labels"], "masks": masks, "game_id": sample["game_id"]}
 
 
-def count_samples(paths: list[str]) -> int:
-    return sum(1 for path in paths for _ in samples(Path(path)))
+def count_samples(paths: list[str], function: str = "samples") -> int:
+    return sum(1 for path in paths for _ in globals()[function](Path(path)))
 
 
 def grown_bytes(paths: list[str]) -> int:
@@ -119,6 +137,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("files", help="pattern")
     options.add_argument("--processes", type=int, default=1)
+    options.add_argument("--function", default="samples", help="or one_by_one")
     options.add_argument("--growth", action="store_true", help="say by how much one process grows over 20 files")
     given = options.parse_args()
     paths = sorted(glob.glob(given.files))
@@ -127,7 +146,7 @@ def main() -> None:
         return
     shares = [paths[number :: given.processes] for number in range(given.processes)]
     with get_context("spawn").Pool(given.processes) as pool:
-        print(json.dumps({"samples": sum(pool.map(count_samples, shares))}))
+        print(json.dumps({"samples": sum(pool.map(partial(count_samples, function=given.function), shares))}))
 
 
 if __name__ == "__main__":

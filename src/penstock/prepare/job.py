@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatch
 from typing import Any
@@ -31,6 +34,7 @@ Job = str | os.PathLike[str] | Mapping[str, Any] | Config
 _SMALL = 128 << 20
 _SMALL_NEEDS = 2 << 30  # free beside ten times that, since nobody watches it
 _DRIVER_GROWTH = 8 << 20  # the event log, and what comes with a run
+_MEASURE, _OLD_SECONDS = "penstock-measure-", 3600
 _HELD_BATCH = 1.3  # times its bytes: pieces of columns, and what writing them takes
 _LEDGER_ROW_BYTES = 5 << 10  # as Python holds it; 4.2 kB were measured for a bucket of short keys
 
@@ -125,12 +129,24 @@ def _measure(config: Config, survey: Survey, budget: Budget, trial: Trial) -> Me
     if _is_small(config, survey, budget):
         return assume(row_bytes)
     room = budget.allowed - 2 * own_memory().counted
-    with tempfile.TemporaryDirectory(prefix="penstock-measure-") as folder:
+    _sweep_measurements()
+    with tempfile.TemporaryDirectory(prefix=f"{_MEASURE}{os.getpid()}-") as folder:
         last = [cut for cut in cut_passes(config, survey) if cut.kind not in ("fit", "place")]
         recipes = tuple(make_recipe(cut, config, survey, root=folder) for cut in last)
         if _is_inside(config):
             return measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
         return trial.measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
+
+
+def _sweep_measurements() -> None:
+    """What planning left behind when it was killed, an hour ago or more."""
+    for name in os.listdir(tempfile.gettempdir()):
+        path = os.path.join(tempfile.gettempdir(), name)
+        owner = name.removeprefix(_MEASURE).partition("-")[0]
+        if name.startswith(_MEASURE) and owner.isdecimal() and not os.path.exists(f"/proc/{owner}"):
+            with suppress(OSError):  # another's, or gone meanwhile
+                if os.stat(path).st_mtime < time.time() - _OLD_SECONDS:
+                    shutil.rmtree(path)
 
 
 def _is_inside(config: Config) -> bool:

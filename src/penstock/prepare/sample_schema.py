@@ -223,7 +223,7 @@ def _type_conflict(first: SampleField, second: SampleField) -> InputError:
     return InputError(
         f"key {first.key!r} is {words[0]} in {first.origin}, but {other} in {second.origin}",
         where=second.origin,
-        next_step=f"declare it: schema: {_nested(first.path, better)}",
+        next_step=f"yield one type and shape in every file, or declare all keys: schema: {_nested(first.path, better)}",
     )
 
 
@@ -231,8 +231,8 @@ def _key_conflict(field: SampleField, place: str) -> InputError:
     return InputError(
         f"key {field.key!r} is in {field.origin}, but not in {place}",
         where=place,
-        next_step=f"declare it: schema: {_nested(field.path, short_type(field.type))}, and what stands for it where "
-        f"it is missing: missing: {{{field.name}: 0}}",
+        next_step=f"yield it in every sample, or say what stands for it where it is missing: missing: {{{field.name}: "
+        f"{'...' if field.parsed.is_text else -1}}}",
     )
 
 

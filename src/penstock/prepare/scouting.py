@@ -110,13 +110,14 @@ def _no_sample(
     count = min(len(files), MOST_FILES)
     if raised:
         file, first = raised[0]
+        others = "" if len(raised) == count else ", and yielded no sample for the others"
         told = InputError(
-            f"{options.function} raised for {len(raised)} of {count} files, and yielded no sample for the others; "
-            f"the first: {first.what}",
+            f"{options.function} failed for {len(raised)} of {count} files{others}; the first: {first.what}",
             where=file.location,
             next_step="mend the function, and run the same command",
         )
-        told.add_note(first.trace)
+        if first.trace:
+            told.add_note(first.trace)
         return told
     if unreadable:
         file, why = unreadable[0]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from penstock.base.errors import PlanError
 from penstock.base.memory import Budget
 from penstock.base.sizes import format_size, parse_size
@@ -18,6 +20,7 @@ from penstock.prepare.passes import Cut, buckets_of, places_parts, task_count
 from penstock.prepare.placing import Part
 from penstock.prepare.slices import Slice
 from penstock.prepare.survey import Survey
+from penstock.shards.schema import NUMBERS
 
 MARGIN = 1.25  # over what a task was measured to add: allocators keep more as it goes on
 HOLD_MARGIN = 1.1  # over the bytes that are kept: they come in pieces
@@ -237,9 +240,16 @@ def refuse_without_merge_memory(config: Config, survey: Survey, means: Means) ->
         )
 
 
+def archive_bytes(rows: int, survey: Survey) -> int:
+    """What labels and masks take once more, in archives of all heads."""
+    heads = [field.parsed for field in survey.output if field.name.startswith(("labels_", "masks_"))]
+    fixed = [kind for kind in heads if kind.is_fixed]
+    return rows * sum(np.dtype(NUMBERS[kind.number.name]).itemsize * math.prod(kind.shape) for kind in fixed)
+
+
 def _project_placing(rows: int, config: Config, survey: Survey, means: Means, settings: Settings) -> Projection:
     measured = means.measured.slices
-    output = int(rows * measured.output_row_bytes)
+    output = int(rows * measured.output_row_bytes) + archive_bytes(rows, survey)
     workers = settings.workers * (measured.worker_bytes + place_bytes(config, survey, means))
     inline = place_bytes(config, survey, means) if not settings.workers else 0
     return Projection(means.driver_bytes + workers + inline, 0, output, output / _PLACED_PER_SECOND, rows)
@@ -275,6 +285,7 @@ def project(cut: Cut, config: Config, survey: Survey, means: Means, settings: Se
         spill = int(sum(rows) * measured.output_row_bytes)
     elif cut.kind == "map":
         output = int(sum(rows) * measured.output_row_bytes)
+        output += archive_bytes(sum(rows), survey) if config.format == "arrays" else 0
         at_once = sorted((int(each * measured.output_row_bytes) for each in rows), reverse=True)
         spill = sum(at_once[: max(settings.workers, 1)])
     elif cut.kind == "gather":

@@ -25,12 +25,20 @@ from penstock.prepare.ledger import LedgerRow, write_row
 from penstock.prepare.placing import FromParts, Part, place
 from penstock.prepare.rows import RAISED, TOO_LARGE, Rows, SetAside, rejected_line
 from penstock.prepare.sample_sinks import Into
+from penstock.prepare.sample_values import DOES_NOT_FIT, MISSING_KEY, UNEXPECTED_KEY, WRONG_SHAPE, WRONG_TYPE
 from penstock.prepare.sinks import Nothing, Rejected, Sink, Spill, SpillInto
 from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment, refuse_changed
 from penstock.prepare.stage import Stage
 from penstock.shards.manifest import Step
 
+_ADVICE = {  # what to do about a sample that does not fit, by reason
+    MISSING_KEY: "yield it in every sample, or say what stands for it: `missing: {column: -1}`",
+    UNEXPECTED_KEY: "add it to `schema:`, or leave it out of the sample",
+    WRONG_SHAPE: "yield one shape, or declare the right one under `schema:`",
+    WRONG_TYPE: "yield what the type takes (an array has no null: -1, say), or declare another under `schema:`",
+    DOES_NOT_FIT: "declare a type under `schema:` that holds it",
+}
 ALWAYS_SET_ASIDE = (RAISED, TOO_LARGE)
 
 
@@ -296,8 +304,9 @@ def _bad_record(aside: SetAside, segment: Segment) -> InputError:
         shown = line.get("raw") or json.dumps(line.get("row"), ensure_ascii=False)
         place = f"line {line['line']:,}" if "line" in line else f"row {line['position']:,}"
         place += f": {shown[:200]}"
+    mend = _ADVICE.get(aside.reason, "mend the record")
     return InputError(
         f"{aside.reason}: {line.get('detail', '')}".rstrip(": "),
         where=f"{segment.location}, {place}",
-        next_step="mend the record, or set `on_bad_input: set_aside` to keep it in rejected/ and go on",
+        next_step=f"{mend}, or set `on_bad_input: set_aside` to keep it in rejected/ and go on",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import operator
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -49,8 +50,11 @@ class Records(ABC):
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return self._table(*index.indices(len(self)))
-        if not hasattr(index, "__index__"):
-            raise TypeError(f"a record is taken by its number or a slice, not by {type(index).__name__}")
+        try:
+            index = operator.index(index)
+        except TypeError:
+            taken = f"a record is taken by its number or a slice, not by {type(index).__name__}"
+            raise TypeError(f"{taken}; for many at once, penstock.load, or numpy on the mapped arrays") from None
         row = index + len(self) if index < 0 else index
         if not 0 <= row < len(self):
             raise IndexError(f"record {index} of {len(self):,} in {self._title}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -37,10 +38,22 @@ def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
         "account": [{**asdict(step), "balances": step.balances} for step in manifest.account],
         "artifacts": [{"file": file.file, "bytes": file.bytes} for file in manifest.artifacts],
         "groups": _read_json(folder, SPLIT_PROOF),
+        "first_rejected": _first_rejected(folder, manifest),
         "batches": manifest.input.get("batches"),
         "rejected": [{"file": file.file, "bytes": file.bytes} for file in manifest.rejected],
         "run": _read_json(folder, RUN),
     }
+
+
+def _first_rejected(folder: Folder, manifest: Manifest) -> dict[str, Any]:
+    """The first line of `rejected/`, or nothing."""
+    for file in manifest.rejected:
+        with folder.open(file.file) as handle:
+            line = handle.readline()
+        with suppress(ValueError):  # verify names it
+            found: dict[str, Any] = json.loads(line)
+            return found
+    return {}
 
 
 def _read_json(folder: Folder, name: str) -> dict[str, Any]:
@@ -88,6 +101,12 @@ def group_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "dataset", facts["dataset"]
     yield "output", facts["output"]
+    for split, each in facts["splits"].items():
+        if not each["records"]:
+            yield "empty", f"{split}: no record came into it; more groups or rows, or a larger share, would fill it"
+    if aside := facts["first_rejected"]:
+        detail = f": {aside['detail']}" if aside.get("detail") else ""
+        yield "set aside", f"first {aside['file']}, {aside['reason']}{detail[:200]}; every one is in rejected/"
     yield "written", _written(facts)
     run = facts["run"]
     if run:

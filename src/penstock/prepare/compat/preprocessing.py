@@ -6,6 +6,7 @@ program's own code; here `input:` and `output:` stand beside it.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from penstock.base import machine
 from penstock.base.errors import ConfigError, did_you_mean
 
 BLOCK = "preprocessing"
+_ALIKE = 0.85  # `stage` is meant for `stages`; `compute`, which such configs have, is nothing of ours
 _KEYS = (
     "num_workers",
     "parallel",
@@ -38,8 +40,8 @@ def translate(written: Mapping[str, Any], job_keys: tuple[str, ...]) -> Translat
     block = _checked(written[BLOCK])
     ignored = [key for key in written if key not in job_keys and key != BLOCK]
     for key in ignored:
-        if meant := did_you_mean(str(key), list(job_keys)):
-            raise ConfigError(f"{key}: unknown key.{meant}")
+        if meant := difflib.get_close_matches(str(key), job_keys, 1, _ALIKE):
+            raise ConfigError(f"{key}: unknown key. Did you mean {meant[0]!r}?")
     notes = [f"not about preparing data, and left alone: {', '.join(map(str, ignored))}"] if ignored else []
     job = {key: value for key, value in written.items() if key in job_keys}
     for key in ("input", "output"):

@@ -300,9 +300,12 @@ class LocalEngine:
             f"a task failed {attempt.number} times, the last time because {attempt.reason}; "
             f"its batches were {format_size(self._settings.batch_bytes)}, a half and a quarter of that",
             where=f"{attempt.place or attempt.task.input}, after {attempt.rows:,} rows",
-            next_step=f"allow more than {self._budget} or look for rows that are very large; "
-            "SIGKILL without a reason is mostly the kernel's out-of-memory killer (see `dmesg`)"
-            + ("; on_bad_input: set_aside goes on without that file" if attempt.can_be_left_out else ""),
+            next_step=(
+                "call the function on that file to see why; on_bad_input: set_aside goes on without it. "
+                if attempt.can_be_left_out
+                else f"allow more than {self._budget} or look for rows that are very large; "
+            )
+            + "SIGKILL without a reason is mostly the kernel's out-of-memory killer (see `dmesg`)",
         )
 
     def _watch_function_memory(self) -> None:

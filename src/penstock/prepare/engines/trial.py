@@ -104,6 +104,9 @@ class Trial:
             raise EOFError(self._death()) from None
         except EOFError as ended:
             raise EOFError(*(ended.args or [self._death()])) from None
+        except BaseException:
+            self._end()  # or it would go on writing into a folder that is being removed
+            raise
         if kind == "failed":
             raise answer
         return answer
