@@ -2,8 +2,8 @@
 
     python benchmarks/game_samples.py 'games/*.game' --processes 2     # make every sample and drop it: what it costs
 
-It imports nothing of ours, so that it can be copied beside a job. `samples` makes a file at once, in numpy, and hands it
-out row by row: whatever is measured against it is measured against a very fast function. `one_by_one` makes the same
+It imports nothing of ours, so that it can be copied beside a job. `samples` makes a file at once, in numpy, and hands
+it out row by row: whatever is measured against it is measured against a very fast function. `one_by_one` makes the same
 samples position by position, as code does that looks at one state of a game after the other.
 """
 

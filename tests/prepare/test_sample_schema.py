@@ -220,7 +220,7 @@ def test_a_conflict_names_both_places_and_what_to_declare(first: Any, second: An
     assert caught.value.what == (
         f"key 'x.y' is {words[0]} in games/a.txt, sample 0, but {words[1]} in games/b.txt, sample 0"
     )
-    assert "declare it: schema: {x: {y: " in str(caught.value.next_step)
+    assert "declare all keys: schema: {x: {y: " in str(caught.value.next_step)
 
 
 def test_a_key_that_some_samples_lack_is_a_conflict_unless_a_value_stands_for_it() -> None:

@@ -157,7 +157,7 @@ def test_a_function_that_raises_for_every_file_is_told_with_its_own_line(tmp_pat
     files = write(tmp_path, "x", "", "x")
     with pytest.raises(InputError) as caught:
         look(files)
-    assert "raised for 2 of 3 files, and yielded no sample for the others; the first: ValueError: no x" in (
+    assert "failed for 2 of 3 files, and yielded no sample for the others; the first: ValueError: no x" in (
         caught.value.what
     )
     assert caught.value.where == files[0].location
