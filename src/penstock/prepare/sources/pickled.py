@@ -68,7 +68,7 @@ def _run(location: str, answer: int, told: int) -> int:
         [sys.executable, "-P", "-m", "penstock.prepare.sources.pickled", location, str(answer)],
         env={**os.environ, "PYTHONPATH": path},
         stdin=subprocess.PIPE,
-        stdout=told,
+        stdout=2,  # what a pickle prints is no answer
         stderr=told,
         pass_fds=(answer,),
         start_new_session=True,
