@@ -8,16 +8,9 @@ from __future__ import annotations
 
 import io
 import json
-import lzma
-import math
-import mmap
 import os
-import struct
-import tempfile
-import tokenize
 import warnings
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,11 +21,21 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.base.files import ReadFile, Scratch
+from penstock.base.files import ReadFile
 from penstock.prepare.rows import Array, Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, identity_of_ends
 from penstock.prepare.sources.bad_records import drop_bad_text
+from penstock.prepare.sources.npz_members import (
+    AT_ONCE,
+    DAMAGE,
+    Member,
+    Take,
+    first_line,
+    open_rows,
+    read_members,
+    unreadable,
+)
 from penstock.prepare.sources.pickled import FEATURES, is_metadata, open_pickles
 from penstock.shards.arrays import array_from_fixed
 from penstock.shards.batch_file import METADATA, METADATA_STARTS, METADATA_VERSION, fixed_dtype
@@ -41,49 +44,6 @@ from penstock.shards.schema import FIXED_LIST, NUMBERS, parse_type, type_to_arro
 identity = identity_of_ends  # the zip's directory, at the end, holds every member's checksum
 
 NAMES = b"names"  # of the values in a row of features: in the metadata of the Arrow field, where the file tells them
-_AT_ONCE = 1 << 20
-_END_BYTES, _MANY = 22, 0xFFFF  # of a zip's last record, without its comment; members that it cannot count
-_DAMAGE = (  # what Python's zipfile and numpy's header parser raise for bytes that make no sense
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    EOFError,
-    OSError,
-    RuntimeError,  # encrypted, or compressed in a way that this Python does not know
-    ValueError,
-)
-_BAD_HEADER = (*_DAMAGE, SyntaxError, TypeError, tokenize.TokenError)
-Take = Callable[[int], Array]  # the next so many rows
-
-
-@dataclass(frozen=True)
-class Member:
-    """An array in a zip, as its header tells."""
-
-    name: str
-    file: zipfile.ZipInfo
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    fortran: bool
-    head: int  # bytes before its values
-
-    @property
-    def is_pickle(self) -> bool:
-        return self.dtype.hasobject
-
-    @property
-    def is_of_samples(self) -> bool:
-        """Whether its name says that it has a row a sample."""
-        return self.name.startswith(("labels_", "masks_")) or "features" in self.name
-
-    @property
-    def rows(self) -> int:
-        return self.shape[0] if self.shape else -1
-
-    @property
-    def row_bytes(self) -> int:
-        return self.dtype.itemsize * math.prod(self.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -123,8 +83,8 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
         for path, ordinals in _stretches(contents, segment, reading.rows_at_once):
             try:
                 arrays = [take(len(ordinals)) for take in takes.values()]
-            except _DAMAGE as error:
-                raise UnreadablePart(segment, 0, 0, contents.rows, _first_line(error)) from error
+            except DAMAGE as error:
+                raise UnreadablePart(segment, 0, 0, contents.rows, first_line(error)) from error
             batch = pa.RecordBatch.from_arrays(arrays, names=list(takes))
             yield drop_bad_text(Rows(batch, segment.source, path, ordinals))
 
@@ -138,64 +98,20 @@ def _opened(location: str, options: SourceOptions, aloud: bool = False) -> Itera
     say = _say_once if aloud else _say_nothing
     with ExitStack() as stack:
         handle: BinaryIO = stack.enter_context(io.BufferedReader(ReadFile(location)))
-        archive, members = _directory(handle, location)
+        archive, members = read_members(handle, location)
         pickles = [member for member in members if member.is_pickle]
         names = None
         if any(not is_metadata(member.name) for member in pickles):
             _refuse_untrusted(pickles, location, options)
             say("trusted pickle", _trusting(location))
             handle, names = stack.enter_context(open_pickles(location))
-            archive, members = _directory(handle, location)
+            archive, members = read_members(handle, location)
         elif pickles:
             say("pickle left out", _leaving_out(pickles[0].name, location))
         contents = _contents(archive, members, names, location)
         for name in [each.name for each in members if not is_metadata(each.name) and each.name not in contents.columns]:
             say("array left out", f"{name!r} has no row a sample and is left out ({location}; {_AND_OTHERS})")
         yield contents
-
-
-def _directory(handle: BinaryIO, location: str) -> tuple[zipfile.ZipFile, list[Member]]:
-    try:
-        archive = zipfile.ZipFile(handle)
-        _refuse_lost_members(archive, handle)
-    except _DAMAGE as error:
-        raise _unreadable(f"not a readable .npz file: {_first_line(error)}", location) from error
-    members = [_member(archive, info, location) for info in archive.infolist()]
-    names = [member.name for member in members]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"array {name!r} is there twice", where=location)
-    return archive, members
-
-
-def _refuse_lost_members(archive: zipfile.ZipFile, handle: BinaryIO) -> None:
-    """zipfile goes on without the members that a damaged directory hides; how many there are stands at its end."""
-    handle.seek(-_END_BYTES - len(archive.comment), os.SEEK_END)
-    count = int.from_bytes(handle.read(_END_BYTES)[10:12], "little")
-    if count not in (len(archive.infolist()), _MANY):
-        raise ValueError(f"its directory shows {len(archive.infolist())} of {count} arrays")
-
-
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, location: str) -> Member:
-    try:
-        with archive.open(info) as file:
-            version = np.lib.format.read_magic(file)
-            if version not in ((1, 0), (2, 0)):
-                raise ValueError(f"its header has version {version[0]}.{version[1]}, known are 1.0 and 2.0")
-            parse = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = parse(file)
-            if any(size < 0 for size in shape):
-                raise ValueError(f"its shape is {shape}")
-            member = Member(info.filename.removesuffix(".npy"), info, dtype, shape, fortran, file.tell())
-    except _BAD_HEADER as error:
-        raise _unreadable(f"{info.filename!r} is not a readable .npy array: {_first_line(error)}", location) from error
-    needed = member.head + dtype.itemsize * math.prod(shape)
-    if not member.is_pickle and info.file_size != needed:
-        raise _unreadable(
-            f"{info.filename!r} has {info.file_size:,} bytes; {dtype} values in the shape {shape} take {needed:,}",
-            location,
-        )
-    return member
 
 
 def _contents(archive: zipfile.ZipFile, members: list[Member], names: list[str] | None, location: str) -> Contents:
@@ -251,12 +167,12 @@ def _own_metadata(archive: zipfile.ZipFile, members: list[Member], location: str
         with archive.open(found.file) as file:
             start = file.read(found.head + len(METADATA_STARTS))[found.head :]
             if start != METADATA_STARTS:
-                while file.read(_AT_ONCE):  # to its end, where the checksum tells whether it was ours once
+                while file.read(AT_ONCE):  # to its end, where the checksum tells whether it was ours once
                     pass
                 return None
             own: dict[str, Any] = json.loads(start + file.read())
-    except _DAMAGE as error:
-        raise _unreadable(f"its metadata cannot be read: {_first_line(error)}", location) from error
+    except DAMAGE as error:
+        raise unreadable(f"its metadata cannot be read: {first_line(error)}", location) from error
     if own["penstock"] != METADATA_VERSION:
         raise InputError(
             f"this batch file has version {own['penstock']}, this penstock reads version {METADATA_VERSION}",
@@ -271,12 +187,12 @@ def _own_contents(archive: zipfile.ZipFile, members: list[Member], own: dict[str
         words = {str(name): str(word) for name, word in own["columns"]}
         runs = [(str(path), int(first), int(count)) for path, first, count in own["rows"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(f"its metadata lacks or misspells {error}", location) from error
+        raise unreadable(f"its metadata lacks or misspells {error}", location) from error
     rows = sum(count for _, _, count in runs)
     columns = {member.name: member for member in members if member.name in words}
     for name, word in words.items():
         if name not in columns or not _fits(columns[name], word, rows):
-            raise _unreadable(f"array {name!r} is not the {rows:,} rows of {word} that were written", location)
+            raise unreadable(f"array {name!r} is not the {rows:,} rows of {word} that were written", location)
     return Contents(archive, columns, words, rows, runs)
 
 
@@ -329,41 +245,10 @@ def _column(
 
 
 def _take(contents: Contents, name: str, segment: Segment, stack: ExitStack) -> Take:
-    """What reads the next rows of an array. Python's zipfile reads no more than it is asked for, compressed or not,
-    and holds the checksum against what went through its hands when the last byte has."""
-    member = contents.columns[name]
     try:
-        file = stack.enter_context(contents.archive.open(member.file))
-        file.read(member.head)
-        if member.fortran and len(member.shape) > 1:
-            return _turned(member, file, stack)
-    except _DAMAGE as error:
-        raise UnreadablePart(segment, 0, 0, contents.rows, _first_line(error)) from error
-
-    def take(count: int) -> Array:
-        data = file.read(count * member.row_bytes)
-        values = np.frombuffer(data, member.dtype).reshape(count, *member.shape[1:])
-        return values.astype(member.dtype.newbyteorder("="), copy=False)
-
-    return take
-
-
-def _turned(member: Member, file: Any, stack: ExitStack) -> Take:
-    """Rows of an array that lies column by column: it is put down in a scratch file, to be read across."""
-    scratch = Scratch(tempfile.mktemp(prefix="penstock-"))
-    stack.callback(scratch.close)
-    while data := file.read(_AT_ONCE):
-        scratch.write(data)
-    mapped = mmap.mmap(scratch.fileno(), 0, access=mmap.ACCESS_READ) if scratch.size else b""
-    values: Array = np.ndarray(member.shape, member.dtype, mapped, order="F")
-    start = 0
-
-    def take(count: int) -> Array:
-        nonlocal start
-        start += count
-        return np.ascontiguousarray(values[start - count : start], member.dtype.newbyteorder("="))
-
-    return take
+        return open_rows(contents.archive, contents.columns[name], stack)
+    except DAMAGE as error:
+        raise UnreadablePart(segment, 0, 0, contents.rows, first_line(error)) from error
 
 
 def _text(values: Array, kind: pa.DataType) -> pa.Array:
@@ -447,15 +332,3 @@ def _leaving_out(name: str, location: str) -> str:
         f"{name!r} is a pickle, and opening one can run any code that is in it: it is left out, unopened "
         f"({location}; {_AND_OTHERS})"
     )
-
-
-def _unreadable(what: str, location: str) -> InputError:
-    return InputError(
-        what,
-        where=f"{location}, {os.stat(location).st_size:,} bytes",
-        next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
-    )
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
