@@ -235,9 +235,7 @@ def merge(
     folder: Annotated[
         str | None, typer.Argument(metavar="DIR", help="The folder of batch files; else the job's intermediate_dir.")
     ] = None,
-    config: Annotated[
-        str, typer.Option("--config", "-c", metavar="JOB", help="The job that they were made for.")
-    ] = ...,  # type: ignore[assignment]
+    config: JobOption = ...,  # type: ignore[assignment]
     output: Output = None,
     memory: Memory = None,
     workers: Workers = None,

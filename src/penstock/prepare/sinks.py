@@ -72,10 +72,8 @@ class ShardsInto:
 class Shards:
     """The shards of one task, one a split, each opened when its first record comes."""
 
-    def __init__(
-        self, folder: Folder, into: ShardsInto, number: int, stack: ExitStack, hold_bytes: int, below: str = ""
-    ) -> None:
-        self._folder, self._into, self._number, self._below = folder, into, number, below
+    def __init__(self, folder: Folder, into: ShardsInto, number: int, stack: ExitStack, hold_bytes: int) -> None:
+        self._folder, self._into, self._number = folder, into, number
         self._writers: dict[str, ShardWriter | PartWriter] = {}
         self._hold = Hold(hold_bytes)
         stack.callback(self._close)
@@ -96,7 +94,7 @@ class Shards:
         if into.container == "arrayrecord":
             assert into.exchange
             return PartWriter(self._folder, f"{PARTS}/{name}", into.exchange.by[0], into.exchange.order[0])
-        return ShardWriter(self._folder, f"{self._below}{name}", into.schema, into.container, self._hold)
+        return ShardWriter(self._folder, name, into.schema, into.container, self._hold)
 
     def finish(self) -> Produced:
         writers = {split: self._writers[split] for split in self._into.splits if split in self._writers}
