@@ -18,9 +18,9 @@ from penstock.loader.kind import TOKEN_ARRAYS, Array, token_layout
 from penstock.loader.order import Draws, Stream
 from penstock.loader.readahead import read_ahead
 from penstock.loader.tables import Made, Shard, Tables, address
+from penstock.shards.packed import DOCUMENTS, TOKENS
 from penstock.shards.schema import NUMBERS, Schema
 
-TOKENS, DOCUMENTS = "tokens", "documents"
 _TOKEN_TYPES = ("uint16", "int32", "uint8", "int16", "int8")  # batches are int32: a wider one would wrap around
 _START_TYPES = (*_TOKEN_TYPES, "uint32", "int64")
 

@@ -121,7 +121,7 @@ def merge_parts(folder: Folder, name: str, parts: Sequence[ShardFacts]) -> Shard
     Memory: 20 MB and 60 bytes a record, because the library keeps the index of the file until its end.
     """
     with folder.commit(f"{name}{SUFFIX}") as file:  # the library opens it again, by its path
-        records = _write_records(file.path, (record for part in parts for record in _records_of(folder, part)))
+        records = write_records(file.path, (record for part in parts for record in _records_of(folder, part)))
         if (found := open_reader(file.path).num_records()) != records:
             raise IntegrityError(f"{name}{SUFFIX} reads {found:,} records, {records:,} were written", where=file.path)
         digest = file_digest(folder, os.path.relpath(file.path, folder.root))
@@ -134,7 +134,7 @@ def _records_of(folder: Folder, part: ShardFacts) -> Iterator[bytes]:
         yield from read_part(folder, file)
 
 
-def _write_records(path: str, records: Iterator[bytes]) -> int:
+def write_records(path: str, records: Iterator[bytes]) -> int:
     writer = library().ArrayRecordWriter(path, _WRITER_OPTIONS)
     count = 0
     try:

@@ -11,15 +11,14 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from penstock.base.errors import ConfigError, InputError, OutputError, did_you_mean, file_error
+from penstock.base.errors import ConfigError, InputError, OutputError, file_error
 from penstock.base.files import Folder
-from penstock.shards.arrayrecord import FORMAT
 from penstock.shards.columns import Column, open_columns
+from penstock.shards.export import Exported, open_splits
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
 from penstock.shards.record import decode_range
 from penstock.shards.schema import NUMBERS, Field, Type, short_type
@@ -28,24 +27,14 @@ _AT_ONCE = 4 * 2**20  # bytes of a column
 _TEXTS_AT_ONCE = 4096  # at most: a dictionary's text may be short, and Python's is not
 
 
-@dataclass(frozen=True)
-class Exported:
-    """A file that was written, and how many rows of each split it holds."""
-
-    dataset: str
-    file: str
-    bytes: int
-    rows: Mapping[str, int]
-
-
 def export_hdf5(
     path: str | os.PathLike[str], output: str | os.PathLike[str], split: str | None = None, overwrite: bool = False
 ) -> Exported:
     """Write all splits of a dataset, or one, into a file that appears whole or not at all."""
     h5py = _library()
     folder, target = Folder(os.fspath(path)), os.path.abspath(output)
+    splits = list(open_splits(path, split, "hdf5"))
     manifest = read_manifest(folder)
-    splits = _wanted(folder, manifest, split)
     _refuse_target(folder, target, overwrite)
     _refuse_columns(manifest, folder)
     for name in splits:
@@ -56,7 +45,7 @@ def export_hdf5(
             for _ in _write_split(h5py, file.create_group(name), folder, manifest, name):
                 written.check()
     rows = {name: manifest.records(name) for name in splits}
-    return Exported(dataset_id(folder), target, os.path.getsize(target), rows)
+    return Exported(dataset_id(folder), os.path.getsize(target), 1, rows, {})
 
 
 def _library() -> Any:
@@ -74,17 +63,6 @@ def _library() -> Any:
 # What cannot be, before anything is written.
 
 
-def _wanted(folder: Folder, manifest: Manifest, split: str | None) -> list[str]:
-    names = list(manifest.splits)
-    if split is not None and split not in names:
-        raise OutputError(
-            f"there is no split {split!r}.{did_you_mean(split, names)}",
-            where=folder.root,
-            next_step=f"one of: {', '.join(names)}",
-        )
-    return names if split is None else [split]
-
-
 def _refuse_target(folder: Folder, target: str, overwrite: bool) -> None:
     if os.path.commonpath([os.path.realpath(folder.root), os.path.realpath(target)]) == os.path.realpath(folder.root):
         raise OutputError(
@@ -99,12 +77,6 @@ def _refuse_target(folder: Folder, target: str, overwrite: bool) -> None:
 
 
 def _refuse_columns(manifest: Manifest, folder: Folder) -> None:
-    if manifest.config.get("format") == FORMAT:
-        raise ConfigError(
-            "records of .arrayrecord files have no columns of their own",
-            where=folder.root,
-            next_step="make the dataset without `format: arrayrecord`",
-        )
     for field in manifest.schema:
         if not field.parsed.is_fixed and not _is_text(field.parsed):
             raise ConfigError(

@@ -60,6 +60,7 @@ class Manifest:
     artifacts: tuple[FileFacts, ...]
     rejected: tuple[FileFacts, ...]
     job: str  # fingerprint of the semantic config, the input and the code: what this dataset was made from
+    tokens: tuple[Step, ...] = ()  # the account of tokens, where documents were tokenized
 
     def records(self, split: str) -> int:
         return sum(shard.records for shard in self.splits[split])
@@ -72,6 +73,8 @@ class Manifest:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     body = {"format": "penstock", "format_version": FORMAT_VERSION, **asdict(manifest)}
+    if not manifest.tokens:
+        del body["tokens"]
     return json.dumps({**body, "digest": fingerprint(body)}, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
@@ -117,6 +120,7 @@ def _from_body(body: dict[str, Any]) -> Manifest:
         artifacts=tuple(FileFacts(**each) for each in body["artifacts"]),
         rejected=tuple(FileFacts(**each) for each in body["rejected"]),
         job=body["job"],
+        tokens=tuple(Step(**each) for each in body.get("tokens", ())),
     )
 
 

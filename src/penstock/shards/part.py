@@ -35,9 +35,17 @@ _PIECE = tuple[int, int, int]  # where it starts, its bytes, its xxh3
 class PartWriter:
     """Takes batches of any split; `commit` makes the part appear, without it nothing does."""
 
-    def __init__(self, folder: Folder, name: str, schema: Schema, splits: tuple[str, ...], stack: ExitStack) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        name: str,
+        schema: Schema,
+        splits: tuple[str, ...],
+        stack: ExitStack,
+        outlasts_machine: bool = True,
+    ) -> None:
         self._name = f"{name}{SUFFIX}"
-        self._file = stack.enter_context(folder.commit(self._name))
+        self._file = stack.enter_context(folder.commit(self._name, outlasts_machine))
         self._encoders = {split: encoders(schema) for split in splits}
         self._pieces: dict[str, dict[str, list[_PIECE]]] = {split: {} for split in splits}
         self.records = dict.fromkeys(splits, 0)
@@ -83,15 +91,19 @@ class PartColumn:
 
     def read(self) -> Iterator[tuple[int, memoryview]]:
         """Each piece with its place in the file, checked."""
-        for start, size, written in self.pieces:
-            view = self.mapped[start : start + size]
-            if xxhash.xxh3_64_intdigest(view) != written:
-                raise IntegrityError(
-                    f"bytes {start:,} to {start + size:,} of {self.file} are not the ones that were written",
-                    where=f"{self.file}, column {self.name!r}",
-                    next_step="delete that file and run the job again: its task is done again. Then check the disk",
-                )
-            yield start, view
+        for number, (start, _, _) in enumerate(self.pieces):
+            yield start, self.piece(number)
+
+    def piece(self, number: int) -> memoryview:
+        start, size, written = self.pieces[number]
+        view = self.mapped[start : start + size]
+        if xxhash.xxh3_64_intdigest(view) != written:
+            raise IntegrityError(
+                f"bytes {start:,} to {start + size:,} of {self.file} are not the ones that were written",
+                where=f"{self.file}, column {self.name!r}",
+                next_step="delete that file and run the job again: its task is done again. Then check the disk",
+            )
+        return view
 
 
 @dataclass(frozen=True)

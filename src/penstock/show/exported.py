@@ -1,8 +1,9 @@
-"""Exported: a dataset and the name of a format -> a file of it, and how many rows and bytes that has."""
+"""Exported: a dataset and the name of a format -> files of it, and how many rows, tokens and bytes those have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -12,24 +13,46 @@ from rich.text import Text
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.sizes import format_count, format_size
 from penstock.shards.hdf5 import export_hdf5
+from penstock.shards.hf_dataset import export_hf
+from penstock.shards.maxtext import export_maxtext
 from penstock.show.tables import make_table
 
-FORMATS = {"hdf5": export_hdf5}
+FOLDERS: dict[str, Callable[..., Any]] = {"hf": export_hf, "maxtext": export_maxtext}
+FORMATS: dict[str, Callable[..., Any]] = {"hdf5": export_hdf5, **FOLDERS}
+_ENDINGS = {"hdf5": ".h5", "hf": "-hf", "maxtext": "-maxtext"}
 
 
-def exported_facts(path: str, to: str, output: str, split: str | None, overwrite: bool) -> dict[str, Any]:
+def exported_place(path: str, to: str, output: str | None) -> str:
+    """Where it goes: beside the dataset, with the format's name behind the dataset's, unless told."""
     if to not in FORMATS:
         raise ConfigError(
             f"there is no export to {to!r}.{did_you_mean(to, list(FORMATS))}",
             where="export --to",
             next_step=f"one of: {', '.join(FORMATS)}",
         )
-    return {"path": path, "to": to, **asdict(FORMATS[to](path, output, split, overwrite))}
+    return os.path.abspath(output or f"{os.path.abspath(path)}{_ENDINGS[to]}")
+
+
+def exported_facts(
+    path: str, to: str, output: str, split: str | None, overwrite: bool, shard_size: str | None
+) -> dict[str, Any]:
+    options = {} if shard_size is None else {"shard_size": shard_size}
+    if options and to not in FOLDERS:
+        raise ConfigError(
+            f"{to} is one file, whatever its size",
+            where="--shard-size",
+            next_step=f"leave it out; {' and '.join(FOLDERS)} have it",
+        )
+    exported = FORMATS[to](path, output, split, overwrite, **options)
+    return {"path": path, "to": to, "output": output, **asdict(exported)}
 
 
 def exported_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
-    table = make_table("split", ">rows")
+    tokens = facts["tokens"]
+    table = make_table("split", ">rows", *([">tokens"] if tokens else []))
     for split, rows in facts["rows"].items():
-        table.add_row(split, format_count(rows))
+        table.add_row(split, format_count(rows), *([format_count(tokens[split])] if tokens else []))
     yield table
-    yield Text(f"\nwrote {facts['file']}, {format_size(facts['bytes'])}, of dataset {facts['dataset']}", style="green")
+    files = f"{facts['files']:,} files, " if facts["files"] > 1 else ""
+    wrote = f"wrote {facts['output']}, {files}{format_size(facts['bytes'])}, of dataset {facts['dataset']}"
+    yield Text(f"\n{wrote}", style="green")

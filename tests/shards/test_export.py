@@ -1,0 +1,304 @@
+"""What exports to folders share: a folder that is whole or not there, only where it may be, in files of some size."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock
+from penstock.base.errors import ConfigError, FileError, IntegrityError, OutputError
+from penstock.base.files import Folder
+from penstock.base.memory import own_memory
+from penstock.cli import main
+from penstock.shards.dataset import Dataset
+from penstock.shards.export import cut, row_ranges, written_beside
+from penstock.shards.hf_dataset import export_hf
+from penstock.shards.manifest import Step, read_manifest, write_manifest
+from penstock.shards.maxtext import export_maxtext
+from tests.loader.making import make_token_rows
+from tests.shards.making import write_dataset
+from tests.show.desk import document
+
+EXPORTS = pytest.mark.parametrize("export", [export_hf, export_maxtext])
+NAMES = pytest.mark.parametrize("to", ["hf", "maxtext"])
+
+
+def make_rows(path: Path, rows: int = 60, test: int = 9) -> Path:
+    """Packed rows: three shards of training rows, one of them empty, and some to test with."""
+    train = make_token_rows(rows, 33, 1).combine_chunks().to_batches()[0]
+    splits = {"train": [[train.slice(0, 40)], [train.slice(0, 0)], [train.slice(40)]], "test": [[train.slice(0, test)]]}
+    write_dataset(path, splits)
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# Files.
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([], [[]]),
+        ([5], [[5]]),
+        ([4, 4, 4], [[4, 4], [4]]),
+        ([5, 5, 1], [[5, 5], [1]]),
+        ([99, 1, 10, 1], [[99], [1], [10], [1]]),
+    ],
+)
+def test_pieces_are_put_together_up_to_a_size_and_one_that_is_larger_stays_alone(sizes, expected):
+    groups = cut((b"x" * size for size in sizes), 10)
+    assert [[len(piece) for piece in group] for group in groups] == expected
+
+
+def test_rows_are_read_so_many_at_once_that_they_have_the_bytes_allowed(tmp_path):
+    texts = ["x" * (row * 37 % 500) for row in range(300)]
+    columns = {
+        "text": pa.array(texts),
+        "coded": pa.array(texts).dictionary_encode(),
+        "nothing": pa.array([None] * 300, pa.string()).dictionary_encode(),
+        "words": pa.array([[text] * (len(text) % 3) for text in texts]),
+        "numbers": pa.array([[1.0] * (len(text) % 7) for text in texts]),
+        "board": pa.array([[[1, 2], [3, 4]]] * 300, pa.list_(pa.list_(pa.int8(), 2), 2)),
+    }
+    write_dataset(tmp_path / "in", {"train": [[pa.RecordBatch.from_pydict(columns)]]})
+    dataset = penstock.open(tmp_path / "in")
+    assert isinstance(dataset, Dataset)
+    ranges = [(start, stop) for _, start, stop in row_ranges(dataset, dataset.schema, 5000)]
+    assert [start for start, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])]
+    assert ranges[-1][1] == 300
+    for start, stop in ranges:
+        plain = pa.table({name: dataset[start:stop][name].combine_chunks().to_pylist() for name in ("text", "words")})
+        assert stop - start == 1 or plain.nbytes + sum(map(len, texts[start:stop])) < 8000
+    assert any(stop - start > 1 for start, stop in ranges)
+
+
+@EXPORTS
+@pytest.mark.parametrize("size", ["some", "0", "50%", "-3MB", ""])
+def test_words_that_are_no_size_are_refused(tmp_path, export, size):
+    path = make_rows(tmp_path / "rows")
+    with pytest.raises(ConfigError) as caught:
+        export(path, tmp_path / "out", shard_size=size)
+    assert (caught.value.where, caught.value.next_step) == ("--shard-size", "--shard-size 200MB")
+    assert os.listdir(tmp_path) == ["rows"]
+
+
+@EXPORTS
+def test_a_size_that_makes_very_many_files_is_refused_with_the_numbers(tmp_path, export):
+    path = make_rows(tmp_path / "rows", 3000)
+    with pytest.raises(ConfigError, match=r"in files of 7 B that would be about \d\d,\d\d\d files, more than 10,000"):
+        export(path, tmp_path / "out", shard_size=7)
+
+
+# Places.
+
+
+@EXPORTS
+def test_a_folder_that_is_there_is_replaced_only_when_told_and_only_if_it_is_ours(tmp_path, export):
+    path, out = make_rows(tmp_path / "rows"), tmp_path / "out"
+    out.mkdir()
+    export(path, out)  # an empty one is as good as none
+    with pytest.raises(OutputError, match="there already") as caught:
+        export(path, out)
+    assert "--overwrite" in caught.value.next_step
+    before = contents(out)
+    export(path, out, overwrite=True, split="test")
+    assert contents(out) != before
+    (out / "export.json").unlink()
+    before = contents(out)
+    with pytest.raises(OutputError, match="no export of penstock's"):
+        export(path, out, overwrite=True)
+    assert contents(out) == before
+    assert sorted(os.listdir(tmp_path)) == ["out", "rows"]
+
+
+@EXPORTS
+def test_a_place_where_the_folder_cannot_be_is_refused(tmp_path, export):
+    path = make_rows(tmp_path / "some" / "rows")
+    (tmp_path / "file").write_text("mine")
+    for place in (path / "train", path, tmp_path / "some"):
+        with pytest.raises(OutputError, match="one inside the other"):
+            export(path, place, overwrite=True)
+    with pytest.raises(OutputError, match="this is a file"):
+        export(path, tmp_path / "file", overwrite=True)
+    with pytest.raises(FileError, match="cannot write"):
+        export(path, tmp_path / "nowhere" / "out")
+    assert penstock.verify(path).ok
+
+
+@EXPORTS
+def test_what_is_no_dataset_of_columns_is_refused(tmp_path, export):
+    with pytest.raises(OutputError, match="there is no dataset here"):
+        export(tmp_path, tmp_path / "out")
+    path = make_rows(tmp_path / "rows")
+    with pytest.raises(OutputError, match=r"no split 'tset'\. Did you mean 'test'"):
+        export(path, tmp_path / "out", split="tset")
+    folder = Folder(str(path))
+    write_manifest(folder, replace(read_manifest(folder), config={"format": "arrayrecord"}))
+    with pytest.raises(ConfigError, match=r"records of \.arrayrecord files have no columns"):
+        export(path, tmp_path / "out")
+    write_manifest(folder, replace(read_manifest(folder), config={"format": "npz"}))
+    with pytest.raises(OutputError, match="batch files, which are not put together"):
+        export(path, tmp_path / "out")
+    assert os.listdir(tmp_path) == ["rows"]
+
+
+# Whole or not at all.
+
+
+@EXPORTS
+def test_the_same_dataset_gives_the_same_files(tmp_path, export):
+    path = make_rows(tmp_path / "rows")
+    for name in ("a", "b"):
+        export(path, tmp_path / name, shard_size="1kB")
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert len(contents(tmp_path / "a")) > 6
+
+
+@EXPORTS
+def test_a_damaged_block_is_named_and_the_export_of_before_stays(tmp_path, export):
+    path, out = make_rows(tmp_path / "rows"), tmp_path / "out"
+    export(path, out)
+    before = contents(out)
+    shard = path / "train" / "00002-of-00003.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-1] + b"\7")
+    with pytest.raises(IntegrityError, match="block 0 of column 'tokens' is damaged"):
+        export(path, out, overwrite=True)
+    assert contents(out) == before
+    assert sorted(os.listdir(tmp_path)) == ["out", "rows"]
+
+
+FULL_DISK = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+from penstock.cli import main
+sys.exit(main(["export", *sys.argv[2:]]))
+"""
+
+
+@NAMES
+@pytest.mark.parametrize("room", [0, 500])
+def test_a_disk_that_takes_no_more_leaves_nothing_behind(tmp_path, to, room):
+    path = make_rows(tmp_path / "rows")
+    command = [sys.executable, "-c", FULL_DISK, str(room), str(path), "--to", to]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 8, done.stderr
+    assert [line.partition(":")[0].strip() for line in done.stderr.splitlines()] == ["FileError", "where", "try"]
+    assert os.listdir(tmp_path) == ["rows"]
+
+
+KILLED = """
+import os, signal, sys
+from penstock.shards.export import written_beside
+with written_beside(sys.argv[1]) as folder:
+    open(folder.path("half a file"), "w").close()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_export_left_is_gone_with_the_next(tmp_path):
+    path, out = make_rows(tmp_path / "rows"), tmp_path / "out"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(out)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert sorted(os.listdir(tmp_path)) == ["out.penstock-part", "rows"]
+    export_hf(path, out)
+    assert sorted(os.listdir(tmp_path)) == ["out", "rows"]
+    assert "half a file" not in os.listdir(out)
+
+
+def test_two_exports_to_one_place_do_not_meet(tmp_path):
+    path, out = make_rows(tmp_path / "rows"), tmp_path / "out"
+    with written_beside(str(out)), pytest.raises(OutputError, match="another export writes to the same place"):
+        export_hf(path, out)
+
+
+@EXPORTS
+def test_tokens_are_held_against_the_account_of_a_packed_dataset(tmp_path, export):
+    path = make_rows(tmp_path / "rows")
+    folder = Folder(str(path))
+    for given, intact in ((69 * 33, True), (69 * 33 + 1, False)):
+        account = (
+            Step("tokenize", "tokens", given + 5, given + 5),
+            Step("pack", "tokens", given + 5, given, {"tail": 5}),
+        )
+        write_manifest(folder, replace(read_manifest(folder), tokens=account))
+        if intact:
+            assert sum(export(path, tmp_path / "out").tokens.values()) == given
+        else:
+            with pytest.raises(
+                IntegrityError, match=r"2,277 tokens were written, and the manifest's account has 2,278"
+            ):
+                export(path, tmp_path / "other")
+    assert export(path, tmp_path / "one", split="test").tokens == {"test": 9 * 33}
+    assert sorted(os.listdir(tmp_path)) == ["one", "out", "rows"]
+
+
+# Memory, and the command.
+
+
+def peak_of(export: Any, *arguments: Any) -> int:
+    """Bytes of memory that the call took beyond what the process had."""
+    before, peak, stop = own_memory().counted, [0], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.002):
+            peak[0] = max(peak[0], own_memory().counted)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    export(*arguments)
+    stop.set()
+    watcher.join()
+    return peak[0] - before
+
+
+@EXPORTS
+def test_memory_does_not_grow_with_the_dataset(tmp_path, export):
+    """60 MB of tokens, in one shard; the files have twice as much."""
+    tokens = np.random.default_rng(0).integers(0, 50_000, (1500, 2048)).astype("u2")
+    batch = pa.RecordBatch.from_pydict(
+        {"tokens": pa.FixedSizeListArray.from_arrays(pa.array(tokens.reshape(-1)), 2048)}
+    )
+    write_dataset(tmp_path / "in", {"train": [[batch] * 10]})
+    del tokens, batch
+    export(make_rows(tmp_path / "small"), tmp_path / "warm")
+    assert peak_of(export, tmp_path / "in", tmp_path / "out") < 30 * 10**6
+
+
+@NAMES
+def test_the_command_tells_rows_tokens_files_and_bytes(tmp_path, capfd, to):
+    path, out = make_rows(tmp_path / "rows"), tmp_path / f"rows-{to}"
+    command = ["export", str(path), "--to", to]
+    assert main([*command, "--shard-size", "1kB"]) == 0
+    shown = capfd.readouterr().out
+    lines = [line.split() for line in shown.splitlines() if line.startswith("t")]
+    assert lines == [["train", "60", f"{60 * 33:,}"], ["test", "9", "297"]]
+    assert f"wrote {out}, " in shown
+    assert " files, " in shown
+    assert main([*command, "--json"]) == 5
+    capfd.readouterr()
+    assert main([*command, "--json", "--overwrite", "--split", "test"]) == 0
+    facts = document(capfd.readouterr().out)
+    assert (facts["rows"], facts["tokens"], facts["to"], facts["output"]) == ({"test": 9}, {"test": 297}, to, str(out))
+    assert facts["files"] == 1
+    assert facts["bytes"] == sum(map(len, contents(out).values()))
+
+
+def test_a_shard_size_of_hdf5_and_an_unknown_format_are_refused(tmp_path, capfd):
+    command = ["export", str(make_rows(tmp_path / "rows")), "--to"]
+    assert main([*command, "hdf5", "--shard-size", "1MB"]) == 2
+    assert "hdf5 is one file" in capfd.readouterr().err
+    assert main([*command, "maxtxt"]) == 2
+    assert "Did you mean 'maxtext'?" in capfd.readouterr().err
