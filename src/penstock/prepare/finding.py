@@ -5,11 +5,16 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator
+from functools import cache
 
 from penstock.base.errors import InputError, file_error
 from penstock.prepare.config import Config
 from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.sources import COMPRESSIONS, SUFFIXES, File, format_of
+from penstock.prepare.sources.saved import is_saved, saved_files
+
+_TABLES = tuple(suffix for suffix, format_name in SUFFIXES.items() if format_name != "text")
+_TEXTS = (".txt", ".text", ".md")
 
 
 def find_files(config: Config) -> list[File]:
@@ -22,10 +27,17 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
     """Files of one source in bytewise order of their paths relative to the pattern's fixed part."""
     found: dict[str, File] = {}
     for pattern in source.patterns:
-        root, locations = _match(os.path.join(config.folder, pattern), _endings_of(source))
-        locations = [each for each in locations if not _is_below(each, config.output_path)]
+        place = os.path.join(config.folder, pattern)
+        if source.path and is_saved(place):
+            root, locations = place, saved_files(place, source.split)
+        elif source.split:
+            return _shards_of(config, number, source, pattern)
+        else:
+            root, locations = _match(place, _endings_of(source))
+        if _is_below(config.output_path, root) or _is_below(os.path.join(root, "file"), config.output_path):
+            locations = [each for each in locations if not _is_below(each, config.output_path)]
         for location in locations:
-            path = os.fsencode(os.path.relpath(location, root)).decode("utf-8", "backslashreplace")
+            path = _name(location, root)
             if found.get(path, File(number, path, location, "")).location != location:
                 raise InputError(
                     f"two files of one source have the same name: {path}",
@@ -39,7 +51,7 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
             raise InputError(
                 f"no file matches {pattern!r}",
                 where=f"input[{number}], looked in {root}",
-                next_step="check the path; quote patterns on the command line; `**` crosses folders",
+                next_step=_advice(pattern, root),
             )
     files = sorted(found.values(), key=lambda file: os.fsencode(file.path))
     formats = sorted({file.format for file in files})
@@ -52,11 +64,40 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
     return files
 
 
+def _name(location: str, root: str) -> str:
+    """The path relative to `root`, which begins every location that was found below it."""
+    path = location.removeprefix(os.path.join(root, ""))
+    if path == location or "/." in f"/{path}" or "//" in path:
+        path = os.path.relpath(location, root)
+    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) -> list[File]:
+    from penstock.prepare.sources.hub import Split, hub_files
+
+    assert source.split
+    place = os.path.join(config.folder, pattern)
+    path = place if os.path.isdir(place) else pattern
+    return hub_files(number, Split(path, source.split, source.name, source.revision), config.slice_bytes)
+
+
+def _advice(pattern: str, root: str) -> str:
+    if os.path.isdir(root) and os.path.normpath(root).endswith(os.path.normpath(pattern)):
+        return f"a folder stands for its files that end in {' '.join((*_TABLES, *_TEXTS))}; for others give a pattern"
+    if not glob.has_magic(pattern) and pattern.count("/") == 1:
+        return "check the path; for a dataset of the Hugging Face hub add `split:`, such as `split: train`"
+    return "check the path; quote patterns on the command line; `**` crosses folders"
+
+
 def _refuse_twice(files: list[File]) -> None:
     """A file that two patterns or sources name would have its rows twice."""
     seen: dict[str, File] = {}
+    real_folder = cache(os.path.realpath)
     for file in files:
-        first = seen.setdefault(os.path.realpath(file.location), file)
+        folder, name = os.path.split(file.location)
+        is_link = os.path.islink(file.location)
+        place = os.path.realpath(file.location) if is_link else os.path.join(real_folder(folder), name)
+        first = seen.setdefault(place, file)
         if first is not file:
             raise InputError(
                 "this file is in the input twice",
@@ -70,22 +111,28 @@ def _is_below(path: str, folder: str) -> bool:
     return os.path.abspath(path).startswith(os.path.join(os.path.abspath(folder), ""))
 
 
-def _endings_of(source: SourceConfig) -> tuple[str, ...]:
-    """How names end of the files that a folder stands for; raw files may be called anything."""
+def _endings_of(source: SourceConfig) -> tuple[tuple[str, ...], ...]:
+    """How names end of the files that a folder stands for: those of the first group of which there are any.
+
+    Raw files may be called anything. A note beside tables is no document, so text counts where there are no tables.
+    """
     if source.files:
-        return ("",)
+        return (("",),)
     if source.npz:
-        return (".npz",)
-    return tuple(suffix + packed for suffix in SUFFIXES for packed in ("", *COMPRESSIONS))
+        return ((".npz",),)
+    groups = {"auto": (_TABLES, _TEXTS[:1]), "text": (_TEXTS,)}.get(source.format, (_TABLES,))
+    return tuple(tuple(suffix + packed for suffix in group for packed in ("", *COMPRESSIONS)) for group in groups)
 
 
-def _match(pattern: str, endings: tuple[str, ...]) -> tuple[str, list[str]]:
+def _match(pattern: str, endings: tuple[tuple[str, ...], ...]) -> tuple[str, list[str]]:
     """(the folder that positions are relative to, the files). A folder means every file below it of a known ending.
 
     A link that leads nowhere counts as a file: reading it fails by name, where leaving it out would say nothing.
     """
     if os.path.isdir(pattern):
-        return pattern, [each for each in _files_below(pattern) if each.lower().endswith(endings)]
+        below = list(_files_below(pattern))
+        groups = ([each for each in below if each.lower().endswith(group)] for group in endings)
+        return pattern, next(filter(None, groups), [])
     if os.path.lexists(pattern):
         return os.path.dirname(pattern), [pattern]
     root = pattern

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be a million
 class Segment:
     """A part of one file: row groups `first` to `last` of a Parquet file, or bytes of a text file.
 
@@ -53,15 +53,20 @@ class Slice:
         return f"slice {self.number}: {self.segments[0]}{more}"
 
 
-def cut_slices(pieces: Iterable[Segment], slice_bytes: int, most: int | None = None) -> tuple[Slice, ...]:
-    """Fill slices with pieces in order, at most so many each. A piece is never cut: a large one has its own slice."""
+def cut_slices(
+    pieces: Iterable[Segment], slice_bytes: int, most: int | None = None, most_rows: int | None = None
+) -> tuple[Slice, ...]:
+    """Fill slices with pieces in order, at most so many each, and so many rows as far as they are known. A piece is
+    never cut: a large one has its own slice."""
     groups: list[list[Segment]] = []
-    size = 0
+    size = rows = 0
     for piece in pieces:
-        if not groups or size + piece.bytes > slice_bytes or len(groups[-1]) == most:
+        too_many = most_rows is not None and rows + piece.rows > most_rows
+        if not groups or size + piece.bytes > slice_bytes or len(groups[-1]) == most or too_many:
             groups.append([])
-            size = 0
+            size = rows = 0
         size += piece.bytes
+        rows += max(0, piece.rows)
         if groups[-1] and _follows(groups[-1][-1], piece):
             groups[-1][-1] = _joined(groups[-1][-1], piece)
         else:

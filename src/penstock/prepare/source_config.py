@@ -24,10 +24,20 @@ class SourceConfig(BaseModel):
 
     model_config = FROZEN
 
-    path: tuple[str, ...] = Field((), description="files, folders or globs (`**` crosses folders)")
+    path: tuple[str, ...] = Field(
+        (), description="files, folders or globs (`**` crosses folders); with `split`, a dataset on disk or of the hub"
+    )
     files: tuple[str, ...] = Field((), description="raw files, each given to `function`")
     npz: tuple[str, ...] = Field((), description="batch files of arrays, such as intermediate/batch_*.npz")
-    format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
+    format: Literal["auto", "parquet", "csv", "jsonl", "arrow", "text"] = "auto"
+    text_column: str | None = Field(None, description="read this column alone, and call it `text`")
+    document: Literal["file", "line"] = Field("file", description="what one document of format text is")
+    bad_utf8: Literal["set_aside", "repair"] = Field(
+        "set_aside", description="rows with text that is not UTF-8; or repair: U+FFFD for what is not"
+    )
+    split: str | None = Field(None, description="of a dataset of the hub, or saved by the `datasets` library")
+    name: str | None = Field(None, description="configuration of a dataset of the hub")
+    revision: str | None = Field(None, description="branch, tag or commit of a dataset of the hub")
     types: dict[str, str] = Field({}, description="column types of text formats, such as {time: 'timestamp[us]'}")
     delimiter: str | None = Field(None, description="of CSV; comma, or tab for .tsv")
     null_values: tuple[str, ...] = Field(("", "NA", "N/A", "NULL", "null"), description="what CSV writes for null")
@@ -90,7 +100,21 @@ class SourceConfig(BaseModel):
             raise ValueError(
                 "schema, missing and function_memory are about what a `function` yields, and there is none"
             )
+        self._refuse_unfit_text()
         return self
+
+    def _refuse_unfit_text(self) -> None:
+        rows = bool(self.path) and not self.function
+        for name in ("text_column", "split", "name", "revision"):
+            if getattr(self, name) is not None and not rows:
+                raise ValueError(f"{name}: is about rows that penstock reads (`path:`, without `function:`)")
+        if self.text_column is not None and self.format == "text":
+            raise ValueError("text_column: files of format text have one column, which is called `text` already")
+        if self.split is not None and len(self.path) != 1:
+            raise ValueError(f"split: belongs to one dataset, and path: names {len(self.path)}; make each a source")
+        for name in ("name", "revision"):
+            if getattr(self, name) is not None and self.split is None:
+                raise ValueError(f"{name}: is of a dataset of the hub, and those need `split:`, such as `split: train`")
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -107,6 +131,9 @@ class SourceConfig(BaseModel):
             delimiter=self.delimiter,
             null_values=self.null_values,
             newlines_in_values=self.newlines_in_values,
+            text_column=self.text_column,
+            document=self.document,
+            bad_utf8=self.bad_utf8,
             trust_pickle=self.trust_pickle,
             format=self.format,
             function=self.function or "",
@@ -122,6 +149,9 @@ class SourceConfig(BaseModel):
             del dumped[name]
         if not self.npz:
             del dumped["trust_pickle"]
+        for name in ("text_column", "document", "bad_utf8", "split", "name", "revision"):
+            if dumped[name] == type(self).model_fields[name].default:
+                del dumped[name]
         return {**dumped, "code": code_identity(self.function)} if self.function else dumped
 
 

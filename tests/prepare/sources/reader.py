@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,15 @@ class Answer:
         return [line["detail"] for line in self.aside]
 
 
-def survey(path: Path, slice_bytes: int = 1 << 30, **options: Any) -> FileSurvey:
+def survey(path: Path | str, slice_bytes: int = 1 << 30, **options: Any) -> FileSurvey:
     source = SourceConfig(path=(str(path),), **options)
-    return survey_file(File(0, path.name, str(path), format_of(str(path), source.format)), source, slice_bytes)
+    return survey_file(
+        File(0, os.path.basename(path), str(path), format_of(str(path), source.format)), source, slice_bytes
+    )
 
 
 def read(
-    path: Path,
+    path: Path | str,
     *,
     columns: list[str] | None = None,
     slice_bytes: int = 1 << 30,

@@ -261,18 +261,40 @@ def test_a_compressed_file_smaller_than_its_header_loses_no_row(tmp_path):
     assert len(read(path).rows) == 1
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".zst", None)])
-def test_a_compressed_file_that_breaks_off_is_unreadable_as_a_whole(tmp_path, suffix, pack):
-    data = b"a,b\n" + b"".join(b"%d,%x\n" % (i, hash(i * i) * 2654435761 % 2**64) for i in range(150_000))
-    pack = pack or (lambda data: pa.compress(data, "zstd", asbytes=True))
-    whole = pack(data)
-    path = write(tmp_path, whole[: len(whole) * 9 // 10], f"rows.csv{suffix}")
-    with pytest.raises(UnreadablePart) as caught:
-        read(path)
-    assert (caught.value.part, caught.value.rows, caught.value.segment.path) == (0, -1, path.name)
-    early = write(tmp_path, whole[: len(whole) // 20], f"early.csv{suffix}")
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [
+        (".gz", gzip.compress),
+        (".bz2", lambda data: bz2.compress(data, 1)),
+        (".zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
+    ],
+    ids=["gzip", "bz2", "zstd"],
+)
+def test_of_a_compressed_file_that_breaks_off_the_whole_rows_arrive_and_the_break_is_told(tmp_path, suffix, pack):
+    data = b"a,b\n" + b"".join(b"%d,%x\n" % (i, hash(i * i) * 2654435761 % 2**64) for i in range(20_000))
+    path = write(tmp_path, pack(data)[: -len(pack(data)) // 10], f"rows.csv{suffix}")
+    answer = read(path, types={"a": "int64", "b": "string"})
+    assert [row["a"] for row in answer.rows] == list(range(len(answer.rows)))
+    assert 3_000 < len(answer.rows) < 20_000
+    (line,) = answer.aside
+    assert (line["file"], line["reason"]) == (path.name, "the file breaks off")
+    assert (line["position"], line["line"]) == (4 + len(answer.rows), 2 + len(answer.rows))
+    assert data[4:].split(b"\n")[len(answer.rows)].startswith(line["raw"].encode())
+    for size in (3000, 1 << 17):
+        assert read(path, types={"a": "int64", "b": "string"}, bytes_at_once=size) == answer
+
+
+def test_a_compressed_file_of_which_nothing_comes_out_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match="cannot be decompressed"):
-        survey(early)
+        survey(write(tmp_path, gzip.compress(b"a,b\n1,2\n")[:9], "early.csv.gz"))
+
+
+def test_a_compressed_file_that_is_damaged_is_unreadable_as_a_whole(tmp_path):
+    whole = bytearray(gzip.compress(b"a\n" + b"".join(b"%d\n" % (i * i) for i in range(150_000))))
+    whole[-6] ^= 1  # of its checksum
+    with pytest.raises(UnreadablePart) as caught:
+        read(write(tmp_path, bytes(whole), "rows.csv.gz"))
+    assert (caught.value.part, caught.value.rows, caught.value.segment.path) == (0, -1, "rows.csv.gz")
 
 
 def test_types_are_told_by_the_first_megabyte_and_times_stay_text(tmp_path):

@@ -18,6 +18,9 @@ from penstock.prepare.sources import compression_of, format_of, identity_of_ends
         ("a.jsonl.zst", "jsonl"),
         ("a.ndjson", "jsonl"),
         ("a.JSON.bz2", "jsonl"),
+        ("a.arrow", "arrow"),
+        ("a.feather", "arrow"),
+        ("a.txt.zst", "text"),
     ],
 )
 def test_the_name_tells_the_format(name, expected):
@@ -31,7 +34,7 @@ def test_a_declared_format_wins_over_the_name():
 
 def test_a_name_that_tells_nothing_is_refused_with_what_to_write():
     with pytest.raises(InputError) as caught:
-        format_of("data.txt", "auto")
+        format_of("data.dat", "auto")
     assert "format: parquet | csv | jsonl" in str(caught.value)
 
 

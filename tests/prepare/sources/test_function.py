@@ -335,7 +335,7 @@ def test_an_unreadable_row_group_is_set_aside_or_stops_the_job(tmp_path):
     )
     damage(path, 1)
     source = {"path": "rows.parquet", "batch_rows": 64}
-    with pytest.raises(InputError, match="part 1 of 100 rows cannot be read"):
+    with pytest.raises(InputError, match="unreadable row group of 100 rows"):
         run(tmp_path, source, DOUBLED)
     account = run(tmp_path, source, DOUBLED, on_bad_input="set_aside")
     assert account["rows"] == (300, 200, {"unreadable row group": 100}, {"samples": 400})

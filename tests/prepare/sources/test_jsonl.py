@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import InputError
-from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.sources.jsonl import JsonParser
 from penstock.shards.schema import declared_type
 from tests.prepare.sources.reader import read, survey
@@ -153,7 +152,24 @@ def test_text_that_is_not_utf8_is_set_aside_beside_other_bad_records(tmp_path):
     assert answer.rows == [{"a": 2, "b": "ok"}]
     assert [line["reason"] for line in answer.aside] == ["not a valid record"] + 2 * ["text is not UTF-8"]
     assert answer.aside[1]["row"] == {"a": 1, "b": "caf\\xe9"}
+    assert answer.details[1] == "column 'b', byte 3 is 0xe9: unexpected end of data"
+    assert [line["line"] for line in answer.aside] == [3, 1, 4]
     assert answer.ordinals == [1]
+
+
+def test_bad_text_is_repaired_where_the_source_says_so(tmp_path):
+    lines = [
+        b'{"b":"caf\xe9!"}',
+        b'{"b":"\\ud800x"}',
+        b'{"b":"\\ud83d\\ude00 \\\\ud800"}',
+        b'{"b":"\\uDC00\\uD83D"}',
+        b"bad",
+    ]
+    path = write(tmp_path, b"".join(line + b"\n" for line in lines))
+    answer = read(path, types={"b": "string"}, bad_utf8="repair")
+    assert [row["b"] for row in answer.rows] == ["caf\ufffd!", "\ufffdx", "\U0001f600 \\ud800", "\ufffd\ufffd"]
+    assert answer.raw == ["bad"]
+    assert [line["line"] for line in read(path, types={"b": "string"}).aside] == [2, 4, 5, 1]
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".zst", None)])
@@ -167,11 +183,19 @@ def test_compressed_input_is_the_same_rows(tmp_path, suffix, pack):
     assert packed.ordinals == plain.ordinals
 
 
-def test_a_compressed_file_that_breaks_off_is_unreadable_as_a_whole(tmp_path):
-    whole = gzip.compress("".join(f'{{"a":{i * i}}}\n' for i in range(200_000)).encode())
-    with pytest.raises(UnreadablePart) as caught:
-        read(write(tmp_path, whole[: len(whole) * 9 // 10], "rows.jsonl.gz"))
-    assert (caught.value.part, caught.value.rows) == (0, -1)
+@given(kept=st.floats(0.05, 0.999), size=st.integers(50, 20_000), suffix=st.sampled_from(["gz", "zst"]))
+def test_where_a_compressed_file_breaks_off_no_batch_size_changes_what_arrives(folder, kept, size, suffix):
+    data = "".join(f'{{"a":{i * i}}}\n' for i in range(1000)).encode()
+    packed = {"gz": gzip.compress(data), "zst": pa.compress(data, "zstd", asbytes=True)}
+    path = write(folder, packed[suffix][: int(kept * len(packed[suffix]))], f"rows.jsonl.{suffix}")
+    try:
+        answer = read(path, types={"a": "int64"})
+    except InputError as error:
+        assert "cannot be decompressed" in str(error)
+        return
+    assert [row["a"] for row in answer.rows] == [i * i for i in range(len(answer.rows))]
+    assert [line["reason"] for line in answer.aside] == ["the file breaks off"]
+    assert read(path, types={"a": "int64"}, bytes_at_once=size) == answer
 
 
 def test_types_are_told_by_the_first_megabyte_and_times_stay_text(tmp_path):

@@ -5,18 +5,22 @@ Each format is a module with two functions, `survey` and `read`; adding a format
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from types import ModuleType
 
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.base.files import ReadFile, read_range
+from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
 from penstock.prepare.rows import Rows
 from penstock.prepare.sample_schema import SampleSchema
 from penstock.prepare.slices import Segment, Slice
+from penstock.prepare.sources.text_column import TEXT_SCHEMA, as_text, refuse_no_text
 
 SUFFIXES = {
     ".parquet": "parquet",
@@ -26,6 +30,9 @@ SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".txt": "text",
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _ENDS = 64 * 1024
@@ -39,6 +46,9 @@ class SourceOptions:
     delimiter: str | None = None
     null_values: tuple[str, ...] = ()
     newlines_in_values: bool = False
+    text_column: str | None = None  # read alone, and called `text`
+    document: str = "file"  # what a row of plain text is: a file, or a line
+    bad_utf8: str = "set_aside"  # or repair
     trust_pickle: bool = False
     format: str = "auto"  # of the files themselves, where a function makes samples of their rows
     function: str = ""  # module:name; it is given whole files, or rows of them
@@ -47,7 +57,7 @@ class SourceOptions:
     samples: SampleSchema = ()  # what it yields, once that is known
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be a million
 class File:
     """A file of the input, as listed: its source, its name in positions, where it lies, its format."""
 
@@ -57,7 +67,7 @@ class File:
     format: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileSurvey:
     """What was learnt of a file without reading its rows."""
 
@@ -79,6 +89,10 @@ class Reading:
     codes: frozenset[str] = frozenset()  # text columns that may come as codes, where that costs less
     tell: Callable[[int], None] | None = None  # called with samples made of a file so far; set where a task runs
 
+    def rows_of(self, stored_row_bytes: float) -> int:
+        """How many rows to take at a time where a row has so many bytes: those of another source may be smaller."""
+        return max(1, min(self.rows_at_once, int(self.bytes_at_once / max(stored_row_bytes, 1.0))))
+
 
 class UnreadablePart(Exception):
     """A part of a file cannot be used; nothing of it must be, however much was read before.
@@ -98,13 +112,23 @@ class UnreadablePart(Exception):
 
 def survey_file(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
     """Raises InputError, with the reason, for a file that cannot be read."""
-    return _format(file.format).survey(file, options, slice_bytes)  # type: ignore[no-any-return]
+    surveyed: FileSurvey = _format(file.format).survey(file, options, slice_bytes)
+    if not options.text_column:
+        return surveyed
+    refuse_no_text(options.text_column, surveyed.schema, file.location)
+    return FileSurvey(TEXT_SCHEMA, surveyed.pieces)
 
 
 def read_segment(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
     """Rows of one segment, in order. `excluded` parts are known to be unreadable and are passed over."""
     module = _format(reading.formats[segment.source])
-    return module.read(segment, reading, excluded)  # type: ignore[no-any-return]
+    column = reading.options[segment.source].text_column
+    if not column:
+        return module.read(segment, reading, excluded)  # type: ignore[no-any-return]
+    schema = pa.schema([(column, pa.string())])
+    alone = replace(reading, schema=schema, columns=(column,), strict=False, codes=frozenset())
+    found: Iterator[Rows | UnreadablePart] = module.read(segment, alone, excluded)
+    return (as_text(rows, column, reading.columns) if isinstance(rows, Rows) else rows for rows in found)
 
 
 def readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
@@ -128,9 +152,8 @@ def refuse_changed(piece: Slice, reading: Reading) -> None:
             )
 
 
+@cache
 def _format(name: str) -> ModuleType:
-    import importlib
-
     return importlib.import_module(f"penstock.prepare.sources.{name}")
 
 
@@ -147,7 +170,7 @@ def format_of(location: str, declared: str) -> str:
     raise InputError(
         "cannot tell the format from the file name",
         where=location,
-        next_step=f"name it in the job: input: {{path: ..., format: parquet | csv | jsonl}} "
+        next_step=f"name it in the job: input: {{path: ..., format: parquet | csv | jsonl | arrow | text}} "
         f"(known endings: {' '.join(SUFFIXES)}, each also with {' '.join(COMPRESSIONS)})",
     )
 
@@ -156,10 +179,24 @@ def compression_of(location: str) -> str | None:
     return next((kind for suffix, kind in COMPRESSIONS.items() if location.lower().endswith(suffix)), None)
 
 
+def is_remote(location: str) -> bool:
+    return "://" in location
+
+
+def first_line(error: BaseException, lines: int = 1) -> str:
+    """What a library says went wrong, in a line."""
+    return " ".join(str(error).strip().splitlines()[:lines]) or type(error).__name__
+
+
 def identity_of_ends(location: str) -> str:
     """Size and hash of both ends: a file that was replaced or appended to gets another identity."""
+    if is_remote(location):  # it names a commit, and what that holds does not change
+        return digest(location.encode())
     with ReadFile(location) as handle:
-        size = handle.seek(0, 2)
-    head = read_range(location, 0, _ENDS)
-    tail = read_range(location, max(0, size - _ENDS), _ENDS)
+        size = os.fstat(handle.fileno()).st_size
+        head = handle.read(_ENDS)
+        tail = head
+        if size > _ENDS:
+            handle.seek(size - _ENDS)
+            tail = handle.read(_ENDS)
     return f"{size}-{digest(head, tail)}"

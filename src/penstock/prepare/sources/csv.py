@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 
@@ -11,9 +12,8 @@ from penstock.base.errors import InputError, did_you_mean
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import COMPRESSIONS, File, FileSurvey, Reading, SourceOptions, identity_of_ends
-from penstock.prepare.sources.bad_records import read_records
-from penstock.prepare.sources.csv_records import OPEN_QUOTE, CsvParser, Dialect, quoted_ends, read_csv, row_pattern
-from penstock.prepare.sources.text import (
+from penstock.prepare.sources.bad_records import parse_chunk, read_records
+from penstock.prepare.sources.chunks import (
     BYTE_ORDER_MARK,
     SAMPLE_BYTES,
     head_of,
@@ -21,6 +21,7 @@ from penstock.prepare.sources.text import (
     pieces_of,
     plain_type,
 )
+from penstock.prepare.sources.csv_records import OPEN_QUOTE, CsvParser, Dialect, quoted_ends, read_csv, row_pattern
 from penstock.shards.schema import parse_type, type_to_arrow
 
 identity = identity_of_ends  # what tells that a file is still the one that was surveyed
@@ -36,6 +37,8 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
                 f"`types` names a column {name!r} that is not there.{did_you_mean(name, known)}",
                 where=f"{file.location}, line 1: {', '.join(known)}",
             )
+    if options.text_column in dialect.names:
+        declared[options.text_column] = pa.string()  # digits and dates are text where the job says so
     inferred = _infer(sample[dialect.header_bytes :], dialect, declared)
     schema = pa.schema([(field.name, declared.get(field.name, plain_type(field.type))) for field in inferred])
     _refuse_types(dialect, schema, file.location)
@@ -46,9 +49,12 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
     if excluded:  # it has one part, the whole file
         return
     file = File(segment.source, segment.path, segment.location, "csv")
-    _, dialect = _open(file, reading.options[segment.source])
+    options = reading.options[segment.source]
+    _, dialect = _open(file, options)
     parser = CsvParser(dialect, pa.schema([reading.schema.field(name) for name in reading.columns]))
-    yield from read_records(segment, reading.bytes_at_once, parser.ends if dialect.quoted else line_ends, parser)
+    make = partial(parse_chunk, parser=parser, repair=options.bad_utf8 == "repair")
+    ends = parser.ends if dialect.quoted else line_ends
+    yield from read_records(segment, reading.bytes_at_once, ends, parser.schema, make)
 
 
 def _open(file: File, options: SourceOptions) -> tuple[bytes, Dialect]:

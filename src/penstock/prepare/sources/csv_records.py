@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from penstock.prepare.sources.text import Array, Bytes, line_ends
+from penstock.prepare.sources.chunks import Array, Bytes, Chunk, line_ends
 from penstock.shards.schema import type_from_arrow
 
 OPEN_QUOTE = "a value starts with a quote that does not end on its line: set `newlines_in_values: true` if it goes on"
@@ -89,10 +89,13 @@ class CsvParser:
         types = {field.name: field.type for field in self.schema}
         return read_csv(data, self.dialect.delimiter, self.dialect, types, self.schema.names)
 
-    def together(self, data: bytes, starts: Array, ends: Array) -> bool:
+    def together(self, data: Chunk, starts: Array, ends: Array) -> bool:
         """A row has fewer lines or more only where a quote stays open or a carriage return stands alone."""
         alone = data.count(b"\r") > data.count(b"\r\n")
         return not alone and self._row.fullmatch(data, starts[-1], ends[-1]) is not None
+
+    def repaired(self, data: Chunk) -> Chunk | None:  # noqa: ARG002
+        return None  # no bytes keep a row from being parsed; its values are repaired behind
 
     def refused(self, records: list[bytes]) -> dict[int, str]:
         reasons: dict[int, str] = {}

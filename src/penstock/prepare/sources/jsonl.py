@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,28 +18,63 @@ from penstock.base.errors import InputError
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, identity_of_ends
-from penstock.prepare.sources.bad_records import read_records
-from penstock.prepare.sources.text import (
+from penstock.prepare.sources.bad_records import parse_chunk, read_records
+from penstock.prepare.sources.chunks import (
     BYTE_ORDER_MARK,
     Array,
     Bytes,
+    Chunk,
     head_of,
     line_ends,
     pieces_of,
     plain_type,
 )
+from penstock.prepare.sources.text_column import missing_column
 from penstock.shards.schema import parse_type, type_from_arrow, type_to_arrow
 
+# Escapes that are kept, pairs of halves among them; then the halves that stand alone.
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPES = re.compile(rb"(\\[^u]|%b%b)|%b|%b" % (_HIGH, _LOW, _HIGH, _LOW))
 identity = identity_of_ends  # what tells that a file is still the one that was surveyed
 
 
 def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
-    declared = {name: type_to_arrow(parse_type(word)) for name, word in options.types.items()}
+    if options.text_column:
+        kind = _kind_of_text(options.text_column, file)
+        return FileSurvey(pa.schema([(options.text_column, kind)]), pieces_of(file, 0, slice_bytes, whole=False))
     sample = head_of(file, line_ends, at_least=b"{").removeprefix(BYTE_ORDER_MARK)
+    declared = {name: type_to_arrow(parse_type(word)) for name, word in options.types.items()}
     fields = {field.name: plain_type(field.type) for field in _infer(sample, declared, file)} | declared
     schema = pa.schema(list(fields.items()))
     _refuse_types(schema, file.location)
     return FileSurvey(schema, pieces_of(file, 0, slice_bytes, whole=False))
+
+
+def _kind_of_text(column: str, file: File) -> pa.DataType:
+    """The type of the text column: string if one line of the sample has text there. No other column matters.
+
+    A first line of hundreds of megabytes is not read for that if its start tells.
+    """
+    sample = head_of(file, line_ends).removeprefix(BYTE_ORDER_MARK)
+    if b"\n" not in sample:
+        if re.search(rb'[{,]\s*%b\s*:\s*"' % re.escape(json.dumps(column).encode()), sample):
+            return pa.string()
+        sample = head_of(file, line_ends, at_least=b"{").removeprefix(BYTE_ORDER_MARK)
+    names: dict[str, None] = {}
+    values: list[Any] = []
+    for line in sample.split(b"\n"):
+        record = _object(line) if _is_braced(line) else None
+        if isinstance(record, dict):
+            names |= dict.fromkeys(record)
+            values += [record[column]] if column in record else []
+            if values and isinstance(values[-1], str):
+                return pa.string()
+    if names and column not in names:
+        raise missing_column(column, names, file.location)
+    if not names and sample.strip():
+        raise _untold(sample, file, "no line of it is a JSON object")
+    found = [value for value in values if value is not None]
+    return pa.infer_type(found[:1])  # of nothing at all, null
 
 
 def _refuse_types(schema: pa.Schema, location: str) -> None:
@@ -100,7 +136,8 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
         return
     wanted = pa.schema([reading.schema.field(name) for name in reading.columns])
     parser = JsonParser(wanted, reading.schema if reading.strict else wanted, reading.strict)
-    yield from read_records(segment, reading.bytes_at_once, line_ends, parser)
+    make = partial(parse_chunk, parser=parser, repair=reading.options[segment.source].bad_utf8 == "repair")
+    yield from read_records(segment, reading.bytes_at_once, line_ends, parser.schema, make)
 
 
 @dataclass(frozen=True)
@@ -124,7 +161,7 @@ class JsonParser:
         arrays = [batch.column(field.name).cast(field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def together(self, data: bytes, starts: Array, ends: Array) -> bool:
+    def together(self, data: Chunk, starts: Array, ends: Array) -> bool:
         """No JSON value has `}` at the end of one line and `{` at the start of the next: none spans two lines.
 
         It also keeps a line that says `null` from the parser, which such a line kills.
@@ -133,7 +170,12 @@ class JsonParser:
         last = np.maximum(ends - 2, 0)
         last -= view[last] == ord("\r")
         plain = (view[starts] == ord("{")) & (view[last] == ord("}")) & (view[ends - 1] == ord("\n"))
-        return all(_is_braced(data[starts[line] : ends[line]]) for line in np.flatnonzero(~plain))
+        return all(_is_braced(bytes(data[starts[line] : ends[line]])) for line in np.flatnonzero(~plain))
+
+    def repaired(self, data: Chunk) -> Chunk | None:
+        """With the escape of U+FFFD in place of those that are half a character: the parser refuses their lines."""
+        mended = _ESCAPES.sub(lambda found: found[1] or rb"\ufffd", data)
+        return mended if mended != data else None
 
     def refused(self, records: list[bytes]) -> dict[int, str]:
         reasons = {}

@@ -24,14 +24,21 @@ from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.prepare.rows import Array, Rows
 from penstock.prepare.slices import Segment
-from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, identity_of_ends
-from penstock.prepare.sources.bad_records import drop_bad_text
+from penstock.prepare.sources import (
+    File,
+    FileSurvey,
+    Reading,
+    SourceOptions,
+    UnreadablePart,
+    first_line,
+    identity_of_ends,
+)
+from penstock.prepare.sources.bad_text import sound_text
 from penstock.prepare.sources.npz_members import (
     AT_ONCE,
     DAMAGE,
     Member,
     Take,
-    first_line,
     open_rows,
     read_members,
     unreadable,
@@ -86,7 +93,7 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
             except DAMAGE as error:
                 raise UnreadablePart(segment, 0, 0, contents.rows, first_line(error)) from error
             batch = pa.RecordBatch.from_arrays(arrays, names=list(takes))
-            yield drop_bad_text(Rows(batch, segment.source, path, ordinals))
+            yield sound_text(Rows(batch, segment.source, path, ordinals))
 
 
 # What is in a file.
@@ -252,7 +259,7 @@ def _take(contents: Contents, name: str, segment: Segment, stack: ExitStack) -> 
 
 
 def _text(values: Array, kind: pa.DataType) -> pa.Array:
-    """Text as its bytes, whatever they are: `drop_bad_text` sets aside what is not UTF-8."""
+    """Text as its bytes, whatever they are: `sound_text` sets aside what is not UTF-8."""
     if values.dtype.kind == "U":
         encoded = [text.encode("utf-8", "surrogatepass") for text in values.tolist()]
     else:

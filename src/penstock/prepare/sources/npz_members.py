@@ -24,6 +24,7 @@ import numpy as np
 from penstock.base.errors import InputError
 from penstock.base.files import Scratch
 from penstock.prepare.rows import Array
+from penstock.prepare.sources import first_line
 
 AT_ONCE = 1 << 20
 _END_BYTES, _MANY = 22, 0xFFFF  # of a zip's last record, without its comment; members that it cannot count
@@ -154,7 +155,3 @@ def unreadable(what: str, location: str) -> InputError:
         where=f"{location}, {os.stat(location).st_size:,} bytes",
         next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
     )
-
-
-def first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

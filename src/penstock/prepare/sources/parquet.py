@@ -13,22 +13,23 @@ from penstock.base.files import ReadFile, read_range
 from penstock.base.fingerprint import digest
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
-from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart
-from penstock.prepare.sources.bad_records import drop_bad_text
+from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, first_line, is_remote
+from penstock.prepare.sources.bad_text import sound_text
+from penstock.prepare.sources.remote import RemoteFile, open_input
 
 # Compressed pages are fetched this much at a time a column; without it Arrow holds a whole column chunk.
 _BUFFER_BYTES = 1 << 20
 
 
 def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG001
-    with ReadFile(file.location) as handle:
+    with open_input(file.location) as handle:
         size = handle.seek(0, 2)
         try:
             metadata = pq.read_metadata(handle)
             schema = metadata.schema.to_arrow_schema().remove_metadata()
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(
-                f"not a readable Parquet file: {_first_line(error)}",
+                f"not a readable Parquet file: {first_line(error)}",
                 where=f"{file.location}, footer, {size:,} bytes",
                 next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
             ) from error
@@ -63,6 +64,8 @@ def _refuse_twins(schema: pa.Schema, location: str) -> None:
 
 def identity(location: str) -> str:
     """Size and hash of the footer, which names every column chunk's place, size and statistics."""
+    if is_remote(location):  # it names a commit, and what that holds does not change
+        return digest(location.encode())
     with ReadFile(location) as handle:
         size = handle.seek(0, 2)
     length = int.from_bytes(read_range(location, max(0, size - 8), 4), "little")
@@ -70,7 +73,7 @@ def identity(location: str) -> str:
 
 
 def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
-    with ReadFile(segment.location) as handle:
+    with open_input(segment.location) as handle:
         file = _open(handle, segment, reading.codes)
         ordinal = segment.ordinal
         for group in range(segment.first, segment.last):
@@ -80,7 +83,7 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
             ordinal += count
 
 
-def _open(handle: ReadFile, segment: Segment, codes: frozenset[str]) -> pq.ParquetFile:
+def _open(handle: ReadFile | RemoteFile, segment: Segment, codes: frozenset[str]) -> pq.ParquetFile:
     try:
         metadata = pq.read_metadata(handle)
         return pq.ParquetFile(
@@ -93,7 +96,7 @@ def _open(handle: ReadFile, segment: Segment, codes: frozenset[str]) -> pq.Parqu
         )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
-            f"the file changed while it was being read: {_first_line(error)}",
+            f"the file changed while it was being read: {first_line(error)}",
             where=segment.location,
             next_step="let nothing write to the input during a run, then run the same command",
         ) from error
@@ -111,25 +114,27 @@ def _is_coded(metadata: pq.FileMetaData, name: str, segment: Segment) -> bool:
     return bool(found) and all(chunk.total_uncompressed_size < 4 * chunk.num_values for chunk in found)
 
 
+def _plain_bytes(group: pq.RowGroupMetaData, columns: tuple[str, ...]) -> int:
+    """Bytes of these columns before they were compressed; of codes that stand for text, those of the codes."""
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    return sum(each.total_uncompressed_size for each in chunks if each.path_in_schema.partition(".")[0] in columns)
+
+
 def _read_group(
     file: pq.ParquetFile, group: int, ordinal: int, count: int, segment: Segment, reading: Reading
 ) -> Iterator[Rows]:
     first, seen = ordinal, 0
+    repair = reading.options[segment.source].bad_utf8 == "repair"
+    at_once = reading.rows_of(_plain_bytes(file.metadata.row_group(group), reading.columns) / max(count, 1))
     try:
-        for batch in file.iter_batches(
-            reading.rows_at_once, row_groups=[group], columns=list(reading.columns), use_threads=False
-        ):
+        for batch in file.iter_batches(at_once, row_groups=[group], columns=list(reading.columns), use_threads=False):
             ordinals = np.arange(ordinal, ordinal + batch.num_rows)
             ordered = batch.select(list(reading.columns))  # the file may order them otherwise
-            yield drop_bad_text(Rows(ordered, segment.source, segment.path, ordinals))
+            yield sound_text(Rows(ordered, segment.source, segment.path, ordinals), repair)
             ordinal += batch.num_rows
             seen += batch.num_rows
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise UnreadablePart(segment, group, first, count, _first_line(error)) from error
+        raise UnreadablePart(segment, group, first, count, first_line(error)) from error
     if seen != count:
         reason = f"{seen:,} rows could be read, its footer says {count:,}"
         raise UnreadablePart(segment, group, first, count, reason)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

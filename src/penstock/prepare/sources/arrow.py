@@ -1,0 +1,122 @@
+"""Arrow: IPC files, as a stream (what datasets' save_to_disk leaves) or with a footer, mapped into memory.
+
+A piece is a record batch: bytes of a stream, which has no index, or a number in a file with a footer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import InputError
+from penstock.base.files import ReadFile
+from penstock.prepare.rows import Rows
+from penstock.prepare.slices import Segment
+from penstock.prepare.sources import (
+    File,
+    FileSurvey,
+    Reading,
+    SourceOptions,
+    UnreadablePart,
+    first_line,
+    identity_of_ends,
+)
+from penstock.prepare.sources.bad_text import as_binary, sound_text
+
+_MAGIC = b"ARROW1"  # of a file with a footer
+_DAMAGE = (pa.ArrowException, OSError, EOFError)
+identity = identity_of_ends  # what tells that a file is still the one that was surveyed
+
+
+def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG001
+    known = identity(file.location)
+    pieces: list[Segment] = []
+    ordinal = 0
+    try:
+        with _mapped(file.location) as mapped:
+            schema = _open(mapped).schema.remove_metadata()
+            some = schema.names[:1]  # rows are counted without a look at the other columns
+            for first, last, size, batch in _batches(mapped, some, 0, 1 << 62):
+                piece = Segment(
+                    file.source, file.path, file.location, known, first, last, ordinal, batch.num_rows, size
+                )
+                pieces.append(piece)
+                ordinal += batch.num_rows
+    except _DAMAGE as error:
+        raise InputError(
+            f"not a readable Arrow file: {first_line(error)}",
+            where=f"{file.location}, record batch {len(pieces)}",
+            next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
+        ) from error
+    return FileSurvey(schema, tuple(pieces))
+
+
+def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
+    columns = list(reading.columns)
+    ordinal = segment.ordinal
+    with _mapped(segment.location) as mapped:
+        for first, _, _, batch in _batches(mapped, columns, segment.first, segment.last):
+            if first not in excluded:
+                _refuse_damaged(batch, segment, first, ordinal)
+                yield from _cut(batch.select(columns), ordinal, segment, reading)
+            ordinal += batch.num_rows
+
+
+def _cut(batch: pa.RecordBatch, ordinal: int, segment: Segment, reading: Reading) -> Iterator[Rows]:
+    repair = reading.options[segment.source].bad_utf8 == "repair"
+    count = reading.rows_of(batch.nbytes / max(batch.num_rows, 1))
+    for start in range(0, batch.num_rows, count):
+        some = batch.slice(start, count)
+        ordinals = np.arange(ordinal + start, ordinal + start + some.num_rows)
+        yield sound_text(Rows(some, segment.source, segment.path, ordinals), repair)
+
+
+def _refuse_damaged(batch: pa.RecordBatch, segment: Segment, part: int, ordinal: int) -> None:
+    """Arrow believes what a file says about where values start. Whether text is text is looked at later."""
+    try:
+        batch.validate()
+        for array in batch.columns:
+            as_binary(array).validate(full=True)
+    except pa.ArrowException as error:
+        rows = batch.num_rows
+        raise UnreadablePart(segment, part, ordinal, rows, first_line(error), "unreadable record batch") from error
+
+
+@contextmanager
+def _mapped(location: str) -> Iterator[Any]:
+    with ReadFile(location):  # its errors say which file
+        pass
+    with pa.memory_map(location) as mapped:
+        yield mapped
+
+
+def _batches(mapped: Any, columns: list[str], first: int, last: int) -> Iterator[tuple[int, int, int, pa.RecordBatch]]:
+    """(start, end, bytes, rows) of every batch between two places, with these columns alone."""
+    schema = _open(mapped).schema
+    reader = _open(mapped, included_fields=[schema.get_field_index(name) for name in columns])
+    if isinstance(reader, pa.RecordBatchFileReader):
+        share = max(1, mapped.size() // max(1, reader.num_record_batches))
+        for number in range(first, min(last, reader.num_record_batches)):
+            yield number, number + 1, share, reader.get_batch(number)
+        return
+    if first and "dictionary<" not in str(schema):  # what codes stand for is told on the way
+        mapped.seek(first)
+    while (place := mapped.tell()) < last:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        if place >= first:
+            yield place, mapped.tell(), mapped.tell() - place, batch
+
+
+def _open(mapped: Any, **options: Any) -> Any:
+    mapped.seek(0)
+    start = mapped.read(len(_MAGIC))
+    mapped.seek(0)
+    kind = pa.ipc.open_file if start == _MAGIC else pa.ipc.open_stream
+    return kind(mapped, options=pa.ipc.IpcReadOptions(**options))

@@ -1,0 +1,224 @@
+"""Hub: a split of a dataset, on the Hugging Face hub or in a local folder, as the `datasets` library sees it.
+
+The library says which files belong to the split. Those of Parquet and JSON lines are then read as any others, from the
+hub at the commit that the survey settled. Of other kinds the library makes the rows: each of its shards is read here
+as one file. Should one of their files change, every shard counts as changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import InputError, PenstockError
+from penstock.base.fingerprint import fingerprint
+from penstock.prepare.rows import Rows
+from penstock.prepare.slices import Segment
+from penstock.prepare.sources import (
+    COMPRESSIONS,
+    File,
+    FileSurvey,
+    Reading,
+    SourceOptions,
+    UnreadablePart,
+    first_line,
+    identity_of_ends,
+)
+from penstock.prepare.sources.bad_text import sound_text
+from penstock.prepare.sources.remote import library, unreachable
+
+_SCHEME = "hf:"
+_LINES = tuple(f".{name}{packed}" for name in ("jsonl", "ndjson") for packed in ("", *COMPRESSIONS))
+_DAMAGE = (pa.ArrowException, ValueError, TypeError, EOFError)  # of what is in a file, not of the way to it
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split of a dataset: all that the library must be told to open it again."""
+
+    path: str  # an id of the hub, or a folder
+    split: str
+    name: str | None = None
+    revision: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        return os.path.isdir(self.path)
+
+    def __str__(self) -> str:
+        looked = "" if self.is_local else f" (on {os.environ.get('HF_ENDPOINT', 'huggingface.co')}: no such path here)"
+        return f"{self.path}{f', {self.name}' if self.name else ''}, split {self.split}{looked}"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard of a split, and how a location spells it."""
+
+    of: Split
+    number: int
+    count: int
+    bytes: int
+    known: str  # the identity of the split
+
+    @property
+    def location(self) -> str:
+        told = {name: value for name, value in asdict(self.of).items() if value is not None and name != "path"}
+        own = {"shard": self.number, "count": self.count, "bytes": self.bytes, "known": self.known}
+        return f"{_SCHEME}{quote(self.of.path)}?{urlencode(told | own)}"
+
+    @classmethod
+    def at(cls, location: str) -> Shard:
+        path, _, query = location.removeprefix(_SCHEME).partition("?")
+        told = dict(parse_qsl(query))
+        split = Split(unquote(path), told["split"], told.get("name"), told.get("revision"))
+        return cls(split, int(told["shard"]), int(told["count"]), int(told["bytes"]), told["known"])
+
+
+@dataclass(frozen=True)
+class _Resolved:
+    """A split at the commit that its revision stands for now, and its files, each with what tells its version."""
+
+    split: Split
+    files: tuple[str, ...]
+    versions: tuple[tuple[str, ...], ...]
+    format: str
+
+    def identity(self) -> str:
+        """Of local files their own content: that they were copied does not make them others."""
+        described = [
+            [os.path.relpath(file, self.split.path), identity_of_ends(file)]
+            if os.path.isfile(file)
+            else [file, version]
+            for file, version in zip(self.files, self.versions, strict=True)
+        ]
+        return fingerprint([self.split.name, self.split.split, described])
+
+
+def hub_files(source: int, split: Split, slice_bytes: int) -> list[File]:
+    """The shards of a split as the files of a source, in the order of their rows."""
+    _opened.cache_clear()
+    _schema.cache_clear()
+    resolved = _resolve(split)
+    shown = os.path.basename(os.path.normpath(split.path)) if split.is_local else split.path
+    locations = _shards(resolved, slice_bytes) if resolved.format == "hub" else list(resolved.files)
+    return [
+        File(source, f"{shown}@{split.split}/{number:05d}-of-{len(locations):05d}", location, resolved.format)
+        for number, location in enumerate(locations)
+    ]
+
+
+def _shards(resolved: _Resolved, slice_bytes: int) -> list[str]:
+    with _telling(resolved.split):
+        count = max(1, _opened(resolved.split).num_shards)
+    known = resolved.identity()
+    size = sum(os.path.getsize(file) for file in resolved.files if os.path.isfile(file)) // count
+    return [Shard(resolved.split, number, count, size or slice_bytes, known).location for number in range(count)]
+
+
+def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG001
+    shard = Shard.at(file.location)
+    piece = Segment(file.source, file.path, file.location, shard.known, 0, 1, 0, -1, shard.bytes)
+    return FileSurvey(_schema(shard.of), (piece,))
+
+
+def identity(location: str) -> str:
+    """What a commit of the hub holds does not change; a local folder may."""
+    shard = Shard.at(location)
+    return _resolve(shard.of).identity() if shard.of.is_local else shard.known
+
+
+def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
+    if excluded:  # it has one part, the whole shard
+        return
+    shard = Shard.at(segment.location)
+    repair = reading.options[segment.source].bad_utf8 == "repair"
+    ordinal = 0
+    try:
+        for batch in _batches(shard, reading):
+            ordinals = np.arange(ordinal, ordinal + batch.num_rows)
+            yield sound_text(Rows(batch, segment.source, segment.path, ordinals), repair)
+            ordinal += batch.num_rows
+    except PenstockError:
+        raise
+    except Exception as error:  # the library's own, of the file systems below it and of what is in a file
+        cause = error.__cause__ or error
+        if shard.of.is_local or isinstance(cause, _DAMAGE):
+            raise UnreadablePart(segment, 0, 0, -1, first_line(cause)) from error
+        raise unreachable(cause, str(shard.of)) from error
+
+
+def _batches(shard: Shard, reading: Reading) -> Iterator[pa.RecordBatch]:
+    dataset = _opened(shard.of).select_columns(list(reading.columns))
+    if shard.count > 1:
+        dataset = dataset.shard(num_shards=shard.count, index=shard.number)
+    for table in dataset.with_format("arrow").iter(batch_size=reading.rows_at_once):
+        yield from table.select(list(reading.columns)).replace_schema_metadata(None).combine_chunks().to_batches()
+
+
+@lru_cache(maxsize=1)
+def _schema(split: Split) -> pa.Schema:
+    with _telling(split):
+        dataset = _opened(split)
+        if dataset.features is not None:
+            return dataset.features.arrow_schema.remove_metadata()
+        for table in dataset.with_format("arrow").iter(batch_size=1):
+            return table.schema.remove_metadata()
+    raise InputError("this split has no rows, and does not say which columns they would have", where=str(split))
+
+
+@lru_cache(maxsize=1)
+def _opened(split: Split) -> Any:
+    """As an iterable dataset. A worker reads one shard after the other of it."""
+    return library().load_dataset(
+        split.path, name=split.name, revision=split.revision, split=split.split, streaming=True
+    )
+
+
+def _resolve(split: Split) -> _Resolved:
+    with _telling(split):
+        builder = library().load_dataset_builder(split.path, name=split.name, revision=split.revision)
+        splits = builder.config.data_files or {}
+        if splits and split.split not in splits:
+            raise ValueError(f"Bad split: {split.split}. Available splits: {list(map(str, splits))}")
+    files = splits.get(split.split, [])
+    versions = tuple(tuple(map(str, each)) for each in getattr(files, "origin_metadata", [()] * len(files)))
+    commit = next((each[1] for each in versions if len(each) == 2), split.revision)
+    return _Resolved(
+        replace(split, revision=commit), tuple(map(str, files)), versions, _own_format(builder, list(map(str, files)))
+    )
+
+
+def _own_format(builder: Any, files: list[str]) -> str:
+    """The format of penstock's own that reads what the library's builder does; `hub` where the library must.
+
+    Ours tells of what breaks off and of single bad lines; Arrow's reader of datasets, which the library uses for
+    Parquet, keeps a process from ending if it is left in the middle of a file.
+    """
+    kinds = {kind.__name__ for kind in type(builder).__mro__}
+    if files and "Parquet" in kinds:
+        return "parquet"
+    is_lines = all(file.lower().endswith(_LINES) for file in files) and not getattr(builder.config, "field", None)
+    return "jsonl" if files and is_lines and "Json" in kinds else "hub"
+
+
+@contextmanager
+def _telling(split: Split) -> Iterator[None]:
+    """What the library raises when it opens a dataset, as an InputError."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception as error:
+        if type(error) is not ValueError:
+            raise unreachable(error, str(split)) from error
+        raise InputError(  # no such split or configuration: the library names those that are there
+            first_line(error, 2), where=str(split), next_step="choose one of them with `split:` or `name:`"
+        ) from error

@@ -1,0 +1,72 @@
+"""Saved dataset: a directory that datasets' save_to_disk left -> the Arrow files in it, of one split."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from penstock.base.errors import InputError, did_you_mean
+from penstock.base.files import ReadFile
+
+_SPLITS, _STATE, _FACTS = "dataset_dict.json", "state.json", "dataset_info.json"
+
+
+def is_saved(place: str) -> bool:
+    return _has(place, _SPLITS) or (_has(place, _STATE) and _has(place, _FACTS))
+
+
+def _has(place: str, name: str) -> bool:
+    return os.path.isfile(os.path.join(place, name))
+
+
+def saved_files(place: str, split: str | None) -> list[str]:
+    """Its files in the order of their rows. Columns that were hidden when it was saved are in them like the others."""
+    if _has(place, _SPLITS):
+        place = os.path.join(place, _chosen(_read(place, _SPLITS).get("splits", []), split, place))
+        split = None  # a split's own state names it only if it was saved under the same name
+    state = _read(place, _STATE)
+    if split and state.get("_split") and state["_split"] != split:
+        raise _no_split(split, [state["_split"]], place)
+    if state.get("_indices_data_files"):
+        raise InputError(
+            "its rows are chosen by a list of indices, as old versions of `datasets` saved them",
+            where=os.path.join(place, _STATE),
+            next_step="save it again: load_from_disk(...).flatten_indices().save_to_disk(...)",
+        )
+    names = [each["filename"] for each in state.get("_data_files", [])]
+    if not names:
+        raise InputError("this dataset has no rows", where=place, next_step="take it out of `input:`")
+    return [os.path.join(place, name) for name in names]
+
+
+def _chosen(splits: list[str], split: str | None, place: str) -> str:
+    if split is None and len(splits) == 1:
+        return splits[0]
+    if split is None:
+        raise InputError(
+            f"this dataset has {len(splits)} splits: {', '.join(splits)}",
+            where=place,
+            next_step="choose one with `split:`; for several, make each a source of its own",
+        )
+    if split not in splits:
+        raise _no_split(split, splits, place)
+    return split
+
+
+def _no_split(split: str, splits: list[str], place: str) -> InputError:
+    return InputError(
+        f"there is no split {split!r}.{did_you_mean(split, splits)}",
+        where=place,
+        next_step=f"choose one that is there: {', '.join(splits)}",
+    )
+
+
+def _read(place: str, name: str) -> dict[str, Any]:
+    path = os.path.join(place, name)
+    try:
+        with ReadFile(path) as file:
+            facts: dict[str, Any] = json.loads(file.read())
+            return facts
+    except ValueError as error:
+        raise InputError(f"this dataset's own description is not JSON: {error}", where=path) from error
