@@ -1,0 +1,128 @@
+"""Tokenizer: an Arrow array of texts -> token ids, flat, and where each text's begin.
+
+`file.find_tokenizer` finds it, `proof.choose_engine` decides what runs it, `open_tokenizer` loads it. Nothing here adds
+a token: what begins and ends a text is the tokenize stage's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.base.errors import InputError
+from penstock.prepare.tokenizers.cutting import Cutter
+from penstock.prepare.tokenizers.engine import Encoded, Engine, Offsets, TextBytes, engine_module
+from penstock.prepare.tokenizers.file import TokenizerFile
+from penstock.prepare.tokenizers.outline import read_outline
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Tokenizer:
+    """Open: it holds the tables, and threads if there are more than one.
+
+    A text longer than `portion_bytes` is cut where `cutter` allows it and joined again: what a call holds is bounded,
+    and threads share a large text. A text that cannot be cut is encoded whole, whatever that takes.
+    """
+
+    def __init__(
+        self, engine: Engine, cutter: Cutter | None, portion_bytes: int, dtype: np.dtype[Any], threads: int = 1
+    ) -> None:
+        self._engine, self._cutter, self._portion_bytes, self._dtype = engine, cutter, portion_bytes, dtype
+        self._pool = ThreadPoolExecutor(threads, "tokenize") if threads > 1 else None
+
+    def __enter__(self) -> Tokenizer:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._pool:
+            self._pool.shutdown()
+
+    def encode(self, texts: pa.Array) -> tuple[NDArray[Any], Offsets]:
+        """(ids, offsets): the ids of text i are `ids[offsets[i]:offsets[i + 1]]`. A null has none."""
+        data, offsets = _text_parts(texts)
+        pieces = self._pieces(data, offsets)
+        portions = _portions(pieces, self._portion_bytes)
+        each = self._pool.map if self._pool else map
+        encoded = list(each(lambda portion: self._encode(data, portion), portions))
+        ids, ends = self._joined(encoded)
+        return ids, (ends if pieces is offsets else ends[_places(pieces, offsets)])
+
+    def largest_pieces(self, texts: pa.Array) -> Offsets:
+        """For each text, how many bytes of it have to be encoded in one go."""
+        data, offsets = _text_parts(texts)
+        pieces = self._pieces(data, offsets)
+        starts = _places(pieces, offsets)[:-1]
+        return np.maximum.reduceat(np.append(np.diff(pieces), 0), starts) if len(starts) else starts
+
+    def _pieces(self, data: TextBytes, offsets: Offsets) -> Offsets:
+        return self._cutter.cut(data, offsets, self._portion_bytes) if self._cutter else offsets
+
+    def _encode(self, data: TextBytes, offsets: Offsets) -> Encoded:
+        start = int(offsets[0])
+        return self._engine.encode(data[start : int(offsets[-1])], offsets - start)
+
+    def _joined(self, encoded: list[Encoded]) -> tuple[NDArray[Any], Offsets]:
+        counts = [np.diff(offsets) for _, offsets in encoded]
+        ends = np.cumsum(np.concatenate([np.zeros(1, "i8"), *counts]), dtype="i8")
+        ids = np.empty(int(ends[-1]), self._dtype)
+        start = 0
+        encoded.reverse()
+        while encoded:  # each is let go when it is copied, and pages of `ids` are taken as they are written
+            flat, _ = encoded.pop()
+            ids[start : start + len(flat)] = flat
+            start += len(flat)
+        return ids, ends
+
+
+def open_tokenizer(
+    file: TokenizerFile, engine: str, threads: int = 1, special_tokens: str = "text", cuts: bool = True
+) -> Tokenizer:
+    """`special_tokens`: whether `<|endoftext|>` inside a text is that text, or the token ("tokens")."""
+    outline = read_outline(file.location)
+    if outline.digest != file.digest:
+        raise InputError(
+            "this tokenizer was changed while the job was running",
+            where=file.location,
+            next_step="run the same command: what the old one wrote is noticed and redone",
+        )
+    module = engine_module(engine)
+    cutter = Cutter(outline, special_tokens) if cuts else None
+    del outline  # it holds the vocabulary as text
+    return Tokenizer(module.Engine(file.location, special_tokens), cutter, module.PORTION_BYTES, file.dtype, threads)
+
+
+def _text_parts(texts: pa.Array) -> tuple[TextBytes, Offsets]:
+    """The bytes and offsets of an array of texts of any layout; no byte is copied where Arrow has them flat."""
+    import pyarrow as pa  # not above: the process of a comparison does without
+
+    if not pa.types.is_large_string(texts.type) and not pa.types.is_string(texts.type):
+        texts = texts.cast(pa.large_string())
+    if texts.null_count:
+        texts = texts.fill_null("")
+    _, offsets, data = texts.buffers()
+    if not len(texts) or data is None:
+        return np.empty(0, "u1"), np.zeros(len(texts) + 1, "i8")
+    width = "i8" if pa.types.is_large_string(texts.type) else "i4"
+    places = np.frombuffer(offsets, width)[texts.offset :][: len(texts) + 1]
+    return np.frombuffer(data, "u1"), places.astype("i8")
+
+
+def _portions(offsets: Offsets, portion_bytes: int) -> Iterator[Offsets]:
+    """Runs of whole pieces of about `portion_bytes`, as slices of `offsets` that share their ends."""
+    starts = (offsets[:-1] - offsets[0]) // portion_bytes
+    cuts = np.flatnonzero(np.diff(starts)) + 1
+    for first, last in pairwise([0, *cuts.tolist(), len(offsets) - 1]):
+        yield offsets[first : last + 1]
+
+
+def _places(pieces: Offsets, offsets: Offsets) -> Offsets:
+    """Which of `pieces` are the `offsets` of whole texts: a cut is inside a text, so equal ones are all of them."""
+    inside = np.isin(pieces, offsets, invert=True)
+    return np.flatnonzero(~inside)

@@ -1,0 +1,117 @@
+"""Proof: a tokenizer and a sample of the texts -> the fastest engine that is equal to Hugging Face's own library.
+
+The fast engines are young, and rewrite in their own way what the definition does by general means. So none is trusted:
+each is held against the definition on hard_texts.py and on texts of the job, and passed over where one id differs.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.tokenizers.comparison import Answer, Question
+from penstock.prepare.tokenizers.engine import DEFINITION, engine_module
+from penstock.prepare.tokenizers.file import TokenizerFile
+from penstock.prepare.tokenizers.hard_texts import hard_texts
+from penstock.prepare.tokenizers.outline import read_outline
+
+_DOCUMENTS, _CHARACTERS = 100, 4096  # of the sample; the definition needs half a second a megabyte
+_ADDED_TOKENS = 48  # some tokenizers have thousands, all alike
+_SECONDS = 60.0
+_FEW_THREADS = 2  # that gigatoken, which serves one at a time, keeps up with
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which engine, whether texts may be cut for it, and why in a line."""
+
+    engine: str
+    cuts: bool
+    why: str
+
+
+def choose_engine(
+    file: TokenizerFile, sample: pa.Array, wanted: str = "auto", special_tokens: str = "text", threads: int = 1
+) -> Choice:
+    """`wanted`: auto, or one engine; one that was asked for and is not equal is an error."""
+    if not _installed(DEFINITION):
+        raise ConfigError("tokenize needs Hugging Face's tokenizers", next_step="pip install 'penstock[text]'")
+    hard, documents = hard_texts(_some_added_tokens(file)), _some_documents(sample)
+    question = Question(file.location, DEFINITION, special_tokens, (*hard, *documents), _SECONDS)
+    troubles: list[str] = []
+    for engine in _order(threads) if wanted == "auto" else [wanted]:
+        answer = _ask(replace(question, engine=engine))
+        if not answer.trouble:
+            return Choice(engine, answer.cuts, _why(engine, wanted, len(hard), len(documents), troubles))
+        troubles.append(f"{_named(engine)} {answer.trouble}")
+    raise ConfigError(
+        f"tokenize: {'; '.join(troubles)}",
+        where=file.location,
+        next_step=f"use a {file.name} that Hugging Face's tokenizers load"
+        if wanted in ("auto", DEFINITION)
+        else "leave `engine` out: then the fastest that is equal is used",
+    )
+
+
+def _order(threads: int) -> list[str]:
+    """The one that loads in half the time, or the one that many threads call at once; in the end the definition."""
+    fast = ["gigatoken", "fastokens"] if threads <= _FEW_THREADS else ["fastokens", "gigatoken"]
+    return [*fast, DEFINITION]
+
+
+def _why(engine: str, wanted: str, hard: int, documents: int, troubles: Sequence[str]) -> str:
+    if engine != DEFINITION:
+        on = f"{hard} hard texts and {documents} documents"
+        return f"tokenize: {_named(engine)}, equal to {_named(DEFINITION)} on {on}"
+    reasons = "as asked" if wanted == DEFINITION else "; ".join(troubles)
+    return f"tokenize: {_named(engine)}; {reasons}"
+
+
+def _installed(engine: str) -> bool:
+    return importlib.util.find_spec(engine_module(engine).PACKAGE) is not None
+
+
+def _named(engine: str) -> str:
+    """Its name and version."""
+    module = engine_module(engine)
+    return f"{module.NAME} {importlib.metadata.version(module.PACKAGE)}" if _installed(engine) else str(module.NAME)
+
+
+def _some_added_tokens(file: TokenizerFile) -> list[str]:
+    tokens = [str(added["content"]) for added in read_outline(file.location).added_tokens]
+    half = _ADDED_TOKENS // 2
+    return tokens if len(tokens) <= _ADDED_TOKENS else tokens[:half] + tokens[-half:]
+
+
+def _some_documents(sample: pa.Array) -> list[str]:
+    """Spread over the sample, and only the beginning of a long one."""
+    texts = sample.drop_null()
+    places = range(0, len(texts), max(1, len(texts) // _DOCUMENTS))
+    return [str(texts[place])[:_CHARACTERS] for place in places[:_DOCUMENTS]]
+
+
+def _ask(question: Question) -> Answer:
+    if not _installed(question.engine):
+        return Answer("is not installed")
+    command = [sys.executable, "-m", "penstock.prepare.tokenizers.comparison"]
+    try:
+        done = subprocess.run(command, input=pickle.dumps(question), capture_output=True, timeout=question.seconds)
+    except subprocess.TimeoutExpired:
+        return Answer(f"took longer than {question.seconds:.0f} s to be compared")
+    if done.returncode:
+        return Answer(f"ended its process by {_how(done.returncode)}")
+    return Answer(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _how(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"

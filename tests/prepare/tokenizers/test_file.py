@@ -1,0 +1,140 @@
+"""A tokenizer is found by path, folder or hub id, and what lies beside it says how texts begin and end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.base.errors import ConfigError, InputError
+from penstock.prepare.tokenizers.file import SpecialToken, find_tokenizer, special_token
+from penstock.prepare.tokenizers.outline import outline_of, without_special_tokens
+from tests.prepare.tokenizers.making import END, KINDS, definition, save, tokenizer_json
+
+EOS = SpecialToken(END, 0)
+
+
+def beside(folder: Path, name: str, **said: Any) -> None:
+    (folder / name).write_text(json.dumps(said))
+
+
+def test_a_file_a_folder_and_a_relative_path_are_the_same(tmp_path: Path) -> None:
+    location = save("gpt2", tmp_path)
+    found = [find_tokenizer(name, str(tmp_path.parent)) for name in (location, str(tmp_path), tmp_path.name)]
+    assert {os.path.realpath(each.location) for each in found} == {os.path.realpath(location)}
+    assert {each.digest for each in found} == {found[0].digest}
+    assert pickle.loads(pickle.dumps(found[0])) == found[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tokenizer_config.json", {"eos_token": END}),
+        ("tokenizer_config.json", {"eos_token": {"content": END, "lstrip": False}}),
+        ("special_tokens_map.json", {"eos_token": END}),
+        ("generation_config.json", {"eos_token_id": 0}),
+        ("config.json", {"eos_token_id": [0, 1]}),
+    ],
+)
+def test_the_end_token_is_the_one_that_is_named_beside(tmp_path: Path, name: str, said: dict[str, Any]) -> None:
+    save("gpt2", tmp_path)
+    assert find_tokenizer(str(tmp_path), "").eos is None
+    beside(tmp_path, name, **said)
+    found = find_tokenizer(str(tmp_path), "")
+    assert found.eos == EOS
+    assert found.bos is None
+
+
+def test_the_first_who_names_a_token_of_the_tokenizer_is_believed(tmp_path: Path) -> None:
+    save("gpt2", tmp_path)
+    beside(tmp_path, "tokenizer_config.json", eos_token="<nowhere>", bos_token=END)
+    beside(tmp_path, "generation_config.json", eos_token_id=1, bos_token_id=2)
+    found = find_tokenizer(str(tmp_path), "")
+    assert found.bos == EOS
+    assert found.eos == SpecialToken("!", 1)
+
+
+def test_a_token_can_be_named_by_its_text(tmp_path: Path) -> None:
+    file = find_tokenizer(save("gpt2", tmp_path), "")
+    assert special_token(file, "!") == SpecialToken("!", 1)
+    with pytest.raises(ConfigError, match="has no token '<eos>'"):
+        special_token(file, "<eos>")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_outline_agrees_with_the_library(kind: str) -> None:
+    outline = outline_of(tokenizer_json(kind).encode())
+    vocabulary = definition(kind).get_vocab(with_added_tokens=True)
+    assert outline.vocabulary_size == max(vocabulary.values()) + 1
+    whole = json.loads(tokenizer_json(kind))
+    assert outline.rules["pre_tokenizer"] == whole["pre_tokenizer"]
+    assert outline.added_tokens == whole["added_tokens"]
+    if kind != "unigram":
+        assert {token: outline.id_of(token) for token in vocabulary} == vocabulary
+        assert [outline.token_of(number) for number in vocabulary.values()] == list(vocabulary)
+
+
+def test_special_tokens_are_taken_out_and_nothing_else() -> None:
+    whole = json.loads(tokenizer_json("odd tokens"))
+    without = json.loads(without_special_tokens(tokenizer_json("odd tokens")))
+    assert [added["content"] for added in without.pop("added_tokens")] == ["fox", "the end"]
+    whole.pop("added_tokens")
+    assert without == whole
+
+
+@pytest.mark.parametrize("name", ["my tokenizer", "tokenizer.json", "a/b/c"])
+def test_an_unknown_tokenizer_says_where_it_was_looked_for(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        find_tokenizer(name, str(tmp_path))
+    assert str(tmp_path / name) in str(raised.value)
+    assert "no hub id" in str(raised.value)
+
+
+def test_a_folder_without_a_tokenizer_says_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"holds no tokenizer\.json") as raised:
+        find_tokenizer(str(tmp_path), "")
+    assert "tokenizer.model" in str(raised.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 1}', '{"model": {"vocab": 3}}'])
+def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(InputError, match=r"no tokenizer\.json"):
+        find_tokenizer(str(tmp_path), "")
+
+
+def test_a_broken_file_beside_it_is_named(tmp_path: Path) -> None:
+    save("gpt2", tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    with pytest.raises(InputError) as raised:
+        find_tokenizer(str(tmp_path), "")
+    assert "tokenizer_config.json" in str(raised.value)
+
+
+def test_a_hub_id_is_found_in_the_cache_and_without_it_the_error_names_the_cache(tmp_path: Path) -> None:
+    """In a process of its own: the library reads where its cache is when it is imported."""
+    snapshot = tmp_path / "hub" / "models--org--name" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    refs = tmp_path / "hub" / "models--org--name" / "refs"
+    refs.mkdir()
+    (refs / "main").write_text("abc")
+    save("gpt2", snapshot)
+    beside(snapshot, "tokenizer_config.json", eos_token=END)
+    code = (
+        "from penstock.prepare.tokenizers.file import find_tokenizer\n"
+        "print(find_tokenizer('org/name', '/').eos.text)\n"
+        "try: find_tokenizer('org/other', '/')\n"
+        "except Exception as error: print(error)\n"
+    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.startswith(END)
+    assert str(tmp_path / "hub") in done.stdout
+    assert "there is no tokenizer 'org/other'" in done.stdout

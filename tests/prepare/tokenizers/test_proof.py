@@ -1,0 +1,87 @@
+"""An engine is used where it was proved equal, and the line says which one and why."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.tokenizers import proof
+from penstock.prepare.tokenizers.file import TokenizerFile, find_tokenizer
+from penstock.prepare.tokenizers.proof import choose_engine
+from tests.prepare.tokenizers.making import ENGINES, TEXT, save
+
+SAMPLE = pa.array([*TEXT, None] * 60)
+HF = f"Hugging Face tokenizers {importlib.metadata.version('tokenizers')}"
+
+pytestmark = pytest.mark.skipif(len(ENGINES) < 2, reason="needs gigatoken and fastokens")
+
+
+def saved(kind: str, folder: Path) -> TokenizerFile:
+    return find_tokenizer(save(kind, folder), "")
+
+
+def replace_library(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, module: str, code: str) -> None:
+    """Put a library in the way of the one that is installed, for processes that are started from now on."""
+    package = folder / "instead" / name
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / module).write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(folder / "instead"))
+
+
+def test_an_equal_engine_is_taken(tmp_path: Path) -> None:
+    choice = choose_engine(saved("qwen", tmp_path), SAMPLE)
+    version = importlib.metadata.version("gigatoken")
+    assert choice.engine == "gigatoken"
+    assert choice.cuts
+    assert choice.why.startswith(f"tokenize: gigatoken {version}, equal to {HF} on ")
+    assert choice.why.endswith(" hard texts and 100 documents")
+
+
+def test_many_threads_get_the_engine_that_serves_them_at_once(tmp_path: Path) -> None:
+    assert choose_engine(saved("qwen", tmp_path), SAMPLE, threads=8).engine == "fastokens"
+
+
+def test_an_engine_that_differs_is_passed_over(tmp_path: Path) -> None:
+    choice = choose_engine(saved("odd tokens", tmp_path), SAMPLE)  # gigatoken does not know of single words
+    assert choice.engine == "fastokens"
+    assert not choice.cuts
+
+
+def test_one_that_was_asked_for_and_differs_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gigatoken \S+ differs on '.*fox") as raised:
+        choose_engine(saved("odd tokens", tmp_path), SAMPLE, wanted="gigatoken")
+    assert raised.value.next_step == "leave `engine` out: then the fastest that is equal is used"
+
+
+@pytest.mark.parametrize("kind", ["word piece", "unigram"])
+def test_what_no_fast_engine_loads_is_left_to_hugging_face(tmp_path: Path, kind: str) -> None:
+    choice = choose_engine(saved(kind, tmp_path), SAMPLE)
+    assert choice.engine == "hf"
+    assert choice.why.startswith(f"tokenize: {HF}; gigatoken ")
+    assert choice.why.count("cannot do it (") == 2
+
+
+def test_hugging_face_can_be_asked_for(tmp_path: Path) -> None:
+    choice = choose_engine(saved("gpt2", tmp_path), pa.array([], pa.string()), wanted="hf")
+    assert (choice.engine, choice.cuts, choice.why) == ("hf", True, f"tokenize: {HF}; as asked")
+
+
+def test_an_engine_that_crashes_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = saved("gpt2", tmp_path)
+    replace_library(monkeypatch, tmp_path, "gigatoken", "gigatoken_rs.py", "import os\nos.abort()\n")
+    assert choose_engine(file, SAMPLE).engine == "fastokens"
+    with pytest.raises(ConfigError, match="ended its process by SIGABRT"):
+        choose_engine(file, SAMPLE, wanted="gigatoken")
+
+
+def test_an_engine_that_hangs_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = saved("gpt2", tmp_path)
+    replace_library(monkeypatch, tmp_path, "gigatoken", "gigatoken_rs.py", "import time\ntime.sleep(600)\n")
+    monkeypatch.setattr(proof, "_SECONDS", 1.0)
+    with pytest.raises(ConfigError, match="took longer than 1 s"):
+        choose_engine(file, SAMPLE, wanted="gigatoken")
