@@ -36,16 +36,35 @@ def check_stages(
     for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):
         given.append(schema)
         with stage_errors(number, name), redirect_stdout(sys.stderr):  # a user's function may print
+            stage = stage.located(config.folder, config.output_path, tuple(checked))
             schema = stage.output_schema(schema, rows.batch)
         if isinstance(stage, FunctionStage):
             stage = replace(stage, expected=schema)
         checked.append(stage)
-        if stage.uses_artifact:
+        if stage.uses_artifact or stage.packs() or not stage.is_tried:
             rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, "", np.arange(0))
         else:
             with redirect_stdout(sys.stderr):
                 rows = _reduced(stage, stage(rows), schema)
     return tuple(checked), schema_from_arrow(schema, "the columns that the stages give"), tuple(given)
+
+
+def _refuse_text_order(config: Config, stages: tuple[Stage, ...], exchanges: list[int]) -> None:
+    """Documents are compared and packed as they were read, not as records; and nothing stands behind a packed row."""
+    for number, stage in enumerate(stages):
+        name = f"stages[{number}].{config.stage_names[number]}"
+        if (stage.keyed_by() or stage.packs()) and exchanges and exchanges[0] < number:
+            raise ConfigError(f"{name}: it stands behind `{config.stage_names[exchanges[0]]}`, which makes records")
+        if stage.packs() and number < len(stages) - 1:
+            raise ConfigError(
+                f"{name}: it makes the rows of the dataset, and {config.stage_names[number + 1]} stands behind it",
+                next_step="move it to the end",
+            )
+        if stage.packs() and config.format in ("arrayrecord", "arrays", "npz"):
+            raise ConfigError(
+                f"{name}: packed rows are kept in format: safetensors or npy",
+                next_step="leave `format:` out; `penstock export` writes other formats",
+            )
 
 
 def refuse_unfit_format(
@@ -130,6 +149,7 @@ def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
     if len(split) > 1:
         raise ConfigError(f"stages[{split[1]}]: a second split would overrule the first; name all shares in one")
     exchanges = [number for number, stage in enumerate(stages) if stage.exchange()]
+    _refuse_text_order(config, stages, exchanges)
     if split and exchanges and split[0] < exchanges[-1]:
         raise ConfigError(
             f"stages[{split[0]}].split: it stands before {config.stage_names[exchanges[-1]]}, "

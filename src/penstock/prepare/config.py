@@ -16,14 +16,33 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.sizes import parse_size
-from penstock.prepare.compat import preprocessing
-from penstock.prepare.compat.preprocessing import Translated
+from penstock.prepare.compat import krill, preprocessing
+from penstock.prepare.compat.translated import Translated
 from penstock.prepare.job_file import read_job_file
 from penstock.prepare.sample_schema import declared_schema
 from penstock.prepare.source_config import FROZEN, SourceConfig, plain
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages import build_stage
 from penstock.prepare.user_code import code_identity, forget_modules, load_user_object
+
+_TEXT_SLICE = "16MB"  # of a text job, unless it says another
+
+
+class ExportConfig(BaseModel):
+    """A folder for another library, made of the finished dataset. `export: hf` is short for `export: {to: hf}`."""
+
+    model_config = FROZEN
+
+    to: Literal["hf"] = Field(description="hf: for datasets.load_from_disk")
+    path: str | None = Field(None, description="the folder; the output's name with -hf behind it, if not said")
+    shard_size: str = Field("200MB", description="bytes of a file in it")
+    columns: tuple[str, ...] | None = Field(None, description="only these, by their names there; all if not said")
+
+    @field_validator("shard_size", mode="before")
+    @classmethod
+    def _size(cls, value: Any) -> str:
+        parse_size(value)
+        return str(value)
 
 
 class Config(BaseModel):
@@ -46,6 +65,9 @@ class Config(BaseModel):
         None, description="of samples: keep them as batch files there (.npz), and merge these"
     )
     batch_size: int = Field(500, gt=0, description="samples in a batch file of intermediate_dir")
+    export: ExportConfig | None = Field(
+        None, description="the finished dataset for another library too: hf, or {to: hf, path: prepared-hf}"
+    )
     on_bad_input: Literal["fail", "set_aside"] = "fail"
     slice_size: str = Field("64MB", description="input bytes a task reads, and so the size of a shard")
     memory: str = Field("80%", description="of the whole process tree: 2GB, 512MiB, or a share of the machine's")
@@ -70,6 +92,10 @@ class Config(BaseModel):
             value["input"] = [{"path": each} if isinstance(each, str | os.PathLike) else each for each in sources]
         if "format" not in value and isinstance(value.get("input"), list):
             value |= {"format": "arrays"} if any(map(_gives_samples, value["input"])) else {}
+        if "slice_size" not in value and any(map(_is_text, value.get("stages") or ())):
+            value["slice_size"] = _TEXT_SLICE
+        if isinstance(value.get("export"), str):
+            value["export"] = {"to": value["export"]}
         if "output" in value:
             value["output"] = plain(value["output"])
         if "stages" in value:
@@ -121,6 +147,13 @@ class Config(BaseModel):
         return os.path.normpath(os.path.join(self.folder, self.output))
 
     @property
+    def export_path(self) -> str:
+        """Where the export goes, if there is one."""
+        if not self.export:
+            return ""
+        return os.path.abspath(os.path.join(self.folder, self.export.path or f"{os.path.normpath(self.output)}-hf"))
+
+    @property
     def batches_path(self) -> str:
         """Where batch files are kept, if they are."""
         return os.path.normpath(os.path.join(self.folder, self.intermediate_dir)) if self.intermediate_dir else ""
@@ -154,6 +187,11 @@ class Config(BaseModel):
     @property
     def stage_names(self) -> tuple[str, ...]:
         return tuple(next(iter(stage)) for stage in self.stages)
+
+
+def _is_text(stage: Any) -> bool:
+    """Whether a stage works on documents, which take more time a byte than rows do, and are stored smaller."""
+    return (next(iter(stage), "") if isinstance(stage, dict) else stage) in ("dedup", "tokenize")
 
 
 def _gives_samples(source: Any) -> bool:
@@ -237,9 +275,11 @@ def stage_errors(number: int, name: str) -> Iterator[None]:
 def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None = None) -> Config:
     """Read a job file. `overrides` replace its top-level keys, as the command line's options do."""
     file = read_job_file(path)
+    laid = {**file.written, **(overrides or {})}
     try:
-        job = understood({**file.written, **(overrides or {})}).job
-        return make_config({**job, **(overrides or {})}, folder=str(file.path.parent.absolute()))
+        job = understood(laid).job
+        job |= {key: value for key, value in (overrides or {}).items() if key in job or key in _job_keys()}
+        return make_config(job, folder=str(file.path.parent.absolute()))
     except ConfigError as error:
         error.where = error.where or file.place(error.what)
         raise
@@ -247,10 +287,13 @@ def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None =
 
 def understood(written: dict[str, Any]) -> Translated:
     """The job file that was written, or the one that another program's config means."""
-    if preprocessing.BLOCK not in written:
-        return Translated(written, ())
-    keys = tuple(name for name, info in Config.model_fields.items() if not info.exclude)
-    return preprocessing.translate(written, keys)
+    if preprocessing.BLOCK in written:
+        return preprocessing.translate(written, _job_keys())
+    return krill.translate(written, _job_keys()) if krill.is_krill(written) else Translated(written, ())
+
+
+def _job_keys() -> tuple[str, ...]:
+    return tuple(name for name, info in Config.model_fields.items() if not info.exclude)
 
 
 def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
@@ -259,6 +302,8 @@ def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
     for number, source in enumerate(_sources_of(written)):
         if isinstance(source, dict):
             _refuse_unknown(source, SourceConfig, f"input[{number}].")
+    if isinstance(written.get("export"), dict):
+        _refuse_unknown(written["export"], ExportConfig, "export.")
     try:
         config = Config(**{**written, "folder": folder or os.getcwd()})
     except ValidationError as error:

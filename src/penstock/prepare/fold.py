@@ -11,6 +11,7 @@ from penstock.prepare.rows import Rows, SetAside
 from penstock.prepare.sinks import Rejected
 from penstock.prepare.stage import Fit, Stage
 from penstock.shards.manifest import Step
+from penstock.shards.packed import TOKENS
 
 
 @dataclass
@@ -20,16 +21,23 @@ class Count:
     taken: int = 0
     aside: dict[str, int] = field(default_factory=dict)
     made: int = 0
+    tokens: int = 0  # of what was taken
+    tokens_aside: dict[str, int] = field(default_factory=dict)
 
     def add(self, taken: int, set_aside: list[SetAside]) -> None:
         self.taken += taken
         for each in set_aside:
             self.aside[each.reason] = self.aside.get(each.reason, 0) + each.count
+            self.tokens_aside[each.reason] = self.tokens_aside.get(each.reason, 0) + each.tokens
 
     def step(self, name: str, unit: str, unit_out: str = "") -> Step:
         aside = {reason: count for reason, count in sorted(self.aside.items()) if count}
         made = {unit_out: self.made} if unit_out else {}
         return Step(name, unit, self.taken, self.taken - sum(aside.values()), aside, made)
+
+    def token_step(self, name: str) -> Step:
+        aside = {reason: count for reason, count in sorted(self.tokens_aside.items()) if count}
+        return Step(name, TOKENS, self.tokens, self.tokens - sum(aside.values()), aside)
 
 
 class Tap:
@@ -85,11 +93,12 @@ class Fold:
     def __call__(self, rows: Rows) -> Rows:
         """Each stage takes what the one before gave; what is set aside on the way is counted."""
         for number, stage in self.stages.items():
-            taken = len(rows)
+            taken, tokens = len(rows), rows.tokens
             if number in self.taps:
                 self.taps[number].add(rows)
             if not (number in self.taps and stage.uses_artifact):  # its artifact is what this pass is for
                 rows = stage(rows)
+            self.counts[number].tokens += tokens or rows.tokens  # those that a tokenizer makes are its own
             rows = self.count(rows, taken, self.counts[number])
         return rows
 

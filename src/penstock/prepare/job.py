@@ -7,10 +7,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatch
 from typing import Any
+
+import pyarrow as pa
 
 from penstock.base import machine
 from penstock.base.errors import ConfigError, InputError
@@ -20,13 +23,16 @@ from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.sizes import parse_size
 from penstock.prepare.config import Config, load_config, make_config
 from penstock.prepare.engines.trial import Trial
+from penstock.prepare.exports import make_export, refuse_export
 from penstock.prepare.measure import BATCH_BYTES, Measured, assume, measure
 from penstock.prepare.passes import cut_passes, make_recipe, task_count, user_code
 from penstock.prepare.plan import Plan, make_plan
 from penstock.prepare.run import run as run_plan
 from penstock.prepare.scouting import scout
 from penstock.prepare.settings import Means, row_bytes_of
+from penstock.prepare.stages.tokenize import Located
 from penstock.prepare.survey import Survey, take_survey
+from penstock.prepare.tokenizers.proof import choose_engine
 from penstock.shards.manifest import Manifest, read_manifest
 
 Job = str | os.PathLike[str] | Mapping[str, Any] | Config
@@ -46,7 +52,9 @@ def plan(job: Job) -> Plan:
     limit = max(budget.allowed - own_memory().counted, 0)
     with Trial(config.task_timeout, limit, config.on_bad_input == "set_aside") as trial:
         survey = take_survey(config, scout if _is_inside(config) else trial.scout)
-        measured = _with_more(config, survey, _measure(config, survey, budget, trial))
+        is_small = _is_small(config, survey, budget)
+        survey = _with_engines(config, survey, at_once=not is_small)
+        measured = _with_more(config, survey, _measure(config, survey, budget, trial, is_small))
     means = Means(
         budget=budget,
         cores=machine.cpu_count().amount,
@@ -60,9 +68,16 @@ def plan(job: Job) -> Plan:
 def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
     """Prepare the dataset, going on from where an earlier run stopped. `observe` is called with each event."""
     if isinstance(job, Plan) and not job.config.intermediate_dir:
-        return run_plan(job, observe, redo)
+        return _run(job, observe, redo)
     for part in halves_of(job.config if isinstance(job, Plan) else _config(job)):
-        manifest = run_plan(plan(part), observe, redo)
+        manifest = _run(plan(part), observe, redo)
+    return manifest
+
+
+def _run(planned: Plan, observe: Observer | None, redo: bool) -> Manifest:
+    refuse_export(planned.config)
+    manifest = run_plan(planned, observe, redo)
+    make_export(planned.config)
     return manifest
 
 
@@ -80,9 +95,8 @@ def keep_batches(config: Config) -> Config:
         raise ConfigError(
             "where are batch files to be kept?", next_step="add intermediate_dir: data/intermediate to the job"
         )
-    return make_config(
-        {**written(config), "output": config.batches_path, "stages": [], "format": "npz"}, folder=config.folder
-    )
+    job = {**written(config), "output": config.batches_path, "stages": [], "format": "npz", "export": None}
+    return make_config(job, folder=config.folder)
 
 
 def merge_batches(config: Config, folder: str) -> Config:
@@ -123,16 +137,37 @@ def _config(job: Job) -> Config:
     return make_config(dict(job)) if isinstance(job, Mapping) else load_config(job)
 
 
-def _measure(config: Config, survey: Survey, budget: Budget, trial: Trial) -> Measured:
+def _with_engines(config: Config, survey: Survey, at_once: bool) -> Survey:
+    """What will run each tokenizer: the fastest that was proved, on the first documents too. A small job is begun
+    meanwhile: the proof takes as long as all the rest of it."""
+    threads = machine.cpu_count().amount if config.workers == "auto" else max(1, config.workers)
+
+    def proved(stage: Located) -> Located:
+        question = (stage.file, _texts(survey, stage), stage.engine, stage.special_tokens, threads)
+        chosen = choose_engine(*question) if at_once else ThreadPoolExecutor(1).submit(choose_engine, *question)
+        return replace(stage, chosen=chosen)
+
+    stages = tuple(proved(stage) if isinstance(stage, Located) else stage for stage in survey.stages)
+    return replace(survey, stages=stages)
+
+
+def _texts(survey: Survey, stage: Located) -> pa.Array:
+    """The first documents, where they are read as the stage takes them."""
+    column = stage.column if stage.column in survey.sample.schema.names else None
+    return survey.sample.column(column).drop_null() if column else pa.array([], pa.string())
+
+
+def _measure(config: Config, survey: Survey, budget: Budget, trial: Trial, is_small: bool) -> Measured:
     """In a folder of the driver's, so that a measuring worker that is killed leaves nothing behind."""
     row_bytes = row_bytes_of(survey)
-    if _is_small(config, survey, budget):
-        return assume(row_bytes)
+    if is_small:
+        return assume(row_bytes, any(isinstance(stage, Located) for stage in survey.stages))
     room = budget.allowed - 2 * own_memory().counted
     _sweep_measurements()
     with tempfile.TemporaryDirectory(prefix=f"{_MEASURE}{os.getpid()}-") as folder:
-        last = [cut for cut in cut_passes(config, survey) if cut.kind not in ("fit", "place")]
-        recipes = tuple(make_recipe(cut, config, survey, root=folder) for cut in last)
+        tried = [cut for cut in cut_passes(config, survey) if cut.kind != "fit" and not cut.holds_little]
+        threads = machine.cpu_count().amount
+        recipes = tuple(replace(make_recipe(cut, config, survey, root=folder), threads=threads) for cut in tried)
         if _is_inside(config):
             return measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
         return trial.measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
@@ -155,13 +190,14 @@ def _is_inside(config: Config) -> bool:
 
 def _with_more(config: Config, survey: Survey, measured: Measured) -> Measured:
     """What is said of a function's memory counts for more than what it took for the first files; a batch file is held
-    until it is full."""
+    until it is full; a tokenizer's tables grow with the words that it meets."""
     said = max((parse_size(source.function_memory) for source in config.input if source.function_memory), default=0)
     held = 0
     if config.format == "npz":
         rows = min(config.batch_size, max(map(survey.rows_of, survey.slices), default=0))
         held = int(_HELD_BATCH * rows * row_bytes_of(survey))
-    fixed = max(measured.slices.fixed_bytes, said) + held
+    grown = 0 if measured.assumed else sum(stage.grows_by(machine.cpu_count().amount) for stage in survey.stages)
+    fixed = max(measured.slices.fixed_bytes, said) + held + grown
     return replace(measured, slices=replace(measured.slices, fixed_bytes=fixed))
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from penstock.base.errors import PlanError
 from penstock.base.files import Folder
 from penstock.base.memory import own_memory
+from penstock.prepare.ahead import ahead
 from penstock.prepare.exchange import Bucket
 from penstock.prepare.exchange.spill import SpillFile, read_chunks
 from penstock.prepare.fold import Count, Fold, Tap
@@ -31,6 +32,7 @@ from penstock.prepare.slices import Slice
 from penstock.prepare.sources import readable
 from penstock.prepare.stage import Fit
 from penstock.prepare.task import FromBuckets, FromSlices, Recipe, reduced
+from penstock.prepare.text_sinks import KeysInto
 from penstock.shards.arrayrecord import FORMAT
 from penstock.shards.arrayrecord_file import merge_parts
 
@@ -60,6 +62,7 @@ class Measured:
     """What passes over slices cost, and those over buckets, where there are any."""
 
     slices: Measurement
+    hashing: Measurement | None = None  # of passes that only take keys, where there are any
     buckets: Measurement | None = None
     spilled_row_bytes: float = 0.0  # decoded, of a row in a bucket
     growth: Growth | None = None
@@ -77,17 +80,17 @@ class Measured:
         return int(self.growth.bytes_of(rows * self.slices.given_per_row, buckets)) if self.growth else 0
 
 
-def assume(row_bytes: float) -> Measured:
+def assume(row_bytes: float, tokenizes: bool) -> Measured:
     """For a job so small that starting a process to measure it would take longer than doing it."""
     cost = Measurement(
         worker_bytes=0,
-        fixed_bytes=32 << 20,
+        fixed_bytes=(384 if tokenizes else 32) << 20,  # a tokenizer of 150,000 entries takes 250 MB
         bytes_per_batch_byte=_STEEP,
         rows_per_second=1e6,
         output_row_bytes=row_bytes,
     )
     growth = Growth(rows=1, records=1, step=2.0, exponents=(1.0, 1.0), row_bytes=row_bytes, record_bytes=0.0)
-    return Measured(cost, cost, row_bytes, growth, parts_per_output_byte=2.0, assumed=True)
+    return Measured(cost, cost, cost, row_bytes, growth, parts_per_output_byte=2.0, assumed=True)
 
 
 def measure(
@@ -99,7 +102,22 @@ def measure(
     `room`. `recipe.root` is a folder that will be thrown away.
     """
     reserved = own_memory().counted
-    recipe = _bound(_trial(recipes[0]), slices)
+    hashing = [recipe for recipe in recipes if isinstance(recipe.sink, KeysInto)]
+    others = [recipe for recipe in recipes if not isinstance(recipe.sink, KeysInto)]
+    points = _measure_slices(hashing[0], slices, batch_bytes, row_bytes, room, reserved) if hashing else None
+    hashed = _measurement(points, reserved) if points else None
+    recipe = _bound(_trial(others[0]), slices)
+    read = _measure_slices(recipe, slices, batch_bytes, row_bytes, room, reserved)
+    if not isinstance(recipe.sink, SpillInto):
+        return Measured(_measurement(read, reserved), hashed)
+    spills = [recipe.sink.name(number) for number in range(len(read))]
+    measured = _measure_buckets(others[1], spills, _measurement(read, reserved), room, reserved)
+    return replace(measured, hashing=hashed)
+
+
+def _measure_slices(
+    recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int, reserved: int
+) -> list[Point]:
     points: list[Point] = []
     with _watching() as peak:
         for number, size in enumerate((batch_bytes // 64, batch_bytes // 8, batch_bytes)):
@@ -107,11 +125,8 @@ def measure(
                 break
             ready = sized(recipe, size, row_bytes)
             points.append(_read_some(ready, slices, number, lambda: peak[0] - reserved))
-    read = _measurement(points, reserved)
-    if not isinstance(recipe.sink, SpillInto):
-        return Measured(read)
-    spills = [recipe.sink.name(number) for number in range(len(points))]
-    return _measure_buckets(recipes[1], spills, read, room, reserved)
+    give_back_memory()
+    return points
 
 
 def _trial(recipe: Recipe) -> Recipe:
@@ -187,7 +202,7 @@ def _cut_short(recipe: Recipe, number: int) -> Iterator[Any]:
     with ExitStack() as stack:
         rejected = Rejected(folder, "rejected", stack, writes=False)
         sink = recipe.open_sink(folder, number, stack)
-        yield Fold(recipe.stages, recipe.taps(), rejected), sink.write, produced
+        yield Fold(recipe.open_stages(folder, number), recipe.taps(), rejected), sink.write, produced
         produced.append(sink.finish())
     folder.release_scratch()
 
@@ -256,7 +271,8 @@ def give_back_memory() -> None:
 def _batches(recipe: Recipe, slices: tuple[Slice, ...]) -> Iterator[Rows]:
     assert isinstance(recipe.source, FromSlices)
     for segment in (segment for piece in slices for segment in piece.segments):
-        yield from readable(segment, recipe.source.reading)
+        found = readable(segment, recipe.source.reading)
+        yield from ahead(found) if recipe.threads > 1 else found
 
 
 def sized(recipe: Recipe, batch_bytes: int, row_bytes: float, hold_bytes: int = 0) -> Recipe:
@@ -294,7 +310,7 @@ def _first_state(recipe: Recipe, slices: tuple[Slice, ...], last: int, fit: Fit 
     tap = Tap(fit) if fit else None
     with ExitStack() as stack:
         rejected = Rejected(Folder(recipe.root), "rejected", stack, writes=False)
-        fold = Fold(stages, recipe.taps(), rejected)
+        fold = Fold(recipe.open_stages(Folder(recipe.root), 0), recipe.taps(), rejected)
         for rows in _batches(recipe, slices):
             given = fold(fold.count(rows, len(rows), Count()))
             if tap:

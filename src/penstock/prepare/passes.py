@@ -18,19 +18,26 @@ from penstock.prepare.config import Config
 from penstock.prepare.exchange import bucket_count
 from penstock.prepare.groups import PartsByTask
 from penstock.prepare.hashing import hash_positions
+from penstock.prepare.keying import FromKeys
+from penstock.prepare.packing import FromTokens
 from penstock.prepare.placing import FromParts, columns_of, lay_out_parts
-from penstock.prepare.sample_sinks import BatchesInto, DirectInto, Into, PartsInto
+from penstock.prepare.sample_sinks import BatchesInto, DirectInto, PartsInto
 from penstock.prepare.sinks import ShardsInto, SpillInto
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages.normalize import Scale
+from penstock.prepare.stages.pack import Pack
 from penstock.prepare.stages.split import Split
 from penstock.prepare.survey import Survey
-from penstock.prepare.task import FromBuckets, FromSlices, Recipe
+from penstock.prepare.task import FromBuckets, FromSlices, Into, Recipe
+from penstock.prepare.text_sinks import KeysInto, TokensInto
 from penstock.prepare.user_code import code_identity
+from penstock.shards.packed import TOKENS
 from penstock.shards.placed import Layout, lay_out_fixed
 from penstock.shards.schema import Schema, schema_from_arrow
 
 _POSITIONS_AT_ONCE = 1 << 20
+_KEYS_A_BUCKET, _MOST_KEY_BUCKETS = 1 << 19, 1024
+_LEAST_SPANS, _SLICES_A_SPAN = 8, 4
 _MOST_OPEN = 200  # files that a task writes at once, each with its checksums; 1,024 is a common limit
 
 
@@ -39,7 +46,7 @@ class Cut:
     """One pass: the stages it runs, from `first` up to `last`, and the fits among them that it does."""
 
     number: int
-    kind: Literal["fit", "map", "scatter", "gather", "place"]
+    kind: Literal["fit", "hash", "match", "map", "scatter", "gather", "place", "pack"]
     first: int
     last: int
     fits: tuple[int, ...]
@@ -56,10 +63,19 @@ class Cut:
         return range(self.first if self.spill < 0 else self.reducer, self.last)
 
     @property
-    def reads(self) -> Literal["slices", "buckets", "parts"]:
-        if self.kind == "place":
-            return "parts"
-        return "slices" if self.spill < 0 else "buckets"
+    def reads(self) -> Literal["slices", "buckets", "keys", "parts", "tokens"]:
+        other: dict[str, Literal["keys", "parts", "tokens"]] = {"match": "keys", "place": "parts", "pack": "tokens"}
+        return other.get(self.kind) or ("slices" if self.spill < 0 else "buckets")
+
+    @property
+    def is_for_good(self) -> bool:
+        """Whether what it does to rows counts; else a later pass does the same to the same rows again."""
+        return self.kind not in ("fit", "hash", "match")
+
+    @property
+    def holds_little(self) -> bool:
+        """Whether a task holds a known amount, whatever it reads."""
+        return self.kind in ("match", "place", "pack")
 
 
 def cut_passes(config: Config, survey: Survey) -> list[Cut]:
@@ -67,7 +83,8 @@ def cut_passes(config: Config, survey: Survey) -> list[Cut]:
     applied when they are placed: so a user's function is called once."""
     stages = survey.stages
     if not places_parts(config, survey):
-        return _cut(stages)
+        cuts = _cut(stages)
+        return [*cuts, Cut(len(cuts), "pack", len(stages), len(stages), ())] if packer_of(stages) else cuts
     fits = tuple(number for number, stage in enumerate(stages) if stage.fit() is not None)
     applied = first_applied(stages)
     return [Cut(0, "map", 0, len(stages), fits), Cut(1, "place", applied, len(stages), ())]
@@ -101,9 +118,14 @@ def split_of(stages: tuple[Stage, ...]) -> Split | None:
     return next((stage for stage in stages if isinstance(stage, Split)), None)
 
 
+def packer_of(stages: tuple[Stage, ...]) -> Pack | None:
+    return next((stage for stage in stages if isinstance(stage, Pack)), None)
+
+
 def _cut(stages: tuple[Stage, ...]) -> list[Cut]:
     """A stage with an exchange ends one pass and begins the next. A stage that needs its own artifact ends a fit
-    pass; one that only leaves an artifact rides on the pass that runs it for good."""
+    pass; one that only leaves an artifact rides on the pass that runs it for good. One that compares rows has their
+    keys hashed and matched first."""
     cuts: list[Cut] = []
     riding: tuple[int, ...] = ()
     first, spill = 0, -1
@@ -111,6 +133,9 @@ def _cut(stages: tuple[Stage, ...]) -> list[Cut]:
         if stage.exchange():
             cuts.append(Cut(len(cuts), "scatter", first, number + 1, riding, spill))
             first, spill, riding = number + 1, len(cuts) - 1, ()
+        if stage.keyed_by():
+            cuts.append(Cut(len(cuts), "hash", first, number, ()))
+            cuts.append(Cut(len(cuts), "match", number, number, ()))
         if stage.uses_artifact:
             cuts.append(Cut(len(cuts), "fit", first, number + 1, (number,), spill))
         elif stage.fit() is not None:
@@ -120,6 +145,11 @@ def _cut(stages: tuple[Stage, ...]) -> list[Cut]:
 
 def buckets_of(config: Config, survey: Survey) -> int:
     return bucket_count(survey.bytes, config.slice_bytes)
+
+
+def key_buckets_of(survey: Survey) -> int:
+    """Ranges of keys, each a task: what is too much for one is taken in pieces, so they decide nothing but speed."""
+    return max(1, min(_MOST_KEY_BUCKETS, sum(map(survey.rows_of, survey.slices)) // _KEYS_A_BUCKET))
 
 
 def splits_of(survey: Survey) -> tuple[str, ...]:
@@ -135,24 +165,30 @@ def make_recipe(
     survey: Survey,
     artifacts: Mapping[int, Any] | None = None,
     root: str = "",
-    parts: PartsByTask = (),
+    source: FromParts | FromTokens | FromKeys | None = None,
 ) -> Recipe:
-    """What a task of the pass does; stages that need an artifact are bound to it. `parts` are what it places."""
+    """What a task of the pass does; stages that need an artifact are bound to it. `source` is what earlier tasks left,
+    where it reads that."""
     artifacts = artifacts or {}
-    stages = {
-        number: survey.stages[number].bind(artifacts[number]) if number in artifacts else survey.stages[number]
-        for number in range(cut.first, cut.last)
-    }
+    stages = _bound(cut, survey, artifacts)
     root = root or config.output_path
     return Recipe(
         root=root,
-        source=_source(cut, config, survey) if cut.kind != "place" else _parts(stages, config, survey, root, parts),
+        source=source or _source(cut, config, survey),
         names=dict(enumerate(config.stage_names)),
         stages=stages,
         fits=cut.fits,
         sink=_sink(cut, config, survey),
         code=tuple((target, code_identity(target)) for target in user_code(survey)),
+        is_for_good=cut.is_for_good,
     )
+
+
+def _bound(cut: Cut, survey: Survey, artifacts: Mapping[int, Any]) -> dict[int, Stage]:
+    return {
+        number: survey.stages[number].bind(artifacts[number]) if number in artifacts else survey.stages[number]
+        for number in range(cut.first, cut.last)
+    }
 
 
 def user_code(survey: Survey) -> list[str]:
@@ -161,7 +197,11 @@ def user_code(survey: Survey) -> list[str]:
     return [*functions, *(target for stage in survey.stages for target in stage.code())]
 
 
-def _parts(stages: Mapping[int, Stage], config: Config, survey: Survey, root: str, parts: PartsByTask) -> FromParts:
+def from_parts(
+    cut: Cut, config: Config, survey: Survey, artifacts: Mapping[int, Any], root: str, parts: PartsByTask
+) -> FromParts:
+    """What a pass places."""
+    stages = _bound(cut, survey, artifacts)
     scales = {
         name: stage
         for number, stage in stages.items()
@@ -222,11 +262,16 @@ def _source(cut: Cut, config: Config, survey: Survey) -> FromSlices | FromBucket
 
 
 def _sink(cut: Cut, config: Config, survey: Survey) -> Into | None:
-    if cut.kind in ("fit", "place"):
+    if cut.kind == "fit" or cut.holds_little:
         return None
+    if cut.kind == "hash":
+        return KeysInto(cut.number, survey.stages[cut.last].keyed_by())
     if cut.kind == "scatter":
         return _spill_into(cut, config, survey)
     count = task_count(cut, config, survey)
+    if packer_of(survey.stages):
+        tokens = schema_from_arrow(pa.schema([survey.given[-1].field(TOKENS)]), "the tokens")
+        return TokensInto(tokens, splits_of(survey), count)
     if config.format == "npz":
         return BatchesInto(survey.output, config.batch_size)
     if config.format == "arrays":
@@ -247,4 +292,8 @@ def _spill_into(cut: Cut, config: Config, survey: Survey) -> SpillInto:
 def task_count(cut: Cut, config: Config, survey: Survey) -> int:
     if cut.reads == "buckets":
         return buckets_of(config, survey)
+    if cut.reads == "keys":
+        return key_buckets_of(survey)
+    if cut.reads == "tokens":  # a shard of a training set should not be tiny
+        return max(min(len(survey.slices), _LEAST_SPANS), len(survey.slices) // _SLICES_A_SPAN)
     return 1 if cut.kind == "place" and config.merge_strategy == "accumulative" else len(survey.slices)

@@ -6,6 +6,7 @@ the job and its input; what is physical (settings.py) comes from the means it wa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from penstock.base.fingerprint import fingerprint
 from penstock.base.sizes import format_size
 from penstock.prepare.config import Config
 from penstock.prepare.exchange import Bucket
+from penstock.prepare.keying import KeyRange
+from penstock.prepare.packing import Span
 from penstock.prepare.passes import (
     Cut,
     buckets_of,
@@ -90,16 +93,15 @@ def _tasks(cut: Cut, above: str, config: Config, survey: Survey, semantic: dict[
     what = {**semantic, "stages": semantic["stages"][: cut.last]}
     given = [[field.name, str(field.type)] for field in survey.schema]
     written = [[field.name, field.type] for field in survey.output]  # a function's columns come from the first rows
-    if cut.kind == "scatter":  # what stands behind it decides nothing of a spill
+    if cut.kind in ("scatter", "hash", "match"):  # what stands behind it decides nothing of a spill
         what.pop("format")
-        written = [[field.name, str(field.type)] for field in survey.given[cut.last - 1]]
+        written = [[field.name, str(field.type)] for field in survey.given[max(0, cut.last - 1)]]
+    if cut.kind in ("hash", "match"):  # by what it compares, and with what
+        what["dedup"] = survey.stages[cut.last].describe()
     buckets = buckets_of(config, survey) if cut.kind in ("scatter", "gather") or cut.spill >= 0 else 0
     common = [FORMAT_VERSION, cut.kind, above, what, given, written, buckets, *_places(config, survey)]
     if cut.reads != "slices":
-        every: list[Bucket | Part] = [Bucket(number) for number in range(buckets)]
-        if cut.reads == "parts":
-            count, size = task_count(cut, config, survey), len(survey.slices)
-            every = [Part(0, size)] if count == 1 else [Part(number, number + 1) for number in range(size)]
+        every = _inputs(cut, task_count(cut, config, survey), len(survey.slices))
         return tuple(Task(_name(cut, each.number), each, fingerprint([common, each.describe()])) for each in every)
     return tuple(
         Task(
@@ -109,6 +111,17 @@ def _tasks(cut: Cut, above: str, config: Config, survey: Survey, semantic: dict[
         )
         for piece in survey.slices
     )
+
+
+def _inputs(cut: Cut, count: int, slices: int) -> Sequence[Bucket | Part | KeyRange | Span]:
+    """What the tasks of a pass read that does not read slices."""
+    if cut.reads == "keys":
+        return [KeyRange(number) for number in range(count)]
+    if cut.reads == "tokens":
+        return [Span(number, count) for number in range(count)]
+    if cut.reads == "parts":
+        return [Part(0, slices)] if count == 1 else [Part(number, number + 1) for number in range(slices)]
+    return [Bucket(number) for number in range(count)]
 
 
 def _places(config: Config, survey: Survey) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -21,6 +21,8 @@ _GROUPED = {"max_record": "8MiB", "test": 0.1, "null_keys": "set_aside"}
 class Preset:
     """A job that groups events by key. `settings` are the words it takes, with their defaults."""
 
+    blank: ClassVar[str] = "COLUMN"  # stands for a required setting where none was given
+
     name: str
     settings: Mapping[str, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)  # settings that it has decided
@@ -33,6 +35,19 @@ class Preset:
         group = {name: chosen[name] for name in ("by", "order", "max_record", "null_keys") if chosen[name] is not None}
         split = [{"split": {"by": "key", "test": chosen["test"]}}] if chosen["test"] != 0 else []
         return [*select, {"group": group}, *split]
+
+
+@dataclass(frozen=True)
+class TextPreset(Preset):
+    """A job that makes rows of tokens of documents."""
+
+    blank: ClassVar[str] = "TOKENIZER"
+
+    def stages(self, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+        chosen = {**self.settings, **settings}
+        short = [{"filter": f"characters(text) >= {chosen['min_characters']}"}] if chosen["min_characters"] else []
+        pack = {"length": chosen["length"], "method": chosen["method"]}
+        return [{"clean": {}}, *short, {"dedup": {}}, {"tokenize": chosen["tokenizer"]}, {"pack": pack}]
 
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -50,13 +65,14 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "rtt": "float32",
             },
         ),
+        "text": TextPreset("text", {"tokenizer": REQUIRED, "length": 2048, "method": "wrapped", "min_characters": 0}),
     }
 )
 
 
 def refuse_types(preset: Preset, plan: Plan) -> None:
     """Readers of pings in ArrayRecord files expect its very types; the native format says its own, and takes any."""
-    if plan.config.format != "arrayrecord":
+    if plan.config.format != "arrayrecord" or not preset.types:
         return
     group = next(number for number, stage in enumerate(plan.survey.stages) if stage.exchange())
     given = plan.survey.given[group]

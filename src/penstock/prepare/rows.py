@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.shards.packed import TOKENS
 
 Array = np.ndarray[Any, Any]
+
 # What a file is set aside for that a user's function was given.
 RAISED, TOO_LARGE = "function raised", "function took too much memory"
 DIED, HUNG = "function killed its worker", "function hung"
@@ -23,6 +27,7 @@ class SetAside:
     reason: str
     count: int
     kept: Sequence[dict[str, Any]] = ()
+    tokens: int = 0  # of these rows, or of rows that go on without them
 
 
 class _Lines(Sequence[dict[str, Any]]):
@@ -72,8 +77,22 @@ class Rows:
             batch=self.batch.filter(pa.array(mask)),
             ordinals=self.ordinals[mask],
             splits=None if self.splits is None else self.splits[mask],
-            set_aside=(*self.set_aside, SetAside(reason, len(dropped), kept)),
+            set_aside=(*self.set_aside, SetAside(reason, len(dropped), kept, self._tokens_in(dropped))),
         )
+
+    @property
+    def tokens(self) -> int:
+        """Of all rows; none where they are not tokenized."""
+        number = self.batch.schema.get_field_index(TOKENS)
+        if number < 0 or not pa.types.is_list(self.batch.schema.field(number).type):
+            return 0
+        return len(self.batch.column(number).flatten())
+
+    def _tokens_in(self, numbers: Array) -> int:
+        if not self.tokens:
+            return 0
+        lengths = pc.list_value_length(self.batch.column(self.batch.schema.get_field_index(TOKENS)))
+        return int(np.asarray(lengths.fill_null(0))[numbers].sum())
 
     def take_split(self, split: int, columns: tuple[str, ...] | None = None) -> pa.RecordBatch:
         """The rows of one split, of some columns or all."""

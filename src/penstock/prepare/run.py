@@ -13,7 +13,7 @@ import resource
 import socket
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -26,20 +26,25 @@ from penstock.base.events import Event, EventLog, Observer
 from penstock.base.faults import crash_point
 from penstock.base.files import STATE, TEMPORARY, Folder
 from penstock.base.fingerprint import digest
-from penstock.prepare.account import make_account, refuse_unbalanced
+from penstock.prepare.account import make_account, make_token_account, refuse_unbalanced
 from penstock.prepare.arrays import finish_arrays, parts_of, refuse_without_room, remove_announced
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.inline import InlineEngine
 from penstock.prepare.engines.local import LocalEngine
 from penstock.prepare.exchange.spill import SpillFile, rows_by_part
+from penstock.prepare.keying import FromKeys
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import make_recipe
+from penstock.prepare.packing import FromTokens
+from penstock.prepare.passes import from_parts, make_recipe
 from penstock.prepare.placing import FromParts
 from penstock.prepare.plan import Pass, Plan, describe_input
 from penstock.prepare.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
 from penstock.prepare.rows import rejected_line
 from penstock.prepare.sinks import PARTS, SPILL
+from penstock.prepare.stages.dedup import Found
 from penstock.prepare.task import FromBuckets, Recipe, Task
+from penstock.prepare.text import keys_of, remember, spills_of, text_artifacts, tokens_of
+from penstock.prepare.text_sinks import KEYS
 from penstock.shards.arrayrecord_file import merge_parts
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest, write_manifest
@@ -147,14 +152,20 @@ def _run_pass(
     artifacts: dict[int, Any],
     progress: Progress,
 ) -> None:
-    parts = parts_of(plan, rows) if each.cut.kind == "place" else ()
-    recipe = make_recipe(each.cut, plan.config, plan.survey, artifacts, parts=parts)
-    if isinstance(recipe.source, FromParts):
-        refuse_without_room(recipe.source, plan)
-        _forget_other_layout(each, recipe.source, rows, Folder(recipe.root))
-        make_room(Folder(recipe.root), recipe.source.layout)
+    source = _left_by_others(each, plan, rows, artifacts)
+    recipe = make_recipe(each.cut, plan.config, plan.survey, artifacts, source=source)
+    recipe = replace(recipe, threads=each.settings.threads, room_bytes=each.settings.room_bytes)
+    folder = Folder(recipe.root)
+    if source:
+        _forget_other_layout(each, source, rows, folder)
+    if isinstance(source, FromParts):
+        refuse_without_room(source, plan)
+        make_room(folder, source.layout)
     pending = _largest_first([task for task in each.tasks if task.name not in rows], recipe)
-    log.say("pass", number=each.cut.number, kind=each.cut.kind, tasks=len(each.tasks), pending=len(pending))
+    notes = [note for stage in recipe.stages.values() if (note := stage.says())] if pending else []
+    log.say(
+        "pass", number=each.cut.number, kind=each.cut.kind, tasks=len(each.tasks), pending=len(pending), notes=notes
+    )
 
     def done(task: Task, row: LedgerRow) -> None:
         rows[task.name] = row
@@ -165,14 +176,30 @@ def _run_pass(
     engine.run(pending, recipe, each.settings, done)
     for number in each.cut.fits:
         artifacts[number] = _merge(number, plan, [rows[task.name] for task in each.tasks])
+    if isinstance(source, FromKeys):
+        artifacts[each.cut.last] = Found(source.keys, spills_of(each, rows))
 
 
-def _forget_other_layout(each: Pass, source: FromParts, rows: dict[str, LedgerRow], folder: Folder) -> None:
-    """What was placed when the parts were others is placed again."""
+def _left_by_others(
+    each: Pass, plan: Plan, rows: dict[str, LedgerRow], artifacts: dict[int, Any]
+) -> FromParts | FromKeys | FromTokens | None:
+    """What the tasks of earlier passes have put down for this one, where it reads that."""
+    if each.cut.kind == "place":
+        parts = parts_of(plan, rows)
+        return from_parts(each.cut, plan.config, plan.survey, artifacts, plan.config.output_path, parts)
+    if each.cut.kind == "match":
+        return keys_of(each, plan, rows)
+    return tokens_of(plan, rows) if each.cut.kind == "pack" else None
+
+
+def _forget_other_layout(
+    each: Pass, source: FromParts | FromKeys | FromTokens, rows: dict[str, LedgerRow], folder: Folder
+) -> None:
+    """What was placed, matched or packed when it was made of something else is done again."""
     for task in each.tasks:
         if task.name in rows and rows[task.name].states.get("layout") != source.identity:
             del rows[task.name]
-    if not any(task.name in rows for task in each.tasks):
+    if isinstance(source, FromParts) and not any(task.name in rows for task in each.tasks):
         folder.remove(PLACING)
 
 
@@ -198,7 +225,7 @@ def _finish(
     plan: Plan, folder: Folder, rows: dict[str, LedgerRow], artifacts: dict[int, Any], progress: Progress
 ) -> Manifest:
     """Everything but the manifest, then what does not belong removed, then the manifest."""
-    kept = [[rows[task.name] for task in each.tasks] for each in plan.passes if each.cut.kind != "fit"]
+    kept = [[rows[task.name] for task in each.tasks] for each in plan.passes if each.cut.is_for_good]
     splits, assembled = _splits(plan, folder, rows)
     manifest = Manifest(
         config=plan.semantic,
@@ -206,16 +233,18 @@ def _finish(
         schema=plan.survey.output,
         splits=splits,
         account=make_account(plan, rows),
-        artifacts=(*_write_artifacts(plan, folder, artifacts), *assembled),
+        artifacts=(*_write_artifacts(plan, folder, artifacts), *assembled, *text_artifacts(plan, folder, rows)),
         rejected=(
             *_write_bad_files(plan, folder),
             *(row.rejected for side in kept for row in side if row.rejected),
         ),
         job=plan.job,
+        tokens=make_token_account(plan, rows),
     )
-    refuse_unbalanced(manifest.account)
+    refuse_unbalanced(manifest.account, manifest.tokens)
     crash_point("run.before_clean_up")
     _remove_leftovers(folder, manifest)
+    remember(plan, folder, artifacts)
     folder.commit_bytes(RUN, _run_facts(plan, progress))
     crash_point("run.before_manifest")
     write_manifest(folder, manifest)
@@ -256,7 +285,7 @@ def _remove_merged(folder: Folder) -> None:
 
 def _remove_scaffolding(folder: Folder) -> None:
     """What tasks put down for each other, and nobody else."""
-    for name in (SPILL, PARTS, PLACING):
+    for name in (SPILL, PARTS, PLACING, KEYS):
         if folder.exists(name):
             folder.remove(name)
 
@@ -283,6 +312,8 @@ def _batch_facts(plan: Plan) -> dict[str, Any]:
 def _write_artifacts(plan: Plan, folder: Folder, artifacts: dict[int, Any]) -> tuple[FileFacts, ...]:
     facts, used = [], set[str]()
     for number, artifact in sorted(artifacts.items()):
+        if isinstance(artifact, Found):
+            continue  # of use to this run alone
         name = plan.config.stage_names[number].replace(":", ".")
         name = name if name not in used else f"{name}-{number}"
         used.add(name)

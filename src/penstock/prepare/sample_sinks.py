@@ -12,7 +12,7 @@ from penstock.base.files import Folder
 from penstock.prepare.groups import Groups
 from penstock.prepare.placing import EDGES
 from penstock.prepare.rows import Rows
-from penstock.prepare.sinks import PARTS, Produced, ShardsInto, Sink, SpillInto
+from penstock.prepare.sinks import PARTS, Produced, Sink
 from penstock.shards.batch_file import BatchFileWriter
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartWriter, bytes_of
@@ -139,4 +139,4 @@ class Batches:
         return Produced(shards={"train": shard} if shard.records else {})
 
 
-Into = ShardsInto | SpillInto | PartsInto | BatchesInto | DirectInto
+SamplesInto = PartsInto | BatchesInto | DirectInto

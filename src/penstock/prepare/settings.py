@@ -15,8 +15,10 @@ from penstock.base.memory import Budget
 from penstock.base.sizes import format_size, parse_size
 from penstock.prepare.config import Config
 from penstock.prepare.exchange import Bucket
+from penstock.prepare.keying import KeyRange
 from penstock.prepare.measure import Measured, Measurement, decoded_row_bytes
-from penstock.prepare.passes import Cut, buckets_of, places_parts, task_count
+from penstock.prepare.packing import Span
+from penstock.prepare.passes import Cut, buckets_of, packer_of, places_parts, task_count
 from penstock.prepare.placing import Part
 from penstock.prepare.slices import Slice
 from penstock.prepare.survey import Survey
@@ -47,8 +49,10 @@ class Settings:
     stored_row_bytes: float
     worker_limit: int = 0  # bytes that a worker may hold in a user's function before it is stopped; 0: no limit
     limit_by: str = ""  # what sets it
+    threads: int = 1  # of a worker
+    room_bytes: int = 0  # that a task may hold for one row that is too large for a batch; 0: nobody counts
 
-    def row_bytes_of(self, piece: Slice | Bucket | Part) -> float:
+    def row_bytes_of(self, piece: Slice | Bucket | Part | KeyRange | Span) -> float:
         """Rows of a slice that stores more a row than the first are taken to decode to more, too."""
         if not isinstance(piece, Slice) or piece.rows <= 0:
             return self.row_bytes
@@ -77,6 +81,10 @@ _MERGE_BYTES, _MERGE_RECORD_BYTES = 32 << 20, 75  # measured 20 MB and 60 B: doc
 _MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to spare
 _PLACE_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
 _PLACED_PER_SECOND = 1e9
+_MATCH_BYTES = 64 << 20  # 2**18 keys of 20 bytes, their places, and what sorting takes
+_MATCHED_PER_SECOND = 5e6
+_PACK_BYTES = 32 << 20  # 2**20 tokens at a time, before and after
+_PACKED_PER_SECOND = 4e8
 _MAP_BATCHES = _Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
 
 
@@ -110,21 +118,33 @@ def _between(low: int, value: int, high: int) -> int:
 
 def choose_settings(cut: Cut, config: Config, survey: Survey, means: Means) -> Settings:
     """The most workers whose batches are good, with the largest batches that are wanted and fit."""
-    measured = means.measured.of(cut.spill >= 0)
+    measured = measured_for(cut, means)
     batches = batches_of(cut, config, survey, means.measured)
-    most = min(_workers_wanted(config, means), max(1, task_count(cut, config, survey)))
-    if cut.kind == "place":
-        fitting = (means.budget.allowed - means.driver_bytes) // (
-            measured.worker_bytes + place_bytes(config, survey, means)
-        )
-        return Settings(min(most, max(1, fitting)), _PLACE_BYTES, 0, 1.0, 1.0)
+    wanted = _workers_wanted(config, means)
+    most = min(wanted, max(1, task_count(cut, config, survey)))
+    if cut.holds_little:
+        held = measured.worker_bytes + held_bytes(cut, config, survey, means)
+        fitting = (means.budget.allowed - means.driver_bytes) // held
+        return Settings(min(most, max(1, fitting)), held_bytes(cut, config, survey, means), 0, 1.0, 1.0)
+    by_threads = max((stage.threads() for stage in survey.stages[cut.first : cut.last]), default=0)
+    if by_threads and most:
+        most = max(1, min(most, -(-wanted // by_threads)))
     for workers in range(most, 0, -1) if most else [0]:
         batch = _batch_for(workers, batches, measured, means)
         if batch >= (batches.good if workers > 1 else batches.least):
             hold = _hold_for(workers, batch, cut, config, survey, means)
             limit, limit_by = _worker_limit(workers, batch, hold, config, measured, means)
-            return Settings(workers, batch, hold, row_bytes_of(survey), survey.stored_row_bytes, limit, limit_by)
+            threads = max(1, (wanted or means.cores) // max(1, workers)) if by_threads else 1
+            stored = survey.stored_row_bytes
+            room = 0 if means.measured.assumed else _room(workers, measured, means)
+            return Settings(workers, batch, hold, row_bytes_of(survey), stored, limit, limit_by, threads, room)
     raise AssertionError("refuse_without_memory lets no such pass through")
+
+
+def _room(workers: int, measured: Measurement, means: Means) -> int:
+    """A worker's share beside what it holds whatever it reads."""
+    share = (means.budget.allowed - means.driver_bytes) // max(1, workers)
+    return max(1, int(share - (measured.worker_bytes if workers else 0) - measured.fixed_bytes))
 
 
 def _worker_limit(
@@ -140,6 +160,20 @@ def _worker_limit(
     return (means.budget.allowed - means.driver_bytes) // workers, f"memory: {config.memory} leaves to a worker"
 
 
+def measured_for(cut: Cut, means: Means) -> Measurement:
+    if cut.kind == "hash":
+        assert means.measured.hashing
+        return means.measured.hashing
+    return means.measured.of(cut.spill >= 0)
+
+
+def held_bytes(cut: Cut, config: Config, survey: Survey, means: Means) -> int:
+    """What a task takes that holds little, whatever it reads."""
+    if cut.kind == "match":
+        return _MATCH_BYTES
+    return place_bytes(config, survey, means) if cut.kind == "place" else _PACK_BYTES
+
+
 def place_bytes(config: Config, survey: Survey, means: Means) -> int:
     """What placing a part takes; with merge_strategy: accumulative, everything is held first."""
     if config.merge_strategy == "sequential":
@@ -148,19 +182,20 @@ def place_bytes(config: Config, survey: Survey, means: Means) -> int:
     return _PLACE_BYTES + int(1.1 * rows * means.measured.slices.output_row_bytes)
 
 
-def _needed_to_place(cuts: list[Cut], config: Config, survey: Survey, means: Means) -> int:
-    if cuts[-1].kind != "place":
-        return 0
+def _needed_to_hold(cuts: list[Cut], config: Config, survey: Survey, means: Means) -> int:
+    """By the passes that hold little."""
     worker = means.measured.slices.worker_bytes if _workers_wanted(config, means) else 0
-    return means.driver_bytes + worker + place_bytes(config, survey, means)
+    held = [held_bytes(cut, config, survey, means) for cut in cuts if cut.holds_little]
+    return means.driver_bytes + worker + max(held) if held else 0
 
 
-def _refuse_accumulating(cuts: list[Cut], config: Config, survey: Survey, means: Means) -> None:
-    needed = _needed_to_place(cuts, config, survey, means)
+def _refuse_holding(cuts: list[Cut], config: Config, survey: Survey, means: Means) -> None:
+    needed = _needed_to_hold(cuts, config, survey, means)
     if needed > means.budget.allowed:
+        what = "placing the samples" if cuts[-1].kind == "place" else "matching keys and packing rows"
         raise PlanError(
-            f"placing the samples needs {format_size(needed)}; {means.budget} is allowed",
-            where=f"merge_strategy: {config.merge_strategy}",
+            f"{what} needs {format_size(needed)}; {means.budget} is allowed",
+            where=f"merge_strategy: {config.merge_strategy}" if cuts[-1].kind == "place" else "the last passes",
             next_step="merge_strategy: sequential, which holds a few megabytes and gives the same bytes"
             if config.merge_strategy == "accumulative"
             else f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB",
@@ -170,16 +205,16 @@ def _refuse_accumulating(cuts: list[Cut], config: Config, survey: Survey, means:
 def refuse_without_memory(cuts: list[Cut], config: Config, survey: Survey, means: Means) -> None:
     """Refuse a job one of whose passes cannot fit; the one that needs most says how much."""
     needs = []
-    for cut in cuts if cuts[-1].kind != "place" else cuts[:-1]:
-        measured, batches = means.measured.of(cut.spill >= 0), batches_of(cut, config, survey, means.measured)
+    for cut in (cut for cut in cuts if not cut.holds_little):
+        measured, batches = measured_for(cut, means), batches_of(cut, config, survey, means.measured)
         workers = 0 if _workers_wanted(config, means) == 0 else 1
         if _batch_for(workers, batches, measured, means) < batches.least:
             needs.append((memory_of(workers, batches.least, 0, measured, means), cut.number, measured, batches))
     if needs:
         least, _, measured, batches = max(needs, key=lambda need: need[:2])
-        enough = max(least, _needed_to_place(cuts, config, survey, means))
+        enough = max(least, _needed_to_hold(cuts, config, survey, means))
         raise _too_small(least, enough, workers, config, batches, measured, means)
-    _refuse_accumulating(cuts, config, survey, means)
+    _refuse_holding(cuts, config, survey, means)
 
 
 def row_bytes_of(survey: Survey) -> float:
@@ -205,6 +240,8 @@ def _batch_for(workers: int, batches: _Batches, measured: Measurement, means: Me
 def _hold_for(workers: int, batch_bytes: int, cut: Cut, config: Config, survey: Survey, means: Means) -> int:
     """What is left of the budget, as far as the output of the largest task needs it."""
     if cut.kind not in ("map", "gather") or config.strategy == "streaming" or config.format in ("arrays", "npz"):
+        return 0
+    if packer_of(survey.stages):
         return 0
     measured = means.measured.of(cut.spill >= 0)
     left = (means.budget.allowed - memory_of(workers, batch_bytes, 0, measured, means)) / max(workers, 1) / HOLD_MARGIN
@@ -255,6 +292,17 @@ def _project_placing(rows: int, config: Config, survey: Survey, means: Means, se
     return Projection(means.driver_bytes + workers + inline, 0, output, output / _PLACED_PER_SECOND, rows)
 
 
+def _project_held(cut: Cut, rows: int, config: Config, survey: Survey, means: Means, settings: Settings) -> Projection:
+    """Of matching, which writes four bytes a row that loses, and of packing, which writes what was put down."""
+    held = held_bytes(cut, config, survey, means)
+    workers = settings.workers * (means.measured.slices.worker_bytes + held) if settings.workers else held
+    if cut.kind == "match":
+        return Projection(means.driver_bytes + workers, 5 * rows, 0, rows / _MATCHED_PER_SECOND, rows)
+    output = int(rows * means.measured.slices.output_row_bytes)
+    spill = output // len(survey.slices) * max(1, settings.workers)
+    return Projection(means.driver_bytes + workers, spill, output, output / _PACKED_PER_SECOND, rows)
+
+
 def _too_small(
     least: int, enough: int, workers: int, config: Config, batches: _Batches, measured: Measurement, means: Means
 ) -> PlanError:
@@ -276,12 +324,14 @@ def _too_small(
 
 def project(cut: Cut, config: Config, survey: Survey, means: Means, settings: Settings) -> Projection:
     """What the pass will hold, put down, write and take."""
-    measured = means.measured.of(cut.spill >= 0)
+    measured = measured_for(cut, means)
     rows = [survey.rows_of(piece) for piece in survey.slices]
     spill = output = 0
     if cut.kind == "place":
         return _project_placing(sum(rows), config, survey, means, settings)
-    if places_parts(config, survey) or cut.kind == "scatter":
+    if cut.holds_little:
+        return _project_held(cut, sum(rows), config, survey, means, settings)
+    if places_parts(config, survey) or cut.kind in ("scatter", "hash") or packer_of(survey.stages):
         spill = int(sum(rows) * measured.output_row_bytes)
     elif cut.kind == "map":
         output = int(sum(rows) * measured.output_row_bytes)
@@ -292,7 +342,8 @@ def project(cut: Cut, config: Config, survey: Survey, means: Means, settings: Se
         output = means.measured.output_bytes(sum(rows), buckets_of(config, survey))
         spill = output // buckets_of(config, survey) * max(settings.workers, 1)
         spill += int(output * means.measured.parts_per_output_byte)
-    speed = measured.rows_per_second * max(1, min(settings.workers, means.cores))
+    side_by_side = 1 if settings.threads > 1 else settings.workers  # threads were measured as they will be used
+    speed = measured.rows_per_second * max(1, min(side_by_side, means.cores))
     memory = memory_of(settings.workers, settings.batch_bytes, settings.hold_bytes, measured, means)
     if cut.kind == "gather" and config.format == "arrayrecord":
         memory = max(memory, merge_memory(survey, means))

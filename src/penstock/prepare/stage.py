@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, TaskError, did_you_mean
+from penstock.base.files import Folder
 from penstock.prepare.exchange import Exchange, Sorted
 from penstock.prepare.rows import Rows
 from penstock.prepare.user_code import call_user
@@ -39,6 +40,7 @@ class Stage:
 
     version: ClassVar[int] = 1  # raised when the same options come to mean other bytes
     uses_artifact: ClassVar[bool] = False  # whether its own fit must be finished before it can take a row
+    is_tried: ClassVar[bool] = True  # whether the first rows are taken through it before there is a plan
     unit_in: ClassVar[str] = ""  # what it calls its rows; a stage that says nothing takes them as they come
     unit_out: ClassVar[str] = ""
 
@@ -91,6 +93,35 @@ class Stage:
     def placed(self, before: tuple[Stage, ...]) -> Stage:  # noqa: ARG002
         """The stage as it is behind those `before` it; one whose options depend on them settles them here."""
         return self
+
+    def located(self, folder: str, output: str, before: Sequence[Stage]) -> Stage:  # noqa: ARG002
+        """The stage with what it names on disk found; `folder` is where the job's relative paths start."""
+        return self
+
+    def opened(self, folder: Folder, number: int, threads: int, room: int) -> Stage:  # noqa: ARG002
+        """The stage as one task uses it, that of slice `number`: with what it reads from disk or holds in memory.
+        `room` is what it may hold while it works on one row, however large; 0: nobody counts."""
+        return self
+
+    def keyed_by(self) -> str:
+        """The column whose equal values it leaves out but one of; most stages compare no rows."""
+        return ""
+
+    def packs(self) -> bool:
+        """Whether it makes rows of the tokens of many, when all are counted. Nothing stands behind it then."""
+        return False
+
+    def threads(self) -> int:
+        """How many threads of a process it keeps busy, 1 if that is dear in memory; 0: a process is one thread."""
+        return 0
+
+    def grows_by(self, threads: int) -> int:  # noqa: ARG002
+        """Bytes that a process of it may come to hold beyond what its first rows tell."""
+        return 0
+
+    def says(self) -> str:
+        """A line for the screen: how it does its work here."""
+        return ""
 
     def fit(self) -> Fit | None:
         """The reduction this stage runs over the rows that reach it, if it has one.

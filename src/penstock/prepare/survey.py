@@ -5,9 +5,9 @@ Reads listings, footers, headers and a hundred rows; writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,8 @@ from penstock.shards.schema import Schema
 
 _SAMPLE_ROWS = 100
 _SAMPLE_BYTES = 256 * 1024
+_SAMPLE_DOCUMENTS = 20
+_DOCUMENTS_A_SLICE = 1 << 21  # where they are compared: short ones are stored in few bytes, and cost as much as others
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ class Survey:
 
     @property
     def unit(self) -> str:
-        return "samples" if set(self.formats) <= {"function", "npz"} else "rows"
+        """What the job calls its rows."""
+        named = next((stage.unit_in for stage in self.stages if stage.unit_in), "")
+        return named or ("samples" if set(self.formats) <= {"function", "npz"} else "rows")
 
 
 Scout = Callable[[Sequence[File], SourceOptions, str, dict[str, Any]], Scouted]
@@ -94,7 +98,9 @@ def take_survey(config: Config, scout: Scout) -> Survey:
     good, wrong = _same_schema(good, schema, columns, config)
     formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))
     most = _files_a_slice(len(files)) if "function" in formats else None
-    slices = cut_slices(chain.from_iterable(survey.pieces for _, survey in good), config.slice_bytes, most)
+    pieces = chain.from_iterable(survey.pieces for _, survey in good)
+    most_rows = _DOCUMENTS_A_SLICE if any(stage.keyed_by() for stage in stages) else None
+    slices = cut_slices(pieces, config.slice_bytes, most, most_rows)
     reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, sources)
     if scouted:
         sample, stored_row_bytes = scouted.sample.select(list(columns)), scouted.stored_row_bytes
@@ -192,7 +198,7 @@ def _difference(found: pa.Schema, expected: pa.Schema, columns: tuple[str, ...],
     for name in columns:
         if name not in found.names:
             return f"it has no column {name!r}"
-        if file.format in ("parquet", "npz", "function") and found.field(name).type != expected.field(name).type:
+        if file.format not in ("csv", "text") and found.field(name).type != expected.field(name).type:
             return f"column {name!r} is {found.field(name).type}, not {expected.field(name).type}"
     extra = [name for name in found.names if name not in expected.names]
     if extra and len(columns) == len(expected.names):
@@ -217,12 +223,26 @@ def _sample(slices: tuple[Slice, ...], reading: Reading) -> tuple[pa.RecordBatch
     """(the first rows, stored bytes a row): footers count rows, a text file's first chunk tells its lines."""
     counted = [piece for piece in slices if piece.rows > 0]
     stored = sum(piece.bytes for piece in counted) / max(1, sum(piece.rows for piece in counted))
-    for segment in chain.from_iterable(piece.segments for piece in slices):
-        for rows in readable(segment, reading):
-            if len(rows):
-                return rows.batch.slice(0, _SAMPLE_ROWS), stored or _text_row_bytes(segment, len(rows))
     schema = pa.schema([reading.schema.field(name) for name in reading.columns])
+    for segments in _looked_at(slices):
+        found = [rows.batch for each in segments for rows in islice(filter(len, readable(each, reading)), 1)]
+        if found:
+            sample = pa.Table.from_batches(found).combine_chunks().to_batches()[0]
+            return sample.slice(0, _SAMPLE_ROWS), stored or _text_row_bytes(segments[0], int(sample.num_rows))
     return pa.RecordBatch.from_pylist([], schema=schema), stored or 1.0
+
+
+def _looked_at(slices: tuple[Slice, ...]) -> Iterator[list[Segment]]:
+    """Segments to take the first rows from, until there are any.
+
+    A file that is one row is a document, and may be larger than what the driver is to hold: some small ones together
+    come before the others, and tables before all of them.
+    """
+    segments = [segment for piece in slices for segment in piece.segments]
+    documents = [segment for segment in segments if segment.rows == 1]
+    yield from ([segment] for segment in segments if segment.rows != 1)
+    yield [segment for segment in documents if segment.bytes <= _SAMPLE_BYTES][:_SAMPLE_DOCUMENTS]
+    yield from ([segment] for segment in sorted(documents, key=lambda segment: segment.bytes))
 
 
 def _text_row_bytes(segment: Segment, rows: int) -> float:

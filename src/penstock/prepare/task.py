@@ -18,18 +18,22 @@ from penstock.base.errors import InputError, PenstockError
 from penstock.base.faults import crash_point
 from penstock.base.files import Folder
 from penstock.base.machine import boot_id
+from penstock.prepare.ahead import ahead
 from penstock.prepare.exchange import Bucket, Exchange, Sorted
 from penstock.prepare.exchange.gather import Gathering, gather
 from penstock.prepare.fold import Count, Fold, Tap
+from penstock.prepare.keying import FromKeys, KeyRange, match_keys
 from penstock.prepare.ledger import LedgerRow, write_row
+from penstock.prepare.packing import FromTokens, Span, pack
 from penstock.prepare.placing import FromParts, Part, place
 from penstock.prepare.rows import RAISED, TOO_LARGE, Rows, SetAside, rejected_line
-from penstock.prepare.sample_sinks import Into
+from penstock.prepare.sample_sinks import SamplesInto
 from penstock.prepare.sample_values import DOES_NOT_FIT, MISSING_KEY, UNEXPECTED_KEY, WRONG_SHAPE, WRONG_TYPE
-from penstock.prepare.sinks import Nothing, Rejected, Sink, Spill, SpillInto
+from penstock.prepare.sinks import Nothing, Rejected, ShardsInto, Sink, Spill, SpillInto
 from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment, refuse_changed
 from penstock.prepare.stage import Stage
+from penstock.prepare.text_sinks import KeysInto, TokensInto
 from penstock.shards.manifest import Step
 
 _ADVICE = {  # what to do about a sample that does not fit, by reason
@@ -40,6 +44,7 @@ _ADVICE = {  # what to do about a sample that does not fit, by reason
     DOES_NOT_FIT: "declare a type under `schema:` that holds it",
 }
 ALWAYS_SET_ASIDE = (RAISED, TOO_LARGE)
+Into = ShardsInto | SpillInto | SamplesInto | KeysInto | TokensInto
 
 
 class Report(Protocol):
@@ -53,7 +58,7 @@ class Task:
     """One slice, bucket or part of one pass. Its fingerprint covers everything that decides what it writes."""
 
     name: str
-    input: Slice | Bucket | Part
+    input: Slice | Bucket | Part | KeyRange | Span
     fingerprint: str
 
 
@@ -94,7 +99,7 @@ class Recipe:
     """What every task of a pass does."""
 
     root: str
-    source: FromSlices | FromBuckets | FromParts
+    source: FromSlices | FromBuckets | FromParts | FromKeys | FromTokens
     names: dict[int, str]
     stages: dict[int, Stage]  # by number, bound: those that need an artifact have it
     fits: tuple[int, ...]  # numbers of the stages whose reduction this pass runs
@@ -102,6 +107,14 @@ class Recipe:
     code: tuple[tuple[str, str], ...]  # the user's own code that the plan was made with: (module:name, identity)
     batch_bytes: int = 0  # of decoded rows that are read, or sorted, at a time
     hold_bytes: int = 0  # of output that a task may keep in memory; like the batch, it changes no byte
+    threads: int = 1  # that a stage may use
+    room_bytes: int = 0  # that a task may hold for one row that is too large for a batch; 0: nobody counts
+    is_for_good: bool = True  # else a later pass does the same to the same rows, and writes what is set aside
+
+    def open_stages(self, folder: Folder, number: int) -> dict[int, Stage]:
+        return {
+            each: stage.opened(folder, number, self.threads, self.room_bytes) for each, stage in self.stages.items()
+        }
 
     def open_sink(self, folder: Folder, number: int, stack: ExitStack) -> Sink:
         if isinstance(self.sink, SpillInto):
@@ -117,10 +130,20 @@ class Recipe:
     def steps(self, counts: dict[str, Count], fold: Fold) -> dict[str, Step]:
         """The account of a task by number of stage; what it read has none."""
         steps = {str(number): count.step(self.names[number], "") for number, count in fold.counts.items()}
+        steps |= {
+            token_steps(number): count.token_step(self.names[number])
+            for number, count in fold.counts.items()
+            if count.tokens
+        }
         if isinstance(self.source, FromBuckets):
             return {str(self.source.stage): counts["read"].step(self.source.name, "", "made"), **steps}
         rows = {"rows": counts["rows"].step("rows", "", "samples")} if counts["rows"].taken else {}
         return {**rows, "read": counts["read"].step("read", ""), **steps}
+
+
+def token_steps(number: int) -> str:
+    """The name of a stage's count of tokens."""
+    return f"{number}.tokens"
 
 
 def execute(task: Task, recipe: Recipe, report: Report, lost: Sequence[tuple[str, str, str]] = ()) -> LedgerRow:
@@ -155,12 +178,16 @@ def _given_up(task: Task, lost: Sequence[tuple[str, str, str]]) -> list[Unreadab
 def _attempt(task: Task, recipe: Recipe, unreadable: list[UnreadablePart], report: Report) -> LedgerRow:
     if isinstance(recipe.source, FromParts):
         return place(task, recipe, report)
+    if isinstance(recipe.source, FromKeys):
+        return match_keys(task, recipe, report)
+    if isinstance(recipe.source, FromTokens):
+        return pack(task, recipe, report)
     folder = Folder(recipe.root)
     counts = {"read": Count(), "rows": Count()}
     lost: list[UnreadablePart] = []
     with ExitStack() as stack:
-        rejected = Rejected(folder, _rejected_name(task, recipe), stack, recipe.sink is not None)
-        fold = Fold(recipe.stages, recipe.taps(), rejected)
+        rejected = Rejected(folder, _rejected_name(task, recipe), stack, recipe.is_for_good)
+        fold = Fold(recipe.open_stages(folder, task.input.number), recipe.taps(), rejected)
         sink = recipe.open_sink(folder, task.input.number, stack)
         for rows in _rows(task, recipe, unreadable, fold, counts, lost, report):
             rows = fold(rows)
@@ -213,7 +240,7 @@ def _rows(
     for part in unreadable:
         if not source.takes_files(part.segment.source):  # a file of a function comes in its place, see _read
             give_up(part)
-    for rows in _read(task.input, source, unreadable, first, report):
+    for rows in _read(task.input, source, unreadable, first, report, recipe.threads > 1):
         if isinstance(rows, UnreadablePart):
             give_up(rows)
             continue
@@ -255,7 +282,12 @@ def reduced(
 
 
 def _read(
-    piece: Slice, source: FromSlices, unreadable: list[UnreadablePart], first: Count, report: Report
+    piece: Slice,
+    source: FromSlices,
+    unreadable: list[UnreadablePart],
+    first: Count,
+    report: Report,
+    reads_ahead: bool,
 ) -> Iterator[Rows | UnreadablePart]:
     reading = replace(source.reading, tell=lambda made: report(first.taken + made))
     for segment in piece.segments:
@@ -266,7 +298,8 @@ def _read(
             continue
         if reading.options[segment.source].function:
             report(first.taken, segment.path, is_file)
-        for rows in read_segment(segment, reading, frozenset(part.part for part in known)):
+        found = read_segment(segment, reading, frozenset(part.part for part in known))
+        for rows in ahead(found) if reads_ahead else found:
             if isinstance(rows, Rows) and source.on_bad_input == "fail":
                 _refuse_bad_records(rows, segment)
             yield rows
@@ -280,10 +313,8 @@ def _refuse_bad_records(rows: Rows, segment: Segment) -> None:
 def _refusal(part: UnreadablePart) -> InputError:
     rows = f" of {part.rows:,} rows" if part.rows >= 0 else ""
     return InputError(
-        f"part {part.part}{rows} cannot be read: {part.reason}",
-        where=f"{part.segment.location}, row group {part.part}, row {part.ordinal:,}"
-        if part.rows >= 0
-        else part.segment.location,
+        f"{part.title}{rows}: {part.reason}",
+        where=f"{part.segment.location}, row {part.ordinal:,}" if part.rows >= 0 else part.segment.location,
         next_step="replace the file, or set `on_bad_input: set_aside` to go on without that part",
     )
 

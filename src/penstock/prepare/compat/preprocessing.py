@@ -6,16 +6,14 @@ program's own code; here `input:` and `output:` stand beside it.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from penstock.base import machine
 from penstock.base.errors import ConfigError, did_you_mean
+from penstock.prepare.compat.translated import Translated, left_alone
 
 BLOCK = "preprocessing"
-_ALIKE = 0.85  # `stage` is meant for `stages`; `compute`, which such configs have, is nothing of ours
 _KEYS = (
     "num_workers",
     "parallel",
@@ -28,21 +26,9 @@ _KEYS = (
 )
 
 
-@dataclass(frozen=True)
-class Translated:
-    """The job file that the config means, and what of it means nothing here."""
-
-    job: dict[str, Any]
-    notes: tuple[str, ...]
-
-
 def translate(written: Mapping[str, Any], job_keys: tuple[str, ...]) -> Translated:
     block = _checked(written[BLOCK])
-    ignored = [key for key in written if key not in job_keys and key != BLOCK]
-    for key in ignored:
-        if meant := difflib.get_close_matches(str(key), job_keys, 1, _ALIKE):
-            raise ConfigError(f"{key}: unknown key. Did you mean {meant[0]!r}?")
-    notes = [f"not about preparing data, and left alone: {', '.join(map(str, ignored))}"] if ignored else []
+    notes = left_alone((key for key in written if key not in job_keys and key != BLOCK), job_keys)
     job = {key: value for key, value in written.items() if key in job_keys}
     for key in ("input", "output"):
         if key not in job:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from penstock.base.errors import TaskError
+from penstock.base.errors import PlanError, TaskError
 from penstock.base.memory import tree_memory
 from penstock.base.sizes import format_size
 from penstock.prepare.engines.local import ATTEMPTS, Worker, how_it_ended
@@ -23,6 +23,7 @@ from penstock.prepare.sources import File, SourceOptions
 from penstock.prepare.task import Recipe
 
 _TICK_SECONDS = 0.05
+_HOLDING = "holding"
 _LEAST_BYTES = 64 << 20  # that it may take even where memory is too small: the plan then says so, with numbers
 _LAST_SECONDS = 5.0  # for a process to end that has closed its connection
 
@@ -81,6 +82,13 @@ class Trial:
                 return answer
             except EOFError as ended:
                 death = ended.args[0]
+        if death.startswith(_HOLDING):
+            raise PlanError(
+                f"even the smallest part of the job needs more memory: the worker that measured the first rows of the "
+                f"input was stopped {ATTEMPTS} times, the last time {death}",
+                where=where,
+                next_step="a larger `memory:`; twice as much is a start",
+            )
         raise TaskError(
             f"the worker that measured the first rows of the input died {ATTEMPTS} times, the last time by {death}",
             where=where,
@@ -118,7 +126,7 @@ class Trial:
             held, limit = tree_memory(worker.process.pid).counted, max(self._limit, worker.ready_bytes + _LEAST_BYTES)
             if held > limit:
                 self._end()
-                raise EOFError(f"holding {format_size(held)}, more than the {format_size(limit)} that it may")
+                raise EOFError(f"{_HOLDING} {format_size(held)}, more than the {format_size(limit)} that it may")
             if time.monotonic() > deadline:
                 error = self._too_slow(worker, what, where or self._place)
                 self._end()

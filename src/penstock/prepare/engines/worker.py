@@ -23,6 +23,7 @@ from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
 from penstock.prepare.measure import give_back_memory, measure, sized
 from penstock.prepare.scouting import Scouted, scout
+from penstock.prepare.stages.tokenize import forget_tokenizer
 from penstock.prepare.task import Recipe, Task, execute
 from penstock.prepare.user_code import code_identity
 
@@ -42,6 +43,7 @@ def main() -> None:
     while message := connection.recv():
         if message[0] == "recipe":
             recipe = message[1]
+            forget_tokenizer()
             give_back_memory()  # of the pass before
             _answer(connection, "accepted", lambda recipe=recipe: _refuse_other_code(recipe))
         elif message[0] == "measure":

@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 BUILT_IN = {
+    "clean": "penstock.prepare.stages.clean:Clean",
+    "dedup": "penstock.prepare.stages.dedup:Dedup",
     "filter": "penstock.prepare.stages.filter:Filter",
     "group": "penstock.prepare.stages.group:Group",
     "normalize": "penstock.prepare.stages.normalize:Normalize",
+    "pack": "penstock.prepare.stages.pack:Pack",
     "select": "penstock.prepare.stages.select:Select",
     "split": "penstock.prepare.stages.split:Split",
     "statistics": "penstock.prepare.stages.statistics:Statistics",
+    "tokenize": "penstock.prepare.stages.tokenize:Tokenize",
 }
 ENTRY_POINTS = "penstock.stages"
 

@@ -30,6 +30,8 @@ _OPERATORS = {
 _CONDITION = re.compile(
     r"\s*(`[^`]+`|[^\s=!<>`]+)\s*(==|!=|<=|>=|<|>|(?<=[\s`])(?:not\s+in|in|is\s+not|is)\b)\s*(.+?)\s*"
 )
+_MEASURES = {"characters": pc.utf8_length, "bytes": pc.binary_length, "length": pc.list_value_length}
+_MEASURED = re.compile(rf"({'|'.join(_MEASURES)})\((.+)\)")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -41,10 +43,13 @@ class Condition:
     column: str
     operator: str
     value: Any
+    measure: str = ""  # characters, bytes or length: of the column's value, not the value itself
 
     def mask(self, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
         """Where it holds. A comparison with null holds nowhere; `is null` asks for nulls."""
         array = _comparable(batch.column(self.column))
+        if self.measure:
+            array = _MEASURES[self.measure](array).cast(pa.int64())
         if self.operator in ("is", "is not"):
             answer = pc.is_null(array) if self.operator == "is" else pc.is_valid(array)
         elif self.operator in ("in", "not in"):
@@ -63,6 +68,7 @@ class Filter(Stage):
 
     Rows that fail are counted by condition; `keep: true` also writes them to `rejected/`.
     Operators: == != < <= > >= in, not in, is null, is not null. A name with spaces goes between backquotes.
+    `characters(text)` and `bytes(text)` measure a text, `length(tokens)` a list.
     """
 
     where: tuple[str, ...]
@@ -122,7 +128,9 @@ def parse_condition(text: str) -> Condition:
             next_step="write `column op value`, for example rtt > 0, kind in [a, b], name is not null, "
             "or module:function",
         )
-    column, operator = match[1].strip("`"), " ".join(match[2].split())
+    column, operator = match[1], " ".join(match[2].split())
+    measured = _MEASURED.fullmatch(column)
+    measure, column = (measured[1], measured[2].strip().strip("`")) if measured else ("", column.strip("`"))
     try:
         value = yaml.load(match[3], _Values)
     except yaml.YAMLError as error:
@@ -134,12 +142,15 @@ def parse_condition(text: str) -> Condition:
     values = value if isinstance(value, list) else [value]
     if operator not in ("is", "is not") and None in values:
         raise ConfigError(f"{text!r}: no comparison with null holds, write `is null` or `is not null`")
-    return Condition(text.strip(), column, operator, value)
+    return Condition(text.strip(), column, operator, value, measure)
 
 
 def _check_value(condition: Condition, kind: pa.DataType) -> None:
     try:
         condition.mask(pa.RecordBatch.from_arrays([pa.array([], kind)], names=[condition.column]))
+    except pa.ArrowNotImplementedError as error:
+        what = f"{condition.measure}({condition.column})" if condition.measure else repr(condition.value)
+        raise ConfigError(f"{condition.text!r}: column {condition.column!r} is {kind}, which has no {what}") from error
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(
             f"{condition.text!r}: column {condition.column!r} is {kind}, and {condition.value!r} is not ({error})"

@@ -1,0 +1,55 @@
+"""Exports: a finished dataset -> the folder for another library that `export:` asks for. Called by job.py.
+
+It is made once: as long as the dataset, the place and the options are the same, it stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from penstock.base.errors import OutputError
+from penstock.base.files import STATE, Folder
+from penstock.prepare.config import Config
+from penstock.shards.export import MARK, refuse_target
+from penstock.shards.hf_dataset import export_hf
+from penstock.shards.manifest import dataset_id
+
+EXPORTED = f"{STATE}/export.json"
+
+
+def refuse_export(config: Config) -> None:
+    """What cannot be written when the dataset is there is told before it is made."""
+    if not config.export:
+        return
+    try:
+        refuse_target(config.output_path, config.export_path, overwrite=True)
+    except OutputError as error:
+        error.next_step = "another place for `export:`, or move this folder away yourself"
+        raise
+
+
+def make_export(config: Config) -> None:
+    """Write it, whole or not at all, unless it is there."""
+    if not config.export:
+        return
+    folder, place = Folder(config.output_path), config.export_path
+    options: dict[str, Any] = {"shard_size": config.export.shard_size, "columns": config.export.columns}
+    wanted = {"dataset": dataset_id(folder), "to": config.export.to, "path": place, **options}
+    told = json.dumps(wanted, indent=1).encode() + b"\n"
+    if _is_there(folder, told, place, wanted["dataset"]):
+        return
+    export_hf(folder.root, place, overwrite=True, **options)
+    folder.commit_bytes(EXPORTED, told)
+
+
+def _is_there(folder: Folder, told: bytes, place: str, dataset: str) -> bool:
+    mark = os.path.join(place, MARK)
+    if not folder.exists(EXPORTED) or folder.read(EXPORTED) != told or not os.path.isfile(mark):
+        return False
+    try:
+        facts = json.loads(Folder(place).read(MARK))
+    except ValueError:
+        return False
+    return bool(facts.get("dataset") == dataset)

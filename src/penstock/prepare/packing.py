@@ -1,0 +1,289 @@
+"""Packing: the tokens that tasks have put down -> rows of the dataset, each task a span of them. Next: ledger.py.
+
+The documents of a split are one stream of tokens, in the order of their positions. Its length is known when all tasks
+have put theirs down, and with it where every row begins; so any task can make its span of rows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.faults import crash_point
+from penstock.base.files import Folder
+from penstock.base.fingerprint import fingerprint
+from penstock.prepare.best_fit import best_fit
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.stages.pack import Pack, packed_schema
+from penstock.shards.columns import Container, FileFacts, Hold
+from penstock.shards.manifest import ShardFacts, Step
+from penstock.shards.packed import DOCUMENTS, TOKENS
+from penstock.shards.part import PartFile, open_part
+from penstock.shards.schema import NUMBERS, Schema
+from penstock.shards.shard import ShardWriter
+
+if TYPE_CHECKING:
+    from penstock.prepare.task import Recipe, Report, Task
+
+Array = np.ndarray[Any, Any]
+TAIL = "tail"
+_TOKENS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Span:
+    """The `number`-th of `count` equal spans of the dataset."""
+
+    number: int
+    count: int
+
+    def of(self, total: int) -> tuple[int, int]:
+        return total * self.number // self.count, total * (self.number + 1) // self.count
+
+    def describe(self) -> list[int]:
+        return [self.number, self.count]
+
+    def __str__(self) -> str:
+        return f"span {self.number}"
+
+
+@dataclass(frozen=True)
+class TokenPart:
+    """What one task has put down: its file, and how many tokens each split has in it."""
+
+    file: FileFacts
+    tokens: dict[str, int]
+
+
+@dataclass(frozen=True)
+class FromTokens:
+    """The input of a pass that packs."""
+
+    parts: tuple[TokenPart, ...]
+    pack: Pack
+    splits: tuple[str, ...]
+    schema: Schema
+    container: Container
+
+    @property
+    def dtype(self) -> str:
+        """Of tokens."""
+        tokens = next(each.parsed for each in self.schema if each.name == TOKENS)
+        assert tokens.inner
+        return f"<{NUMBERS[tokens.inner.name]}"
+
+    @cached_property
+    def identity(self) -> str:
+        """What there is to pack: rows that were made of something else must not stay."""
+        return fingerprint([[part.file.digest, part.tokens] for part in self.parts])
+
+
+def pack(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
+    """Write the shards of one span, one a split."""
+    source, span = recipe.source, task.input
+    assert isinstance(source, FromTokens)
+    assert isinstance(span, Span)
+    folder = Folder(recipe.root)
+    shards: dict[str, ShardFacts] = {}
+    taken = given = documents = 0
+    hold = Hold(recipe.hold_bytes)
+    for split in source.splits:
+        stream = Stream(folder, source.parts, split, source.dtype)
+        writer: ShardWriter | None = None
+        try:
+            for batch in _rows(stream, source.pack, span):
+                if writer is None:
+                    name = f"{split}/{span.number:05d}-of-{span.count:05d}"
+                    writer = ShardWriter(folder, name, source.schema, source.container, hold)
+                writer.write(batch)
+                given += len(batch.column(TOKENS).flatten())
+                documents += len(batch.column(DOCUMENTS).flatten())  # or pieces of them
+                report(documents)
+            if writer:
+                shards[split] = writer.commit()
+        finally:
+            if writer:
+                writer.close()
+        taken += _tail(stream, source.pack) if span.number == span.count - 1 else 0
+    taken += given
+    crash_point("pack.before_ledger")
+    return LedgerRow(
+        task=task.name,
+        fingerprint=task.fingerprint,
+        shards=shards,
+        spill=None,
+        rejected=None,
+        steps={
+            DOCUMENTS: Step("pack", "", documents, documents),
+            TOKENS: Step("pack", TOKENS, taken, given, {TAIL: taken - given} if taken > given else {}),
+        },
+        states={"layout": source.identity},
+        lost_files=(),
+    )
+
+
+def _tail(stream: Stream, pack: Pack) -> int:
+    """Tokens at the very end that fill no row; only where documents are cut anywhere is there such a thing."""
+    return stream.total % pack.length if pack.method == "wrapped" else 0
+
+
+def _rows(stream: Stream, pack: Pack, span: Span) -> Iterator[pa.RecordBatch]:
+    if pack.method == "wrapped":
+        first, last = span.of(stream.total // pack.length)
+        yield from _wrapped(stream, pack.length, first * pack.length, last * pack.length)
+        return
+    if pack.method == "none":
+        yield from _one_each(stream, pack.length, *span.of(stream.total))
+        return
+    first, last = span.of(-(-stream.total // pack.window))
+    for window in range(first, last):
+        yield from _best_fit(stream, pack, window * pack.window)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some documents of a stream: where their tokens begin in it, how many each has, and the tokens."""
+
+    at: int
+    lengths: Array
+    tokens: Array
+
+    @property
+    def starts(self) -> Array:
+        """Of each document, in the stream."""
+        found: Array = self.at + np.cumsum(self.lengths) - self.lengths
+        return found
+
+
+class Stream:
+    """The tokens of a split, over all parts."""
+
+    def __init__(self, folder: Folder, parts: Sequence[TokenPart], split: str, dtype: str) -> None:
+        self._folder, self._parts, self._split, self._dtype = folder, parts, split, dtype
+        self._starts = np.cumsum([0, *(part.tokens.get(split, 0) for part in parts)])
+        self.total = int(self._starts[-1])
+
+    def pieces(self, first: int, last: int) -> Iterator[Piece]:
+        """Those with tokens between `first` and `last`, whole."""
+        for number, (start, stop) in enumerate(pairwise(self._starts.tolist())):
+            if start < last and stop > first and stop > start:
+                part = open_part(self._folder, self._parts[number].file)
+                yield from self._pieces_of(part, start, first, last)
+
+    def _pieces_of(self, part: PartFile, start: int, first: int, last: int) -> Iterator[Piece]:
+        values, offsets = (part.column(self._split, f"{TOKENS}/{name}") for name in ("values", "offsets"))
+        at = 0
+        for number, (_, view) in enumerate(offsets.read()):
+            lengths = np.diff(np.frombuffer(view, "<i8"), prepend=at)
+            count = int(lengths.sum())
+            if start + at < last and start + at + count > first:
+                yield Piece(start + at, lengths, np.frombuffer(values.piece(number), self._dtype))
+            at += count
+
+
+def _wrapped(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """Rows of `length` tokens from `first` to `last`, and where in them documents begin."""
+    left, begins, at = np.empty(0), np.empty(0, "i8"), first  # tokens that wait, their documents, where they stand
+    for piece in stream.pieces(first, last):
+        low, high = max(first - piece.at, 0), min(last - piece.at, len(piece.tokens))
+        begins = np.concatenate([begins, piece.starts])
+        begins = begins[(begins >= first) & (begins < last)]
+        for start in range(low, high, _TOKENS_AT_ONCE):
+            some = piece.tokens[start : min(start + _TOKENS_AT_ONCE, high)]
+            tokens = np.concatenate([left.astype(some.dtype), some])
+            full = len(tokens) // length
+            if full:
+                inside = begins < at + full * length
+                yield _fixed_rows(tokens[: full * length], length, begins[inside] - at)
+                begins, at = begins[~inside], at + full * length
+            left = tokens[full * length :].copy()
+
+
+def _fixed_rows(tokens: Array, length: int, begins: Array) -> pa.RecordBatch:
+    rows = len(tokens) // length
+    counts = np.bincount(begins // length, minlength=rows)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(tokens), length)
+    return _batch(lists, counts, begins % length)
+
+
+def _batch(tokens: pa.Array, counts: Array, begins: Array) -> pa.RecordBatch:
+    """Rows of tokens; `counts` documents begin in each, at `begins`."""
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype("i4")
+    documents = pa.ListArray.from_arrays(pa.array(offsets), pa.array(begins.astype("i4")))
+    length = tokens.type.list_size if pa.types.is_fixed_size_list(tokens.type) else 0
+    return pa.RecordBatch.from_arrays([tokens, documents], schema=packed_schema(tokens.type.value_type, length))
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """Documents, or pieces of long ones, none longer than a row: in which array of tokens, from where, how many."""
+
+    views: list[Array]
+    view: Array
+    start: Array
+    length: Array
+
+    def tokens(self, numbers: Array) -> Array:
+        views, start, length = self.views, self.start, self.length
+        return np.concatenate([views[self.view[n]][start[n] : start[n] + length[n]] for n in numbers.tolist()])
+
+
+def _cuts(stream: Stream, length: int, first: int, last: int) -> _Cuts:
+    """Of the documents that begin between `first` and `last`."""
+    views: list[Array] = []
+    found = []
+    for piece in stream.pieces(first, last):
+        starts, lengths = piece.starts - piece.at, piece.lengths
+        here = (starts + piece.at >= first) & (starts + piece.at < last)
+        starts, lengths = starts[here], lengths[here]
+        pieces = -(-lengths // length)
+        nth = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        start = np.repeat(starts, pieces) + nth * length
+        size = np.minimum(np.repeat(starts + lengths, pieces) - start, length)
+        found.append((np.full(len(start), len(views)), start, size))
+        views.append(piece.tokens)
+    columns = [np.concatenate([np.zeros(0, "i8"), *each]) for each in zip(*found, strict=True)] or [
+        np.zeros(0, "i8")
+    ] * 3
+    return _Cuts(views, *columns)
+
+
+def _one_each(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    for piece in stream.pieces(first, last):
+        cuts = _cuts(stream, length, max(first, piece.at), min(last, piece.at + len(piece.tokens)))
+        yield from _listed(cuts, [np.array([number]) for number in range(len(cuts.length))])
+
+
+def _best_fit(stream: Stream, pack: Pack, first: int) -> Iterator[pa.RecordBatch]:
+    cuts = _cuts(stream, pack.length, first, first + pack.window)
+    yield from _listed(cuts, best_fit(cuts.length, pack.length))
+
+
+def _listed(cuts: _Cuts, rows: Sequence[Array]) -> Iterator[pa.RecordBatch]:
+    """Rows that hold these cuts each, some at a time."""
+    waiting: list[Array] = []
+    tokens = 0
+    for number, row in enumerate(rows):
+        waiting.append(row)
+        tokens += int(cuts.length[row].sum())
+        if tokens >= _TOKENS_AT_ONCE or number == len(rows) - 1:
+            yield _list_batch(cuts, waiting)
+            waiting, tokens = [], 0
+
+
+def _list_batch(cuts: _Cuts, rows: list[Array]) -> pa.RecordBatch:
+    numbers = np.concatenate(rows)
+    counts = np.array([len(row) for row in rows])
+    ends = np.cumsum(cuts.length[numbers])
+    row_ends = ends[np.cumsum(counts) - 1]
+    row_starts = np.concatenate([[0], row_ends[:-1]])
+    begins = ends - cuts.length[numbers] - np.repeat(row_starts, counts)
+    offsets = np.concatenate([[0], row_ends]).astype("i4")
+    tokens = pa.ListArray.from_arrays(pa.array(offsets), pa.array(cuts.tokens(numbers)))
+    return _batch(tokens, counts, begins)

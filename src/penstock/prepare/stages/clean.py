@@ -1,0 +1,87 @@
+"""Clean: text as it should be counted, compared and tokenized: valid, trimmed, and not empty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.rows import Rows
+from penstock.prepare.stage import Stage, require_columns
+
+Array = np.ndarray[Any, Any]
+NULL, EMPTY = "null text", "empty text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clean(Stage):
+    """`clean`, or `clean: {column: body, normalize: nfc}`: outer white space is cut off, empty texts are set aside.
+
+    `normalize: nfc` spells composed characters in one way. `keep: true` writes null and empty rows to rejected/. Bytes
+    that are no UTF-8 never come here: the input's `bad_utf8:` says whether they are repaired or set aside.
+    """
+
+    column: str = "text"
+    trim: bool = True
+    normalize: Literal["none", "nfc"] = "none"
+    keep: bool = False
+
+    unit_in, unit_out = "documents", "documents"
+
+    def __call__(self, rows: Rows) -> Rows:
+        rows = rows.keep(np.asarray(_column(rows, self.column).is_valid()), NULL, self.keep)
+        texts = _column(rows, self.column)
+        if self.normalize == "nfc":
+            texts = pc.utf8_normalize(texts, form="NFC")
+        if self.trim:
+            texts = trimmed(texts)
+        number = rows.batch.schema.get_field_index(self.column)
+        rows = rows.with_batch(rows.batch.set_column(number, rows.batch.schema.field(number), texts))
+        return rows.keep(np.asarray(pc.binary_length(texts)) > 0, EMPTY, self.keep)
+
+    def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
+        require_text(schema, self.column)
+        return schema
+
+    def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:
+        return None if after is None else after | {self.column}
+
+
+def require_text(schema: pa.Schema, column: str) -> None:
+    """Raise ConfigError unless the column is there, and text."""
+    require_columns(schema, [column])
+    kind = schema.field(column).type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise ConfigError(
+            f"column {column!r} is {kind}, and text is needed",
+            next_step=f"read it as text: `input: {{path: ..., text_column: {column}}}`"
+            if pa.types.is_dictionary(kind)
+            else "name a column of text: `column: ...`",
+        )
+
+
+def _column(rows: Rows, name: str) -> pa.Array:
+    return rows.batch.column(rows.batch.schema.get_field_index(name))
+
+
+def trimmed(texts: pa.Array) -> pa.Array:
+    """Without outer white space; as they are where no text has any, which its first and last bytes mostly tell."""
+    if not len(texts) or not _may_have_white_ends(texts):
+        return texts
+    return pc.utf8_trim_whitespace(texts)
+
+
+def _may_have_white_ends(texts: pa.Array) -> bool:
+    wide = pa.types.is_large_string(texts.type)
+    offsets = np.frombuffer(texts.buffers()[1], "i8" if wide else "i4")[texts.offset : texts.offset + len(texts) + 1]
+    filled = offsets[1:] > offsets[:-1]
+    if not filled.any():
+        return False
+    data = np.frombuffer(texts.buffers()[2], "u1")
+    ends = np.concatenate([data[offsets[:-1][filled]], data[offsets[1:][filled] - 1]])
+    # ASCII's own white space, and what may be the start of another.
+    return bool(((ends <= 0x20) | (ends >= 0x7F)).any())

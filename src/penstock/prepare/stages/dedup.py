@@ -1,0 +1,121 @@
+"""Dedup: leave out documents that were there before: in this input, or in what earlier jobs remember."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.base.files import Folder
+from penstock.prepare.dedup.losers import DUPLICATE, REASONS, SEEN, Bitmap, read_losers
+from penstock.prepare.dedup.remembered import Remembered, look_up
+from penstock.prepare.dedup.runs import open_written
+from penstock.prepare.rows import Rows
+from penstock.prepare.stage import Stage
+from penstock.prepare.stages.clean import require_text
+from penstock.prepare.stages.filter import Filter
+from penstock.prepare.stages.split import Split
+from penstock.prepare.user_code import code_identity
+from penstock.shards.columns import FileFacts
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a match has left on disk: the keys of each slice, and the losers of each bucket."""
+
+    keys: tuple[FileFacts, ...]
+    losers: tuple[FileFacts, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dedup(Stage):
+    """`dedup`, or `dedup: {column: body, remember: seen/}`: of equal texts the first by position stays.
+
+    With `remember`, a folder, documents that the datasets remembered there have had are left out too, and the new ones
+    are added when the job is done. `keep: true` writes what is left out to rejected/.
+    """
+
+    column: str = "text"
+    remember: str = ""
+    keep: bool = False
+
+    unit_in, unit_out = "documents", "documents"
+
+    def located(self, folder: str, output: str, before: Sequence[Stage]) -> Stage:
+        if not self.remember:
+            return self
+        changing = [stage for stage in before if not isinstance(stage, Filter | Split)]
+        meaning = {"text": [{type(stage).__name__.lower(): _cleaning(stage)} for stage in changing]}
+        root = os.path.normpath(os.path.join(folder, self.remember))
+        if any(isinstance(stage, Remembering) and stage.remembered.root == root for stage in before):
+            raise ConfigError(f"remember: {self.remember}: an earlier dedup of this job remembers there already")
+        return Remembering(**vars(self), remembered=look_up(root, output, meaning))
+
+    def keyed_by(self) -> str:
+        return self.column
+
+    def bind(self, artifact: Any) -> Stage:
+        return Matched(dedup=self, found=artifact)
+
+    def __call__(self, rows: Rows) -> Rows:
+        """Before anything is matched, while a little of the job is tried."""
+        return rows
+
+    def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
+        require_text(schema, self.column)
+        return schema
+
+    def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:
+        return None if after is None else after | {self.column}
+
+    def describe(self) -> dict[str, Any]:
+        return {"column": self.column, "keep": self.keep}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembering(Dedup):
+    """The same, when what earlier jobs remember was found."""
+
+    remembered: Remembered
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "remembered": self.remembered.describe()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matched(Stage):
+    """The same, when all keys were matched."""
+
+    dedup: Dedup
+    found: Found
+
+    def opened(self, folder: Folder, number: int, threads: int, room: int) -> Stage:  # noqa: ARG002
+        keys = open_written(folder, self.found.keys[number])
+        losers = [open_written(folder, each) for each in self.found.losers]
+        return _Leaving(keep=self.dedup.keep, losers=read_losers(keys, losers, number))
+
+
+def _cleaning(stage: Stage) -> dict[str, Any]:
+    """What a stage does to a text; what it keeps of those that it leaves out does nothing to the others."""
+    done = {name: value for name, value in stage.describe().items() if name != "keep"}
+    return {**done, "code": [[target, code_identity(target)] for target in stage.code()]} if stage.code() else done
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Leaving(Stage):
+    """Leaves out the losers of one slice, whose rows come one after the other."""
+
+    keep: bool
+    losers: tuple[Bitmap, Bitmap]
+    taken: list[int] = field(default_factory=lambda: [0])
+
+    def __call__(self, rows: Rows) -> Rows:
+        start, count = self.taken[0], len(rows)
+        self.taken[0] += count
+        duplicates, seen = (each.of(start, count) for each in self.losers)
+        rows = rows.keep(~seen, REASONS[SEEN], self.keep)
+        return rows.keep(~duplicates[~seen], REASONS[DUPLICATE], self.keep)

@@ -1,0 +1,107 @@
+"""Pack: documents of tokens -> training rows of one length. Next: packing.py, which does it when all are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.rows import Rows, SetAside
+from penstock.prepare.stage import Stage, require_columns
+from penstock.shards.packed import DOCUMENTS, TOKENS
+
+TRUNCATED = "truncated"
+_LEAST_WINDOW, _LEAST_ROWS = 1 << 23, 128  # tokens, and rows, of a window: 10,000 documents of 800 tokens fill 99.8%
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pack(Stage):
+    """`pack: 2048`, or `pack: {length: 2048, method: best_fit, overflow: truncate}`.
+
+    `wrapped` puts all documents one behind the other and cuts every `length` tokens; what is left at the very end is
+    counted as the tail. `best_fit` keeps documents whole and fills rows from `window` tokens at a time. `none` makes
+    one row of each document. What is longer than a row is split, truncated or set aside, as `overflow` says.
+    """
+
+    length: int
+    method: Literal["wrapped", "best_fit", "none"] = "wrapped"
+    overflow: Literal["split", "truncate", "set_aside"] = "split"
+    window: int = 0
+
+    unit_in, unit_out = "documents", "rows"
+
+    @classmethod
+    def options_from_yaml(cls, written: Any) -> dict[str, Any]:
+        return {"length": written} if isinstance(written, int) else Stage.options_from_yaml(written)
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.length <= 1 << 24:
+            raise ConfigError(f"length: {self.length:,} is not between 2 and {1 << 24:,} tokens")
+        if self.method == "wrapped" and self.overflow != "split":
+            raise ConfigError(
+                f"overflow: {self.overflow} goes with best_fit and none; wrapped splits wherever a row ends"
+            )
+        if self.window and self.method != "best_fit":
+            raise ConfigError("window: goes with method: best_fit")
+        if self.window and self.window < self.length:
+            raise ConfigError(f"window: {self.window:,} tokens are less than one row of {self.length:,}")
+
+    def placed(self, before: Sequence[Stage]) -> Stage:  # noqa: ARG002
+        if self.method != "best_fit" or self.window:
+            return self
+        return replace(self, window=max(_LEAST_WINDOW, _LEAST_ROWS * self.length))
+
+    def packs(self) -> bool:
+        return True
+
+    def __call__(self, rows: Rows) -> Rows:
+        """On the way to be counted: nothing but tokens, and none too long unless they are to be split."""
+        rows = _without_nulls(rows.with_batch(rows.batch.select([TOKENS])))
+        lengths = np.asarray(pc.list_value_length(rows.batch.column(0)).fill_null(0))
+        if not lengths.all():
+            rows, lengths = rows.keep(lengths > 0, "no tokens"), lengths[lengths > 0]
+        if self.overflow == "split":
+            return rows
+        if self.overflow == "set_aside":
+            return rows.keep(lengths <= self.length, f"longer than {self.length:,} tokens", keep_rejected=True)
+        return self._truncated(rows, lengths)
+
+    def _truncated(self, rows: Rows, lengths: np.ndarray[Any, Any]) -> Rows:
+        lost = int(np.maximum(lengths - self.length, 0).sum())
+        if not lost:
+            return rows
+        cut = pc.list_slice(rows.batch.column(0), 0, self.length).cast(rows.batch.schema.field(0).type)
+        rows = rows.with_batch(pa.RecordBatch.from_arrays([cut], names=[TOKENS]))
+        return replace(rows, set_aside=(*rows.set_aside, SetAside(TRUNCATED, 0, (), lost)))
+
+    def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
+        require_columns(schema, [TOKENS])
+        kind = schema.field(TOKENS).type
+        if not (pa.types.is_list(kind) and pa.types.is_integer(kind.value_type)):
+            raise ConfigError(f"column {TOKENS!r} is {kind}, and a list of whole numbers is needed")
+        return packed_schema(kind.value_type, self.length if self.method == "wrapped" else 0)
+
+    def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:  # noqa: ARG002
+        return frozenset({TOKENS})
+
+
+def _without_nulls(rows: Rows) -> Rows:
+    """Input that was tokenized elsewhere may have lists with holes, and no id stands for one."""
+    lists = rows.batch.column(0)
+    holes = lists.flatten().is_null()
+    if not holes.true_count:
+        return rows
+    whole = np.ones(len(rows), bool)
+    whole[np.asarray(pc.list_parent_indices(lists).filter(holes))] = False
+    return rows.keep(whole, "null among tokens", keep_rejected=True)
+
+
+def packed_schema(kind: pa.DataType, length: int) -> pa.Schema:
+    """Of rows of `length` tokens, or of as many as each has."""
+    tokens = pa.list_(kind, length) if length else pa.list_(kind)
+    return pa.schema([(TOKENS, tokens), (DOCUMENTS, pa.list_(pa.int32()))])

@@ -1,0 +1,196 @@
+"""Tokenize: text -> the ids of its tokens, exactly as Hugging Face's `tokenizers` gives them, on all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.base.files import Folder
+from penstock.prepare.rows import Rows, SetAside, rejected_line
+from penstock.prepare.stage import Stage
+from penstock.prepare.stages.clean import require_text
+from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
+from penstock.prepare.tokenizers.engine import DEFINITION, engine_module
+from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer, special_token
+from penstock.prepare.tokenizers.proof import Choice
+from penstock.shards.packed import TOKENS
+
+Array = np.ndarray[Any, Any]
+TOO_LARGE_PIECE = "too large to be tokenized in this memory"
+_MOST_THREADS = 4  # as many as one reader can feed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenize(Stage):
+    """`tokenize: path/to/tokenizer.json`, a folder that holds one, or a hub id; the text becomes a column `tokens`.
+
+    Every document ends with the tokenizer's end token (`add_eos: false` leaves it out, `eos:` names another) and, with
+    `add_bos`, begins with its first. Special tokens that stand in the text are text, unless `special_tokens: tokens`.
+    """
+
+    tokenizer: str
+    column: str = "text"
+    add_eos: bool = True
+    add_bos: bool = False
+    eos: str = ""
+    bos: str = ""
+    special_tokens: Literal["text", "tokens"] = "text"
+    engine: Literal["auto", "hf", "gigatoken", "fastokens"] = "auto"
+
+    unit_in, unit_out = "documents", "documents"
+    is_tried = False
+
+    @classmethod
+    def options_from_yaml(cls, written: Any) -> dict[str, Any]:
+        return {"tokenizer": written} if isinstance(written, str) else Stage.options_from_yaml(written)
+
+    def located(self, folder: str, output: str, before: Sequence[Stage]) -> Stage:  # noqa: ARG002
+        file = find_tokenizer(self.tokenizer, folder)
+        begin = (self._special(file, "bos", self.bos, file.bos),) if self.add_bos else ()
+        end = (self._special(file, "eos", self.eos, file.eos),) if self.add_eos else ()
+        return Located(**vars(self), file=file, begin=begin, end=end)
+
+    @staticmethod
+    def _special(file: TokenizerFile, kind: str, named: str, known: SpecialToken | None) -> int:
+        found = special_token(file, named) if named else known
+        if found is None:
+            raise ConfigError(
+                f"add_{kind}: nothing beside this tokenizer says which token that is",
+                where=file.location,
+                next_step=f"name it: `{kind}: '<|endoftext|>'`, or say `add_{kind}: false`",
+            )
+        return found.id
+
+    def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:
+        return None if after is None else after - {TOKENS} | {self.column}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Located(Tokenize):
+    """The same, when its file was found; with an engine that was proved on the first documents, once one was."""
+
+    file: TokenizerFile
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+    chosen: Choice | Future[Choice] | None = None  # the future, while it is being proved
+
+    def opened(self, folder: Folder, number: int, threads: int, room: int) -> Stage:  # noqa: ARG002
+        chosen = self._choice
+        tokenizer = _open_once(self.file, chosen.engine, threads, self.special_tokens, chosen.cuts)
+        most = room // self._engine.PIECE_COST
+        return _Encode(column=self.column, tokenizer=tokenizer, begin=self.begin, end=self.end, most_bytes=most)
+
+    def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
+        require_text(schema, self.column)
+        if TOKENS in schema.names and self.column != TOKENS:
+            raise ConfigError(f"there is a column {TOKENS!r} already, which is what the ids will be called")
+        kind = pa.list_(pa.from_numpy_dtype(self.file.dtype))
+        return schema.set(schema.get_field_index(self.column), pa.field(TOKENS, kind))
+
+    def keeps_rows(self) -> bool:
+        return True
+
+    def describe(self) -> dict[str, Any]:
+        """The tokenizer by what it holds: where it lies and who runs it decides nothing."""
+        return {
+            "tokenizer": self.file.digest,
+            "vocabulary": self.file.vocabulary_size,
+            "column": self.column,
+            "begin": list(self.begin),
+            "end": list(self.end),
+            "special_tokens": self.special_tokens,
+        }
+
+    @property
+    def _choice(self) -> Choice:
+        """Waits, if it is still being proved."""
+        return self.chosen.result() if isinstance(self.chosen, Future) else self.chosen or Choice(DEFINITION, True, "")
+
+    def threads(self) -> int:
+        if isinstance(self.chosen, Future):
+            return _MOST_THREADS  # of a small job, which has one process whatever is chosen
+        return 1 if self._engine.TAKES_TURNS else _MOST_THREADS
+
+    def grows_by(self, threads: int) -> int:
+        return int(self._engine.GROWTH_BYTES * (1 if self._engine.TAKES_TURNS else threads))
+
+    @property
+    def _engine(self) -> Any:
+        return engine_module(self._choice.engine)
+
+    def says(self) -> str:
+        return self._choice.why
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Encode(Stage):
+    """The same, where a task runs."""
+
+    column: str
+    tokenizer: Tokenizer
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+    most_bytes: int  # of a text in one piece; 0: any
+
+    def __call__(self, rows: Rows) -> Rows:
+        number = rows.batch.schema.get_field_index(self.column)
+        rows = self._without_too_large(rows, number)
+        ids, offsets = self.tokenizer.encode(rows.batch.column(number))
+        ids, offsets = with_ends(ids, offsets, self.begin, self.end)
+        lists = pa.ListArray.from_arrays(pa.array(offsets.astype("i4")), pa.array(ids))
+        names = rows.batch.schema.names
+        arrays = [lists if at == number else rows.batch.column(at) for at in range(len(names))]
+        names = [TOKENS if at == number else name for at, name in enumerate(names)]
+        return rows.with_batch(pa.RecordBatch.from_arrays(arrays, names=names))
+
+    def _without_too_large(self, rows: Rows, number: int) -> Rows:
+        texts = rows.batch.column(number)
+        if not self.most_bytes or texts.nbytes <= self.most_bytes:
+            return rows
+        sizes = self.tokenizer.largest_pieces(texts)
+        large = np.flatnonzero(sizes > self.most_bytes)
+        if not len(large):
+            return rows
+        lines = [_too_large(rows, row, int(sizes[row]), self.most_bytes) for row in large.tolist()]
+        aside = SetAside(TOO_LARGE_PIECE, len(large), lines)
+        return replace(rows.keep(sizes <= self.most_bytes, TOO_LARGE_PIECE), set_aside=(*rows.set_aside, aside))
+
+
+def with_ends(ids: Array, offsets: Array, begin: Sequence[int], end: Sequence[int]) -> tuple[Array, Array]:
+    """The ids with those of `begin` before and of `end` behind each document's."""
+    added = len(begin) + len(end)
+    if not added:
+        return ids, offsets
+    documents = len(offsets) - 1
+    wide = offsets + added * np.arange(documents + 1)
+    out = np.empty(len(ids) + added * documents, ids.dtype)
+    is_text = np.ones(len(out), bool)
+    for place, each in enumerate(begin):
+        out[wide[:-1] + place], is_text[wide[:-1] + place] = each, False
+    for place, each in enumerate(reversed(end), start=1):
+        out[wide[1:] - place], is_text[wide[1:] - place] = each, False
+    out[is_text] = ids
+    return out, wide
+
+
+def _too_large(rows: Rows, row: int, size: int, most: int) -> dict[str, Any]:
+    """Its line in rejected/, without the text: that is what there is no room for."""
+    what = f"{size:,} bytes of it have no place to be cut, and memory allows {most:,} in one piece"
+    return rejected_line(rows.source, rows.path, int(rows.ordinals[row]), TOO_LARGE_PIECE, detail=what)
+
+
+@lru_cache(maxsize=1)
+def _open_once(file: TokenizerFile, engine: str, threads: int, special_tokens: str, cuts: bool) -> Tokenizer:
+    """A process has one: it is the largest thing there."""
+    return open_tokenizer(file, engine, threads, special_tokens, cuts)
+
+
+def forget_tokenizer() -> None:
+    _open_once.cache_clear()
