@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 import penstock
 from tests.promises import workshop
@@ -86,3 +88,48 @@ def test_the_broken_game_of_the_arrays_example_is_set_aside_by_name(tmp_path, ar
     assert rejected["traceback"].startswith("features.py, line 32, in samples: raise ValueError")
     for split in ("train", "val", "test"):
         assert np.array_equal(np.load(output / f"X_{split}.npy"), np.load(arrays / f"X_{split}.npy"))
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    return run_example("text", tmp_path_factory.mktemp("example")) / "prepared"
+
+
+def test_the_text_example_gives_what_its_expected_file_says(text):
+    manifest = json.loads((text / "manifest.json").read_text())
+    decode = tokenizer().decode
+    rows = penstock.open(text)[:].to_pylist()
+    seen = {
+        "account": manifest["account"],
+        "tokens": manifest["tokens"],
+        "schema": manifest["schema"],
+        "documents": json.loads((text / "artifacts" / "text.json").read_text()),
+        "rows": [[row["documents"], decode(row["tokens"], skip_special_tokens=False)] for row in rows],
+        "first_row": rows[0]["tokens"],
+    }
+    assert seen == expected("text")
+
+
+def test_the_rows_of_the_text_example_are_its_documents_one_behind_the_other(text):
+    rows = penstock.open(text)[:].to_pylist()
+    tokens = [token for row in rows for token in row["tokens"]]
+    ids = [encoded.ids for encoded in tokenizer().encode_batch(kept_texts())]
+    stream = [token for each in ids for token in [*each, 0]]
+    assert tokens == stream[: len(tokens)]
+    assert len(stream) - len(tokens) == 55, "the tail"
+    starts = [64 * number + start for number, row in enumerate(rows) for start in row["documents"]]
+    assert starts == list(np.cumsum([0, *(len(each) + 1 for each in ids)])[: len(starts)])
+
+
+def kept_texts() -> list[str]:
+    """What the stages of the job leave of the input, in plain Python."""
+    folder = EXAMPLES / "text" / "in"
+    texts = [json.loads(line)["body"] for line in (folder / "notes.jsonl").open(encoding="utf-8")]
+    texts += [path.read_text(encoding="utf-8") for path in sorted((folder / "letters").iterdir())]
+    cleaned = [unicodedata.normalize("NFC", each).strip() for each in texts]
+    distinct = dict.fromkeys(each for each in cleaned if len(each) >= 20)
+    return [each for each in distinct if len(tokenizer().encode(each).ids) + 1 >= 16]
+
+
+def tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(EXAMPLES / "text" / "tokenizer" / "tokenizer.json"))

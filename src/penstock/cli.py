@@ -41,7 +41,7 @@ JobFile = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="A job file (`penstock init` writes one), or a preset: events, pings.",
+        help="A job file (`penstock init` writes one), or a preset: events, pings, text.",
     ),
 ]
 Dataset = Annotated[str, typer.Argument(metavar="PATH", help="The folder that `penstock run` wrote.")]
@@ -327,19 +327,33 @@ def verify(path: Dataset, as_json: AsJson = False, debug: Debug = False) -> int:
 @app.command()
 def export(
     path: Dataset,
-    to: Annotated[str, typer.Option("--to", metavar="NAME", help="hdf5: a group a split, a dataset a column.")],
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="NAME",
+            help="hf: for datasets.load_from_disk. maxtext: ArrayRecord of tf.train.Example. hdf5: one file.",
+        ),
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="PATH", help="The folder (hdf5: file) to write. [PATH-hf and so on]"),
+    ] = None,
     split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only this split.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    shard_size: Annotated[
+        str | None, typer.Option("--shard-size", metavar="SIZE", help="Of a file, in a folder of several. [200MB]")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Write a dataset as one file of another format, whole or not at all."""
+    """Write a dataset in another format, whole or not at all."""
     from penstock.show.console import show, waiting
-    from penstock.show.exported import exported_facts, exported_tables
+    from penstock.show.exported import exported_facts, exported_place, exported_tables
 
-    with waiting(f"writing {output}"):
-        facts = exported_facts(path, to, output, split, overwrite)
+    place = exported_place(path, to, output)
+    with waiting(f"writing {place}"):
+        facts = exported_facts(path, to, place, split, overwrite, shard_size)
     show(facts, exported_tables, as_json)
 
 

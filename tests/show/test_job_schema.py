@@ -31,13 +31,13 @@ def accepts(job: Any) -> bool:
 def test_the_starter_is_accepted_as_it_stands_and_with_every_line_uncommented():
     assert accepts(yaml.safe_load(STARTER))
     uncommented = STARTER.replace("  # - ", "  - ")
-    assert len(yaml.safe_load(uncommented)["stages"]) == 7
+    assert len(yaml.safe_load(uncommented)["stages"]) == 11
     assert accepts(yaml.safe_load(uncommented))
 
 
 def test_the_starter_explains_every_key_in_a_form_that_works(tmp_path):
     (tmp_path / "features.py").write_text("def samples(path): ...\n")
-    uncommented = re.sub(r"^# (?= *[a-z_]+:)", "", STARTER, flags=re.MULTILINE)
+    uncommented = re.sub(r"^# (?= *[a-z_0-9]+:)", "", STARTER, flags=re.MULTILINE)
     first, *others = re.split(r"^(?=input:)", uncommented, flags=re.MULTILINE)
     job = yaml.safe_load(first + others[-1])
     assert job.keys() == {name for name, field in Config.model_fields.items() if not field.exclude}
@@ -88,6 +88,21 @@ def test_the_examples_are_accepted(path):
                 "function_memory": 1_000_000,
             }
         },
+        {"export": "hf", "stages": []},
+        {"export": {"to": "hf", "path": "rows-hf", "shard_size": 1_000_000}},
+        {"stages": ["clean", "dedup", {"tokenize": "tokenizer.json"}, {"pack": 2048}]},
+        {
+            "input": [
+                {"path": "a.parquet", "text_column": "body"},
+                {"path": "b", "format": "text", "document": "line"},
+            ],
+            "stages": [
+                {"clean": {"column": "text", "normalize": "nfc"}},
+                {"dedup": {"remember": "seen", "keep": True}},
+                {"tokenize": {"tokenizer": "org/name", "add_bos": True, "eos": "</s>", "engine": "hf"}},
+                {"pack": {"length": 64, "method": "best_fit", "overflow": "truncate", "window": 6400}},
+            ],
+        },
         {"stages": [{"json:loads": {"anything": 1}}, "json:loads", {"json:loads": None}]},
     ],
 )
@@ -130,6 +145,11 @@ def test_every_form_that_penstock_takes_is_accepted(keys):
         {"stages": [{"group": {"order": "time"}}]},
         {"stages": [{"group": {"by": "user", "null_keys": "drop"}}]},
         {"stages": [{"group": {"by": "user", "max_rows": 3}}]},
+        {"export": "arrow"},
+        {"stages": [{"tokenize": {"tokeniser": "tokenizer.json"}}]},
+        {"stages": [{"pack": {"method": "wrapped"}}]},
+        {"stages": [{"pack": 1}]},
+        {"stages": [{"pack": {"length": 64, "method": "tight"}}]},
         {"stages": {"filter": "x > 0"}},
     ],
 )

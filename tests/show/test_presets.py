@@ -85,7 +85,7 @@ def test_a_preset_without_what_it_needs_names_all_of_it_and_shows_the_job_file(c
 
 def test_a_misspelled_preset_or_file_gets_the_name_that_was_meant(tmp_path, capfd):
     assert main(["plan", "evnets"]) == 2
-    assert "Presets: events, pings. Did you mean 'events'?" in capfd.readouterr().err
+    assert "Presets: events, pings, text. Did you mean 'events'?" in capfd.readouterr().err
     make_job(tmp_path / "jobs")
     assert main(["plan", "jobs/jbo.yaml"]) == 2
     assert "Did you mean 'jobs/job.yaml'?" in capfd.readouterr().err
@@ -116,7 +116,7 @@ def test_a_file_of_a_presets_name_is_a_job_file_and_a_folder_is_not(events, tmp_
         ("tset=0.1", "Did you mean 'test'?"),
         ("by.0=src_addr", "takes by, order, max_record, test, null_keys"),
         ("slice_size=lots", "'lots' is not a size"),
-        ("input.format=cvs", "'parquet', 'csv' or 'jsonl'"),
+        ("input.format=cvs", "'parquet', 'csv', 'jsonl', 'arrow' or 'text'"),
     ],
 )
 def test_an_error_in_a_setting_names_the_setting(setting, told, events, capfd):

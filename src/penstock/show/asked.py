@@ -53,7 +53,7 @@ def load_job(name: str, overrides: Sequence[Override], older: Sequence[Override]
     refuse_contradiction(placed, overrides)
     every = [*overrides, *placed]
     with _naming(every, f"on top of {name}"):
-        config = load_config(name, lay_over(written, every))
+        config = load_config(name, lay_over({**laid, **written}, every))
     is_ours = not translated.notes and written == laid
     return Asked(name, config, every, job={} if is_ours else written, notes=translated.notes)
 
@@ -136,13 +136,15 @@ def _refuse_missing(preset: Preset, settings: Mapping[str, Any], others: Sequenc
     given = {each.keys[0] for each in others}
     missing = [f"--{key}" for key in ("input", "output") if key not in given]
     missing += [
-        f"--set {key}=COLUMN" for key, default in preset.settings.items() if default is REQUIRED and key not in settings
+        f"--set {key}={preset.blank}"
+        for key, default in preset.settings.items()
+        if default is REQUIRED and key not in settings
     ]
     if not missing:
         return
-    blanks = {key: "COLUMN" for key, default in preset.settings.items() if default is REQUIRED}
+    blanks = {key: preset.blank for key, default in preset.settings.items() if default is REQUIRED}
     job = {"input": "PATH", "output": "PATH", "stages": preset.stages({**blanks, **settings})}
-    required = " ".join(f"--set {key}=COLUMN" for key in blanks)
+    required = " ".join(f"--set {key}={preset.blank}" for key in blanks)
     error = ConfigError(
         f"preset {preset.name} needs {', '.join(missing)}",
         where="the command line",

@@ -22,7 +22,8 @@ from penstock.prepare.config import Config
 from penstock.show.tables import counted, make_list, make_table
 
 _NEEDED = ("penstock", "numpy", "pyarrow", "xxhash", "pydantic", "pyyaml", "typer", "rich")
-_OPTIONAL = ("numba", "grain", "torch", "jax", "ray", "tokenizers", "transformers", "datasets", "array-record")
+_TEXT = ("tokenizers", "gigatoken", "fastokens", "datasets")
+_OPTIONAL = ("numba", "grain", "torch", "jax", "ray", *_TEXT, "transformers", "array-record")
 _LEAST_MEMORY = 10**9
 _LEAST_SHARED = 256 * 10**6  # Docker gives 64 MB, which PyTorch's worker processes outgrow
 _LEAST_FILES = 1024
@@ -45,7 +46,7 @@ def _check(name: str, fine: bool, found: str, change: str) -> Check:
 
 
 def doctor_facts(output: str) -> dict[str, Any]:
-    checks = [*_memory_checks(), _cores(), _open_files(), *_disk_checks(output)]
+    checks = [*_memory_checks(), _cores(), _open_files(), *_disk_checks(output), _text()]
     return {
         "ok": all(check.status == "ok" for check in checks),
         "checks": [asdict(check) for check in checks],
@@ -148,16 +149,27 @@ def _file_system(place: Path) -> str:
     return max(holding, key=lambda mount: len(mount[0]))[1] if holding else ""
 
 
+def _text() -> Check:
+    """What text jobs find here; whoever has none needs none of it."""
+    found = {name: _version(name) for name in _TEXT}
+    there = [f"{name} {version}" for name, version in found.items() if version]
+    missing = [name for name, version in found.items() if not version]
+    words = [*there, *([f"not installed: {', '.join(missing)} (pip install 'penstock[text]')"] if missing else [])]
+    return Check("libraries for text", "ok", "; ".join(words))
+
+
 def _versions() -> dict[str, str]:
-    """From the packages' metadata, without importing them; of the optional ones only those that are there."""
-    found = {}
-    for name in (*_NEEDED, *_OPTIONAL):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            if name in _NEEDED:
-                found[name] = "missing"
-    return found
+    """Of the optional packages only those that are there."""
+    found = {name: _version(name) or "missing" for name in _NEEDED}
+    return found | {name: version for name in _OPTIONAL if (version := _version(name))}
+
+
+def _version(name: str) -> str:
+    """From the package's metadata, without importing it."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def doctor_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:

@@ -14,11 +14,14 @@ from penstock.base.events import EVENTS
 from penstock.base.files import STATE, Folder
 from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.ledger import read_rows
+from penstock.prepare.text import TOKENIZER
 from penstock.shards.dataset import open_dataset
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 from penstock.shards.schema import short_type
 from penstock.show.arrayrecord_files import are_files, file_facts, file_tables
+from penstock.show.decoded import document_facts, open_decoder, row_tables
 from penstock.show.keys import key_facts, key_tables
+from penstock.show.packed import packed_facts, packed_tables
 from penstock.show.result import account_tables, dataset_facts, group_lines, memory_line
 from penstock.show.tables import (
     by_workers,
@@ -38,19 +41,28 @@ def inspect_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
     if not folder.exists(MANIFEST) and folder.exists(STATE):
         return _unfinished_facts(folder)
     manifest = read_manifest(folder)
+    facts = dataset_facts(folder, manifest)
     shown = split or _first_filled(manifest)
     samples = []
     if manifest.config["format"] != "npz":  # batch files are opened by numpy
         dataset = open_dataset(path, shown)
         samples = [jsonable(dataset[number]) for number in range(min(records, len(dataset)))]
+    text = packed_facts(folder, manifest, facts["run"])
     return {
         "finished": True,
-        **dataset_facts(folder, manifest),
+        **facts,
         "job": manifest.job,
         "config": manifest.config,
         "group": key_facts(folder, manifest),
-        "records": {"split": shown, "first": samples},
+        "text": text,
+        "records": {"split": shown, "first": samples, **(_decoded(folder, manifest, samples) if text else {})},
     }
+
+
+def _decoded(folder: Folder, manifest: Manifest, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    decoder = open_decoder(folder, manifest)
+    documents = [document_facts(row, decoder) for row in rows]
+    return {"documents": documents, "decoded_by": TOKENIZER if decoder else None}
 
 
 def _first_filled(manifest: Manifest) -> str:
@@ -97,6 +109,9 @@ def inspect_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     if facts["group"]:
         yield from key_tables(facts["group"])
         yield ""
+    if facts["text"]:
+        yield from packed_tables(facts["text"])
+        yield ""
     fields = [(field["name"], short_type(field["type"])) for field in facts["schema"]]
     yield from filled(make_table("column", "type"), fields, "column")
     yield ""
@@ -106,6 +121,12 @@ def inspect_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
         yield ""
         yield from filled(make_table("other files", ">bytes"), rows, "file")
     yield from _record_tables(facts["records"])
+    if "documents" in facts["records"] and not facts["records"]["decoded_by"] and _has_tokenizer(facts):
+        yield Text("\nTokens are numbers here: pip install 'penstock[text]' brings what decodes them.", style="dim")
+
+
+def _has_tokenizer(facts: dict[str, Any]) -> bool:
+    return any(file["file"] == TOKENIZER for file in facts["artifacts"])
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -132,6 +153,8 @@ def _unfinished_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
 
 
 def _record_tables(records: dict[str, Any]) -> Iterator[RenderableType]:
-    for number, record in enumerate(records["first"]):
+    for number, documents in enumerate(records.get("documents", ())):
+        yield from row_tables(f"{records['split']}[{number}]", documents)
+    for number, record in enumerate(records["first"] if "documents" not in records else ()):
         yield Text(f"\n{records['split']}[{number}]", style="bold")
         yield make_list((f"  {name}", short(value)) for name, value in record.items())

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from penstock.prepare.config import Config
+from penstock.prepare.config import Config, ExportConfig
 from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages import BUILT_IN, ENTRY_POINTS
@@ -80,14 +80,17 @@ _FORMS: dict[str, list[Schema]] = {
     "split": [_mapping([], additional=_SHARE, by={"anyOf": [_NAME, _NAMES]})],
     "statistics": [_NAMES, _mapping(["columns"], columns=_NAMES)],
 }
+# A short form beside the fields.
+_SHORT: dict[str, Schema] = {"tokenize": _NAME, "pack": {"type": "integer", "minimum": 2}}
 
 
 def job_schema() -> Schema:
     schema = Config.model_json_schema()
-    definitions: Schema = {"SourceConfig": _source_schema()}
+    definitions: Schema = {"SourceConfig": _source_schema(), "ExportConfig": _export_schema()}
     properties = schema["properties"]
     properties.pop("folder")
     properties["input"] = _input_schema()
+    properties["export"]["anyOf"].append(ExportConfig.model_json_schema()["properties"]["to"])
     properties["stages"] = {
         "description": "what is done to the rows, in this order",
         "type": "array",
@@ -95,8 +98,7 @@ def job_schema() -> Schema:
     }
     properties["workers"] = {**properties["workers"], "anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 0}]}
     for name in ("memory", "slice_size"):
-        kept = {key: value for key, value in properties[name].items() if key != "type"}
-        properties[name] = {**kept, **_SIZE}
+        properties[name] = _size(properties[name])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
@@ -126,6 +128,17 @@ def _source_schema() -> Schema:
     }
 
 
+def _export_schema() -> Schema:
+    schema = ExportConfig.model_json_schema()
+    schema["properties"]["shard_size"] = _size(schema["properties"]["shard_size"])
+    return schema
+
+
+def _size(text: Schema) -> Schema:
+    """A size is written as text, or as a number of bytes."""
+    return {**{key: value for key, value in text.items() if key != "type"}, **_SIZE}
+
+
 def _stage_schema(definitions: Schema) -> Schema:
     """An entry is a stage's name, or a mapping of that one name to its options."""
     stages = {name: _options_schema(name, load_object(target), definitions) for name, target in BUILT_IN.items()}
@@ -146,7 +159,9 @@ def _options_schema(name: str, kind: type[Stage], definitions: Schema) -> Schema
     forms = _FORMS.get(name)
     if forms is None:
         forms = [_fields_schema(kind, definitions)]
-        if "options_from_yaml" in vars(kind):
+        if name in _SHORT:
+            forms.append(_SHORT[name])
+        elif "options_from_yaml" in vars(kind):
             forms.append({})  # it has short forms that are not written down above: nothing must be called wrong
     return {"description": inspect.getdoc(kind), "anyOf": forms}
 

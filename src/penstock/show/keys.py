@@ -10,10 +10,9 @@ from typing import Any
 from rich.console import RenderableType
 
 from penstock.base.files import Folder
-from penstock.base.fingerprint import digest
 from penstock.base.sizes import format_count
-from penstock.shards.columns import damaged_file
 from penstock.shards.manifest import Manifest
+from penstock.show.artifact import read_artifact
 from penstock.show.tables import counted, make_list, make_table
 from penstock.show.values import short
 
@@ -23,13 +22,8 @@ _SHARES = (0.5, 0.9, 0.99)  # of the keys, whose sizes are told
 
 def key_facts(folder: Folder, manifest: Manifest) -> dict[str, Any] | None:
     """What `group` summed up, or nothing where events were not grouped."""
-    found = [file for file in manifest.artifacts if file.file == _SUMMARY]
-    if not found:
-        return None
-    data = folder.read(_SUMMARY) if folder.exists(_SUMMARY) else b""
-    if digest(data) != found[0].digest:
-        raise damaged_file(_SUMMARY, "is not the file that was written")
-    facts: dict[str, Any] = json.loads(data)
+    data = read_artifact(folder, manifest, _SUMMARY)
+    facts: dict[str, Any] | None = json.loads(data) if data is not None else None
     return facts
 
 

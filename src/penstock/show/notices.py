@@ -13,9 +13,9 @@ from penstock.show.tables import by_workers, counted
 
 
 def notices(event: Event) -> Iterator[Text]:
-    write = {"start": _start, "retry": _retry, "stall": _stall, "lost_file": _lost_file}.get(event["event"])
-    if write:
-        yield from write(event)
+    known = {"start": _start, "pass": _pass, "retry": _retry, "stall": _stall, "lost_file": _lost_file}
+    if event["event"] in known:
+        yield from known[event["event"]](event)
 
 
 def _start(event: Event) -> Iterator[Text]:
@@ -31,6 +31,11 @@ def _start(event: Event) -> Iterator[Text]:
     workers = by_workers(event["workers"])
     memory = f"{format_size(event['projected'])} projected, {format_size(event['allowed'])} allowed"
     yield Text(f"{counted(left, 'task')} to do, {counted(event['rows'], 'row')} in all, {workers}; memory: {memory}")
+
+
+def _pass(event: Event) -> Iterator[Text]:
+    for note in event.get("notes", ()):
+        yield Text(note)
 
 
 def _retry(event: Event) -> Iterator[Text]:

@@ -25,6 +25,9 @@ from penstock.shards.schema import short_type, type_from_arrow
 from penstock.show.asked import Asked, job_text, plan_job
 from penstock.show.tables import by_workers, counted, filled, make_list, make_table
 
+# What passes leave for others, by their kind.
+_FOR_OTHERS = ("spill", "keys", "duplicate marks", "parts", "tokens")
+_LEFT = {"scatter": "spill", "fit": "artifact", "hash": "keys", "match": "duplicate marks"}
 PLANNING = "planning: listing the input, measuring its first rows"  # shown while a Plan is being made
 
 
@@ -53,7 +56,8 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         },
         "functions": [_function_facts(plan, number) for number, each in enumerate(survey.sources) if each.function],
         "memory": _memory_facts(plan),
-        "settings": {"strategy": plan.config.strategy, "workers": plan.workers, "cores": plan.means.cores},
+        "notes": [note for stage in survey.stages if (note := stage.says())],
+        "settings": _settings_facts(plan),
         "disk": _disk_facts(plan),
         "passes": passes,
         "schema": {
@@ -97,6 +101,15 @@ def _memory_facts(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _settings_facts(plan: Plan) -> dict[str, Any]:
+    return {
+        "strategy": plan.config.strategy,
+        "workers": plan.workers,
+        "threads": max(each.settings.threads for each in plan.passes),
+        "cores": plan.means.cores,
+    }
+
+
 def _column_facts(field: pa.Field) -> dict[str, str]:
     """A column of the input, which may be of a type that penstock has no word for."""
     word = type_from_arrow(field.type)
@@ -119,7 +132,7 @@ def _one_pass(each: Pass, plan: Plan, ledger: dict[str, str]) -> dict[str, Any]:
     return {
         "number": each.cut.number,
         "kind": each.cut.kind,
-        "stages": [plan.config.stage_names[number] for number in each.cut.shown],
+        "stages": [plan.config.stage_names[number] for number in _stages_of(each, plan)],
         "exchange": _exchange(each, plan),
         "reads": each.cut.reads,
         "writes": _written(each, plan),
@@ -127,16 +140,29 @@ def _one_pass(each: Pass, plan: Plan, ledger: dict[str, str]) -> dict[str, Any]:
         "tasks_done": sum(ledger.get(task.name) == task.fingerprint for task in each.tasks),
         **asdict(each.projected),
         "workers": each.settings.workers,
+        "threads": each.settings.threads,
         "batch_bytes": each.settings.batch_bytes,
         "hold_bytes": each.settings.hold_bytes,
     }
 
 
+def _stages_of(each: Pass, plan: Plan) -> Iterator[int]:
+    """The stages that people see it run. Keys are hashed and matched for the stage behind the pass, `packs` packs."""
+    if each.cut.kind == "pack":
+        yield each.cut.last - 1
+        return
+    yield from (number for number in each.cut.shown if not plan.survey.stages[number].packs())
+    if each.cut.kind in ("hash", "match"):
+        yield each.cut.last
+
+
 def _written(each: Pass, plan: Plan) -> str:
-    if each.cut.kind in ("scatter", "fit"):
-        return "spill" if each.cut.kind == "scatter" else "artifact"
-    if each.cut.kind == "map" and plan.passes[-1].cut.kind == "place":
-        return "parts"
+    kind = each.cut.kind
+    if kind in _LEFT:
+        return _LEFT[kind]
+    last = plan.passes[-1].cut.kind
+    if kind == "map" and last in ("place", "pack"):
+        return "parts" if last == "place" else "tokens"
     return "batch files" if plan.config.format == "npz" else "output"
 
 
@@ -174,6 +200,7 @@ def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield ""
     yield _pass_table(facts["passes"])
     yield from _exchange_lines(facts["passes"])
+    yield from _text_lines(facts["passes"])
     yield ""
     yield from filled(make_table("column", "in", "out"), _schema_rows(facts["schema"]), "column")
     yield from _origin_lines(facts["functions"])
@@ -219,6 +246,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memory", _memory_words(memory)
     yield "disk", _disk_words(facts["disk"])
     yield "settings", _settings_words(settings)
+    for note in facts["notes"]:
+        yield "note", note
     yield "splits", ", ".join(facts["splits"])
 
 
@@ -243,7 +272,13 @@ def _disk_words(disk: dict[str, Any]) -> str:
 
 
 def _settings_words(settings: dict[str, Any]) -> str:
-    return f"strategy {settings['strategy']}: {by_workers(settings['workers'])}, {counted(settings['cores'], 'core')}"
+    workers = f"{by_workers(settings['workers'])}{_thread_words(settings)}"
+    return f"strategy {settings['strategy']}: {workers}, {counted(settings['cores'], 'core')}"
+
+
+def _thread_words(settings: dict[str, Any]) -> str:
+    each = " each" if settings["workers"] > 1 else ""
+    return f", {counted(settings['threads'], 'thread')}{each}" if settings["threads"] > 1 else ""
 
 
 def _pass_table(passes: list[dict[str, Any]]) -> Table:
@@ -261,6 +296,9 @@ def _reads(facts: dict[str, Any]) -> str:
     if facts["reads"] == "parts":
         parts = counted(facts["tasks"], "part") if facts["tasks"] > 1 else "all parts"
         return f"{parts} of pass {facts['number'] - 1}"
+    if facts["reads"] in ("keys", "tokens"):
+        ranges = f", in {counted(facts['tasks'], 'range')}" if facts["tasks"] > 1 else ""
+        return f"the {facts['reads']} of pass {facts['number'] - 1}{ranges}"
     return f"{counted(facts['tasks'], 'slice')} of the input"
 
 
@@ -271,12 +309,17 @@ def _writes(facts: dict[str, Any]) -> str:
         return f"{format_size(facts['spill_bytes'])} of spill, in {counted(exchange['to']['buckets'], 'bucket')}"
     if facts["writes"] == "artifact":
         return "an artifact"
-    size = facts["spill_bytes"] if facts["writes"] == "parts" else facts["output_bytes"]
+    size = facts["spill_bytes"] if facts["writes"] in _FOR_OTHERS else facts["output_bytes"]
     return f"{format_size(size)} of {facts['writes']}"
 
 
 def _scratch(facts: dict[str, Any]) -> str:
-    return "" if facts["writes"] in ("spill", "parts") else format_size(facts["spill_bytes"])
+    return "" if facts["writes"] in _FOR_OTHERS else format_size(facts["spill_bytes"])
+
+
+def _workers(facts: dict[str, Any]) -> str:
+    workers = format_count(facts["workers"]) if facts["workers"] else "inside the driver"
+    return f"{workers}{_thread_words(facts)}"
 
 
 _PASS_ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -284,7 +327,7 @@ _PASS_ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
     "reads": _reads,
     "writes": _writes,
     "scratch": _scratch,
-    "workers": lambda facts: format_count(facts["workers"]) if facts["workers"] else "inside the driver",
+    "workers": _workers,
     "batch": lambda facts: format_size(facts["batch_bytes"]),
     "memory": lambda facts: format_size(facts["memory_bytes"]),
     "time": lambda facts: f"about {format_seconds(facts['seconds'])}",
@@ -305,6 +348,17 @@ def _exchange_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
             ]
             gathered = f"pass {behind[-1]['number']} gathers each into records{order}"
             yield Text(f"{side['stage']} is an exchange: {scattered}, {gathered}.", style="dim")
+
+
+def _text_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
+    """Why documents are read twice, and rows made last."""
+    for each in passes:
+        if each["kind"] == "match":
+            number, stage = each["number"], each["stages"][0]
+            hashed = f"pass {number - 1} hashes them, pass {number} finds those that were there before"
+            yield Text(f"{stage} compares all documents: {hashed}, and they are left out behind it.", style="dim")
+        elif each["kind"] == "pack":
+            yield Text("pack begins when all tokens are counted, so that rows do not depend on tasks.", style="dim")
 
 
 def _origin_lines(functions: list[dict[str, Any]]) -> Iterator[Text]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -16,7 +16,7 @@ from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.arrays import SPLIT_PROOF
 from penstock.prepare.plan import Plan
 from penstock.prepare.run import RUN
-from penstock.shards.manifest import Manifest, dataset_id
+from penstock.shards.manifest import Manifest, Step, dataset_id
 from penstock.show.tables import account_table, balance_line, by_workers, counted, make_list, split_table
 
 
@@ -35,7 +35,8 @@ def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
         "files": len(manifest.files) + 1,
         "bytes": sum(file.bytes for file in manifest.files),
         "schema": [asdict(field) for field in manifest.schema],
-        "account": [{**asdict(step), "balances": step.balances} for step in manifest.account],
+        "account": _step_facts(manifest.account),
+        "tokens": _step_facts(manifest.tokens),
         "artifacts": [{"file": file.file, "bytes": file.bytes} for file in manifest.artifacts],
         "groups": _read_json(folder, SPLIT_PROOF),
         "first_rejected": _first_rejected(folder, manifest),
@@ -43,6 +44,10 @@ def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
         "rejected": [{"file": file.file, "bytes": file.bytes} for file in manifest.rejected],
         "run": _read_json(folder, RUN),
     }
+
+
+def _step_facts(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    return [{**asdict(step), "balances": step.balances} for step in steps]
 
 
 def _first_rejected(folder: Folder, manifest: Manifest) -> dict[str, Any]:
@@ -82,13 +87,13 @@ def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
 
 
 def account_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
-    """Where every record went; of batch files, also what had become of their samples before."""
+    """Where every record and token went; of batch files, also what had become of their samples before."""
     if facts["batches"]:
         yield Text("when the batch files were made:")
         yield account_table(facts["batches"]["account"])
         yield ""
-    yield account_table(facts["account"])
-    yield balance_line(facts["account"])
+    yield account_table(facts["account"], facts["tokens"])
+    yield balance_line([*facts["account"], *facts["tokens"]])
 
 
 def group_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -136,14 +141,15 @@ def _time(facts: dict[str, Any], run: dict[str, Any]) -> str:
     elif kept:
         words.append(f"{kept} of {counted(kept + run['tasks_done'], 'task')} kept from an earlier run")
     else:
-        taken, unit = _read(facts)
-        words.append(f"{format_count(taken / max(run['seconds'], 0.001))} {unit}/s")
+        counts = [(step["taken"], step["unit"]) for step in _first_steps(facts)]
+        words += [f"{format_count(count / max(run['seconds'], 0.001))} {unit}/s" for count, unit in counts]
     return ", ".join(words)
 
 
-def _read(facts: dict[str, Any]) -> tuple[int, str]:
-    """How much was read, and of what."""
-    return next((step["taken"], step["unit"]) for step in facts["account"] if step["step"] == "read")
+def _first_steps(facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Those that tell how much was read, and how many tokens were made of it."""
+    yield from (step for step in facts["account"] if step["step"] == "read")
+    yield from facts["tokens"][:1]
 
 
 def memory_line(run: dict[str, Any]) -> str:

@@ -22,11 +22,25 @@ input: data/*.parquet
 # With options, and for formats whose names do not tell:
 # input:
 #   path: data/*.csv
-#   format: csv                    # auto | parquet | csv | jsonl
+#   format: csv                    # auto | parquet | csv | jsonl | arrow | text
 #   types: {time: "timestamp[us]"} # of text columns; what is not named is inferred from the first rows
 #   delimiter: ";"                 # of CSV; a comma if not said, or a tab for .tsv
 #   null_values: ["", "NA"]        # what CSV writes for null; if not said also N/A, NULL and null
 #   newlines_in_values: true       # CSV values may hold newlines between quotes; if not said, they may not
+# Documents, for `tokenize` and `pack` below:
+# input:
+#   path: docs/*.parquet
+#   text_column: body              # read this column alone; it is called `text` from here on
+#   bad_utf8: set_aside            # rows with text that is not UTF-8; repair puts U+FFFD in its place
+# input:
+#   path: books/*.txt
+#   format: text
+#   document: file                 # or line
+# input:
+#   path: org/name                 # a dataset of the hub, or a folder that the `datasets` library saved
+#   split: train
+#   name: default                  # its configuration, and the branch, tag or commit: of the hub only
+#   revision: main
 # Samples that a function of your own makes of raw files: they become arrays, one .npy a column and split.
 # input:
 #   files: games/*.txt             # each is given to the function; with `path:` instead, it is given rows of tables
@@ -55,6 +69,12 @@ stages:
   # - normalize: [value]                  # mean 0, deviation 1, measured on the training rows alone; in full:
   #                                       # {columns: [features], method: standard, skip: ["0:50"], type: float32}
   # - statistics: [value]                 # left in artifacts/statistics.json
+  # Of documents, which become rows of tokens; `filter: characters(text) >= 100` and `filter: length(tokens) >= 64`
+  # leave out short ones:
+  # - clean: {normalize: nfc}             # outer white space is cut off, empty texts are set aside
+  # - dedup: {remember: seen}             # of equal texts the first stays; a folder remembers them for later jobs
+  # - tokenize: tokenizer.json            # a file, a folder that holds one, or a hub id
+  # - pack: {length: 2048, method: wrapped} # cut anywhere; best_fit keeps documents whole, none makes a row of each
 
 # What it may use. The whole process tree stays below `memory`; a job that cannot is refused before it starts.
 memory: 80%
@@ -68,7 +88,8 @@ on_bad_input: fail
 #                      # streaming (small ones) write the same bytes: docs/events.md
 # format: safetensors  # or npy: one file a column; or arrayrecord: one file a split, of grouped events only;
 #                      # of samples arrays: one .npy a column and split, and npz: batch files
-# slice_size: 64MB     # input that one task reads, and so about the size of a shard
+# export: hf           # of rows of tokens: write the dataset for datasets.load_from_disk too, beside it
+# slice_size: 64MB     # input that one task reads, and so about the size of a shard; of text 16MB
 # stall_notice: 60     # seconds without a row before a task is named, with its stack
 # task_timeout: 600    # ... before it is killed and tried once more
 

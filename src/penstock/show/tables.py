@@ -61,17 +61,23 @@ def split_table(splits: dict[str, dict[str, int]]) -> Table:
     return table
 
 
-def account_table(account: list[dict[str, Any]]) -> Table:
-    """Each step's `in = out + set aside`, one line a reason, and what it makes of the out."""
+def account_table(*accounts: list[dict[str, Any]]) -> Table:
+    """Each step's `in = out + set aside`, one line a reason, and what it makes of the out; one account by another."""
     table = make_table("step", "unit", ">in", ">= out", ">+ set aside", "reason")
-    for step in account:
-        reasons = list(step["set_aside"].items()) or [("", 0)]
-        head = (step["step"], step["unit"], format_count(step["taken"]), format_count(step["given"]))
-        for number, (reason, count) in enumerate(reasons):
-            table.add_row(*(head if number == 0 else ("",) * 4), format_count(count), reason)
-        for unit, count in step.get("made", {}).items():
-            table.add_row("  makes", unit, "", format_count(count), "", "")
+    for account in accounts:
+        for step in account:
+            _add_step(table, step)
+        table.add_section()
     return table
+
+
+def _add_step(table: Table, step: dict[str, Any]) -> None:
+    reasons = list(step["set_aside"].items()) or [("", 0)]
+    head = (step["step"], step["unit"], format_count(step["taken"]), format_count(step["given"]))
+    for number, (reason, count) in enumerate(reasons):
+        table.add_row(*(head if number == 0 else ("",) * 4), format_count(count), reason)
+    for unit, count in step.get("made", {}).items():
+        table.add_row("  makes", unit, "", format_count(count), "", "")
 
 
 def balance_line(account: list[dict[str, Any]]) -> Text:

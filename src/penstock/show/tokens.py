@@ -11,10 +11,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.base.errors import ConfigError
+from penstock.base.files import Folder
 from penstock.base.sizes import format_count
 from penstock.loader.decode import Measurement, decode
 from penstock.loader.loader import Loader
 from penstock.loader.vocabulary import START, Vocabulary
+from penstock.shards.manifest import read_manifest
+from penstock.show.decoded import ColoredTokens, Decoder, open_decoder
 from penstock.show.loading import Wanted
 from penstock.show.tables import counted, make_list, make_table
 from penstock.show.values import jsonable, short
@@ -48,6 +51,10 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
         padding = loader.stats().padding
     recipe = state["recipe"]
     shown = range(min(rows, wanted.batch_size))
+    decoder = None
+    if recipe["kind"] == "rows":
+        folder = Folder(wanted.path)
+        decoder = open_decoder(folder, read_manifest(folder))
     return {
         "datasets": state["datasets"],
         "path": wanted.path,
@@ -61,7 +68,7 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
         "padding": padding,
         "segments": int(sum(len(_runs(row)) for row in arrays["inputs_segmentation"])),
         "vocabulary": _vocabulary_facts(vocabulary) if vocabulary else None,
-        "rows": [_row_facts({n: array[row] for n, array in arrays.items()}, row, vocabulary) for row in shown],
+        "rows": [_row_facts({n: array[row] for n, array in arrays.items()}, row, vocabulary, decoder) for row in shown],
     }
 
 
@@ -89,7 +96,9 @@ def _vocabulary_facts(vocabulary: Vocabulary) -> Facts:
     return {"start": START, "fields": fields, "byte_base": vocabulary.byte_base, "size": vocabulary.size}
 
 
-def _row_facts(row: Mapping[str, Any], number: int, vocabulary: Vocabulary | None) -> Facts:
+def _row_facts(
+    row: Mapping[str, Any], number: int, vocabulary: Vocabulary | None, decoder: Decoder | None = None
+) -> Facts:
     tokens, segmentation = _whole(row)
     useful = int(np.count_nonzero(row["targets_segmentation"]))
     padding = 1 - np.count_nonzero(row["inputs_segmentation"]) / len(row["inputs"])
@@ -101,6 +110,9 @@ def _row_facts(row: Mapping[str, Any], number: int, vocabulary: Vocabulary | Non
         decoded = decode(tokens, vocabulary, segmentation)
         for each in segments:
             each["measurements"] = _measurements(each, decoded)
+    if decoder:
+        for each in segments:
+            each["pieces"] = decoder.pieces(each["tokens"])
     return {"row": number, "useful_tokens": useful, "padding": padding, "segments": segments}
 
 
@@ -157,9 +169,8 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
 def _plain_table(row: Facts) -> RenderableType:
     table = make_table(">segment", ">at", ">tokens", "which")
     for each in row["segments"]:
-        tokens = each["tokens"]
-        words = " ".join(map(str, tokens))
-        table.add_row(format_count(each["segment"]), format_count(each["start"]), format_count(len(tokens)), words)
+        numbers = (each["segment"], each["start"], len(each["tokens"]))
+        table.add_row(*map(format_count, numbers), ColoredTokens(each))
     return table
 
 
