@@ -20,7 +20,11 @@ from penstock.prepare.presets import PRESETS
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
 
 # Without the libraries, plain `pytest` passes by these tests; where CI forbids skipping, they fail.
-_MISSING = [name for name in ("grain", "jax", "torch", "torchdata") if importlib.util.find_spec(name) is None]
+_MISSING = [
+    name
+    for name in ("datasets", "grain", "jax", "torch", "torchdata", "transformers")
+    if importlib.util.find_spec(name) is None
+]
 collect_ignore_glob = ["test_*.py"] if _MISSING and not os.environ.get("PENSTOCK_NO_SKIPS") else []
 
 Load = Callable[..., Any]
