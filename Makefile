@@ -7,7 +7,7 @@ BENCH_READY := $(VENV)/.bench-ready
 ADAPTERS_READY := $(VENV)/.adapters-ready
 PEERS := .venv-peers
 
-.PHONY: demo test test-all promises bench bench-events bench-loader bench-arrays check format lint types layers clean
+.PHONY: demo test test-all promises bench bench-events bench-loader bench-arrays bench-text check format lint types layers clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -60,6 +60,16 @@ bench-loader: $(READY) $(PEERS)/.ready
 bench-arrays: $(READY) $(PEERS)/.ready
 	$(BIN)/python -m benchmarks.arrays --folder build/bench-arrays --peers-python $(PEERS)/bin/python
 
+# The other text pipelines, which pull in torch and more, in an environment of their own.
+$(PEERS)-text/.ready: benchmarks/text-requirements.txt constraints.txt
+	$(PYTHON) -m venv $(PEERS)-text
+	$(PEERS)-text/bin/python -m pip install --quiet --disable-pip-version-check -r $< -c constraints.txt
+	@touch $@
+
+bench-text: $(READY) $(PEERS)-text/.ready
+	$(BIN)/python -m benchmarks.corpus --folder build/bench-text
+	$(BIN)/python -m benchmarks.text --folder build/bench-text --peers-python $(PEERS)-text/bin/python
+
 check: lint types layers test
 
 format: $(READY)
@@ -77,4 +87,4 @@ layers: $(READY)
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) $(PEERS) demo build dist
+	rm -rf $(VENV) $(PEERS) $(PEERS)-text demo build dist
