@@ -53,7 +53,7 @@ def plan(job: Job) -> Plan:
     with Trial(config.task_timeout, limit, config.on_bad_input == "set_aside") as trial:
         survey = take_survey(config, scout if _is_inside(config) else trial.scout)
         is_small = _is_small(config, survey, budget)
-        survey = _with_engines(config, survey, at_once=not is_small)
+        survey = _with_engines(survey, at_once=not is_small)
         measured = _with_more(config, survey, _measure(config, survey, budget, trial, is_small))
     means = Means(
         budget=budget,
@@ -137,13 +137,12 @@ def _config(job: Job) -> Config:
     return make_config(dict(job)) if isinstance(job, Mapping) else load_config(job)
 
 
-def _with_engines(config: Config, survey: Survey, at_once: bool) -> Survey:
+def _with_engines(survey: Survey, at_once: bool) -> Survey:
     """What will run each tokenizer: the fastest that was proved, on the first documents too. A small job is begun
     meanwhile: the proof takes as long as all the rest of it."""
-    threads = machine.cpu_count().amount if config.workers == "auto" else max(1, config.workers)
 
     def proved(stage: Located) -> Located:
-        question = (stage.file, _texts(survey, stage), stage.engine, stage.special_tokens, threads)
+        question = (stage.file, _texts(survey, stage), stage.engine, stage.special_tokens)
         chosen = choose_engine(*question) if at_once else ThreadPoolExecutor(1).submit(choose_engine, *question)
         return replace(stage, chosen=chosen)
 

@@ -42,10 +42,6 @@ def test_an_equal_engine_is_taken(tmp_path: Path) -> None:
     assert choice.why.endswith(" hard texts and 100 documents")
 
 
-def test_many_threads_get_the_engine_that_serves_them_at_once(tmp_path: Path) -> None:
-    assert choose_engine(saved("qwen", tmp_path), SAMPLE, threads=8).engine == "fastokens"
-
-
 def test_an_engine_that_differs_is_passed_over(tmp_path: Path) -> None:
     choice = choose_engine(saved("odd tokens", tmp_path), SAMPLE)  # gigatoken does not know of single words
     assert choice.engine == "fastokens"

@@ -28,7 +28,7 @@ from penstock.prepare.tokenizers.outline import read_outline
 _DOCUMENTS, _CHARACTERS = 100, 4096  # of the sample; the definition needs half a second a megabyte
 _ADDED_TOKENS = 48  # some tokenizers have thousands, all alike
 _SECONDS = 60.0
-_FEW_THREADS = 2  # that gigatoken, which serves one at a time, keeps up with
+_ORDER = ("gigatoken", "fastokens", DEFINITION)  # docs/decisions/0015-tokenizer-engines.md
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,14 @@ class Choice:
     why: str
 
 
-def choose_engine(
-    file: TokenizerFile, sample: pa.Array, wanted: str = "auto", special_tokens: str = "text", threads: int = 1
-) -> Choice:
+def choose_engine(file: TokenizerFile, sample: pa.Array, wanted: str = "auto", special_tokens: str = "text") -> Choice:
     """`wanted`: auto, or one engine; one that was asked for and is not equal is an error."""
     if not _installed(DEFINITION):
         raise ConfigError("tokenize needs Hugging Face's tokenizers", next_step="pip install 'penstock[text]'")
     hard, documents = hard_texts(_some_added_tokens(file)), _some_documents(sample)
     question = Question(file.location, DEFINITION, special_tokens, (*hard, *documents), _SECONDS)
     troubles: list[str] = []
-    for engine in _order(threads) if wanted == "auto" else [wanted]:
+    for engine in _ORDER if wanted == "auto" else [wanted]:
         answer = _ask(replace(question, engine=engine))
         if not answer.trouble:
             return Choice(engine, answer.cuts, _why(engine, wanted, len(hard), len(documents), troubles))
@@ -61,12 +59,6 @@ def choose_engine(
         if wanted in ("auto", DEFINITION)
         else "leave `engine` out: then the fastest that is equal is used",
     )
-
-
-def _order(threads: int) -> list[str]:
-    """The one that loads in half the time, or the one that many threads call at once; in the end the definition."""
-    fast = ["gigatoken", "fastokens"] if threads <= _FEW_THREADS else ["fastokens", "gigatoken"]
-    return [*fast, DEFINITION]
 
 
 def _why(engine: str, wanted: str, hard: int, documents: int, troubles: Sequence[str]) -> str:
