@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, InputError
-from penstock.prepare.sources.hub import Shard, Split, hub_files, identity
+from penstock.prepare.sources.hub import Shard, Split, _names, hub_files, identity
 from penstock.prepare.sources.remote import RemoteFile
 from tests.prepare.sources.reader import read
 
@@ -140,7 +140,8 @@ def test_workers_and_batches_change_nothing(corpus, tables, tmp_path, name):
 
 def test_a_shard_is_a_file_whose_place_says_how_to_open_it_again(corpus, tables):
     files = hub_files(0, Split(str(corpus), "train"), 64_000_000)
-    assert [file.path for file in files] == [f"corpus@train/{number:05d}-of-00003" for number in range(3)]
+    names = [f"train-{number:05d}-of-00003.parquet" for number in range(3)]
+    assert [file.path for file in files] == [f"corpus@train/web/{name}" for name in names]
     assert files[1].location == str(corpus / "web" / "train-00001-of-00003.parquet")
     files = hub_files(0, Split(str(tables), "train"), 64_000_000)
     shard = Shard.at(files[1].location)
@@ -214,7 +215,7 @@ def test_lines_that_break_off_are_told_where_the_library_would_not(books, tmp_pa
     source = {"path": str(books), "split": "train", "text_column": "body"}
     assert run(tmp_path / "b", source, on_bad_input="set_aside")[:20] == documents(0, 20)
     (line,) = (tmp_path / "b" / "rejected").iterdir()
-    assert "books@train/00001-of-00002" in line.read_text()
+    assert "books@train/train-b.jsonl.zst" in line.read_text()
 
 
 def test_what_the_library_saved_is_read_as_it_loads_it(tmp_path):
@@ -239,3 +240,18 @@ def test_a_split_of_what_the_library_saved_is_chosen_by_name(tmp_path):
     assert run(tmp_path / "a", {**source, "split": "test"}) == documents(3, 1)
     with pytest.raises(InputError, match=r"there is no split 'dev'"):
         run(tmp_path / "a", {**source, "split": "dev"})
+
+
+def test_one_file_more_renames_no_other(books):
+    before = [file.path for file in hub_files(0, Split(str(books), "train"), 1)]
+    (books / "train-aa.jsonl").write_bytes(json_lines(documents(0, 2)))
+    after = [file.path for file in hub_files(0, Split(str(books), "train"), 1)]
+    assert before == ["books@train/train-a.jsonl.gz", "books@train/train-b.jsonl.zst"]
+    assert sorted(set(after) - set(before)) == ["books@train/train-aa.jsonl"]
+
+
+def test_a_file_of_the_hub_is_called_as_it_is_there_and_others_by_their_number():
+    commit = "hf://datasets/org/name@0123abc"
+    assert _names([f"{commit}/web/a.parquet", f"{commit}/b.parquet"], "org/name") == ["web/a.parquet", "b.parquet"]
+    elsewhere = ["https://example.org/a.parquet", f"{commit}/b.parquet"]
+    assert _names(elsewhere, "org/name") == ["00000-of-00002", "00001-of-00002"]

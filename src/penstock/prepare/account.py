@@ -9,6 +9,7 @@ from penstock.base.errors import PenstockError
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import packer_of
 from penstock.prepare.plan import Plan
+from penstock.prepare.stages.pack import Pack
 from penstock.prepare.stages.tokenize import Tokenize
 from penstock.prepare.task import token_steps
 from penstock.shards.manifest import Step
@@ -38,10 +39,11 @@ def make_token_account(plan: Plan, rows: dict[str, LedgerRow]) -> tuple[Step, ..
     read = next(each for each in plan.passes if each.cut.reads == "slices" and each.cut.is_for_good)
     ledger = [rows[task.name].steps for task in read.tasks]
     steps: list[Step] = []
-    for number, name in enumerate(plan.config.stage_names):
-        found = [each[token_steps(number)] for each in ledger if token_steps(number) in each]
-        if found or steps or isinstance(plan.survey.stages[number], Tokenize):  # none at all are counted too
-            steps.append(_sum(name, TOKENS, found))
+    for number, (name, stage) in enumerate(zip(plan.config.stage_names, plan.survey.stages, strict=True)):
+        if steps or isinstance(stage, Tokenize | Pack):  # a column that is only called so is nobody's tokens
+            found = [each[token_steps(number)] for each in ledger if token_steps(number) in each]
+            step, passed_on = _sum(name, TOKENS, found), sum(each.passed_on for each in found)
+            steps.append(replace(step, made={TOKENS: passed_on} if passed_on != step.given else {}))
     if steps and packer_of(plan.survey.stages):
         packed = _sum("", TOKENS, [rows[task.name].steps[TOKENS] for task in plan.passes[-1].tasks])
         if packed.taken != steps[-1].given:

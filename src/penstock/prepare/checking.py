@@ -60,6 +60,11 @@ def _refuse_text_order(config: Config, stages: tuple[Stage, ...], exchanges: lis
                 f"{name}: it makes the rows of the dataset, and {config.stage_names[number + 1]} stands behind it",
                 next_step="move it to the end",
             )
+        if stage.keyed_by() and config.format in ("arrays", "npz"):
+            raise ConfigError(
+                f"{name}: documents are compared as they are read, and format: {config.format} holds samples",
+                next_step="format: safetensors",
+            )
         if stage.packs() and config.format in ("arrayrecord", "arrays", "npz"):
             raise ConfigError(
                 f"{name}: packed rows are kept in format: safetensors or npy",

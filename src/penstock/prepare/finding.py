@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 from penstock.base.errors import InputError, file_error
@@ -29,13 +29,11 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
     for pattern in source.patterns:
         place = os.path.join(config.folder, pattern)
         if source.path and is_saved(place):
-            root, locations = place, saved_files(place, source.split)
+            root, locations = place, _others(saved_files(place, source.split), place, _written(config))
         elif source.split:
             return _shards_of(config, number, source, pattern)
         else:
-            root, locations = _match(place, _endings_of(source))
-        if _is_below(config.output_path, root) or _is_below(os.path.join(root, "file"), config.output_path):
-            locations = [each for each in locations if not _is_below(each, config.output_path)]
+            root, locations = _match(place, _endings_of(source), _written(config))
         for location in locations:
             path = _name(location, root)
             if found.get(path, File(number, path, location, "")).location != location:
@@ -78,6 +76,13 @@ def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) 
     assert source.split
     place = os.path.join(config.folder, pattern)
     path = place if os.path.isdir(place) else pattern
+    for own in _written(config) if path == place else ():
+        if _overlap(own, place):
+            raise InputError(
+                "the folder of this split holds what the job itself writes, which the next run would read",
+                where=f"input[{number}]: {place}, and the job writes {own}",
+                next_step="write elsewhere: `output:` or `export: {path: ...}` outside of that folder",
+            )
     return hub_files(number, Split(path, source.split, source.name, source.revision), config.slice_bytes)
 
 
@@ -106,8 +111,22 @@ def _refuse_twice(files: list[File]) -> None:
             )
 
 
+def _written(config: Config) -> tuple[str, ...]:
+    """The folders that the job itself fills: inside the input they must not feed it."""
+    return tuple(filter(None, (config.output_path, config.export_path)))
+
+
+def _others(locations: Iterable[str], root: str, written: Iterable[str]) -> list[str]:
+    """The files of `root` that the job did not write."""
+    near = [folder for folder in written if _overlap(folder, root)]  # most often none, and files may be millions
+    return [each for each in locations if not any(_is_below(each, folder) for folder in near)]
+
+
+def _overlap(written: str, root: str) -> bool:
+    return _is_below(written, root) or _is_below(os.path.join(root, "file"), written)
+
+
 def _is_below(path: str, folder: str) -> bool:
-    """Whether a file is the job's own output: an output inside the input folder must not feed itself."""
     return os.path.abspath(path).startswith(os.path.join(os.path.abspath(folder), ""))
 
 
@@ -124,21 +143,23 @@ def _endings_of(source: SourceConfig) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(suffix + packed for suffix in group for packed in ("", *COMPRESSIONS)) for group in groups)
 
 
-def _match(pattern: str, endings: tuple[tuple[str, ...], ...]) -> tuple[str, list[str]]:
+def _match(pattern: str, endings: tuple[tuple[str, ...], ...], written: tuple[str, ...]) -> tuple[str, list[str]]:
     """(the folder that positions are relative to, the files). A folder means every file below it of a known ending.
 
     A link that leads nowhere counts as a file: reading it fails by name, where leaving it out would say nothing.
     """
     if os.path.isdir(pattern):
-        below = list(_files_below(pattern))
+        below = _others(_files_below(pattern), pattern, written)
         groups = ([each for each in below if each.lower().endswith(group)] for group in endings)
         return pattern, next(filter(None, groups), [])
     if os.path.lexists(pattern):
-        return os.path.dirname(pattern), [pattern]
+        root = os.path.dirname(pattern)
+        return root, _others([pattern], root, written)
     root = pattern
     while glob.has_magic(root):
         root = os.path.dirname(root)
-    return root, [each for each in glob.glob(pattern, recursive=True) if not os.path.isdir(each)]
+    found = (each for each in glob.glob(pattern, recursive=True) if not os.path.isdir(each))
+    return root, _others(found, root, written)
 
 
 def _files_below(folder: str) -> Iterator[str]:

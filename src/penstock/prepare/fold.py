@@ -21,7 +21,8 @@ class Count:
     taken: int = 0
     aside: dict[str, int] = field(default_factory=dict)
     made: int = 0
-    tokens: int = 0  # of what was taken
+    tokens: int = 0  # of what was taken, or made
+    tokens_given: int = 0
     tokens_aside: dict[str, int] = field(default_factory=dict)
 
     def add(self, taken: int, set_aside: list[SetAside]) -> None:
@@ -37,7 +38,9 @@ class Count:
 
     def token_step(self, name: str) -> Step:
         aside = {reason: count for reason, count in sorted(self.tokens_aside.items()) if count}
-        return Step(name, TOKENS, self.tokens, self.tokens - sum(aside.values()), aside)
+        given = self.tokens - sum(aside.values())
+        made = {TOKENS: self.tokens_given} if self.tokens_given != given else {}  # by a stage that changes them
+        return Step(name, TOKENS, self.tokens, given, aside, made)
 
 
 class Tap:
@@ -99,6 +102,7 @@ class Fold:
             if not (number in self.taps and stage.uses_artifact):  # its artifact is what this pass is for
                 rows = stage(rows)
             self.counts[number].tokens += tokens or rows.tokens  # those that a tokenizer makes are its own
+            self.counts[number].tokens_given += rows.tokens
             rows = self.count(rows, taken, self.counts[number])
         return rows
 

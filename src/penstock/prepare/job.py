@@ -29,7 +29,7 @@ from penstock.prepare.passes import cut_passes, make_recipe, task_count, user_co
 from penstock.prepare.plan import Plan, make_plan
 from penstock.prepare.run import run as run_plan
 from penstock.prepare.scouting import scout
-from penstock.prepare.settings import Means, row_bytes_of
+from penstock.prepare.settings import Means, row_bytes_of, threads_of
 from penstock.prepare.stages.tokenize import Located
 from penstock.prepare.survey import Survey, take_survey
 from penstock.prepare.tokenizers.proof import choose_engine
@@ -165,7 +165,7 @@ def _measure(config: Config, survey: Survey, budget: Budget, trial: Trial, is_sm
     _sweep_measurements()
     with tempfile.TemporaryDirectory(prefix=f"{_MEASURE}{os.getpid()}-") as folder:
         tried = [cut for cut in cut_passes(config, survey) if cut.kind != "fit" and not cut.holds_little]
-        threads = machine.cpu_count().amount
+        threads = _threads(config, survey)
         recipes = tuple(replace(make_recipe(cut, config, survey, root=folder), threads=threads) for cut in tried)
         if _is_inside(config):
             return measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
@@ -195,9 +195,15 @@ def _with_more(config: Config, survey: Survey, measured: Measured) -> Measured:
     if config.format == "npz":
         rows = min(config.batch_size, max(map(survey.rows_of, survey.slices), default=0))
         held = int(_HELD_BATCH * rows * row_bytes_of(survey))
-    grown = 0 if measured.assumed else sum(stage.grows_by(machine.cpu_count().amount) for stage in survey.stages)
+    grown = 0 if measured.assumed else sum(stage.grows_by(_threads(config, survey)) for stage in survey.stages)
     fixed = max(measured.slices.fixed_bytes, said) + held + grown
     return replace(measured, slices=replace(measured.slices, fixed_bytes=fixed))
+
+
+def _threads(config: Config, survey: Survey) -> int:
+    """The most that a process will have."""
+    cores = machine.cpu_count().amount if config.workers == "auto" else max(1, config.workers)
+    return threads_of(max((stage.threads() for stage in survey.stages), default=0), cores, 1)
 
 
 def _task_count(config: Config, survey: Survey) -> int:

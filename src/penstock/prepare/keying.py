@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,7 @@ def match_keys(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
         found: list[Matched] = []
         rows = 0
         for each in match(files, known, task.input.number, source.ranges):
-            found.append(each)
+            found.append(replace(each, new=each.new[:0]))  # which are on disk
             rows += len(each.slices) + len(each.new)
             if source.remembered:
                 writer.write(each.new)

@@ -15,7 +15,7 @@ from penstock.base.errors import IntegrityError
 from penstock.base.files import STATE, Folder
 from penstock.base.fingerprint import fingerprint
 from penstock.base.machine import boot_id
-from penstock.prepare.rows import GIVEN_UP
+from penstock.prepare.rows import GIVEN_UP, TOO_LARGE_PIECE
 from penstock.shards.columns import FileFacts, is_columns, open_columns
 from penstock.shards.manifest import ShardFacts, Step, shard_from_dict
 from penstock.shards.placed import PLACING
@@ -41,8 +41,10 @@ class LedgerRow:
 
     @property
     def gave_up(self) -> bool:
-        """Whether a file was set aside for time or memory: a run that goes on may have more, and tries it again."""
-        return any(title in GIVEN_UP for _, title in self.lost_files)
+        """Whether something was set aside for time or memory: a run that goes on may have more, and tries it again."""
+        return any(title in GIVEN_UP for _, title in self.lost_files) or any(
+            TOO_LARGE_PIECE in step.set_aside for step in self.steps.values()
+        )
 
     @property
     def files(self) -> list[FileFacts]:

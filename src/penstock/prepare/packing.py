@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 TAIL = "tail"
 _TOKENS_AT_ONCE = 1 << 20
+_MOST_DOCUMENTS = 1 << 17  # that are fitted together: some 12 MB of Python's numbers
 
 
 @dataclass(frozen=True)
@@ -255,14 +256,36 @@ def _cuts(stream: Stream, length: int, first: int, last: int) -> _Cuts:
 
 
 def _one_each(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """A row for each document that begins between `first` and `last`, several for a long one; tokens stay in order."""
     for piece in stream.pieces(first, last):
-        cuts = _cuts(stream, length, max(first, piece.at), min(last, piece.at + len(piece.tokens)))
-        yield from _listed(cuts, [np.array([number]) for number in range(len(cuts.length))])
+        begins = piece.starts
+        here = (begins >= first) & (begins < last)
+        sizes = _row_sizes(piece.lengths[here], length)
+        at = int(begins[here][0]) - piece.at if here.any() else 0
+        rows = max(1, _TOKENS_AT_ONCE // length)
+        for row in range(0, len(sizes), rows):
+            some = sizes[row : row + rows]
+            offsets = np.concatenate([[0], np.cumsum(some)])
+            tokens = piece.tokens[at : at + int(offsets[-1])].copy()
+            lists = pa.ListArray.from_arrays(pa.array(offsets.astype("i4")), pa.array(tokens))
+            yield _batch(lists, np.ones(len(some), "i8"), np.zeros(len(some), "i8"))
+            at += len(tokens)
+
+
+def _row_sizes(lengths: Array, length: int) -> Array:
+    """Tokens of each row, where a document of more than `length` is cut into several."""
+    rows = -(-lengths // length)
+    sizes = np.full(int(rows.sum()), length)
+    sizes[np.cumsum(rows) - 1] = lengths - (rows - 1) * length
+    return sizes
 
 
 def _best_fit(stream: Stream, pack: Pack, first: int) -> Iterator[pa.RecordBatch]:
+    """Rows of one window; of very short documents, so many at a time."""
     cuts = _cuts(stream, pack.length, first, first + pack.window)
-    yield from _listed(cuts, best_fit(cuts.length, pack.length))
+    for start in range(0, len(cuts.length), _MOST_DOCUMENTS):
+        rows = best_fit(cuts.length[start : start + _MOST_DOCUMENTS], pack.length)
+        yield from _listed(cuts, [start + row for row in rows])
 
 
 def _listed(cuts: _Cuts, rows: Sequence[Array]) -> Iterator[pa.RecordBatch]:

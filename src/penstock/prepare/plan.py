@@ -97,7 +97,8 @@ def _tasks(cut: Cut, above: str, config: Config, survey: Survey, semantic: dict[
         what.pop("format")
         written = [[field.name, str(field.type)] for field in survey.given[max(0, cut.last - 1)]]
     if cut.kind in ("hash", "match"):  # by what it compares, and with what
-        what["dedup"] = survey.stages[cut.last].describe()
+        stage = survey.stages[cut.last]
+        what["dedup"] = stage.keyed_by() if cut.kind == "hash" else stage.describe()
     buckets = buckets_of(config, survey) if cut.kind in ("scatter", "gather") or cut.spill >= 0 else 0
     common = [FORMAT_VERSION, cut.kind, above, what, given, written, buckets, *_places(config, survey)]
     if cut.reads != "slices":

@@ -18,6 +18,7 @@ Array = np.ndarray[Any, Any]
 RAISED, TOO_LARGE = "function raised", "function took too much memory"
 DIED, HUNG = "function killed its worker", "function hung"
 GIVEN_UP = (TOO_LARGE, DIED, HUNG)
+TOO_LARGE_PIECE = "too large to be tokenized in this memory"
 
 
 @dataclass(frozen=True)

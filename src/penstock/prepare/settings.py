@@ -83,7 +83,7 @@ _PLACE_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float
 _PLACED_PER_SECOND = 1e9
 _MATCH_BYTES = 64 << 20  # 2**18 keys of 20 bytes, their places, and what sorting takes
 _MATCHED_PER_SECOND = 5e6
-_PACK_BYTES = 32 << 20  # 2**20 tokens at a time, before and after
+_PACK_BYTES = 64 << 20  # 2**20 tokens at a time, before and after; lengths of a window of short documents
 _PACKED_PER_SECOND = 4e8
 _MAP_BATCHES = _Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
 
@@ -134,11 +134,16 @@ def choose_settings(cut: Cut, config: Config, survey: Survey, means: Means) -> S
         if batch >= (batches.good if workers > 1 else batches.least):
             hold = _hold_for(workers, batch, cut, config, survey, means)
             limit, limit_by = _worker_limit(workers, batch, hold, config, measured, means)
-            threads = max(1, (wanted or means.cores) // max(1, workers)) if by_threads else 1
+            threads = threads_of(by_threads, wanted or means.cores, workers)
             stored = survey.stored_row_bytes
-            room = 0 if means.measured.assumed else _room(workers, measured, means)
+            room = _room(workers, measured, means)
             return Settings(workers, batch, hold, row_bytes_of(survey), stored, limit, limit_by, threads, room)
     raise AssertionError("refuse_without_memory lets no such pass through")
+
+
+def threads_of(most: int, cores: int, workers: int) -> int:
+    """Of a process, where a stage keeps `most` busy; one more than it does for the reader, while there is a core."""
+    return max(1, min(most + 1, cores // max(1, workers))) if most else 1
 
 
 def _room(workers: int, measured: Measurement, means: Means) -> int:
@@ -299,7 +304,7 @@ def _project_held(cut: Cut, rows: int, config: Config, survey: Survey, means: Me
     if cut.kind == "match":
         return Projection(means.driver_bytes + workers, 5 * rows, 0, rows / _MATCHED_PER_SECOND, rows)
     output = int(rows * means.measured.slices.output_row_bytes)
-    spill = output // len(survey.slices) * max(1, settings.workers)
+    spill = output // max(1, len(survey.slices)) * max(1, settings.workers)
     return Projection(means.driver_bytes + workers, spill, output, output / _PACKED_PER_SECOND, rows)
 
 

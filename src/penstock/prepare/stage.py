@@ -103,6 +103,9 @@ class Stage:
         `room` is what it may hold while it works on one row, however large; 0: nobody counts."""
         return self
 
+    def ended(self) -> None:
+        """Called when a task has taken its last row through it."""
+
     def keyed_by(self) -> str:
         """The column whose equal values it leaves out but one of; most stages compare no rows."""
         return ""

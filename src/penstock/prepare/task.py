@@ -193,6 +193,8 @@ def _attempt(task: Task, recipe: Recipe, unreadable: list[UnreadablePart], repor
             rows = fold(rows)
             rejected.write()
             sink.write(rows)
+        for stage in fold.stages.values():
+            stage.ended()
         produced = sink.finish()
         crash_point("task.after_shards")
     return LedgerRow(

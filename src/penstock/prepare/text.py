@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.errors import InputError
 from penstock.base.files import Folder, ReadFile
 from penstock.base.fingerprint import digest
 from penstock.prepare.keying import FromKeys, new_keys
@@ -54,12 +55,23 @@ def text_artifacts(plan: Plan, folder: Folder, rows: Mapping[str, LedgerRow]) ->
     facts = []
     for stage in plan.survey.stages:
         if isinstance(stage, Located):
-            with ReadFile(stage.file.location) as file:
-                facts.append(_commit(folder, TOKENIZER, file.read()))
+            facts.append(_commit(folder, TOKENIZER, _tokenizer_of(stage)))
     if packer_of(plan.survey.stages):
         summary = json.dumps(_summary([rows[task.name] for task in plan.passes[-2].tasks]), indent=1)
         facts.append(_commit(folder, SUMMARY, summary.encode() + b"\n"))
     return facts
+
+
+def _tokenizer_of(stage: Located) -> bytes:
+    with ReadFile(stage.file.location) as file:
+        data = file.read()
+    if digest(data) != stage.file.digest:
+        raise InputError(
+            "the tokenizer was changed while the job ran",
+            where=stage.file.location,
+            next_step="put it back and run the same command, or run with --redo",
+        )
+    return data
 
 
 def _commit(folder: Folder, name: str, data: bytes) -> FileFacts:

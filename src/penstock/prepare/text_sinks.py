@@ -21,7 +21,7 @@ from penstock.shards.part import PartWriter
 from penstock.shards.schema import Schema
 
 KEYS = f"{STATE}/keys"
-_RUN_KEYS = 1 << 18  # 5 MB, and three times that while they are sorted
+_RUN_KEYS = 1 << 18  # 5 MB, and three times that while they are sorted; whole bytes of bits
 COUNTED = "documents"  # in the states of a ledger row: by split and source, documents and tokens
 _BINS = 32  # lengths of documents by powers of two
 
@@ -68,13 +68,15 @@ class Keys:
         run = np.empty(int((~repeated).sum()), ENTRY)
         run["high"], run["low"], run["number"] = keys["high"][~repeated], keys["low"][~repeated], numbers[~repeated]
         self._writer.write(run)
-        self._repeated.append(np.sort(numbers[repeated]))
+        is_repeated = np.zeros(count, bool)
+        is_repeated[order[repeated]] = True
+        self._repeated.append(np.packbits(is_repeated, bitorder="little"))
         self._first += count
 
     def finish(self) -> Produced:
         if self._rows > self._first:
             self._put_run(self._rows - self._first)
-        self._writer.put(LOCAL, np.concatenate([np.zeros(0, "u4"), *self._repeated]))
+        self._writer.put(LOCAL, np.concatenate([np.zeros(0, "u1"), *self._repeated]))
         return Produced(spill=self._writer.finish({"rows": self._rows}))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.errors import InputError
-from penstock.prepare.sources import UnreadablePart
+from penstock.prepare.sources import UnreadablePart, chunks, text
 from tests.prepare.sources.reader import read, survey
 
 
@@ -118,3 +118,50 @@ def test_a_folder_without_a_document_says_which_files_would_be(tmp_path):
         run(tmp_path, input=str(tmp_path / "books"))
     assert "for others give a pattern" in caught.value.next_step
     assert run(tmp_path / "b", input={"path": str(tmp_path / "books" / "*"), "format": "text"}) == ["x"]
+
+
+def test_a_line_that_is_too_long_for_a_column_stands_aside_and_the_others_arrive(tmp_path, monkeypatch):
+    monkeypatch.setattr(chunks, "MOST_BYTES", 10)
+    monkeypatch.setattr(text, "MOST_BYTES", 10)
+    lines = ["a", "tencharact", "eleven char", "b", "", "twelve chars", "ten behind", "c"]
+    for end in ("\n", "\r\n"):
+        for final in ("", end):
+            path = write(tmp_path, end.join(lines) + final)
+            for options in ({}, {"bytes_at_once": 3}, {"slice_bytes": 9}):
+                answer = read(path, document="line", **options)
+                assert [row["text"] for row in answer.rows] == [line for line in lines if len(line) <= 10]
+                assert [(line["line"], line["raw"], line["reason"]) for line in answer.aside] == [
+                    (3, lines[2], "longer than 2 GiB"),
+                    (6, lines[5], "longer than 2 GiB"),
+                ]
+                ordinals = [*answer.ordinals, *(line["row_ordinal"] for line in answer.aside)]
+                assert len(set(ordinals)) == len(lines)
+
+
+def test_what_a_job_wrote_into_its_input_folder_is_not_read_by_the_next_run(tmp_path):
+    """Nor does it count as tables, beside which text would be no document."""
+    books = tmp_path / "books"
+    books.mkdir()
+    write(books, "one")
+    write(books, "two \xff".encode("latin-1"), "bad.txt")
+    job = {"input": str(books), "output": str(books / "prepared"), "export": "hf", "on_bad_input": "set_aside"}
+    for _ in range(2):
+        penstock.run({**job, "workers": 0, "memory": "1GB"})
+        assert penstock.open(books / "prepared")[0] == {"text": "one"}
+        assert list((books / "prepared" / "rejected").glob("*.jsonl"))
+        assert list((books / "prepared-hf").glob("*.arrow"))
+    write(books, "three", "more.txt")
+    penstock.run({**job, "workers": 0, "memory": "1GB"})
+    assert len(penstock.open(books / "prepared")) == 2
+
+
+def test_a_split_of_a_folder_that_the_job_writes_into_is_refused(tmp_path):
+    books = tmp_path / "books"
+    books.mkdir()
+    source = {"path": str(books), "split": "train"}
+    with pytest.raises(InputError, match="holds what the job itself writes"):
+        penstock.run({"input": source, "output": str(books / "prepared"), "workers": 0})
+    export = {"to": "hf", "path": str(books / "export")}
+    with pytest.raises(InputError, match="holds what the job itself writes") as caught:
+        penstock.run({"input": source, "output": str(tmp_path / "prepared"), "export": export, "workers": 0})
+    assert str(books / "export") in caught.value.where

@@ -7,6 +7,9 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from penstock.prepare.tokenizers.outline import outline_of, without_special_toke
 from tests.prepare.tokenizers.making import END, KINDS, definition, save, tokenizer_json
 
 EOS = SpecialToken(END, 0)
+COMMIT = "0123456789" * 4
 
 
 def beside(folder: Path, name: str, **said: Any) -> None:
@@ -118,23 +122,83 @@ def test_a_broken_file_beside_it_is_named(tmp_path: Path) -> None:
     assert "tokenizer_config.json" in str(raised.value)
 
 
-def test_a_hub_id_is_found_in_the_cache_and_without_it_the_error_names_the_cache(tmp_path: Path) -> None:
-    """In a process of its own: the library reads where its cache is when it is imported."""
-    snapshot = tmp_path / "hub" / "models--org--name" / "snapshots" / "abc"
+class Hub(BaseHTTPRequestHandler):
+    """A hub that holds one file at one commit."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(200 if self._body else 404)
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", str(len(self._body)))
+        if not self._body:
+            self.send_header("X-Error-Code", "EntryNotFound")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+        self.wfile.write(self._body)
+
+    @property
+    def _body(self) -> bytes:
+        is_there = self.path == f"/org/name/resolve/{COMMIT}/special_tokens_map.json"
+        return json.dumps({"eos_token": END}).encode() if is_there else b""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hub() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def cached_tokenizer(folder: Path) -> Path:
+    """The cache of the hub as a program leaves it that asked for tokenizer.json alone; the snapshot in it."""
+    snapshot = folder / "hub" / "models--org--name" / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)
-    refs = tmp_path / "hub" / "models--org--name" / "refs"
+    refs = folder / "hub" / "models--org--name" / "refs"
     refs.mkdir()
-    (refs / "main").write_text("abc")
+    (refs / "main").write_text(COMMIT)
     save("gpt2", snapshot)
-    beside(snapshot, "tokenizer_config.json", eos_token=END)
+    return snapshot
+
+
+def printed(code: str, cache: Path, **environment: str) -> str:
+    """By a process of its own: the library reads where its cache is when it is imported."""
+    told = {**os.environ, "HF_HUB_CACHE": str(cache), "NO_PROXY": "127.0.0.1", **environment}
+    code = f"from penstock.prepare.tokenizers.file import find_tokenizer\n{code}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=told, check=True).stdout
+
+
+def test_what_names_the_end_token_is_fetched_where_only_the_tokenizer_is_in_the_cache(tmp_path: Path, hub: str) -> None:
+    snapshot = cached_tokenizer(tmp_path)
+    beside(snapshot, "config.json", eos_token_id=1)  # it comes after the one that the hub has
+    code = "found = find_tokenizer('org/name', '/')\nprint(found.eos.text, [found.not_fetched])"
+    assert printed(code, tmp_path / "hub", HF_ENDPOINT=hub, HF_HUB_OFFLINE="0") == f"{END} ['']\n"
+    assert printed(code, tmp_path / "hub", HF_HUB_OFFLINE="1") == f"{END} ['']\n"  # what is not there is known too
+
+
+def test_what_cannot_be_fetched_is_named_and_nothing_behind_it_is_believed(tmp_path: Path) -> None:
+    beside(cached_tokenizer(tmp_path), "generation_config.json", eos_token_id=1)
+    code = "found = find_tokenizer('org/name', '/')\nprint(found.eos, found.not_fetched)"
+    told = printed(code, tmp_path / "hub", HF_HUB_OFFLINE="1")
+    assert told.startswith("None tokenizer_config.json of org/name (")
+    nobody = printed(code, tmp_path / "hub", HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0")
+    assert nobody.startswith("None tokenizer_config.json of org/name (")
+
+
+def test_a_hub_id_is_found_in_the_cache_and_without_it_the_error_names_the_cache(tmp_path: Path) -> None:
+    beside(cached_tokenizer(tmp_path), "tokenizer_config.json", eos_token=END)
     code = (
-        "from penstock.prepare.tokenizers.file import find_tokenizer\n"
         "print(find_tokenizer('org/name', '/').eos.text)\n"
         "try: find_tokenizer('org/other', '/')\n"
         "except Exception as error: print(error)\n"
     )
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub")}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-    assert done.stdout.startswith(END)
-    assert str(tmp_path / "hub") in done.stdout
-    assert "there is no tokenizer 'org/other'" in done.stdout
+    told = printed(code, tmp_path / "hub", HF_HUB_OFFLINE="1")
+    assert told.startswith(END)
+    assert str(tmp_path / "hub") in told
+    assert "there is no tokenizer 'org/other'" in told

@@ -81,3 +81,29 @@ def test_an_engine_that_hangs_is_passed_over(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(proof, "_SECONDS", 1.0)
     with pytest.raises(ConfigError, match="took longer than 1 s"):
         choose_engine(file, SAMPLE, wanted="gigatoken")
+
+
+def test_the_sample_is_bounded_by_bytes_whatever_its_characters_take() -> None:
+    texts = proof._some_documents(pa.array(["漢字" * 5000] * 300))
+    assert len(texts) == 100
+    assert 250_000 < sum(len(text.encode()) for text in texts) <= 256 << 10
+    assert proof._some_documents(pa.array(["é" * 5000])) == ["é" * 4096]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "advice"),
+    [
+        ("import os\nos.kill(os.getpid(), 9)\n", "ran out of memory while it was compared", "more memory"),
+        ("raise MemoryError\n", "has not enough memory", "more memory"),
+        ("import time\ntime.sleep(600)\n", "took longer than 1 s", "less to do"),
+    ],
+)
+def test_that_the_definition_was_stopped_says_nothing_about_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str, advice: str
+) -> None:
+    file = saved("gpt2", tmp_path)
+    replace_library(monkeypatch, tmp_path, "tokenizers", "__init__.py", code)
+    monkeypatch.setattr(proof, "_SECONDS", 1.0 if "sleep" in code else 60.0)
+    with pytest.raises(ConfigError, match=said) as raised:
+        choose_engine(file, SAMPLE, wanted="hf")
+    assert advice in (raised.value.next_step or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +96,11 @@ def test_an_engine_that_has_grown_too_much_is_loaded_anew(tmp_path: Path, monkey
         save("gpt2", tmp_path)
         tokenizer.encode(pa.array(["the"]))
         assert lists(tokenizer.encode(pa.array(TEXT))) == defined_ids("gpt2", TEXT)  # so it was
+
+
+def test_an_open_tokenizer_does_not_hold_its_vocabulary_as_text(tmp_path: Path) -> None:
+    file = find_tokenizer(save("gpt2", tmp_path), "")
+    outline = weakref.ref(read_outline(file.location))
+    assert outline() is read_outline(file.location)  # planning asks several times
+    with open_tokenizer(file, "hf"):
+        assert outline() is None

@@ -15,7 +15,7 @@ KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
 
 
 def hash_texts(texts: pa.Array) -> Array:
-    """The key of each text; a null has the key of an empty one, and no stage gives one on."""
+    """The key of each text; a null has that of an empty one, which is no document either."""
     if not len(texts):
         return np.zeros(0, KEY)
     texts = texts.cast(pa.large_binary())

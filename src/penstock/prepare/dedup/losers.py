@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,8 @@ from penstock.prepare.dedup.runs import RunsFile, RunsWriter, damaged
 
 DUPLICATE, SEEN = 0, 1
 REASONS = ("duplicate", "seen in an earlier job")
-LOCAL = "repeated"  # of a slice's own file: the numbers of rows whose key a row of the same run has had
+LOCAL = "repeated"  # in a slice's own file: a bit for each row, set where a row of the same run has had its key
+_AT_ONCE = 1 << 20
 _LOSER = np.dtype([("number", "<u4"), ("reason", "u1")])
 _PLACE = np.dtype([("first", "<i8"), ("last", "<i8"), ("checksum", "<u8")])  # of a slice's losers, and of these numbers
 
@@ -67,17 +68,18 @@ class Bitmap:
         return bits[start - 8 * first : start - 8 * first + count].astype(bool)
 
 
-def bitmap_of(numbers: Iterable[Array], rows: int) -> Bitmap:
-    bits = np.zeros(-(-rows // 8), "u1")
-    for each in numbers:
-        np.bitwise_or.at(bits, each >> 3, np.left_shift(1, each & 7).astype("u1"))
+def bitmap_of(bits: Array, numbers: Array) -> Bitmap:
+    """The bits, with those of `numbers` set, some at a time."""
+    bits = bits.copy()
+    for first in range(0, len(numbers), _AT_ONCE):
+        some = numbers[first : first + _AT_ONCE]
+        np.bitwise_or.at(bits, some >> 3, np.left_shift(1, some & 7).astype("u1"))
     return Bitmap(bits)
 
 
 def read_losers(keys: RunsFile, buckets: Sequence[RunsFile], piece: int) -> tuple[Bitmap, Bitmap]:
     """Of one slice, from its own file and those of all buckets: (the duplicates, those that earlier jobs have had)."""
-    rows = keys.facts["rows"]
     found = np.concatenate([np.zeros(0, _LOSER), *(losers_of(file, piece) for file in buckets)])
-    local = keys.array(LOCAL)
-    duplicates = [local, found["number"][found["reason"] == DUPLICATE]]
-    return bitmap_of(duplicates, rows), bitmap_of([found["number"][found["reason"] == SEEN]], rows)
+    repeated = keys.array(LOCAL)
+    duplicates = bitmap_of(repeated, found["number"][found["reason"] == DUPLICATE])
+    return duplicates, bitmap_of(np.zeros_like(repeated), found["number"][found["reason"] == SEEN])

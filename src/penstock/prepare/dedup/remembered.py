@@ -1,4 +1,4 @@
-"""Remembered: the keys that earlier jobs have kept, in a folder of sorted runs. One file a dataset, in their order.
+"""Remembered: the keys that earlier jobs have had, in a folder of sorted runs. One file a dataset, in their order.
 
 A job is held against the datasets that were there before its own, and replaces what it remembered itself; so doing a
 job again, now or after others, gives what it gave.
@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.base.errors import InputError
+from penstock.base.errors import InputError, IntegrityError
 from penstock.base.files import TEMPORARY, Folder
 from penstock.base.fingerprint import digest
 from penstock.prepare.dedup.keys import HASH, KEY, Array
@@ -34,7 +34,11 @@ class Remembered:
     meaning: dict[str, Any]  # what a key is the hash of
 
     def open(self) -> list[RunsFile]:
-        return [open_runs(os.path.join(self.root, name), size, written) for name, size, written in self.runs]
+        try:
+            return [open_runs(os.path.join(self.root, name), size, written) for name, size, written in self.runs]
+        except IntegrityError as error:
+            error.next_step = "put the file back, or run the job that made it again with --redo, or remember elsewhere"
+            raise
 
     def describe(self) -> list[str]:
         """Of the runs, for a fingerprint: what they hold, and not where."""

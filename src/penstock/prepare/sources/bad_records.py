@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +27,7 @@ from penstock.prepare.sources.chunks import (
     Ends,
     line_ends,
     lines_before,
+    parts_of,
     read_chunks,
 )
 
@@ -65,7 +67,8 @@ def read_records(segment: Segment, bytes_at_once: int, ends: Ends, schema: pa.Sc
     """The segment's records, chunk by chunk, each with its position and, where it is bad, its line."""
     ordinal, line = segment.ordinal, 0
     try:
-        for chunk in read_chunks(segment, bytes_at_once, ends):
+        chunks = read_chunks(segment, bytes_at_once, ends)
+        for chunk in chain.from_iterable(parts_of(chunk, ends) for chunk in chunks):
             lines = len(line_ends(chunk))
             rows = make(chunk, segment, ordinal, line)
             yield rows

@@ -25,6 +25,7 @@ Ends = Callable[[Bytes], Array]  # where each record of some bytes ends
 SAMPLE_BYTES = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NEWLINE = 10
+MOST_BYTES = 2**31 - 1  # that Arrow counts in a column of text
 _COUNTED_BYTES = 512 << 20
 _LOOKED_AT_ONCE = 1 << 18  # so that looking for newlines takes no second copy of a long line
 
@@ -172,6 +173,16 @@ def _chunks(segment: Segment, size: int, ends: Ends) -> Iterator[bytearray]:
             raise BreaksOff(broken.reason, held) from broken
         if held:
             yield held
+
+
+def parts_of(chunk: bytearray, ends: Ends) -> Iterator[bytearray]:
+    """Whole lines of at most MOST_BYTES together, or one that is longer: one line may bring a chunk to any size."""
+    while len(chunk) > MOST_BYTES and ends is line_ends:
+        end = chunk.rfind(b"\n", 0, MOST_BYTES) + 1 or chunk.find(b"\n") + 1 or len(chunk)
+        part, chunk = _cut(chunk, end)
+        yield part
+    if chunk:
+        yield chunk
 
 
 def _cut(held: bytearray, end: int) -> tuple[bytearray, bytearray]:

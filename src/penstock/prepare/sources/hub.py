@@ -8,6 +8,7 @@ as one file. Should one of their files change, every shard counts as changed.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -36,6 +37,7 @@ from penstock.prepare.sources.bad_text import sound_text
 from penstock.prepare.sources.remote import library, unreachable
 
 _SCHEME = "hf:"
+_OF_HUB = re.compile(r"hf://datasets/[^@]+@[^/]+/(.+)")  # how the library spells a file at a commit
 _LINES = tuple(f".{name}{packed}" for name in ("jsonl", "ndjson") for packed in ("", *COMPRESSIONS))
 _DAMAGE = (pa.ArrowException, ValueError, TypeError, EOFError)  # of what is in a file, not of the way to it
 
@@ -109,10 +111,30 @@ def hub_files(source: int, split: Split, slice_bytes: int) -> list[File]:
     resolved = _resolve(split)
     shown = os.path.basename(os.path.normpath(split.path)) if split.is_local else split.path
     locations = _shards(resolved, slice_bytes) if resolved.format == "hub" else list(resolved.files)
+    names = _names(locations, split.path)
     return [
-        File(source, f"{shown}@{split.split}/{number:05d}-of-{len(locations):05d}", location, resolved.format)
-        for number, location in enumerate(locations)
+        File(source, f"{shown}@{split.split}/{name}", location, resolved.format)
+        for name, location in zip(names, locations, strict=True)
     ]
+
+
+def _names(locations: list[str], folder: str) -> list[str]:
+    """By its own name a row keeps its position when the split has one file more. Shards of the library have none."""
+    names = [_own_name(location, folder) for location in locations]
+    if all(names) and len(set(names)) == len(names):
+        return names
+    return [f"{number:05d}-of-{len(locations):05d}" for number in range(len(locations))]
+
+
+def _own_name(location: str, folder: str) -> str:
+    """The path inside the dataset; nothing for what is not a file of it."""
+    if of_hub := _OF_HUB.fullmatch(location):
+        return of_hub[1]
+    for root in (os.path.abspath(folder), os.path.realpath(folder)):  # which of them the library gives, differs
+        below = os.path.join(root, "")
+        if location.startswith(below):
+            return os.fsencode(location.removeprefix(below)).decode("utf-8", "backslashreplace")
+    return ""
 
 
 def _shards(resolved: _Resolved, slice_bytes: int) -> list[str]:

@@ -22,11 +22,18 @@ from penstock.prepare.sources import (
 )
 from penstock.prepare.sources.bad_records import BROKEN_OFF, line_in_file, read_records, set_aside
 from penstock.prepare.sources.bad_text import sound_text
-from penstock.prepare.sources.chunks import BYTE_ORDER_MARK, BreaksOff, Chunk, line_ends, open_text, pieces_of
+from penstock.prepare.sources.chunks import (
+    BYTE_ORDER_MARK,
+    MOST_BYTES,
+    BreaksOff,
+    Chunk,
+    line_ends,
+    open_text,
+    pieces_of,
+)
 from penstock.prepare.sources.text_column import TEXT_SCHEMA
 
 TOO_LONG = "longer than 2 GiB"
-_MOST_BYTES = 2**31 - 1  # that Arrow counts in a column of text
 _READ_AT_ONCE = 1 << 20
 identity = identity_of_ends  # what tells that a file is still the one that was surveyed
 
@@ -59,15 +66,19 @@ def _document(segment: Segment, repair: bool) -> Rows:
         return _none(segment, broken.rest, broken.reason, BROKEN_OFF)
     except (pa.ArrowException, OSError) as error:
         raise UnreadablePart(segment, 0, 0, 1, str(error).partition("\n")[0], "unreadable file") from error
-    if len(data) > _MOST_BYTES:
-        return _none(segment, data, f"a document has at most {_MOST_BYTES:,} bytes", TOO_LONG)
+    if len(data) > MOST_BYTES:
+        return _none(segment, data, _too_long(), TOO_LONG)
     first = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     rows = _rows(data, np.array([first, len(data)], "i4"), segment, 0)
     return sound_text(rows, repair, lambda _row: 1)
 
 
-def _none(segment: Segment, data: Chunk, detail: str, reason: str) -> Rows:
-    aside = set_aside(data, segment, 0, 1, detail, reason)
+def _too_long() -> str:
+    return f"a document has at most {MOST_BYTES:,} bytes"
+
+
+def _none(segment: Segment, data: Chunk, detail: str, reason: str, ordinal: int = 0, line: int = 1) -> Rows:
+    aside = set_aside(data, segment, ordinal, line, detail, reason)
     empty = pa.RecordBatch.from_pylist([], schema=TEXT_SCHEMA)
     return Rows(empty, segment.source, segment.path, np.arange(0), None, (aside,))
 
@@ -76,15 +87,15 @@ def _contents(location: str) -> Chunk:
     """The whole file, in memory once. Of one that is too long, enough to tell that it is."""
     if not compression_of(location):
         with ReadFile(location) as handle:
-            if handle.seek(0, 2) > _MOST_BYTES:
+            if handle.seek(0, 2) > MOST_BYTES:
                 handle.seek(0)
-                return handle.read(_MOST_BYTES + 1)
+                return handle.read(MOST_BYTES + 1)
             handle.seek(0)
             return handle.read()
     held = bytearray()
     try:
         with open_text(location) as stream:
-            while len(held) <= _MOST_BYTES and (data := stream.read(_READ_AT_ONCE)):
+            while len(held) <= MOST_BYTES and (data := stream.read(_READ_AT_ONCE)):
                 held += data
     except BreaksOff as broken:
         raise BreaksOff(broken.reason, held) from broken
@@ -92,7 +103,10 @@ def _contents(location: str) -> Chunk:
 
 
 def _lines(data: Chunk, segment: Segment, ordinal: int, line: int, repair: bool) -> Rows:
-    """A document a line, without its end; an empty line is an empty document."""
+    """A document a line, without its end; an empty line is an empty document. More than MOST_BYTES are one line."""
+    end_bytes = 2 if data.endswith(b"\r\n") else int(data.endswith(b"\n"))
+    if len(data) - end_bytes > MOST_BYTES:
+        return _none(segment, data, _too_long(), TOO_LONG, ordinal, line + 1)
     if b"\r\n" in data:
         data = data.replace(b"\r\n", b"\n")
     ends = line_ends(data)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, TaskError
 from penstock.base.files import Folder
 from penstock.prepare.dedup.losers import DUPLICATE, REASONS, SEEN, Bitmap, read_losers
 from penstock.prepare.dedup.remembered import Remembered, look_up
@@ -96,7 +96,8 @@ class Matched(Stage):
     def opened(self, folder: Folder, number: int, threads: int, room: int) -> Stage:  # noqa: ARG002
         keys = open_written(folder, self.found.keys[number])
         losers = [open_written(folder, each) for each in self.found.losers]
-        return _Leaving(keep=self.dedup.keep, losers=read_losers(keys, losers, number))
+        found = read_losers(keys, losers, number)
+        return _Leaving(keep=self.dedup.keep, losers=found, hashed=keys.facts["rows"], number=number, place=_Place())
 
 
 def _cleaning(stage: Stage) -> dict[str, Any]:
@@ -105,17 +106,40 @@ def _cleaning(stage: Stage) -> dict[str, Any]:
     return {**done, "code": [[target, code_identity(target)] for target in stage.code()]} if stage.code() else done
 
 
+@dataclass
+class _Place:
+    """How many rows of a slice have come by."""
+
+    rows: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Leaving(Stage):
-    """Leaves out the losers of one slice, whose rows come one after the other."""
+    """Leaves out the losers of one slice, whose rows come one after the other, as many as were hashed."""
 
     keep: bool
     losers: tuple[Bitmap, Bitmap]
-    taken: list[int] = field(default_factory=lambda: [0])
+    hashed: int
+    number: int
+    place: _Place
 
     def __call__(self, rows: Rows) -> Rows:
-        start, count = self.taken[0], len(rows)
-        self.taken[0] += count
+        start, count = self.place.rows, len(rows)
+        self.place.rows += count
+        if self.place.rows > self.hashed:
+            raise self._other_rows(f"more than {self.hashed:,}")
         duplicates, seen = (each.of(start, count) for each in self.losers)
         rows = rows.keep(~seen, REASONS[SEEN], self.keep)
         return rows.keep(~duplicates[~seen], REASONS[DUPLICATE], self.keep)
+
+    def ended(self) -> None:
+        if self.place.rows != self.hashed:
+            raise self._other_rows(f"{self.place.rows:,}")
+
+    def _other_rows(self, now: str) -> TaskError:
+        return TaskError(
+            f"dedup was given {now} documents of a slice of which {self.hashed:,} were hashed: which of them are "
+            "duplicates cannot be told",
+            where=f"slice {self.number}",
+            next_step="a stage before dedup, or the input, does not give the same rows twice: mend that and run again",
+        )

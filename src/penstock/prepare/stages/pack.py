@@ -16,7 +16,7 @@ from penstock.prepare.stage import Stage, require_columns
 from penstock.shards.packed import DOCUMENTS, TOKENS
 
 TRUNCATED = "truncated"
-_LEAST_WINDOW, _LEAST_ROWS = 1 << 23, 128  # tokens, and rows, of a window: 10,000 documents of 800 tokens fill 99.8%
+_LEAST_WINDOW, _LEAST_ROWS = 1 << 22, 128  # tokens, and rows, of a window: 5,000 documents of 800 tokens fill 99.8%
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.files import Folder
-from penstock.prepare.rows import Rows, SetAside, rejected_line
+from penstock.prepare.rows import TOO_LARGE_PIECE, Rows, SetAside, rejected_line
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
@@ -23,7 +23,6 @@ from penstock.prepare.tokenizers.proof import Choice
 from penstock.shards.packed import TOKENS
 
 Array = np.ndarray[Any, Any]
-TOO_LARGE_PIECE = "too large to be tokenized in this memory"
 _MOST_THREADS = 4  # as many as one reader can feed
 
 
@@ -93,9 +92,6 @@ class Located(Tokenize):
             raise ConfigError(f"there is a column {TOKENS!r} already, which is what the ids will be called")
         kind = pa.list_(pa.from_numpy_dtype(self.file.dtype))
         return schema.set(schema.get_field_index(self.column), pa.field(TOKENS, kind))
-
-    def keeps_rows(self) -> bool:
-        return True
 
     def describe(self) -> dict[str, Any]:
         """The tokenizer by what it holds: where it lies and who runs it decides nothing."""

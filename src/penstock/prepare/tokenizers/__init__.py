@@ -6,9 +6,8 @@ a token: what begins and ends a text is the tokenize stage's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +15,17 @@ from numpy.typing import NDArray
 
 from penstock.base.errors import InputError
 from penstock.prepare.tokenizers.cutting import Cutter
-from penstock.prepare.tokenizers.engine import Encoded, Engine, Offsets, TextBytes, engine_module
+from penstock.prepare.tokenizers.engine import (
+    Engine,
+    Offsets,
+    TextBytes,
+    encode_portion,
+    engine_module,
+    joined,
+    portions,
+)
 from penstock.prepare.tokenizers.file import TokenizerFile
-from penstock.prepare.tokenizers.outline import read_outline
+from penstock.prepare.tokenizers.outline import forget_outlines, read_outline
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,10 +55,9 @@ class Tokenizer:
         """(ids, offsets): the ids of text i are `ids[offsets[i]:offsets[i + 1]]`. A null has none."""
         data, offsets = _text_parts(texts)
         pieces = self._pieces(data, offsets)
-        portions = _portions(pieces, self._portion_bytes)
         each = self._pool.map if self._pool else map
-        encoded = list(each(lambda portion: self._encode(data, portion), portions))
-        ids, ends = self._joined(encoded)
+        encode = partial(encode_portion, self._engine, data)
+        ids, ends = joined(list(each(encode, portions(pieces, self._portion_bytes))), self._dtype)
         return ids, (ends if pieces is offsets else ends[_places(pieces, offsets)])
 
     def largest_pieces(self, texts: pa.Array) -> Offsets:
@@ -63,22 +69,6 @@ class Tokenizer:
 
     def _pieces(self, data: TextBytes, offsets: Offsets) -> Offsets:
         return self._cutter.cut(data, offsets, self._portion_bytes) if self._cutter else offsets
-
-    def _encode(self, data: TextBytes, offsets: Offsets) -> Encoded:
-        start = int(offsets[0])
-        return self._engine.encode(data[start : int(offsets[-1])], offsets - start)
-
-    def _joined(self, encoded: list[Encoded]) -> tuple[NDArray[Any], Offsets]:
-        counts = [np.diff(offsets) for _, offsets in encoded]
-        ends = np.cumsum(np.concatenate([np.zeros(1, "i8"), *counts]), dtype="i8")
-        ids = np.empty(int(ends[-1]), self._dtype)
-        start = 0
-        encoded.reverse()
-        while encoded:  # each is let go when it is copied, and pages of `ids` are taken as they are written
-            flat, _ = encoded.pop()
-            ids[start : start + len(flat)] = flat
-            start += len(flat)
-        return ids, ends
 
 
 def open_tokenizer(
@@ -94,7 +84,8 @@ def open_tokenizer(
         )
     module = engine_module(engine)
     cutter = Cutter(outline, special_tokens) if cuts else None
-    del outline  # it holds the vocabulary as text
+    del outline
+    forget_outlines()  # before the engine takes its memory
     return Tokenizer(module.Engine(file.location, special_tokens), cutter, module.PORTION_BYTES, file.dtype, threads)
 
 
@@ -112,14 +103,6 @@ def _text_parts(texts: pa.Array) -> tuple[TextBytes, Offsets]:
     width = "i8" if pa.types.is_large_string(texts.type) else "i4"
     places = np.frombuffer(offsets, width)[texts.offset :][: len(texts) + 1]
     return np.frombuffer(data, "u1"), places.astype("i8")
-
-
-def _portions(offsets: Offsets, portion_bytes: int) -> Iterator[Offsets]:
-    """Runs of whole pieces of about `portion_bytes`, as slices of `offsets` that share their ends."""
-    starts = (offsets[:-1] - offsets[0]) // portion_bytes
-    cuts = np.flatnonzero(np.diff(starts)) + 1
-    for first, last in pairwise([0, *cuts.tolist(), len(offsets) - 1]):
-        yield offsets[first : last + 1]
 
 
 def _places(pieces: Offsets, offsets: Offsets) -> Offsets:

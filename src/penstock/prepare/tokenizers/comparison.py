@@ -11,12 +11,23 @@ import json
 import pickle
 import sys
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from penstock.prepare.tokenizers.cutting import Cutter
-from penstock.prepare.tokenizers.engine import DEFINITION, Encoded, Engine, Offsets, TextBytes, engine_module
+from penstock.prepare.tokenizers.engine import (
+    DEFINITION,
+    Encoded,
+    Engine,
+    Offsets,
+    TextBytes,
+    encode_portion,
+    engine_module,
+    joined,
+    portions,
+)
 from penstock.prepare.tokenizers.outline import read_outline
 
 _SHOWN = 40  # characters of a text that is told
@@ -36,6 +47,7 @@ class Question:
 class Answer:
     trouble: str = ""  # what is wrong with the engine, in a few words; nothing where it is equal
     cuts: bool = False  # whether cutting texts changed nothing
+    short_of: str = ""  # memory or time, where that is the trouble
 
 
 def main() -> None:
@@ -50,6 +62,8 @@ def compare(question: Question) -> Answer:
     pieces = cutter.cut(data, offsets, _PIECE_BYTES)
     try:
         given, (cut, _) = _encoded(question, question.engine, data, offsets, pieces)
+    except MemoryError:
+        return Answer("has not enough memory to be compared", short_of="memory")
     except BaseException as error:  # a panic of Rust is no Exception
         return Answer(f"cannot do it ({_first_line(error)})")
     right = given if question.engine == DEFINITION else _encoded(question, DEFINITION, data, offsets)[0]
@@ -58,8 +72,11 @@ def compare(question: Question) -> Answer:
 
 def _encoded(question: Question, name: str, data: TextBytes, *each: Offsets) -> list[Encoded]:
     """The engine is let go before there is another: two would take twice the memory."""
-    engine: Engine = engine_module(name).Engine(question.location, question.special_tokens)
-    return [engine.encode(data, offsets) for offsets in each]
+    module = engine_module(name)
+    engine: Engine = module.Engine(question.location, question.special_tokens)
+    encode = partial(encode_portion, engine, data)
+    # As the job will: the definition holds hundreds of bytes for each token of a call.
+    return [joined(list(map(encode, portions(offsets, module.PORTION_BYTES))), np.dtype("u4")) for offsets in each]
 
 
 def _flat(texts: tuple[str, ...]) -> tuple[TextBytes, Offsets]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from penstock.prepare.tokenizers.outline import Outline, read_outline
 TOKENIZER = "tokenizer.json"
 # Who says which token ends a text, the first that does is believed. The last two name ids, not tokens.
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "config.json")
+_KINDS = ("bos", "eos")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _UINT16_IDS = 1 << 16
 
@@ -37,6 +37,7 @@ class TokenizerFile:
     vocabulary_size: int  # the largest id + 1, added tokens included
     bos: SpecialToken | None
     eos: SpecialToken | None
+    not_fetched: str = ""  # what might have named one of them, and why it is not here
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -47,7 +48,8 @@ class TokenizerFile:
 def find_tokenizer(name: str, folder: str) -> TokenizerFile:
     """`name`: a tokenizer.json, a directory that holds one, or a hub id; a relative path is relative to `folder`."""
     looked: list[str] = []
-    location = _local(name, folder, looked) or _from_hub(name, looked)
+    local = _local(name, folder, looked)
+    location = local or _from_hub(name, looked)
     if location is None:
         raise ConfigError(
             f"there is no tokenizer {name!r}",
@@ -55,9 +57,10 @@ def find_tokenizer(name: str, folder: str) -> TokenizerFile:
             next_step=f"name a {TOKENIZER}, a directory that holds one, or a hub id (org/name)",
         )
     outline = read_outline(location)
-    beside = list(_beside(location))
-    bos, eos = (_special(outline, beside, kind) for kind in ("bos", "eos"))
-    return TokenizerFile(name, location, outline.digest, outline.vocabulary_size, bos, eos)
+    special, not_fetched = _special_tokens(outline, location, "" if local else name)
+    return TokenizerFile(
+        name, location, outline.digest, outline.vocabulary_size, special.get("bos"), special.get("eos"), not_fetched
+    )
 
 
 def _local(name: str, folder: str, looked: list[str]) -> str | None:
@@ -93,53 +96,79 @@ def _from_hub(name: str, looked: list[str]) -> str | None:
         return cached
     looked.append(f"the hub's cache, {huggingface_hub.constants.HF_HUB_CACHE}")
     try:
-        location = str(huggingface_hub.hf_hub_download(name, TOKENIZER))
+        return str(huggingface_hub.hf_hub_download(name, TOKENIZER))
     except Exception as error:  # of the hub, of the network, of its libraries: all mean that it is not to be had
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        looked.append(f"the hub ({reason.strip()[:200]})")
+        looked.append(f"the hub ({_reason(error)})")
         return None
-    for other in _BESIDE:
-        _try_download(name, other)
-    return location
 
 
-def _try_download(name: str, file: str) -> None:
-    import contextlib
+def _special_tokens(outline: Outline, location: str, hub_id: str) -> tuple[dict[str, SpecialToken], str]:
+    """(the tokens that begin and end a text, as far as anything says so; which file could not be fetched, and why).
 
-    import huggingface_hub
-
-    with contextlib.suppress(Exception):  # most tokenizers have only some of them
-        huggingface_hub.hf_hub_download(name, file)
-
-
-def _beside(location: str) -> Iterator[dict[str, Any]]:
+    A file that cannot be fetched ends the search: those behind it count only where it says nothing, so that to believe
+    them would let the answer depend on what is in the cache.
+    """
+    found: dict[str, SpecialToken] = {}
     for name in _BESIDE:
-        path = os.path.join(os.path.dirname(location), name)
-        if os.path.isfile(path):
-            try:
-                with open(path, encoding="utf-8") as handle:
-                    said = json.load(handle)
-            except (OSError, ValueError) as error:
-                raise InputError(
-                    f"cannot read what lies beside the tokenizer: {error}",
-                    where=path,
-                    next_step="repair the file, or move it away: then `add_eos` needs the token named in the job",
-                ) from error
-            if isinstance(said, dict):
-                yield said
+        if hub_id and (reason := _fetch(hub_id, location, name)):
+            return found, f"{name} of {hub_id} ({reason})"
+        said = _said(os.path.join(os.path.dirname(location), name))
+        for kind in _KINDS:
+            if kind not in found and (token := _special(outline, said, kind)):
+                found[kind] = token
+        if len(found) == len(_KINDS):
+            break
+    return found, ""
 
 
-def _special(outline: Outline, beside: list[dict[str, Any]], kind: str) -> SpecialToken | None:
-    """The token that begins (`bos`) or ends (`eos`) a text, if anything beside the tokenizer says so."""
-    for said in beside:
-        token, number = said.get(f"{kind}_token"), said.get(f"{kind}_token_id")
-        if isinstance(token, dict):
-            token = token.get("content")
-        if isinstance(token, str) and (known := outline.id_of(token)) is not None:
-            return SpecialToken(token, known)
-        number = number[0] if isinstance(number, list) and number else number
-        if isinstance(number, int) and (text := outline.token_of(number)) is not None:
-            return SpecialToken(text, number)
+def _fetch(hub_id: str, location: str, file: str) -> str:
+    """Have a file beside the tokenizer, of the same commit, if there is one. The answer: why that is not known."""
+    import huggingface_hub
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    commit = os.path.basename(os.path.dirname(location))
+    if huggingface_hub.try_to_load_from_cache(hub_id, file, revision=commit) is not None:
+        return ""  # it is there, or known not to be
+    try:
+        huggingface_hub.hf_hub_download(hub_id, file, revision=commit)
+    except LocalEntryNotFoundError as error:  # not here, and the hub was not asked
+        return _reason(error.__cause__ or error)
+    except EntryNotFoundError:  # most tokenizers have only some of them
+        return ""
+    except Exception as error:  # of the hub, of the network, of its libraries
+        return _reason(error)
+    return ""
+
+
+def _reason(error: BaseException) -> str:
+    return next((line.strip()[:200] for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _said(path: str) -> dict[str, Any]:
+    if not os.path.isfile(path):
+        return {}
+    try:
+        with open(path, encoding="utf-8") as handle:
+            said = json.load(handle)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot read what lies beside the tokenizer: {error}",
+            where=path,
+            next_step="repair the file, or move it away: then `add_eos` needs the token named in the job",
+        ) from error
+    return said if isinstance(said, dict) else {}
+
+
+def _special(outline: Outline, said: dict[str, Any], kind: str) -> SpecialToken | None:
+    """The token that begins (`bos`) or ends (`eos`) a text, if a file beside the tokenizer says so."""
+    token, number = said.get(f"{kind}_token"), said.get(f"{kind}_token_id")
+    if isinstance(token, dict):
+        token = token.get("content")
+    if isinstance(token, str) and (known := outline.id_of(token)) is not None:
+        return SpecialToken(token, known)
+    number = number[0] if isinstance(number, list) and number else number
+    if isinstance(number, int) and (text := outline.token_of(number)) is not None:
+        return SpecialToken(text, number)
     return None
 
 

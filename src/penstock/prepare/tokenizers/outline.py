@@ -70,6 +70,11 @@ def read_outline(location: str) -> Outline:
     return _read_outline(location, found.st_mtime_ns, found.st_size)
 
 
+def forget_outlines() -> None:
+    """The vocabulary as text is tens of megabytes, and nobody asks again once a tokenizer is open."""
+    _read_outline.cache_clear()
+
+
 @lru_cache(maxsize=2)
 def _read_outline(location: str, *_: int) -> Outline:
     with ReadFile(location) as handle:

@@ -25,7 +25,9 @@ from penstock.prepare.tokenizers.file import TokenizerFile
 from penstock.prepare.tokenizers.hard_texts import hard_texts
 from penstock.prepare.tokenizers.outline import read_outline
 
-_DOCUMENTS, _CHARACTERS = 100, 4096  # of the sample; the definition needs half a second a megabyte
+# Of the sample. A fast engine and the definition each go over it whole and cut: half a second a megabyte.
+_DOCUMENTS, _CHARACTERS, _SAMPLE_BYTES = 100, 4096, 256 << 10
+_NO_MEMORY = b"memory allocation of "  # what Rust says before it aborts
 _ADDED_TOKENS = 48  # some tokenizers have thousands, all alike
 _SECONDS = 60.0
 _ORDER = ("gigatoken", "fastokens", DEFINITION)  # docs/decisions/0015-tokenizer-engines.md
@@ -47,18 +49,29 @@ def choose_engine(file: TokenizerFile, sample: pa.Array, wanted: str = "auto", s
     hard, documents = hard_texts(_some_added_tokens(file)), _some_documents(sample)
     question = Question(file.location, DEFINITION, special_tokens, (*hard, *documents), _SECONDS)
     troubles: list[str] = []
+    short_of = ""
     for engine in _ORDER if wanted == "auto" else [wanted]:
         answer = _ask(replace(question, engine=engine))
         if not answer.trouble:
             return Choice(engine, answer.cuts, _why(engine, wanted, len(hard), len(documents), troubles))
         troubles.append(f"{_named(engine)} {answer.trouble}")
+        short_of = answer.short_of
     raise ConfigError(
         f"tokenize: {'; '.join(troubles)}",
         where=file.location,
-        next_step=f"use a {file.name} that Hugging Face's tokenizers load"
+        next_step=_next_step(file, short_of)
         if wanted in ("auto", DEFINITION)
         else "leave `engine` out: then the fastest that is equal is used",
     )
+
+
+def _next_step(file: TokenizerFile, short_of: str) -> str:
+    """When the definition itself failed; that it was stopped says nothing about the file."""
+    if short_of == "memory":
+        return "give this machine or container more memory, or end what else takes it; then run the same command"
+    if short_of == "time":
+        return "run the same command when this machine has less to do"
+    return f"use a {file.name} that Hugging Face's tokenizers load"
 
 
 def _why(engine: str, wanted: str, hard: int, documents: int, troubles: Sequence[str]) -> str:
@@ -86,10 +99,12 @@ def _some_added_tokens(file: TokenizerFile) -> list[str]:
 
 
 def _some_documents(sample: pa.Array) -> list[str]:
-    """Spread over the sample, and only the beginning of a long one."""
+    """Spread over the sample, and only the beginning of a long one: a character may take four bytes."""
     texts = sample.drop_null()
-    places = range(0, len(texts), max(1, len(texts) // _DOCUMENTS))
-    return [str(texts[place])[:_CHARACTERS] for place in places[:_DOCUMENTS]]
+    places = range(0, len(texts), max(1, len(texts) // _DOCUMENTS))[:_DOCUMENTS]
+    room = _SAMPLE_BYTES // max(1, len(places))
+    beginnings = (str(texts[place])[:_CHARACTERS] for place in places)
+    return [each.encode()[:room].decode(errors="ignore") for each in beginnings]
 
 
 def _ask(question: Question) -> Answer:
@@ -99,7 +114,9 @@ def _ask(question: Question) -> Answer:
     try:
         done = subprocess.run(command, input=pickle.dumps(question), capture_output=True, timeout=question.seconds)
     except subprocess.TimeoutExpired:
-        return Answer(f"took longer than {question.seconds:.0f} s to be compared")
+        return Answer(f"took longer than {question.seconds:.0f} s to be compared", short_of="time")
+    if done.returncode == -signal.SIGKILL or (done.returncode and _NO_MEMORY in done.stderr):
+        return Answer(f"ran out of memory while it was compared ({_how(done.returncode)})", short_of="memory")
     if done.returncode:
         return Answer(f"ended its process by {_how(done.returncode)}")
     return Answer(**json.loads(done.stdout.splitlines()[-1]))
