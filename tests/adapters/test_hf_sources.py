@@ -202,7 +202,7 @@ def test_a_shard_that_the_library_cannot_read_is_set_aside_by_name(tables, tmp_p
     packed = tables / "train-b.csv.gz"
     packed.write_bytes(packed.read_bytes()[:-20])
     source = {"path": str(tables), "split": "train", "text_column": "body"}
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="unreadable file"):
         run(tmp_path / "a", source)
     assert run(tmp_path / "b", source, on_bad_input="set_aside") == documents(0, 20)
     (line,) = (tmp_path / "b" / "rejected").glob("*.jsonl")

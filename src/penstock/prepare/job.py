@@ -48,6 +48,7 @@ _LEDGER_ROW_BYTES = 5 << 10  # as Python holds it; 4.2 kB were measured for a bu
 def plan(job: Job) -> Plan:
     """What the job would do: passes, tasks, projected memory, disk and time. Writes nothing."""
     config = _config(job)
+    refuse_export(config)
     budget = make_budget(config.memory)
     limit = max(budget.allowed - own_memory().counted, 0)
     with Trial(config.task_timeout, limit, config.on_bad_input == "set_aside") as trial:
@@ -75,7 +76,6 @@ def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) ->
 
 
 def _run(planned: Plan, observe: Observer | None, redo: bool) -> Manifest:
-    refuse_export(planned.config)
     manifest = run_plan(planned, observe, redo)
     make_export(planned.config)
     return manifest

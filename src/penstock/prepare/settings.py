@@ -315,8 +315,9 @@ def _too_small(
     steps = [f"memory: {suggestion}MB"]
     steps += ["strategy: streaming, which holds less at once"] if config.strategy == "parallel" else []
     steps += ["a smaller max_record"] if batches.least > 4 << 20 else []
-    steps += ["strategy: sequential, which has no worker"] if workers else []
-    steps += ["fewer columns with `select`"] if config.stages else []
+    if not {"tokenize", "dedup"} & set(config.stage_names):  # of which a process without workers holds as much
+        steps += ["strategy: sequential, which has no worker"] if workers else []
+        steps += ["fewer columns with `select`"] if config.stages else []
     return PlanError(
         f"the job needs {format_size(least)}: {format_size(means.driver_bytes)} for the driver, "
         + (f"{format_size(measured.worker_bytes)} for one worker and " if workers else "and ")

@@ -41,7 +41,9 @@ class SourceConfig(BaseModel):
     types: dict[str, str] = Field({}, description="column types of text formats, such as {time: 'timestamp[us]'}")
     delimiter: str | None = Field(None, description="of CSV; comma, or tab for .tsv")
     null_values: tuple[str, ...] = Field(("", "NA", "N/A", "NULL", "null"), description="what CSV writes for null")
-    newlines_in_values: bool = Field(False, description="CSV values may hold newlines between quotes")
+    newlines_in_values: bool | None = Field(
+        None, description="CSV values may hold newlines between quotes; documents (text_column) may, if not said"
+    )
     function: str | None = Field(None, description="module:name that yields samples (dicts) of a file, or of rows")
     batch_rows: int = Field(1024, gt=0, le=2**20, description="rows that `function` is given at a time, with `path:`")
     samples: dict[str, Any] | None = Field(
@@ -130,7 +132,7 @@ class SourceConfig(BaseModel):
             types=self.types,
             delimiter=self.delimiter,
             null_values=self.null_values,
-            newlines_in_values=self.newlines_in_values,
+            newlines_in_values=bool(self.text_column) if self.newlines_in_values is None else self.newlines_in_values,
             text_column=self.text_column,
             document=self.document,
             bad_utf8=self.bad_utf8,

@@ -329,6 +329,11 @@ def _unreadable_rows(part: UnreadablePart) -> SetAside:
     return SetAside(part.title, max(part.rows, 0), (line,))
 
 
+def _printable(text: str) -> str:
+    """What a terminal would obey, spelled out."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 def _bad_record(aside: SetAside, segment: Segment) -> InputError:
     line = aside.kept[0]
     if "sample" in line:
@@ -336,7 +341,7 @@ def _bad_record(aside: SetAside, segment: Segment) -> InputError:
     else:
         shown = line.get("raw") or json.dumps(line.get("row"), ensure_ascii=False)
         place = f"line {line['line']:,}" if "line" in line else f"row {line['position']:,}"
-        place += f": {shown[:200]}"
+        place += f": {_printable(shown[:200])}"
     mend = _ADVICE.get(aside.reason, "mend the record")
     return InputError(
         f"{aside.reason}: {line.get('detail', '')}".rstrip(": "),

@@ -22,7 +22,12 @@ from penstock.prepare.config import Config
 from penstock.show.tables import counted, make_list, make_table
 
 _NEEDED = ("penstock", "numpy", "pyarrow", "xxhash", "pydantic", "pyyaml", "typer", "rich")
-_TEXT = ("tokenizers", "gigatoken", "fastokens", "datasets")
+_TEXT = {  # how each is installed
+    "tokenizers": "pip install 'penstock[text]'",
+    "gigatoken": "pip install 'penstock[text]'",
+    "fastokens": "pip install fastokens",
+    "datasets": "pip install 'penstock[hf]'",
+}
 _OPTIONAL = ("numba", "grain", "torch", "jax", "ray", *_TEXT, "transformers", "array-record")
 _LEAST_MEMORY = 10**9
 _LEAST_SHARED = 256 * 10**6  # Docker gives 64 MB, which PyTorch's worker processes outgrow
@@ -154,7 +159,10 @@ def _text() -> Check:
     found = {name: _version(name) for name in _TEXT}
     there = [f"{name} {version}" for name, version in found.items() if version]
     missing = [name for name, version in found.items() if not version]
-    words = [*there, *([f"not installed: {', '.join(missing)} (pip install 'penstock[text]')"] if missing else [])]
+    words = [
+        *there,
+        *([f"not installed: {', '.join(f'{name} ({_TEXT[name]})' for name in missing)}"] if missing else []),
+    ]
     return Check("libraries for text", "ok", "; ".join(words))
 
 

@@ -21,7 +21,8 @@ from penstock.show.tables import account_table, balance_line, by_workers, counte
 
 
 def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
-    return {"already_done": already_done, **dataset_facts(Folder(plan.config.output_path), manifest)}
+    facts = dataset_facts(Folder(plan.config.output_path), manifest)
+    return {"already_done": already_done, "export": plan.config.export_path or None, **facts}
 
 
 def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
@@ -106,6 +107,8 @@ def group_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "dataset", facts["dataset"]
     yield "output", facts["output"]
+    if facts.get("export"):
+        yield "export", facts["export"]
     for split, each in facts["splits"].items():
         if not each["records"]:
             yield "empty", f"{split}: no record came into it; more groups or rows, or a larger share, would fill it"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
-from penstock.base.errors import InputError
+from penstock.base.errors import InputError, OutputError
 from penstock.prepare.sources import UnreadablePart, chunks, text
 from tests.prepare.sources.reader import read, survey
 
@@ -134,7 +134,7 @@ def test_a_line_that_is_too_long_for_a_column_stands_aside_and_the_others_arrive
                     (3, lines[2], "longer than 2 GiB"),
                     (6, lines[5], "longer than 2 GiB"),
                 ]
-                ordinals = [*answer.ordinals, *(line["row_ordinal"] for line in answer.aside)]
+                ordinals = [*answer.ordinals, *(line["position"] for line in answer.aside)]
                 assert len(set(ordinals)) == len(lines)
 
 
@@ -151,8 +151,8 @@ def test_what_a_job_wrote_into_its_input_folder_is_not_read_by_the_next_run(tmp_
         assert list((books / "prepared" / "rejected").glob("*.jsonl"))
         assert list((books / "prepared-hf").glob("*.arrow"))
     write(books, "three", "more.txt")
-    penstock.run({**job, "workers": 0, "memory": "1GB"})
-    assert len(penstock.open(books / "prepared")) == 2
+    with pytest.raises(OutputError, match=r"made from something else: more\.txt: new\n"):
+        penstock.run({**job, "workers": 0, "memory": "1GB"})
 
 
 def test_a_split_of_a_folder_that_the_job_writes_into_is_refused(tmp_path):

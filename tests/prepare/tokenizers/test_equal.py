@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ OTHER_KINDS = ["word piece", "unigram", "odd tokens"]
 CASES = [(engine, kind) for engine in ENGINES for kind in FAST_KINDS] + [("hf", kind) for kind in OTHER_KINDS]
 
 
-@cache
+@lru_cache(maxsize=1)
 def engine_of(name: str, kind: str, special_tokens: str) -> Engine:
     with tempfile.TemporaryDirectory() as folder:
         engine: Engine = engine_module(name).Engine(save(kind, Path(folder)), special_tokens)

@@ -11,6 +11,7 @@ from penstock.base.files import Folder
 from penstock.base.memory import tree_memory
 from penstock.prepare.measure import sized
 from penstock.prepare.settings import Settings
+from penstock.prepare.stages.tokenize import forget_tokenizer
 from penstock.prepare.task import Recipe, Task, execute
 
 if TYPE_CHECKING:
@@ -34,3 +35,4 @@ class InlineEngine:
 
     def close(self) -> None:
         self._folder.release_scratch()
+        forget_tokenizer()  # the process may go on to other things

@@ -53,7 +53,13 @@ class Clean(Stage):
 
 def require_text(schema: pa.Schema, column: str) -> None:
     """Raise ConfigError unless the column is there, and text."""
-    require_columns(schema, [column])
+    try:
+        require_columns(schema, [column])
+    except ConfigError as error:
+        error.next_step = (
+            "say which is the text: `input: {path: ..., text_column: NAME}`, or `column: NAME` in each stage"
+        )
+        raise
     kind = schema.field(column).type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise ConfigError(

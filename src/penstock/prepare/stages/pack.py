@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.rows import Rows, SetAside
+from penstock.prepare.rows import Rows, SetAside, rejected_line
 from penstock.prepare.stage import Stage, require_columns
 from penstock.shards.packed import DOCUMENTS, TOKENS
 
@@ -68,8 +68,19 @@ class Pack(Stage):
         if self.overflow == "split":
             return rows
         if self.overflow == "set_aside":
-            return rows.keep(lengths <= self.length, f"longer than {self.length:,} tokens", keep_rejected=True)
+            return self._without_long(rows, lengths)
         return self._truncated(rows, lengths)
+
+    def _without_long(self, rows: Rows, lengths: np.ndarray[Any, Any]) -> Rows:
+        """Each is named in rejected/ with its length: its ids tell nobody anything."""
+        reason = f"longer than {self.length:,} tokens"
+        lines = [
+            rejected_line(rows.source, rows.path, int(rows.ordinals[row]), reason, tokens=int(lengths[row]))
+            for row in np.flatnonzero(lengths > self.length).tolist()
+        ]
+        kept = rows.keep(lengths <= self.length, reason)
+        aside = [replace(each, kept=lines) if each.reason == reason else each for each in kept.set_aside]
+        return replace(kept, set_aside=tuple(aside))
 
     def _truncated(self, rows: Rows, lengths: np.ndarray[Any, Any]) -> Rows:
         lost = int(np.maximum(lengths - self.length, 0).sum())

@@ -62,7 +62,7 @@ class Tokenize(Stage):
         if found is None:
             raise ConfigError(
                 f"add_{kind}: nothing beside this tokenizer says which token that is",
-                where=file.location,
+                where=file.location + (f"; could not fetch {file.not_fetched}" if file.not_fetched else ""),
                 next_step=f"name it: `{kind}: '<|endoftext|>'`, or say `add_{kind}: false`",
             )
         return found.id

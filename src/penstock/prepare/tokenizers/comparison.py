@@ -28,7 +28,7 @@ from penstock.prepare.tokenizers.engine import (
     joined,
     portions,
 )
-from penstock.prepare.tokenizers.outline import read_outline
+from penstock.prepare.tokenizers.outline import forget_outlines, read_outline
 
 _SHOWN = 40  # characters of a text that is told
 _PIECE_BYTES = 64  # so small that many a place is tried
@@ -59,6 +59,7 @@ def main() -> None:
 def compare(question: Question) -> Answer:
     data, offsets = _flat(question.texts)
     cutter = Cutter(read_outline(question.location), question.special_tokens)
+    forget_outlines()
     pieces = cutter.cut(data, offsets, _PIECE_BYTES)
     try:
         given, (cut, _) = _encoded(question, question.engine, data, offsets, pieces)

@@ -52,8 +52,7 @@ def find_tokenizer(name: str, folder: str) -> TokenizerFile:
     location = local or _from_hub(name, looked)
     if location is None:
         raise ConfigError(
-            f"there is no tokenizer {name!r}",
-            where="looked at " + "; ".join(looked),
+            f"there is no tokenizer {name!r}; looked at " + "; ".join(looked),
             next_step=f"name a {TOKENIZER}, a directory that holds one, or a hub id (org/name)",
         )
     outline = read_outline(location)
