@@ -187,7 +187,7 @@ def test_the_job_that_it_means_is_printed_and_makes_the_same_bytes(desk, capsys)
             "clean",
             {"filter": "characters(text) >= 100"},
             {"dedup": {"remember": "./cache/dedup"}},
-            {"tokenize": {"tokenizer": "org/words", "special_tokens": "tokens"}},
+            {"tokenize": {"tokenizer": "org/words", "add_bos": "template", "special_tokens": "tokens"}},
             {"filter": "length(tokens) >= 40"},
             {"pack": {"length": 2048, "method": "wrapped"}},
         ],

@@ -26,7 +26,7 @@ STAGES = [
     "clean",
     {"filter": "characters(text) >= 100"},
     "dedup",
-    {"tokenize": {"tokenizer": "org/tokenizer", "special_tokens": "tokens"}},
+    {"tokenize": {"tokenizer": "org/tokenizer", "add_bos": "template", "special_tokens": "tokens"}},
     {"filter": "length(tokens) >= 150"},
     {"pack": {"length": 2048, "method": "wrapped"}},
 ]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import ConfigError, InputError
-from penstock.prepare.tokenizers.file import SpecialToken, find_tokenizer, special_token
+from penstock.prepare.tokenizers.file import SpecialToken, find_tokenizer, special_token, template_begin
 from penstock.prepare.tokenizers.outline import outline_of, without_special_tokens
 from tests.prepare.tokenizers.making import END, KINDS, definition, save, tokenizer_json
 
@@ -202,3 +202,13 @@ def test_a_hub_id_is_found_in_the_cache_and_without_it_the_error_names_the_cache
     assert told.startswith(END)
     assert str(tmp_path / "hub") in told
     assert "there is no tokenizer 'org/other'" in told
+
+
+def test_what_a_template_puts_before_a_text_is_read_without_loading_the_tokenizer(tmp_path: Path) -> None:
+    with_template, without = tmp_path / "with", tmp_path / "without"
+    with_template.mkdir()
+    without.mkdir()
+    save("mixed case", with_template)
+    save("qwen", without)
+    assert template_begin(find_tokenizer(str(with_template), "")) == (0,)
+    assert template_begin(find_tokenizer(str(without), "")) == ()

@@ -172,7 +172,13 @@ def _stages(settings: Mapping[str, Any]) -> list[Any]:
         "clean",
         {"filter": f"characters(text) >= {_LEAST_CHARACTERS}"},
         {"dedup": {"remember": remember}} if remember else "dedup",
-        {"tokenize": {"tokenizer": _needed(settings, "hub_tokenizer_id"), "special_tokens": "tokens"}},
+        {
+            "tokenize": {
+                "tokenizer": _needed(settings, "hub_tokenizer_id"),
+                "add_bos": "template",
+                "special_tokens": "tokens",
+            }
+        },
         {"filter": f"length(tokens) >= {least}"},
         {"pack": {"length": _needed(settings, "sequence_len"), "method": "wrapped"}},
     ]
@@ -186,5 +192,4 @@ def _notes(settings: Mapping[str, Any]) -> list[str]:
         notes.append(f"preprocess_memory_efficient: {str(efficient).lower()}: {held}; the rows are the same either way")
     if "preprocess_chunk_size" in settings:
         notes.append("preprocess_chunk_size: how much is held at once follows from `memory:`; no row ends at a chunk")
-    notes.append("a tokenizer that begins every text with a token of its own, as Llama's do: add_bos: true")
     return notes

@@ -18,7 +18,7 @@ from penstock.prepare.stage import Stage
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
 from penstock.prepare.tokenizers.engine import DEFINITION, engine_module
-from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer, special_token
+from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer, special_token, template_begin
 from penstock.prepare.tokenizers.proof import Choice
 from penstock.shards.packed import TOKENS
 
@@ -31,13 +31,14 @@ class Tokenize(Stage):
     """`tokenize: path/to/tokenizer.json`, a folder that holds one, or a hub id; the text becomes a column `tokens`.
 
     Every document ends with the tokenizer's end token (`add_eos: false` leaves it out, `eos:` names another) and, with
-    `add_bos`, begins with its first. Special tokens that stand in the text are text, unless `special_tokens: tokens`.
+    `add_bos`, begins with its first (`template`: where the tokenizer's own template puts one). Special tokens that
+    stand in the text are text, unless `special_tokens: tokens`.
     """
 
     tokenizer: str
     column: str = "text"
     add_eos: bool = True
-    add_bos: bool = False
+    add_bos: bool | Literal["template"] = False
     eos: str = ""
     bos: str = ""
     special_tokens: Literal["text", "tokens"] = "text"
@@ -52,7 +53,10 @@ class Tokenize(Stage):
 
     def located(self, folder: str, output: str, before: Sequence[Stage]) -> Stage:  # noqa: ARG002
         file = find_tokenizer(self.tokenizer, folder)
-        begin = (self._special(file, "bos", self.bos, file.bos),) if self.add_bos else ()
+        if self.add_bos == "template":
+            begin = template_begin(file)
+        else:
+            begin = (self._special(file, "bos", self.bos, file.bos),) if self.add_bos else ()
         end = (self._special(file, "eos", self.eos, file.eos),) if self.add_eos else ()
         return Located(**vars(self), file=file, begin=begin, end=end)
 

@@ -177,3 +177,15 @@ def special_token(file: TokenizerFile, text: str) -> SpecialToken:
     if known is None:
         raise ConfigError(f"the tokenizer has no token {text!r}", where=file.location)
     return SpecialToken(text, known)
+
+
+def template_begin(file: TokenizerFile) -> tuple[int, ...]:
+    """Ids that the tokenizer's own template puts before a text, as Llama's does; none where it has no template."""
+    processor = read_outline(file.location).rules.get("post_processor") or {}
+    ids: list[int] = []
+    for each in processor.get("processors") or [processor]:
+        for part in each.get("single") or []:
+            if "SpecialToken" not in part:
+                break
+            ids += each["special_tokens"][part["SpecialToken"]["id"]]["ids"]
+    return tuple(ids)
