@@ -731,7 +731,8 @@ def test_the_core_needs_numpy_numba_and_xxhash_alone(loads, tmp_path):
     path = only(tmp_path, "numpy", "numba", "llvmlite", "xxhash")
     little = run_python(program, "-S", PYTHONPATH=path)
     assert little.returncode == 0, little.stderr
-    assert little.stdout == everything.stdout
+    # Numba imports what other packages register with it: where awkward is installed, Arrow comes with it.
+    assert little.stdout.splitlines()[0] == everything.stdout.splitlines()[0]
     assert "['numba']" in little.stdout
     assert run_python("import pyarrow", "-S", PYTHONPATH=path).returncode != 0
 

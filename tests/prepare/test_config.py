@@ -38,7 +38,7 @@ def test_what_a_job_does_not_say_has_a_default():
         folder="/jobs",
     )
     source = config.input[0]
-    assert (source.format, source.types, source.delimiter, source.newlines_in_values) == ("auto", {}, None, False)
+    assert (source.format, source.types, source.delimiter, source.may_hold_newlines) == ("auto", {}, None, False)
     assert source.null_values == ("", "NA", "N/A", "NULL", "null")
     assert (config.slice_bytes, config.output_path) == (64_000_000, "/jobs/out")
 

@@ -11,6 +11,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import TaskError
+from penstock.base.memory import own_memory
 from penstock.prepare.engines.local import TASKS_PER_WORKER
 from tests.promises import workshop
 
@@ -126,7 +127,7 @@ def test_a_worker_that_outgrows_the_budget_is_stopped_and_its_task_tried_again(w
         "        time.sleep(5)\n"
         "    return batch\n"
     )
-    events = _run(workplace, code, memory="400MB")
+    events = _run(workplace, code, memory=str(own_memory().counted + 250_000_000))  # the driver is this very process
     assert any("more than" in retry["reason"] for retry in _said(events, "retry"))
     assert penstock.verify(workplace / "out").ok
 

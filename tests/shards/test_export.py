@@ -182,6 +182,7 @@ def test_a_damaged_block_is_named_and_the_export_of_before_stays(tmp_path, expor
 
 FULL_DISK = """
 import resource, sys
+sys.dont_write_bytecode = True  # or half a module would stay behind, for everybody
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
 from penstock.cli import main
 sys.exit(main(["export", *sys.argv[2:]]))

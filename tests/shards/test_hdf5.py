@@ -200,6 +200,7 @@ def test_a_place_where_the_file_cannot_be_is_refused(tmp_path):
 
 FULL_DISK = """
 import resource, sys
+sys.dont_write_bytecode = True  # or half a module would stay behind, for everybody
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
 from penstock.cli import main
 sys.exit(main(["export", sys.argv[1], "--to", "hdf5", "--output", sys.argv[2]]))

@@ -106,6 +106,8 @@ def measure(
     others = [recipe for recipe in recipes if not isinstance(recipe.sink, KeysInto)]
     points = _measure_slices(hashing[0], slices, batch_bytes, row_bytes, room, reserved) if hashing else None
     hashed = _measurement(points, reserved) if points else None
+    if hashed:
+        give_back_memory()
     recipe = _bound(_trial(others[0]), slices)
     read = _measure_slices(recipe, slices, batch_bytes, row_bytes, room, reserved)
     if not isinstance(recipe.sink, SpillInto):
@@ -125,7 +127,6 @@ def _measure_slices(
                 break
             ready = sized(recipe, size, row_bytes)
             points.append(_read_some(ready, slices, number, lambda: peak[0] - reserved))
-    give_back_memory()
     return points
 
 

@@ -132,7 +132,7 @@ class SourceConfig(BaseModel):
             types=self.types,
             delimiter=self.delimiter,
             null_values=self.null_values,
-            newlines_in_values=bool(self.text_column) if self.newlines_in_values is None else self.newlines_in_values,
+            newlines_in_values=self.may_hold_newlines,
             text_column=self.text_column,
             document=self.document,
             bad_utf8=self.bad_utf8,
@@ -144,9 +144,14 @@ class SourceConfig(BaseModel):
             samples=samples,
         )
 
+    @property
+    def may_hold_newlines(self) -> bool:
+        return bool(self.text_column) if self.newlines_in_values is None else self.newlines_in_values
+
     def semantic(self) -> dict[str, Any]:
         """Options of a trade that the source has not would only change old fingerprints."""
         dumped = self.model_dump(mode="json", by_alias=True, exclude={"path", "files", "npz", "function_memory"})
+        dumped["newlines_in_values"] = self.may_hold_newlines
         for name in ("function", "batch_rows", "schema", "floats", "missing") if not self.function else ():
             del dumped[name]
         if not self.npz:
