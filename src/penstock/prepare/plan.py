@@ -27,15 +27,8 @@ from penstock.prepare.passes import (
     task_count,
 )
 from penstock.prepare.placing import Part
-from penstock.prepare.settings import (
-    Means,
-    Projection,
-    Settings,
-    choose_settings,
-    project,
-    refuse_without_memory,
-    refuse_without_merge_memory,
-)
+from penstock.prepare.projection import Projection, project, refuse_without_merge_memory
+from penstock.prepare.settings import Means, Settings, choose_settings, refuse_without_memory
 from penstock.prepare.survey import Survey
 from penstock.prepare.task import Task
 from penstock.shards.manifest import FORMAT_VERSION

@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from penstock.base.errors import PlanError
 from penstock.base.memory import Budget
 from penstock.base.sizes import format_size, parse_size
@@ -18,11 +16,10 @@ from penstock.prepare.exchange import Bucket
 from penstock.prepare.keying import KeyRange
 from penstock.prepare.measure import Measured, Measurement, decoded_row_bytes
 from penstock.prepare.packing import Span
-from penstock.prepare.passes import Cut, buckets_of, packer_of, places_parts, task_count
+from penstock.prepare.passes import Cut, buckets_of, packer_of, task_count
 from penstock.prepare.placing import Part
 from penstock.prepare.slices import Slice
 from penstock.prepare.survey import Survey
-from penstock.shards.schema import NUMBERS
 
 MARGIN = 1.25  # over what a task was measured to add: allocators keep more as it goes on
 HOLD_MARGIN = 1.1  # over the bytes that are kept: they come in pieces
@@ -60,15 +57,6 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Projection:
-    memory_bytes: int
-    spill_bytes: int  # on disk while the pass runs, and gone when the job is done
-    output_bytes: int
-    seconds: float
-    rows: int
-
-
-@dataclass(frozen=True)
 class _Batches:
     """How large batches should be, which size is worth losing a worker for, and the least that works at all."""
 
@@ -77,14 +65,10 @@ class _Batches:
     least: int
 
 
-_MERGE_BYTES, _MERGE_RECORD_BYTES = 32 << 20, 75  # measured 20 MB and 60 B: docs/decisions/0007-arrayrecord.md
 _MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to spare
 _PLACE_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
-_PLACED_PER_SECOND = 1e9
 _MATCH_BYTES = 64 << 20  # 2**18 keys of 20 bytes, their places, and what sorting takes
-_MATCHED_PER_SECOND = 5e6
 _PACK_BYTES = 64 << 20  # 2**20 tokens at a time, before and after; lengths of a window of short documents
-_PACKED_PER_SECOND = 4e8
 _MAP_BATCHES = _Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
 
 
@@ -265,49 +249,6 @@ def memory_of(workers: int, batch_bytes: int, hold_bytes: int, measured: Measure
     return int(means.driver_bytes + workers * (measured.worker_bytes + task))
 
 
-def merge_memory(survey: Survey, means: Means) -> int:
-    """What the driver holds while it puts an ArrayRecord file together: its index is in memory until the end."""
-    rows = sum(map(survey.rows_of, survey.slices)) * means.measured.slices.given_per_row
-    records = means.measured.growth.records_of(rows) if means.measured.growth else 0
-    return means.driver_bytes + _MERGE_BYTES + int(_MERGE_RECORD_BYTES * records)
-
-
-def refuse_without_merge_memory(config: Config, survey: Survey, means: Means) -> None:
-    if config.format == "arrayrecord" and (needed := merge_memory(survey, means)) > means.budget.allowed:
-        raise PlanError(
-            f"putting the ArrayRecord file together needs {format_size(needed)} at the end, most of it for the index "
-            f"of its records; {means.budget} allows {format_size(means.budget.allowed)}",
-            where="estimated from the keys among the first rows of the input",
-            next_step=f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB, or leave `format:` out",
-        )
-
-
-def archive_bytes(rows: int, survey: Survey) -> int:
-    """What labels and masks take once more, in archives of all heads."""
-    heads = [field.parsed for field in survey.output if field.name.startswith(("labels_", "masks_"))]
-    fixed = [kind for kind in heads if kind.is_fixed]
-    return rows * sum(np.dtype(NUMBERS[kind.number.name]).itemsize * math.prod(kind.shape) for kind in fixed)
-
-
-def _project_placing(rows: int, config: Config, survey: Survey, means: Means, settings: Settings) -> Projection:
-    measured = means.measured.slices
-    output = int(rows * measured.output_row_bytes) + archive_bytes(rows, survey)
-    workers = settings.workers * (measured.worker_bytes + place_bytes(config, survey, means))
-    inline = place_bytes(config, survey, means) if not settings.workers else 0
-    return Projection(means.driver_bytes + workers + inline, 0, output, output / _PLACED_PER_SECOND, rows)
-
-
-def _project_held(cut: Cut, rows: int, config: Config, survey: Survey, means: Means, settings: Settings) -> Projection:
-    """Of matching, which writes four bytes a row that loses, and of packing, which writes what was put down."""
-    held = held_bytes(cut, config, survey, means)
-    workers = settings.workers * (means.measured.slices.worker_bytes + held) if settings.workers else held
-    if cut.kind == "match":
-        return Projection(means.driver_bytes + workers, 5 * rows, 0, rows / _MATCHED_PER_SECOND, rows)
-    output = int(rows * means.measured.slices.output_row_bytes)
-    spill = output // max(1, len(survey.slices)) * max(1, settings.workers)
-    return Projection(means.driver_bytes + workers, spill, output, output / _PACKED_PER_SECOND, rows)
-
-
 def _too_small(
     least: int, enough: int, workers: int, config: Config, batches: _Batches, measured: Measurement, means: Means
 ) -> PlanError:
@@ -325,38 +266,4 @@ def _too_small(
         f"{means.budget} allows {format_size(means.budget.allowed)}",
         where="measured on the first rows of the input, in this very run",
         next_step=", or ".join(steps),
-    )
-
-
-def project(cut: Cut, config: Config, survey: Survey, means: Means, settings: Settings) -> Projection:
-    """What the pass will hold, put down, write and take."""
-    measured = measured_for(cut, means)
-    rows = [survey.rows_of(piece) for piece in survey.slices]
-    spill = output = 0
-    if cut.kind == "place":
-        return _project_placing(sum(rows), config, survey, means, settings)
-    if cut.holds_little:
-        return _project_held(cut, sum(rows), config, survey, means, settings)
-    if places_parts(config, survey) or cut.kind in ("scatter", "hash") or packer_of(survey.stages):
-        spill = int(sum(rows) * measured.output_row_bytes)
-    elif cut.kind == "map":
-        output = int(sum(rows) * measured.output_row_bytes)
-        output += archive_bytes(sum(rows), survey) if config.format == "arrays" else 0
-        at_once = sorted((int(each * measured.output_row_bytes) for each in rows), reverse=True)
-        spill = sum(at_once[: max(settings.workers, 1)])
-    elif cut.kind == "gather":
-        output = means.measured.output_bytes(sum(rows), buckets_of(config, survey))
-        spill = output // buckets_of(config, survey) * max(settings.workers, 1)
-        spill += int(output * means.measured.parts_per_output_byte)
-    side_by_side = 1 if settings.threads > 1 else settings.workers  # threads were measured as they will be used
-    speed = measured.rows_per_second * max(1, min(side_by_side, means.cores))
-    memory = memory_of(settings.workers, settings.batch_bytes, settings.hold_bytes, measured, means)
-    if cut.kind == "gather" and config.format == "arrayrecord":
-        memory = max(memory, merge_memory(survey, means))
-    return Projection(
-        memory_bytes=memory,
-        spill_bytes=spill,
-        output_bytes=output,
-        seconds=sum(rows) / speed,
-        rows=sum(rows),
     )
