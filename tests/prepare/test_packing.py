@@ -19,12 +19,14 @@ from penstock.base.errors import ConfigError, IntegrityError
 from penstock.base.files import Folder
 from penstock.prepare import packing
 from penstock.prepare.best_fit import best_fit
-from penstock.prepare.packing import FromTokens, Span, TokenPart, pack
+from penstock.prepare.packing import FromTokens, Span, pack
 from penstock.prepare.rows import TOKENS, Rows
+from penstock.prepare.sinks import ShardsInto
 from penstock.prepare.stages import build_stage
 from penstock.prepare.stages.pack import Pack, packed_schema
 from penstock.prepare.task import Recipe, Task
 from penstock.prepare.text_sinks import COUNTED, TokensInto
+from penstock.prepare.token_stream import TokenPart
 from penstock.shards.manifest import Manifest, Step, write_manifest
 from penstock.shards.schema import schema_from_arrow
 from tests.promises.text_making import wrapped
@@ -67,7 +69,7 @@ def packed(root: Path, tasks: list[Batches], stage: Pack, spans: int) -> tuple[d
     folder = Folder(str(root))
     fixed = stage.length if stage.method == "wrapped" else 0
     schema = schema_from_arrow(packed_schema(pa.uint16(), fixed), "a test")
-    source = FromTokens(put_down(folder, tasks), stage, SPLITS, schema, "safetensors")
+    source = FromTokens(put_down(folder, tasks), stage, ShardsInto(schema, SPLITS, "safetensors", spans, None))
     recipe = Recipe(str(root), source, {}, {}, (), None, (), hold_bytes=1 << 20)
     rows = [pack(Task(f"{n}", Span(n, spans), ""), recipe, unseen) for n in range(spans)]
     shards = {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in SPLITS}
@@ -244,7 +246,7 @@ def test_a_flipped_byte_in_any_region_of_a_part_is_named(tmp_path):
     folder = Folder(str(tmp_path))
     (part,) = put_down(folder, tasks)
     schema = schema_from_arrow(packed_schema(pa.uint16(), 16), "a test")
-    source = FromTokens((part,), Pack(length=16), SPLITS, schema, "safetensors")
+    source = FromTokens((part,), Pack(length=16), ShardsInto(schema, SPLITS, "safetensors", 1, None))
     recipe = Recipe(str(tmp_path), source, {}, {}, (), None, (), hold_bytes=1 << 20)
     path, whole = tmp_path / part.file.file, (tmp_path / part.file.file).read_bytes()
     for position in [*range(0, len(whole), 97), len(whole) - 1, len(whole) - 8]:

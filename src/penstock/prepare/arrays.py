@@ -14,7 +14,6 @@ import numpy as np
 
 from penstock.base.errors import PlanError
 from penstock.base.files import STATE, Folder
-from penstock.base.fingerprint import digest
 from penstock.base.sizes import format_size
 from penstock.prepare.groups import PartsByTask, prove_apart
 from penstock.prepare.ledger import LedgerRow
@@ -22,7 +21,7 @@ from penstock.prepare.passes import direct_layout, part_schema, places_parts, sp
 from penstock.prepare.placing import EDGES, FromParts, lay_out_parts
 from penstock.prepare.plan import Plan
 from penstock.shards.batch_file import Member, write_archive
-from penstock.shards.columns import FileFacts
+from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
 from penstock.shards.placed import Array, Layout, PlacedColumn, finish_column, finish_split, read_placed
 
@@ -117,9 +116,7 @@ def _proof(plan: Plan, folder: Folder, rows: Mapping[str, LedgerRow]) -> Iterato
     split = split_of(plan.survey.stages)
     if split and split.by:
         found = prove_apart(folder, plan.splits, split.by, parts_of(plan, rows))
-        body = json.dumps(found, indent=1).encode() + b"\n"
-        folder.commit_bytes(SPLIT_PROOF, body)
-        yield FileFacts(SPLIT_PROOF, len(body), digest(body))
+        yield commit_file(folder, SPLIT_PROOF, json.dumps(found, indent=1).encode() + b"\n")
 
 
 def _archives(folder: Folder, split: str, columns: Finished) -> Iterator[FileFacts]:

@@ -7,10 +7,10 @@ have put theirs down, and with it where every row begins; so any task can make i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,18 +20,16 @@ from penstock.base.files import Folder
 from penstock.base.fingerprint import fingerprint
 from penstock.prepare.best_fit import best_fit
 from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.sinks import Shards, ShardsInto
 from penstock.prepare.stages.pack import Pack, packed_schema
-from penstock.shards.columns import Container, FileFacts, Hold
-from penstock.shards.manifest import ShardFacts, Step
+from penstock.prepare.token_stream import Array, Stream, TokenPart
+from penstock.shards.manifest import Step
 from penstock.shards.packed import DOCUMENTS, TOKENS
-from penstock.shards.part import PartFile, open_part
-from penstock.shards.schema import NUMBERS, Schema
-from penstock.shards.shard import ShardWriter
+from penstock.shards.schema import NUMBERS
 
 if TYPE_CHECKING:
     from penstock.prepare.task import Recipe, Report, Task
 
-Array = np.ndarray[Any, Any]
 TAIL = "tail"
 _TOKENS_AT_ONCE = 1 << 20
 _MOST_DOCUMENTS = 1 << 17  # that are fitted together: some 12 MB of Python's numbers
@@ -55,27 +53,17 @@ class Span:
 
 
 @dataclass(frozen=True)
-class TokenPart:
-    """What one task has put down: its file, and how many tokens each split has in it."""
-
-    file: FileFacts
-    tokens: dict[str, int]
-
-
-@dataclass(frozen=True)
 class FromTokens:
-    """The input of a pass that packs."""
+    """The input of a pass that packs, and where its rows go."""
 
     parts: tuple[TokenPart, ...]
     pack: Pack
-    splits: tuple[str, ...]
-    schema: Schema
-    container: Container
+    into: ShardsInto
 
     @property
     def dtype(self) -> str:
         """Of tokens."""
-        tokens = next(each.parsed for each in self.schema if each.name == TOKENS)
+        tokens = next(each.parsed for each in self.into.schema if each.name == TOKENS)
         assert tokens.inner
         return f"<{NUMBERS[tokens.inner.name]}"
 
@@ -91,38 +79,28 @@ def pack(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
     assert isinstance(source, FromTokens)
     assert isinstance(span, Span)
     folder = Folder(recipe.root)
-    shards: dict[str, ShardFacts] = {}
-    taken = given = documents = 0
-    hold = Hold(recipe.hold_bytes)
-    for split in source.splits:
-        stream = Stream(folder, source.parts, split, source.dtype)
-        writer: ShardWriter | None = None
-        try:
+    given = documents = tail = 0
+    with ExitStack() as stack:
+        shards = Shards(folder, source.into, span.number, stack, recipe.hold_bytes)
+        for split in source.into.splits:
+            stream = Stream(folder, source.parts, split, source.dtype)
             for batch in _rows(stream, source.pack, span):
-                if writer is None:
-                    name = f"{split}/{span.number:05d}-of-{span.count:05d}"
-                    writer = ShardWriter(folder, name, source.schema, source.container, hold)
-                writer.write(batch)
+                shards.add(split, batch)
                 given += len(batch.column(TOKENS).flatten())
                 documents += len(batch.column(DOCUMENTS).flatten())  # or pieces of them
                 report(documents)
-            if writer:
-                shards[split] = writer.commit()
-        finally:
-            if writer:
-                writer.close()
-        taken += _tail(stream, source.pack) if span.number == span.count - 1 else 0
-    taken += given
+            tail += _tail(stream, source.pack) if span.number == span.count - 1 else 0
+        produced = shards.finish()
     crash_point("pack.before_ledger")
     return LedgerRow(
         task=task.name,
         fingerprint=task.fingerprint,
-        shards=shards,
+        shards=produced.shards,
         spill=None,
         rejected=None,
         steps={
             DOCUMENTS: Step("pack", "", documents, documents),
-            TOKENS: Step("pack", TOKENS, taken, given, {TAIL: taken - given} if taken > given else {}),
+            TOKENS: Step("pack", TOKENS, given + tail, given, {TAIL: tail} if tail else {}),
         },
         states={"layout": source.identity},
         lost_files=(),
@@ -145,47 +123,6 @@ def _rows(stream: Stream, pack: Pack, span: Span) -> Iterator[pa.RecordBatch]:
     first, last = span.of(-(-stream.total // pack.window))
     for window in range(first, last):
         yield from _best_fit(stream, pack, window * pack.window)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Some documents of a stream: where their tokens begin in it, how many each has, and the tokens."""
-
-    at: int
-    lengths: Array
-    tokens: Array
-
-    @property
-    def starts(self) -> Array:
-        """Of each document, in the stream."""
-        found: Array = self.at + np.cumsum(self.lengths) - self.lengths
-        return found
-
-
-class Stream:
-    """The tokens of a split, over all parts."""
-
-    def __init__(self, folder: Folder, parts: Sequence[TokenPart], split: str, dtype: str) -> None:
-        self._folder, self._parts, self._split, self._dtype = folder, parts, split, dtype
-        self._starts = np.cumsum([0, *(part.tokens.get(split, 0) for part in parts)])
-        self.total = int(self._starts[-1])
-
-    def pieces(self, first: int, last: int) -> Iterator[Piece]:
-        """Those with tokens between `first` and `last`, whole."""
-        for number, (start, stop) in enumerate(pairwise(self._starts.tolist())):
-            if start < last and stop > first and stop > start:
-                part = open_part(self._folder, self._parts[number].file)
-                yield from self._pieces_of(part, start, first, last)
-
-    def _pieces_of(self, part: PartFile, start: int, first: int, last: int) -> Iterator[Piece]:
-        values, offsets = (part.column(self._split, f"{TOKENS}/{name}") for name in ("values", "offsets"))
-        at = 0
-        for number, (_, view) in enumerate(offsets.read()):
-            lengths = np.diff(np.frombuffer(view, "<i8"), prepend=at)
-            count = int(lengths.sum())
-            if start + at < last and start + at + count > first:
-                yield Piece(start + at, lengths, np.frombuffer(values.piece(number), self._dtype))
-            at += count
 
 
 def _wrapped(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:

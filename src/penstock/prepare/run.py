@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import resource
 import socket
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -24,33 +22,25 @@ from penstock.base import machine
 from penstock.base.errors import IntegrityError, Interrupted, OutputError
 from penstock.base.events import Event, EventLog, Observer
 from penstock.base.faults import crash_point
-from penstock.base.files import STATE, TEMPORARY, Folder
-from penstock.base.fingerprint import digest
-from penstock.prepare.account import make_account, make_token_account, refuse_unbalanced
-from penstock.prepare.arrays import finish_arrays, parts_of, refuse_without_room, remove_announced
+from penstock.base.files import TEMPORARY, Folder
+from penstock.prepare.arrays import parts_of, refuse_without_room, remove_announced
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.inline import InlineEngine
 from penstock.prepare.engines.local import LocalEngine
 from penstock.prepare.exchange.spill import SpillFile, rows_by_part
+from penstock.prepare.finishing import finish, remove_scaffolding
 from penstock.prepare.keying import FromKeys
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.packing import FromTokens
 from penstock.prepare.passes import from_parts, make_recipe
 from penstock.prepare.placing import FromParts
-from penstock.prepare.plan import Pass, Plan, describe_input
+from penstock.prepare.plan import Pass, Plan
 from penstock.prepare.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
-from penstock.prepare.rows import rejected_line
-from penstock.prepare.sinks import PARTS, SPILL
 from penstock.prepare.stages.dedup import Found
 from penstock.prepare.task import FromBuckets, Recipe, Task
-from penstock.prepare.text import keys_of, remember, spills_of, text_artifacts, tokens_of
-from penstock.prepare.text_sinks import KEYS
-from penstock.shards.arrayrecord_file import merge_parts
-from penstock.shards.columns import FileFacts
-from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest, write_manifest
+from penstock.prepare.text import keys_of, spills_of, tokens_of
+from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 from penstock.shards.placed import PLACING, make_room
-
-RUN = f"{STATE}/run.json"
 
 
 @dataclass
@@ -71,7 +61,7 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
     with folder.lock(_owner(plan)) as lock:
         there = finished(folder, plan, redo)
         if there:
-            _remove_scaffolding(folder)  # which a kill just after the manifest would leave
+            remove_scaffolding(folder)  # which a kill just after the manifest would leave
             if observe:
                 observe({"event": "already_done", "time": time.time()})
             return there
@@ -112,7 +102,7 @@ def _run(plan: Plan, folder: Folder, log: EventLog, lock: int, progress: Progres
         for each in plan.passes:
             _run_pass(each, plan, engine, log, rows, artifacts, progress)
         engine.close()  # before run.json, so that the workers' CPU time is in it
-        manifest = _finish(plan, folder, rows, artifacts, progress)
+        manifest = finish(plan, folder, rows, artifacts, partial(_run_facts, plan, progress))
     except KeyboardInterrupt:
         raise _stopped(plan, rows) from None
     finally:
@@ -221,53 +211,6 @@ def _merge(number: int, plan: Plan, rows: list[LedgerRow]) -> Any:
     return fit.finish(reduce(fit.merge, (row.states[str(number)] for row in rows), fit.pack(fit.start())))
 
 
-def _finish(
-    plan: Plan, folder: Folder, rows: dict[str, LedgerRow], artifacts: dict[int, Any], progress: Progress
-) -> Manifest:
-    """Everything but the manifest, then what does not belong removed, then the manifest."""
-    kept = [[rows[task.name] for task in each.tasks] for each in plan.passes if each.cut.is_for_good]
-    splits, assembled = _splits(plan, folder, rows)
-    manifest = Manifest(
-        config=plan.semantic,
-        input=_input_facts(plan),
-        schema=plan.survey.output,
-        splits=splits,
-        account=make_account(plan, rows),
-        artifacts=(*_write_artifacts(plan, folder, artifacts), *assembled, *text_artifacts(plan, folder, rows)),
-        rejected=(
-            *_write_bad_files(plan, folder),
-            *(row.rejected for side in kept for row in side if row.rejected),
-        ),
-        job=plan.job,
-        tokens=make_token_account(plan, rows),
-    )
-    refuse_unbalanced(manifest.account, manifest.tokens)
-    crash_point("run.before_clean_up")
-    _remove_leftovers(folder, manifest)
-    remember(plan, folder, artifacts)
-    folder.commit_bytes(RUN, _run_facts(plan, progress))
-    crash_point("run.before_manifest")
-    write_manifest(folder, manifest)
-    crash_point("run.after_manifest")
-    _remove_scaffolding(folder)
-    if is_redoing(folder, plan):
-        remember_job(folder, plan, redoing=False)
-    return manifest
-
-
-def _splits(
-    plan: Plan, folder: Folder, rows: dict[str, LedgerRow]
-) -> tuple[dict[str, tuple[ShardFacts, ...]], tuple[FileFacts, ...]]:
-    """The shards of each split in order, and files made of them; a format of one file a split is finished here."""
-    last = [rows[task.name] for task in plan.passes[-1].tasks]
-    if plan.config.format == "arrays":
-        return finish_arrays(plan, folder, rows)
-    splits = {split: tuple(row.shards[split] for row in last if split in row.shards) for split in plan.splits}
-    if plan.config.format != "arrayrecord":
-        return splits, ()
-    return {split: (merge_parts(folder, split, parts),) for split, parts in splits.items()}, ()
-
-
 def _remove_merged(folder: Folder) -> None:
     """The single files of an output that is to be replaced: only its manifest tells them from a person's, or what
     a run that wrote arrays has announced."""
@@ -281,78 +224,6 @@ def _remove_merged(folder: Folder) -> None:
     if manifest.config["format"] in ("npz", "arrayrecord"):
         for file in (file for shards in manifest.splits.values() for shard in shards for file in shard.files):
             folder.remove(file.file)
-
-
-def _remove_scaffolding(folder: Folder) -> None:
-    """What tasks put down for each other, and nobody else."""
-    for name in (SPILL, PARTS, PLACING, KEYS):
-        if folder.exists(name):
-            folder.remove(name)
-
-
-def _input_facts(plan: Plan) -> dict[str, Any]:
-    described = describe_input(plan.survey)
-    files = described["files"]
-    facts = {"files": len(files), "bytes": plan.survey.bytes, "digest": digest(json.dumps(described).encode())}
-    return {**facts, **_batch_facts(plan)}
-
-
-def _batch_facts(plan: Plan) -> dict[str, Any]:
-    """Of batch files: what became of the samples that they were made from, as their own manifest tells."""
-    places = {os.path.dirname(segment.location) for piece in plan.survey.slices for segment in piece.segments}
-    if plan.survey.formats != ("npz",) or len(places) != 1:
-        return {}
-    folder = Folder(places.pop())
-    if not folder.exists(MANIFEST):
-        return {}
-    made = read_manifest(folder)
-    return {"batches": {"dataset": dataset_id(folder), "account": [asdict(step) for step in made.account]}}
-
-
-def _write_artifacts(plan: Plan, folder: Folder, artifacts: dict[int, Any]) -> tuple[FileFacts, ...]:
-    facts, used = [], set[str]()
-    for number, artifact in sorted(artifacts.items()):
-        if isinstance(artifact, Found):
-            continue  # of use to this run alone
-        name = plan.config.stage_names[number].replace(":", ".")
-        name = name if name not in used else f"{name}-{number}"
-        used.add(name)
-        facts.append(_commit(folder, f"artifacts/{name}.json", [json.dumps(artifact, indent=1)]))
-    return tuple(facts)
-
-
-def _write_bad_files(plan: Plan, folder: Folder) -> tuple[FileFacts, ...]:
-    if not plan.survey.bad_files:
-        return ()
-    lines = [
-        json.dumps(rejected_line(each.source, each.path, None, each.reason, detail=each.detail), ensure_ascii=False)
-        for each in plan.survey.bad_files
-    ]
-    return (_commit(folder, "rejected/files.jsonl", lines),)
-
-
-def _commit(folder: Folder, name: str, lines: list[str]) -> FileFacts:
-    data = "".join(line + "\n" for line in lines).encode()
-    folder.commit_bytes(name, data)
-    return FileFacts(name, len(data), digest(data))
-
-
-def _remove_leftovers(folder: Folder, manifest: Manifest) -> None:
-    """Shards and rejected rows of an earlier job in this output that this one does not have."""
-    known = {file.file for file in manifest.files}
-    for name in _own_files(folder):
-        if name not in known:
-            folder.remove(name)
-
-
-_OURS = re.compile(
-    r"[^/]+/\d{5}-of-\d{5}\.[^/]+|batch_+\d+(_+\d+)*\.npz|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json"
-)
-
-
-def _own_files(folder: Folder) -> Iterable[str]:
-    """Files with names that only penstock gives; a person's file that lies among them is left alone."""
-    return [name for name in folder.list() if _OURS.fullmatch(name)]
 
 
 def _run_facts(plan: Plan, progress: Progress) -> bytes:

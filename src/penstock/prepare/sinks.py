@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import pyarrow as pa
 import xxhash
 
 from penstock.base.files import STATE, Folder, Scratch, WriteFile
@@ -82,12 +83,12 @@ class Shards:
         for number, split in enumerate(self._into.splits):
             batch = rows.take_split(number)
             if batch.num_rows:
-                self._writer(split).write(batch)
+                self.add(split, batch)
 
-    def _writer(self, split: str) -> ShardWriter | PartWriter:
+    def add(self, split: str, batch: pa.RecordBatch) -> None:
         if split not in self._writers:
             self._writers[split] = self._open(split)
-        return self._writers[split]
+        self._writers[split].write(batch)
 
     def _open(self, split: str) -> ShardWriter | PartWriter:
         into, name = self._into, f"{split}/{self._number:05d}-of-{self._into.task_count:05d}"

@@ -11,13 +11,15 @@ from penstock.base.files import Folder, ReadFile
 from penstock.base.fingerprint import digest
 from penstock.prepare.keying import FromKeys, new_keys
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.packing import FromTokens, TokenPart
+from penstock.prepare.packing import FromTokens
 from penstock.prepare.passes import packer_of
 from penstock.prepare.plan import Pass, Plan
+from penstock.prepare.sinks import ShardsInto
 from penstock.prepare.stages.dedup import Found, Remembering
 from penstock.prepare.stages.tokenize import Located
 from penstock.prepare.text_sinks import COUNTED, Counted
-from penstock.shards.columns import FileFacts
+from penstock.prepare.token_stream import TokenPart
+from penstock.shards.columns import FileFacts, commit_file
 
 SUMMARY, TOKENIZER = "artifacts/text.json", "artifacts/tokenizer.json"
 
@@ -42,7 +44,8 @@ def tokens_of(plan: Plan, rows: Mapping[str, LedgerRow]) -> FromTokens:
     before = [rows[task.name] for task in plan.passes[-2].tasks]
     parts = [TokenPart(row.spill, _tokens_by_split(row)) for row in before if row.spill]
     assert plan.config.format in ("safetensors", "npy")
-    return FromTokens(tuple(parts), pack, plan.splits, plan.survey.output, plan.config.format)
+    into = ShardsInto(plan.survey.output, plan.splits, plan.config.format, len(plan.passes[-1].tasks), None)
+    return FromTokens(tuple(parts), pack, into)
 
 
 def _tokens_by_split(row: LedgerRow) -> dict[str, int]:
@@ -55,10 +58,10 @@ def text_artifacts(plan: Plan, folder: Folder, rows: Mapping[str, LedgerRow]) ->
     facts = []
     for stage in plan.survey.stages:
         if isinstance(stage, Located):
-            facts.append(_commit(folder, TOKENIZER, _tokenizer_of(stage)))
+            facts.append(commit_file(folder, TOKENIZER, _tokenizer_of(stage)))
     if packer_of(plan.survey.stages):
         summary = json.dumps(_summary([rows[task.name] for task in plan.passes[-2].tasks]), indent=1)
-        facts.append(_commit(folder, SUMMARY, summary.encode() + b"\n"))
+        facts.append(commit_file(folder, SUMMARY, summary.encode() + b"\n"))
     return facts
 
 
@@ -72,11 +75,6 @@ def _tokenizer_of(stage: Located) -> bytes:
             next_step="put it back and run the same command, or run with --redo",
         )
     return data
-
-
-def _commit(folder: Folder, name: str, data: bytes) -> FileFacts:
-    folder.commit_bytes(name, data)
-    return FileFacts(name, len(data), digest(data))
 
 
 def _summary(rows: list[LedgerRow]) -> dict[str, Any]:

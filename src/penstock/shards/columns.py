@@ -55,6 +55,12 @@ class FileFacts:
     digest: str
 
 
+def commit_file(folder: Folder, name: str, data: bytes) -> FileFacts:
+    """A file that is written at once; its digest is that of all its bytes."""
+    folder.commit_bytes(name, data)
+    return FileFacts(name, len(data), digest(data))
+
+
 @dataclass
 class _Pieces:
     """One column while it is written: its pieces, or where they lie in the scratch file, and their block hashes."""
@@ -193,9 +199,7 @@ def _write_npy(
             _copy(pieces, scratch, file)
         facts.append(FileFacts(npy_name(name, column), len(head) + pieces.bytes, digest(head, hashes)))
     every = [np.array(pieces.hashes, dtype="<u8") for pieces in columns.values()]
-    body = checksum_table(list(columns), every, metadata)
-    folder.commit_bytes(f"{name}.checksums.json", body)
-    facts.append(FileFacts(f"{name}.checksums.json", len(body), digest(body)))
+    facts.append(commit_file(folder, f"{name}.checksums.json", checksum_table(list(columns), every, metadata)))
     return tuple(facts)
 
 

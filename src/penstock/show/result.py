@@ -14,8 +14,8 @@ from rich.text import Text
 from penstock.base.files import Folder
 from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.arrays import SPLIT_PROOF
+from penstock.prepare.finishing import RUN
 from penstock.prepare.plan import Plan
-from penstock.prepare.run import RUN
 from penstock.shards.manifest import Manifest, Step, dataset_id
 from penstock.show.tables import account_table, balance_line, by_workers, counted, make_list, split_table
 

@@ -1,0 +1,151 @@
+"""Finishing: the rows of the ledger -> a dataset: files beside the shards, what does not belong removed, the manifest.
+
+Called by run.py when every task is done. The manifest is last: its presence means "done".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any
+
+from penstock.base.faults import crash_point
+from penstock.base.files import STATE, Folder
+from penstock.base.fingerprint import digest
+from penstock.prepare.account import make_account, make_token_account, refuse_unbalanced
+from penstock.prepare.arrays import finish_arrays
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.plan import Plan, describe_input
+from penstock.prepare.resume import is_redoing, remember_job
+from penstock.prepare.rows import rejected_line
+from penstock.prepare.sinks import PARTS, SPILL
+from penstock.prepare.stages.dedup import Found
+from penstock.prepare.text import remember, text_artifacts
+from penstock.prepare.text_sinks import KEYS
+from penstock.shards.arrayrecord_file import merge_parts
+from penstock.shards.columns import FileFacts, commit_file
+from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest, write_manifest
+from penstock.shards.placed import PLACING
+
+RUN = f"{STATE}/run.json"
+
+
+def finish(
+    plan: Plan,
+    folder: Folder,
+    rows: dict[str, LedgerRow],
+    artifacts: dict[int, Any],
+    run_facts: Callable[[], bytes],
+) -> Manifest:
+    """Everything but the manifest, then what does not belong removed, then the manifest. `run_facts` tells of the run
+    itself, now that there is little left to do."""
+    kept = [[rows[task.name] for task in each.tasks] for each in plan.passes if each.cut.is_for_good]
+    splits, assembled = _splits(plan, folder, rows)
+    manifest = Manifest(
+        config=plan.semantic,
+        input=_input_facts(plan),
+        schema=plan.survey.output,
+        splits=splits,
+        account=make_account(plan, rows),
+        artifacts=(*_write_artifacts(plan, folder, artifacts), *assembled, *text_artifacts(plan, folder, rows)),
+        rejected=(
+            *_write_bad_files(plan, folder),
+            *(row.rejected for side in kept for row in side if row.rejected),
+        ),
+        job=plan.job,
+        tokens=make_token_account(plan, rows),
+    )
+    refuse_unbalanced(manifest.account, manifest.tokens)
+    crash_point("run.before_clean_up")
+    _remove_leftovers(folder, manifest)
+    remember(plan, folder, artifacts)
+    folder.commit_bytes(RUN, run_facts())
+    crash_point("run.before_manifest")
+    write_manifest(folder, manifest)
+    crash_point("run.after_manifest")
+    remove_scaffolding(folder)
+    if is_redoing(folder, plan):
+        remember_job(folder, plan, redoing=False)
+    return manifest
+
+
+def _splits(
+    plan: Plan, folder: Folder, rows: dict[str, LedgerRow]
+) -> tuple[dict[str, tuple[ShardFacts, ...]], tuple[FileFacts, ...]]:
+    """The shards of each split in order, and files made of them; a format of one file a split is finished here."""
+    last = [rows[task.name] for task in plan.passes[-1].tasks]
+    if plan.config.format == "arrays":
+        return finish_arrays(plan, folder, rows)
+    splits = {split: tuple(row.shards[split] for row in last if split in row.shards) for split in plan.splits}
+    if plan.config.format != "arrayrecord":
+        return splits, ()
+    return {split: (merge_parts(folder, split, parts),) for split, parts in splits.items()}, ()
+
+
+def remove_scaffolding(folder: Folder) -> None:
+    """What tasks put down for each other, and nobody else."""
+    for name in (SPILL, PARTS, PLACING, KEYS):
+        if folder.exists(name):
+            folder.remove(name)
+
+
+def _input_facts(plan: Plan) -> dict[str, Any]:
+    described = describe_input(plan.survey)
+    files = described["files"]
+    facts = {"files": len(files), "bytes": plan.survey.bytes, "digest": digest(json.dumps(described).encode())}
+    return {**facts, **_batch_facts(plan)}
+
+
+def _batch_facts(plan: Plan) -> dict[str, Any]:
+    """Of batch files: what became of the samples that they were made from, as their own manifest tells."""
+    places = {os.path.dirname(segment.location) for piece in plan.survey.slices for segment in piece.segments}
+    if plan.survey.formats != ("npz",) or len(places) != 1:
+        return {}
+    folder = Folder(places.pop())
+    if not folder.exists(MANIFEST):
+        return {}
+    made = read_manifest(folder)
+    return {"batches": {"dataset": dataset_id(folder), "account": [asdict(step) for step in made.account]}}
+
+
+def _write_artifacts(plan: Plan, folder: Folder, artifacts: dict[int, Any]) -> tuple[FileFacts, ...]:
+    facts, used = [], set[str]()
+    for number, artifact in sorted(artifacts.items()):
+        if isinstance(artifact, Found):
+            continue  # of use to this run alone
+        name = plan.config.stage_names[number].replace(":", ".")
+        name = name if name not in used else f"{name}-{number}"
+        used.add(name)
+        facts.append(commit_file(folder, f"artifacts/{name}.json", json.dumps(artifact, indent=1).encode() + b"\n"))
+    return tuple(facts)
+
+
+def _write_bad_files(plan: Plan, folder: Folder) -> tuple[FileFacts, ...]:
+    if not plan.survey.bad_files:
+        return ()
+    lines = [
+        json.dumps(rejected_line(each.source, each.path, None, each.reason, detail=each.detail), ensure_ascii=False)
+        for each in plan.survey.bad_files
+    ]
+    return (commit_file(folder, "rejected/files.jsonl", "".join(f"{line}\n" for line in lines).encode()),)
+
+
+def _remove_leftovers(folder: Folder, manifest: Manifest) -> None:
+    """Shards and rejected rows of an earlier job in this output that this one does not have."""
+    known = {file.file for file in manifest.files}
+    for name in _own_files(folder):
+        if name not in known:
+            folder.remove(name)
+
+
+_OURS = re.compile(
+    r"[^/]+/\d{5}-of-\d{5}\.[^/]+|batch_+\d+(_+\d+)*\.npz|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json"
+)
+
+
+def _own_files(folder: Folder) -> Iterable[str]:
+    """Files with names that only penstock gives; a person's file that lies among them is left alone."""
+    return [name for name in folder.list() if _OURS.fullmatch(name)]
