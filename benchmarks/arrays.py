@@ -20,17 +20,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import penstock
+from benchmarks.figures import Figures, call, median, show
 from benchmarks.game_samples import FLAGS, HEADS, SCHEMA
 from benchmarks.loading import measure
 from benchmarks.make_games import make_games
-from benchmarks.watch import Cost, machine, settle, watch
+from benchmarks.watch import Cost, settle, watch
 from penstock.base.sizes import parse_size
 
 HERE = Path(__file__).parent
@@ -41,28 +41,11 @@ DISK_PER_SAMPLE = 8_200  # the arrays twice: as tasks leave them, and placed
 PLAIN, BOTH = "penstock", "penstock, split + normalize"
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A number beside what was asked of it, if anything was."""
-
-    name: str
-    value: float
-    aim: float | None
-    at_least: bool
-
-    @property
-    def verdict(self) -> str:
-        if self.aim is None:
-            return ""
-        return "met" if (self.value >= self.aim if self.at_least else self.value <= self.aim) else "missed"
-
-
 class Bench:
     def __init__(self, given: argparse.Namespace) -> None:
         self.given, self.folder = given, given.folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.kept: dict[str, Any] = {"machine": machine(), "memory": given.memory}
-        self.figures: list[Figure] = []
+        self.figures = Figures(memory=given.memory)
 
     # Questions.
 
@@ -89,8 +72,8 @@ class Bench:
         for name, cost in list(costs.items())[:4]:
             has_aim = name.startswith("lists")
             faster, less = cost.wall_seconds / ours.wall_seconds, cost.peak_bytes / ours.peak_bytes
-            self._say(f"{samples:,}: times faster than {name}", faster, 100 if has_aim else None)
-            self._say(f"{samples:,}: times less memory than {name}", less, 25 if has_aim else None)
+            self.figures.say(f"{samples:,}: times faster than {name}", faster, 100 if has_aim else None)
+            self.figures.say(f"{samples:,}: times less memory than {name}", less, 25 if has_aim else None)
 
     def floor(self) -> None:
         """Ours against the least that must be done: make the samples, and write as many bytes."""
@@ -108,14 +91,14 @@ class Bench:
             loop = [sys.executable, str(HERE / "game_samples.py"), pattern, "--processes", str(processes)]
             loop += ["--function", function]
             making = self._watch("making the samples", loop)
-            writing = _median([_write(self.folder / "written", size) for _ in range(self.given.repeat)])
+            writing = median([_write(self.folder / "written", size) for _ in range(self.given.repeat)])
             costs = {name: ours, f"making, {processes} processes": making, f"writing {size / 1e6:,.0f} MB": writing}
             self._show_costs(f"{samples:,} samples: {name}, and the least that must be done", samples, costs)
             ratio = ours.wall_seconds / (making.wall_seconds + writing.wall_seconds)
-            self._say(f"{samples:,}: {name}: wall / (making + writing)", ratio, 1.5, at_least=False)
+            self.figures.say(f"{samples:,}: {name}: wall / (making + writing)", ratio, 1.5, at_least=False)
             own = (ours.peak_bytes - processes * function_bytes) / 1e6
             of_function = f"{processes} x {function_bytes / 1e6:.1f} MB of the function"
-            self._say(f"{samples:,}: {name}: peak MB without {of_function}", own, 250, at_least=False)
+            self.figures.say(f"{samples:,}: {name}: peak MB without {of_function}", own, 250, at_least=False)
 
     def large(self) -> None:
         """Ten times as many in the same memory."""
@@ -131,7 +114,7 @@ class Bench:
             shutil.rmtree(self._prepared(samples, "both"), ignore_errors=True)
         self._show_costs(f"{samples:,} samples, {size / 1e9:.1f} GB of arrays", samples, {BOTH: cost})
         allowed = parse_size(self.given.memory) / 1e6
-        self._say(
+        self.figures.say(
             f"{samples:,}: peak MB, of memory: {self.given.memory}", cost.peak_bytes / 1e6, allowed, at_least=False
         )
 
@@ -151,14 +134,14 @@ class Bench:
                 for count in sorted({0, len(os.sched_getaffinity(0))}):
                     rates.setdefault(f"torch, {count} processes", []).append(self._torch_rate(prepared, count))
         best = {name: max(found) for name, found in rates.items()}
-        self.kept["loader"] = rates
+        self.figures.kept["loader"] = rates
         rows = [[name, f"{rate:,.0f}", " ".join(f"{each:,.0f}" for each in rates[name])] for name, rate in best.items()]
-        _show(f"Shuffled batches of {BATCH} from {samples:,} samples", ["loader", "samples/s", "rounds"], rows)
+        show(f"Shuffled batches of {BATCH} from {samples:,} samples", ["loader", "samples/s", "rounds"], rows)
         ours = best["penstock, workers=auto"]
-        self._say("loader: part of a numpy gather", ours / best["numpy X[idx], mapped"], 0.5)
+        self.figures.say("loader: part of a numpy gather", ours / best["numpy X[idx], mapped"], 0.5)
         torch = [rate for name, rate in best.items() if name.startswith("torch")]
         if torch:
-            self._say("loader: times a per-sample torch Dataset", ours / max(torch), 10)
+            self.figures.say("loader: times a per-sample torch Dataset", ours / max(torch), 10)
         else:
             print(f"\nleft out: torch, which {self.given.peers_python} does not have (--peers-python)")
 
@@ -191,10 +174,10 @@ class Bench:
             print(f"... {name}", file=sys.stderr)
             settle()
             tries.append(watch(command))
-        return _median(tries)
+        return median(tries)
 
     def _function_bytes(self, pattern: str) -> int:
-        said = _call(sys.executable, str(HERE / "game_samples.py"), pattern, "--growth")
+        said = call(sys.executable, str(HERE / "game_samples.py"), pattern, "--growth")
         return int(json.loads(said)["function_bytes"])
 
     def _our_rate(self, prepared: Path, workers: Any) -> float:
@@ -217,37 +200,17 @@ class Bench:
     def _torch_rate(self, prepared: Path, workers: int) -> float:
         module = [self.given.peers_python, "-m", "benchmarks.baselines.torch_samples", "--input", str(prepared)]
         options = ["--workers", str(workers), "--seconds", str(self.given.seconds), "--batch-size", str(BATCH)]
-        return float(json.loads(_call(*module, *options).splitlines()[-1])["samples_per_second"])
+        return float(json.loads(call(*module, *options).splitlines()[-1])["samples_per_second"])
 
     # How each is told.
 
-    def _say(self, name: str, value: float, aim: float | None, at_least: bool = True) -> None:
-        self.figures.append(Figure(name, value, aim, at_least))
-
     def _show_costs(self, title: str, samples: int, costs: dict[str, Cost]) -> None:
-        self.kept[title] = {name: asdict(cost) for name, cost in costs.items()}
-        rows = [
-            [
-                name,
-                f"{cost.wall_seconds:.2f}",
-                f"{cost.cpu_seconds:.2f}",
-                f"{cost.peak_bytes / 1e6:,.0f}",
-                f"{cost.wall_seconds / samples * 1e6:.1f}",
-            ]
-            for name, cost in costs.items()
-        ]
-        _show(title, ["run", "wall s", "CPU s", "peak tree MB", "us/sample"], rows)
+        each = {name: f"{cost.wall_seconds / samples * 1e6:.1f}" for name, cost in costs.items()}
+        self.figures.show_costs(title, costs, "us/sample", each)
 
     def close(self) -> None:
-        """Every figure beside its aim."""
-        rows = []
-        for each in self.figures:
-            aim = "" if each.aim is None else f"{'>=' if each.at_least else '<='} {each.aim:g}"
-            rows.append([each.name, f"{each.value:.2f}", aim, each.verdict])
-        _show(f"Aims; {machine()}; memory: {self.given.memory}", ["figure", "measured", "aim", ""], rows)
-        self.kept["figures"] = [{**asdict(each), "verdict": each.verdict} for each in self.figures]
         name = "results-large.json" if self.given.large else "results.json"
-        (self.given.json or self.folder / name).write_text(json.dumps(self.kept, indent=1))
+        self.figures.close(f"memory: {self.given.memory}", self.given.json or self.folder / name)
 
 
 def gathered(prepared: Path, split: str = "train") -> Iterator[dict[str, Any]]:
@@ -261,10 +224,6 @@ def gathered(prepared: Path, split: str = "train") -> Iterator[dict[str, Any]]:
         for first in range(0, len(order) - BATCH + 1, BATCH):
             idx = order[first : first + BATCH]
             yield {name: array[idx] for name, array in arrays.items()}
-
-
-def _median(costs: list[Cost]) -> Cost:
-    return sorted(costs, key=lambda each: each.wall_seconds)[len(costs) // 2]
 
 
 def _bytes_of(output: Path) -> int:
@@ -286,19 +245,6 @@ def _write(path: Path, size: int) -> Cost:
     cost = Cost(time.perf_counter() - started, time.process_time() - cpu, len(block))
     path.unlink()
     return cost
-
-
-def _call(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"exit {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
-    return done.stdout
-
-
-def _show(title: str, heads: list[str], rows: list[list[str]]) -> None:
-    print(f"\n{title}\n\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |", flush=True)
 
 
 QUESTIONS = ("lists", "floor", "loader")

@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 
 import penstock
+from benchmarks.figures import call
 from benchmarks.loading import Measured, measure
 from penstock.base.machine import cpu_count
 from penstock.base.memory import own_memory
@@ -50,11 +50,11 @@ class Bench:
     def pings(self, form: str = "native") -> str:
         raw, made = self.folder / f"events-{self.events}", self.folder / f"pings-{self.events}-{form}"
         if not raw.exists():
-            _call(sys.executable, "-m", "benchmarks.make_events", "--events", str(self.events), "--output", str(raw))
+            call(sys.executable, "-m", "benchmarks.make_events", "--events", str(self.events), "--output", str(raw))
         if not (made / "manifest.json").exists():
             extra = ["--format", "arrayrecord"] if form == "arrayrecord" else []
             penstock_run = [sys.executable, "-m", "penstock", "run", "pings", "--input", f"{raw}/*.parquet"]
-            _call(*penstock_run, "--output", str(made), "--memory", "2GB", *extra)
+            call(*penstock_run, "--output", str(made), "--memory", "2GB", *extra)
         return str(made)
 
     def token_rows(self) -> str:
@@ -63,7 +63,7 @@ class Bench:
             _write_token_rows(self.folder / "rows-raw")
             job = self.folder / "rows.yaml"
             job.write_text(f"input: {self.folder}/rows-raw/*.parquet\noutput: {made}\nmemory: 2GB\n")
-            _call(sys.executable, "-m", "penstock", "run", str(job))
+            call(sys.executable, "-m", "penstock", "run", str(job))
         return str(made)
 
     def load(self, path: str, **options: Any) -> Loader:
@@ -84,7 +84,7 @@ class Bench:
         pattern = f"{self.pings('arrayrecord')}/train.arrayrecord"
         ours = {fill: self._measured(self.pings(), fill=fill, workers=2) for fill in ("packed", "one_key")}
         for fan_out in ("contexts", "rows"):
-            line = _call(
+            line = call(
                 self.peers_python, "-m", "benchmarks.baselines.seed_loader", "--input", pattern, "--workers", "2",
                 "--fan-out", fan_out, "--seconds", "30",
             )  # fmt: skip
@@ -103,7 +103,7 @@ class Bench:
         self.say("token rows, 1 thread", **_facts(ours))
         self.say("token rows, 2 threads", **_facts(self._measured(self.token_rows(), workers=2)))
         peers = [self.peers_python, "-m", "benchmarks.baselines.peer_rows", "--rows", str(ROWS), "--peer", "all"]
-        for line in _call(*peers, "--folder", str(self.folder / "peers"), "--seconds", "5").splitlines():
+        for line in call(*peers, "--folder", str(self.folder / "peers"), "--seconds", "5").splitlines():
             peer = json.loads(line)
             best = peer.get("best_by_cpu") or peer.get("best", {})
             rate = best.get("tokens_per_cpu_second")
@@ -259,13 +259,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _call(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"exit {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
-    return done.stdout
 
 
 def _write_token_rows(folder: Path) -> None:

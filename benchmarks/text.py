@@ -4,13 +4,12 @@
     python -m benchmarks.text --folder build/bench-text --only large keys
     python -m benchmarks.text --folder build/bench-text --distinct 10GB
 
-Real documents and a real tokenizer (corpus.py, which makes what is missing). `peers` is 62 MB from Parquet to packed
-rows: ours against each baseline, with the tokens of the older system's way compared; `older` the same with 620 MB,
-against that way alone; `large` is 600 MB: with exact
-dedup against read + tokenize + write, jsonl.zst against Parquet, and memory; `keys` is dedup alone, of short documents;
-`remembered` is 5% new data against the index that the first run left. `--distinct` is only this: so much distinct text
-in the same memory. Every command is measured whole: interpreter, imports, fsync. Ratios are of one run; figures go to
-results.json, too.
+Real documents and a real tokenizer (corpus.py, which makes what is missing). `small` is 62 MB from Parquet to packed
+rows: ours against each baseline, with the tokens of the older system's way compared; `peers` the same with 620 MB, some
+half an hour; `large` is those 620 MB in little memory: with exact dedup against read + tokenize + write, and jsonl.zst
+against Parquet; `keys` is dedup alone, of short documents; `remembered` is 5% new data against the index that the first
+run left. `--distinct` is only this: so much distinct text in the same memory. Every command is measured whole:
+interpreter, imports, fsync. Ratios are of one run; figures go to results.json, too.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,11 @@ import numpy as np
 import xxhash
 
 import penstock
-from benchmarks.arrays import Figure, _call, _median, _show
 from benchmarks.baselines.text_measured import REPORT
 from benchmarks.baselines.text_seed import LENGTH, MIN_TOKENS
 from benchmarks.corpus import KEYS, MADE, make_corpus, make_distinct, tokenizer
-from benchmarks.watch import Cost, machine, settle, watch
+from benchmarks.figures import Figures, call, median
+from benchmarks.watch import Cost, settle, watch
 from penstock.base.sizes import parse_size
 
 Stages = list[Any]
@@ -57,36 +56,34 @@ class Bench:
         self.tokenizer = tokenizer(self.folder, given.tokenizer)
         self.work = self.folder / "work"
         self.work.mkdir(exist_ok=True)
-        self.kept: dict[str, Any] = {"machine": machine(), "memory": given.memory, "tokenizer": given.tokenizer}
-        self.figures: list[Figure] = []
+        self.figures = Figures(memory=given.memory, tokenizer=given.tokenizer)
 
     # Questions.
 
+    def small(self) -> None:
+        self._against_peers("xs", "XS, 62 MB: from documents to packed rows")
+
     def peers(self) -> None:
-        self._against("xs", "XS, 62 MB: from documents to packed rows", PEERS)
+        self._against_peers("l", "L, 620 MB: from documents to packed rows")
 
-    def older(self) -> None:
-        older = {name: peer for name, peer in PEERS.items() if peer[0] == "text_seed"}
-        self._against("l", "L, 620 MB: from documents to packed rows", older)
-
-    def _against(self, corpus: str, title: str, peers: dict[str, tuple[str, int]]) -> None:
+    def _against_peers(self, corpus: str, title: str) -> None:
         """Ours does all steps; only the older system's way does as many. Each may use as much memory as it likes."""
         costs, reports, same = {}, {}, None
-        for name, (module, _) in peers.items():
+        for name, (module, _) in PEERS.items():
             output = self.work / "out-baseline"
             costs[name], reports[name] = self._baseline(module, corpus, output)
             if module == "text_seed":
                 asked = [self.given.peers_python, "-m", f"benchmarks.baselines.{module}", "--digest", str(output)]
-                same = json.loads(_call(*asked))
+                same = json.loads(call(*asked))
             shutil.rmtree(output)
         costs["penstock"] = self._penstock(corpus, self._whole(), "much", memory=MUCH)
         ours = digest(self.work / f"prepared-{corpus}-much")
         self._show_costs(title, corpus, costs)
-        self.kept[f"tokens of {corpus}"] = {"penstock": ours, "older system's way": same, "reports": reports}
-        for name, (_, aim) in peers.items():
+        self.figures.kept[f"tokens of {corpus}"] = {"penstock": ours, "older system's way": same, "reports": reports}
+        for name, (_, aim) in PEERS.items():
             times = costs[name].wall_seconds / costs["penstock"].wall_seconds
-            self._say(f"{corpus}: times faster than {name}", times, aim)
-        self._say(f"{corpus}: tokens identical to the older system's way", float(ours == same), 1)
+            self.figures.say(f"{corpus}: times faster than {name}", times, aim)
+        self.figures.say(f"{corpus}: tokens identical to the older system's way", float(ours == same), 1)
 
     def large(self) -> None:
         costs = {
@@ -97,10 +94,12 @@ class Bench:
         self._show_costs("L, 600 MB", "l", costs)
         alone, whole, jsonl = costs.values()
         part = alone.wall_seconds / whole.wall_seconds
-        self._say("l: speed with dedup, of read + tokenize + write", part, 0.8)
+        self.figures.say("l: speed with dedup, of read + tokenize + write", part, 0.8)
         # What dedup leaves out is not tokenized: this is as if it were.
-        self._say("l: the same, counting only what is tokenized", part * self._distinct_share(), None)
-        self._say("l: wall of jsonl.zst, of Parquet", jsonl.wall_seconds / whole.wall_seconds, 1.2, at_least=False)
+        self.figures.say("l: the same, counting only what is tokenized", part * self._distinct_share(), None)
+        self.figures.say(
+            "l: wall of jsonl.zst, of Parquet", jsonl.wall_seconds / whole.wall_seconds, 1.2, at_least=False
+        )
         self._say_memory("l", max(each.peak_bytes for each in costs.values()))
 
     def keys(self) -> None:
@@ -111,9 +110,9 @@ class Bench:
         }
         self._show_costs(f"{KEYS / 1e6:.0f}M keys", None, costs)
         alone, whole = costs.values()
-        self._say("keys: million a second, the whole command", KEYS / whole.wall_seconds / 1e6, None)
+        self.figures.say("keys: million a second, the whole command", KEYS / whole.wall_seconds / 1e6, None)
         more = max(whole.wall_seconds - alone.wall_seconds, 1e-3)
-        self._say("keys: million a second that dedup takes longer", KEYS / more / 1e6, 2)
+        self.figures.say("keys: million a second that dedup takes longer", KEYS / more / 1e6, 2)
         self._say_memory("keys", whole.peak_bytes)
 
     def remembered(self) -> None:
@@ -131,10 +130,10 @@ class Bench:
             shutil.rmtree(index, ignore_errors=True)
             shutil.copytree(kept, index)
             tries.append(self._alone(command, made))
-        costs["then 5% new data"] = _median(tries)
+        costs["then 5% new data"] = median(tries)
         self._show_costs("Against a remembered index", None, costs)
         first, again = costs.values()
-        self._say(
+        self.figures.say(
             "remembered: wall of 5% new data, of the first run", again.wall_seconds / first.wall_seconds, 0.1, False
         )
 
@@ -195,7 +194,7 @@ class Bench:
 
     def _measure(self, command: list[str], output: Path, repeat: int) -> Cost:
         """The run of median wall, and the memory of one more: to look at it stops a large process for some 50 ms."""
-        timed = _median([self._alone(command, output) for _ in range(repeat)])
+        timed = median([self._alone(command, output) for _ in range(repeat)])
         return replace(timed, peak_bytes=self._watched(command, output).peak_bytes)
 
     def _alone(self, command: list[str], output: Path) -> Cost:
@@ -226,34 +225,18 @@ class Bench:
 
     # How each is told.
 
-    def _say(self, name: str, value: float, aim: float | None, at_least: bool = True) -> None:
-        self.figures.append(Figure(name, value, aim, at_least))
-
     def _say_memory(self, name: str, peak_bytes: int) -> None:
         allowed = parse_size(self.given.memory) / 1e6
-        self._say(f"{name}: peak MB, of memory: {self.given.memory}", peak_bytes / 1e6, allowed, at_least=False)
+        self.figures.say(f"{name}: peak MB, of memory: {self.given.memory}", peak_bytes / 1e6, allowed, at_least=False)
 
     def _show_costs(self, title: str, name: str | None, costs: dict[str, Cost]) -> None:
-        self.kept[title] = {each: asdict(cost) for each, cost in costs.items()}
-        megabytes = self._facts(name)["text_bytes"] / 1e6 if name else None
-        rows = []
-        for each, cost in costs.items():
-            speed = f"{megabytes / cost.wall_seconds:.1f}" if megabytes else ""
-            times = [f"{cost.wall_seconds:.2f}", f"{cost.cpu_seconds:.2f}"]
-            memory = f"{cost.peak_bytes / 1e6:,.0f}" if cost.peak_bytes else ""
-            rows.append([each, *times, memory, speed])
-        _show(title, ["run", "wall s", "CPU s", "peak tree MB", "MB/s of text"], rows)
+        megabytes = self._facts(name)["text_bytes"] / 1e6 if name else 0
+        speeds = {each: f"{megabytes / cost.wall_seconds:.1f}" for each, cost in costs.items() if megabytes}
+        self.figures.show_costs(title, costs, "MB/s of text", speeds)
 
     def close(self) -> None:
-        """Every figure beside its aim."""
-        rows = []
-        for each in self.figures:
-            aim = "" if each.aim is None else f"{'>=' if each.at_least else '<='} {each.aim:g}"
-            rows.append([each.name, f"{each.value:.2f}", aim, each.verdict])
-        _show(f"Aims; {machine()}; memory: {self.given.memory}", ["figure", "measured", "aim", ""], rows)
-        self.kept["figures"] = [{**asdict(each), "verdict": each.verdict} for each in self.figures]
         name = "results-distinct.json" if self.given.distinct else "results.json"
-        (self.given.json or self.folder / name).write_text(json.dumps(self.kept, indent=1))
+        self.figures.close(f"memory: {self.given.memory}", self.given.json or self.folder / name)
 
 
 def digest(prepared: Path) -> dict[str, Any]:
@@ -268,7 +251,7 @@ def digest(prepared: Path) -> dict[str, Any]:
     return {"digest": hashed.hexdigest(), "tokens": tokens, "rows": len(rows)}
 
 
-QUESTIONS = ("peers", "older", "large", "keys", "remembered")
+QUESTIONS = ("small", "peers", "large", "keys", "remembered")
 
 
 def main() -> None:
