@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
-
-from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
 
 FUNCTION = '''
 import json, os, signal, sys, time
@@ -187,7 +181,6 @@ def is_raw(game, sample):
 
 SPLIT: dict[str, Any] = {"split": {"by": "game_id", "val": 0.2, "test": 0.2}}
 NORMALIZE: dict[str, Any] = {"normalize": {"columns": ["features"], "skip": ["0:3"]}}
-SCAFFOLDING = ("parts", "placing", "spill")
 
 
 def write_games(folder: Path, *games: dict[str, Any]) -> Path:
@@ -217,40 +210,6 @@ def write_job(path: Path, games: Path, source: dict[str, Any] | None = None, **k
     (path.parent / "games.py").write_text(FUNCTION)
     path.write_text(yaml.safe_dump({**job, **keys}))
     return path
-
-
-# Forks a process for each job it is told: a new interpreter each time would take most of the time.
-FORKING = f"""
-import json, os, sys
-from penstock.prepare.job import run
-for line in sys.stdin:
-    pid = os.fork()
-    if not pid:
-        job, os.environ[{CRASH_VARIABLE!r}] = json.loads(line)
-        run(job)
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-"""
-Die = Callable[[Path, str], None]
-
-
-@contextmanager
-def dying_drivers() -> Iterator[Die]:
-    """A function that runs a job, inside a driver, which dies at a crash point."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", FORKING], text=True, **pipes) as process:
-        assert process.stdin
-        assert process.stdout
-
-        def die_at(job: Path, point: str) -> None:
-            token = job.parent / "token"
-            token.touch()
-            print(json.dumps([str(job), f"{point}:{token}"]), file=process.stdin, flush=True)
-            code = process.stdout.readline()
-            assert not token.exists(), "the point was never reached"
-            assert int(code) == CRASH_EXIT_CODE
-
-        yield die_at
 
 
 def samples_of(game: dict[str, Any]) -> list[dict[str, Any]]:
@@ -289,10 +248,3 @@ def rejected_of(output: Path) -> list[dict[str, Any]]:
 def records_of(output: Path) -> int:
     """Samples in the arrays themselves."""
     return sum(len(np.load(path, mmap_mode="r")) for path in output.glob("X_*.npy"))
-
-
-def assert_no_leftovers(output: Path) -> None:
-    """Nothing that tasks put down for each other; of `tmp`, at most the folder."""
-    left = [name for name in SCAFFOLDING if (output / ".penstock" / name).exists()]
-    left += [path.name for path in (output / ".penstock").glob("tmp/*")]
-    assert not left, left

@@ -5,7 +5,6 @@ Each run ends in a clear error or a complete dataset; nothing that was committed
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 from dataclasses import dataclass, replace
@@ -19,17 +18,7 @@ from penstock.base.errors import FileError
 from penstock.base.faults import Sweep, sweeping
 from penstock.prepare.plan import Plan
 from tests.promises import workshop
-
-FAULTS = {
-    "write": [Sweep(error=errno.ENOSPC), Sweep(error=errno.EIO), Sweep(short=True)],
-    "sync": [Sweep(error=errno.EIO)],
-    "rename": [Sweep(error=errno.EIO), Sweep(error=errno.ENOSPC)],
-    "open": [Sweep(error=errno.EMFILE)],
-    "read": [Sweep(error=errno.EIO)],
-    "mkdir": [Sweep(error=errno.ENOSPC)],
-    "list": [Sweep(error=errno.EIO)],
-    "remove": [Sweep(error=errno.EIO)],
-}
+from tests.promises.killing import FAULTS, assert_clear, fail_once, plan_at
 
 
 @dataclass(frozen=True)
@@ -41,9 +30,6 @@ class Case:
     expected: dict[str, str]
     planning: list[tuple[str, str]]
     running: list[tuple[str, str]]
-
-    def plan_at(self, output: Path) -> Plan:
-        return replace(self.plan, config=self.plan.config.model_copy(update={"output": str(output)}))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +52,7 @@ def _counted(work: Any) -> tuple[Any, list[tuple[str, str]]]:
 
 
 def test_a_clean_run_takes_the_same_operations_every_time(case, tmp_path):
-    _, operations = _counted(lambda: penstock.run(case.plan_at(tmp_path / "out")))
+    _, operations = _counted(lambda: penstock.run(plan_at(case.plan, tmp_path / "out")))
     assert [kind for kind, _ in operations] == [kind for kind, _ in case.running]
     assert {kind for kind, _ in operations} == set(FAULTS)
 
@@ -76,9 +62,9 @@ def test_every_operation_of_a_run_may_fail_in_every_way(case, tmp_path):
     for number in chosen:
         kind, path = case.running[number]
         for fault in FAULTS[kind]:
-            output = tmp_path / f"{number}-{fault.error}"
+            plan = plan_at(case.plan, tmp_path / f"{number}-{fault.error}")
             where = f"operation {number}: {kind} {Path(path).name}, {fault}"
-            _fail_once(case, output, replace(fault, fail_at=number, operations=[]), where)
+            fail_once(plan, replace(fault, fail_at=number), case.expected, where)
     print(f"{len(chosen)} operations swept, {len(case.running)} in a clean run")
 
 
@@ -88,29 +74,6 @@ def _chosen(operations: list[tuple[str, str]], step: int) -> list[int]:
     return sorted({kinds.index(each) for each in kinds} | set(range(0, len(kinds), 1 if workshop.THOROUGH else step)))
 
 
-def _fail_once(case: Case, output: Path, fault: Sweep, where: str) -> None:
-    committed: dict[str, str] = {}
-    try:
-        with sweeping(fault):
-            penstock.run(case.plan_at(output))
-        assert fault.short, f"{where}: the fault went unnoticed"
-    except FileError as error:
-        _assert_clear(error, fault, where)
-        committed = workshop.bytes_of(output) if output.exists() else {}
-        assert "manifest.json" not in committed or penstock.verify(output).ok, where
-    penstock.run(case.plan_at(output))
-    after = workshop.bytes_of(output)
-    assert {name: after.get(name) for name in committed} == committed, f"{where}: a committed file changed"
-    assert after == case.expected, where
-    assert not list((output / ".penstock").glob("tmp/*")), where
-
-
-def _assert_clear(error: FileError, fault: Sweep, where: str) -> None:
-    assert os.strerror(fault.error) in error.what, where
-    assert error.where, where
-    assert error.next_step, where
-
-
 def test_every_operation_of_planning_may_fail_and_touches_no_output(case, tmp_path):
     chosen = _chosen(case.planning, 10)
     for number in chosen:
@@ -118,7 +81,7 @@ def test_every_operation_of_planning_may_fail_and_touches_no_output(case, tmp_pa
         fault = replace(FAULTS[kind][0], fail_at=number, operations=[])
         with sweeping(fault), pytest.raises(FileError) as caught:
             penstock.plan(_job(case.data, tmp_path / "out"))
-        _assert_clear(caught.value, fault, f"operation {number}: {kind} {path}")
+        assert_clear(caught.value, fault, f"operation {number}: {kind} {path}")
         assert not (tmp_path / "out").exists()
     print(f"{len(chosen)} operations swept, {len(case.planning)} in a clean plan")
 
@@ -147,11 +110,9 @@ def test_every_operation_of_an_exchange_may_fail_in_every_way(events, tmp_path):
     for number in chosen:
         kind, path = events.running[number]
         for fault in FAULTS[kind] if workshop.THOROUGH else FAULTS[kind][:1]:
-            output = tmp_path / f"{number}-{fault.error}"
+            plan = plan_at(events.plan, tmp_path / f"{number}-{fault.error}")
             where = f"operation {number}: {kind} {path}, {fault}"
-            _fail_once(events, output, replace(fault, fail_at=number, operations=[]), where)
-            assert not (output / ".penstock" / "spill").exists(), where
-            assert not (output / ".penstock" / "parts").exists(), where
+            fail_once(plan, replace(fault, fail_at=number), events.expected, where)
     print(f"{len(chosen)} operations swept, {len(kinds)} in a clean run")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 import penstock
 from penstock.base.errors import OutputError
 from tests.promises import arrays_making, workshop
-from tests.promises.arrays_making import Die, dying_drivers
+from tests.promises.killing import assert_no_leftovers
 
 GAMES = [{"count": 40}, {"count": 50}, {"count": 60}]
 
@@ -63,12 +62,6 @@ POINTS = ["place.before_ledger", "move.after_rename", ""]
 POINTS += ["task.after_ledger", "place.in_column", "run.before_manifest"] if workshop.THOROUGH else []
 
 
-@pytest.fixture(scope="module")
-def die() -> Iterator[Die]:
-    with dying_drivers() as die:
-        yield die
-
-
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__.strip("_"))
 def test_a_change_after_any_end_of_a_run_gives_what_a_fresh_run_gives(tmp_path, die, change):
     """The run before had died in its map tasks, in its placing, in the moving of files, or had ended well."""
@@ -85,7 +78,7 @@ def test_a_change_after_any_end_of_a_run_gives_what_a_fresh_run_gives(tmp_path, 
                 penstock.run(job)
         penstock.run(job, redo=not point)
         assert workshop.bytes_of(folder / "out") == workshop.bytes_of(tmp_path / "fresh" / "out"), point
-        arrays_making.assert_no_leftovers(folder / "out")
+        assert_no_leftovers(folder / "out")
 
 
 def _make(folder: Path) -> None:
@@ -113,7 +106,7 @@ def test_batch_files_that_are_half_made_are_made_whole_and_merged(tmp_path, die,
     for folder in ("between", "out"):
         assert workshop.bytes_of(tmp_path / folder) == workshop.bytes_of(clean.parent / folder)
         assert workshop.names_in(tmp_path / folder) == workshop.names_in(clean.parent / folder)
-        arrays_making.assert_no_leftovers(tmp_path / folder)
+        assert_no_leftovers(tmp_path / folder)
 
 
 def test_a_merge_of_batch_files_of_which_one_is_damaged_names_it(tmp_path):

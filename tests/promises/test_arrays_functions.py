@@ -13,6 +13,7 @@ import penstock
 from penstock.base.errors import PenstockError
 from penstock.base.memory import process_tree
 from tests.promises import arrays_making, workshop
+from tests.promises.killing import assert_no_leftovers
 
 SET_ASIDE = {"on_bad_input": "set_aside"}
 LATER = {"at": 5, "later": True}  # once the job runs: not yet when the function is only tried
@@ -132,7 +133,7 @@ def test_files_in_which_a_function_hangs_dies_or_grows_are_set_aside_by_name_and
     assert steps["write"]["given"] == 120 == arrays_making.records_of(output)
     run = json.loads((output / ".penstock" / "run.json").read_text())
     assert run["peak_memory_bytes"] < run["allowed_memory_bytes"]
-    arrays_making.assert_no_leftovers(output)
+    assert_no_leftovers(output)
 
     good = arrays_making.write_games(tmp_path / "good" / "games", *({} for _ in range(10)))
     for number in games:

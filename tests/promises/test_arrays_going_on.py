@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,7 @@ import pytest
 import penstock
 from penstock.base.errors import IntegrityError
 from tests.promises import arrays_making, workshop
-from tests.promises.arrays_making import Die, dying_drivers
-
-
-@pytest.fixture(scope="module")
-def die() -> Iterator[Die]:
-    with dying_drivers() as die:
-        yield die
+from tests.promises.killing import assert_no_leftovers
 
 
 def _write_table(path: Path, rows: int, seed: int) -> None:
@@ -60,7 +53,7 @@ def test_another_merge_strategy_in_the_middle_of_a_job_places_every_row(tmp_path
         die(job, "task.after_ledger")
     penstock.run(_table_job(tmp_path / "out", merge_strategy=after))
     assert workshop.bytes_of(tmp_path / "out" / "out") == workshop.bytes_of(tmp_path / "clean" / "out")
-    arrays_making.assert_no_leftovers(tmp_path / "out" / "out")
+    assert_no_leftovers(tmp_path / "out" / "out")
 
 
 @pytest.mark.parametrize("rows", [290, 340])

@@ -14,6 +14,7 @@ import pytest
 
 import penstock
 from tests.promises import arrays_making, workshop
+from tests.promises.killing import assert_no_leftovers
 
 Expected = tuple[Path, dict[str, str]]
 
@@ -35,7 +36,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
 
 def _written(job: Path, **environment: str) -> dict[str, str]:
     workshop.run_well(job, environment=environment) if environment else penstock.run(job)
-    arrays_making.assert_no_leftovers(job.parent / "out")
+    assert_no_leftovers(job.parent / "out")
     return workshop.bytes_of(job.parent / "out")
 
 
@@ -153,7 +154,7 @@ def test_arrays_are_the_same_in_one_step_and_in_two(expected, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     two_steps = workshop.bytes_of(job.parent / "out")
     assert _arrays(two_steps) == _arrays(first)
-    arrays_making.assert_no_leftovers(between)
+    assert_no_leftovers(between)
 
     job = arrays_making.write_job(tmp_path / "one" / "job.yaml", data, workers=2, **keys)
     penstock.run(job)  # both steps in one command

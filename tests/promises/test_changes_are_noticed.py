@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,7 +18,7 @@ import penstock
 from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
 from penstock.base.fingerprint import fingerprint
 from tests.promises import workshop
-from tests.promises.arrays_making import Die, dying_drivers
+from tests.promises.killing import Die
 
 WORKERS = 2 if workshop.THOROUGH else 0  # what has changed is for the driver to notice
 
@@ -229,12 +228,6 @@ GROUPED = {"by": "src", "order": "time", "max_record": "4kB"}
 def events(tmp_path: Path) -> Path:
     data = workshop.make_event_input(tmp_path / "data", files=2, rows=1500)
     return workshop.write_events_job(tmp_path / "job.yaml", data, workers=WORKERS)
-
-
-@pytest.fixture(scope="module")
-def die() -> Iterator[Die]:
-    with dying_drivers() as die:
-        yield die
 
 
 @pytest.fixture

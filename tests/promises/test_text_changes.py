@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import penstock
 from penstock.base.errors import ConfigError, InputError, IntegrityError, OutputError
 from penstock.prepare.dedup.runs import open_runs
 from tests.promises import text_making, workshop
-from tests.promises.arrays_making import Die, dying_drivers
+from tests.promises.killing import assert_no_leftovers
 
 FILES = text_making.files_of_documents(files=2, count=30)
 
@@ -76,19 +75,13 @@ POINTS = ["pack.before_ledger", ""]
 POINTS += ["task.after_ledger", "match.before_ledger", "run.before_manifest"] if workshop.THOROUGH else []
 
 
-@pytest.fixture(scope="module")
-def die() -> Iterator[Die]:
-    with dying_drivers() as die:
-        yield die
-
-
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__.strip("_"))
 def test_a_change_after_any_end_of_a_run_gives_what_a_fresh_run_gives(tmp_path, die, change):
     """The run before had died when all was tokenized, or had ended well."""
     _make(tmp_path / "fresh")
     fresh = _job(tmp_path / "fresh", **change(tmp_path / "fresh"))
     penstock.run(fresh)
-    text_making.assert_no_leftovers(tmp_path / "fresh" / "out")
+    assert_no_leftovers(tmp_path / "fresh" / "out")
     for point in POINTS:
         folder = tmp_path / (point or "whole")
         _make(folder)
@@ -99,7 +92,7 @@ def test_a_change_after_any_end_of_a_run_gives_what_a_fresh_run_gives(tmp_path, 
                 penstock.run(plan)
         penstock.run(plan, redo=not point)
         assert workshop.bytes_of(folder / "out") == workshop.bytes_of(tmp_path / "fresh" / "out"), point
-        text_making.assert_no_leftovers(folder / "out")
+        assert_no_leftovers(folder / "out")
 
 
 @pytest.mark.parametrize("change", [_other_length, _other_tokenizer], ids=lambda change: change.__name__.strip("_"))
@@ -255,7 +248,7 @@ def test_a_flipped_byte_between_the_passes_is_named_and_deleting_the_file_helps(
     path.unlink()
     penstock.run(plan)
     assert workshop.bytes_of(tmp_path / "job" / "out") == workshop.bytes_of(tmp_path / "fresh" / "out")
-    text_making.assert_no_leftovers(tmp_path / "job" / "out")
+    assert_no_leftovers(tmp_path / "job" / "out")
 
 
 @pytest.mark.parametrize("remember", ["", "seen"], ids=["alone", "remembering"])
@@ -268,7 +261,7 @@ def test_a_finished_dataset_that_lost_a_file_is_made_whole(tmp_path, lost, remem
     min((tmp_path / "out").glob(lost)).unlink()
     penstock.run(plan)
     assert workshop.bytes_of(tmp_path / "out") == written
-    text_making.assert_no_leftovers(tmp_path / "out")
+    assert_no_leftovers(tmp_path / "out")
 
 
 def _tasks(output: Path, kind: str) -> int:

@@ -10,6 +10,7 @@ import pytest
 
 import penstock
 from tests.promises import text_making, workshop
+from tests.promises.killing import assert_no_leftovers
 
 FILES = text_making.files_of_documents(files=4, count=60)
 SPLIT = {"split": {"by": "id", "test": 0.3}}
@@ -39,7 +40,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
 
 def _written(job: Path, environment: dict[str, str]) -> dict[str, str]:
     workshop.run_well(job, environment=environment)
-    text_making.assert_no_leftovers(job.parent / "out")
+    assert_no_leftovers(job.parent / "out")
     return workshop.bytes_of(job.parent / "out")
 
 

@@ -23,7 +23,6 @@ import penstock
 
 EOS = "<|end|>"
 LENGTH = 64
-SCAFFOLDING = ("keys", "parts", "placing", "spill")
 _PLENTY = """
     the a of and to in is it water flows through pipes turbine gate river Straße naïve été ½ año 水 力 発電 ダム
     поток вода سد ماء 수력 발전 ไฟฟ้า 👩\u200d👩\u200d👧 🏞️ x=1; def f(x): {} [] -> 3.14159 1,000,000
@@ -199,13 +198,6 @@ def steps_of(output: Path, kind: str = "account") -> dict[str, dict[str, Any]]:
 
 def rejected_of(output: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in sorted((output / "rejected").glob("*.jsonl")) for line in path.open()]
-
-
-def assert_no_leftovers(output: Path) -> None:
-    """Nothing that tasks put down for each other; of `tmp`, at most the folder."""
-    left = [name for name in SCAFFOLDING if (output / ".penstock" / name).exists()]
-    left += [path.name for path in (output / ".penstock").glob("tmp/*")]
-    assert not left, left
 
 
 def decoded(tokens: Sequence[int]) -> str:
