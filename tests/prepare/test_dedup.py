@@ -20,7 +20,7 @@ from penstock.base.files import Folder
 from penstock.prepare import text_sinks
 from penstock.prepare.dedup import matching, runs
 from penstock.prepare.dedup.keys import KEY, hash_texts, repeats, sort_order
-from penstock.prepare.dedup.losers import bitmap_of, read_losers
+from penstock.prepare.dedup.losers import Bitmap, read_losers, set_bits
 from penstock.prepare.dedup.matching import match
 from penstock.prepare.dedup.remembered import Remembered, look_up
 from penstock.prepare.dedup.runs import ENTRY, RunsWriter, open_runs, open_written
@@ -218,8 +218,8 @@ def test_a_bitmap_is_a_set_of_numbers(rows, data):
     start = data.draw(st.integers(0, rows))
     count = data.draw(st.integers(0, rows - start))
     first = np.packbits(np.array([number in numbers[::2] for number in range(rows)], bool), bitorder="little")
-    bitmap = bitmap_of(first, np.array(numbers[1::2], "u4"))
-    assert bitmap.of(start, count).tolist() == [number in numbers for number in range(start, start + count)]
+    set_bits(first, np.array(numbers[1::2], "u4"))
+    assert Bitmap(first).of(start, count).tolist() == [number in numbers for number in range(start, start + count)]
 
 
 def test_remembered_keys_are_read_a_little_at_a_time_however_many_there_are(tmp_path):

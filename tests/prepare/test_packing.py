@@ -25,7 +25,7 @@ from penstock.prepare.sinks import ShardsInto
 from penstock.prepare.stages import build_stage
 from penstock.prepare.stages.pack import Pack, packed_schema
 from penstock.prepare.task import Recipe, Task
-from penstock.prepare.text_sinks import COUNTED, TokensInto
+from penstock.prepare.text_sinks import CONTENT, COUNTED, TokensInto
 from penstock.prepare.token_stream import TokenPart
 from penstock.shards.manifest import Manifest, Step, write_manifest
 from penstock.shards.schema import schema_from_arrow
@@ -60,7 +60,7 @@ def put_down(folder: Folder, tasks: list[Batches]) -> tuple[TokenPart, ...]:
         assert produced.spill
         counted = produced.states[COUNTED]
         tokens = {split: sum(each["tokens"] for each in of.values()) for split, of in counted.items()}
-        parts.append(TokenPart(produced.spill, tokens))
+        parts.append(TokenPart(produced.spill, tokens, str(produced.states[CONTENT])))
     return tuple(parts)
 
 

@@ -66,3 +66,24 @@ def test_a_budget_that_cannot_hold_the_tokenizer_is_refused_with_one_that_can(co
     refused = workshop.run(text_making.write_job(tmp_path / "job.yaml", corpus, memory="70MB", **keys))
     assert refused.returncode == 3, refused.stdout + refused.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_too_large_to_be_tokenized_depends_on_no_number_of_workers(tmp_path):
+    """Words without end cannot be cut: of 1.6 MB there is room for one when no other task runs, of 6 MB never."""
+    texts = [f"{number} " + "x" * size for number, size in enumerate([1_600_000] * 2 + [6_000_000] + [200] * 20)]
+    data = text_making.write_documents(tmp_path / "data", texts[:2], texts[2:], group=1)
+    written, asked = {}, {}
+    for workers in (1, 8):
+        keys = {"memory": "1200MB", "slice_size": "200kB", "workers": workers}
+        job = text_making.write_job(tmp_path / f"{workers}" / "job.yaml", data, **keys)
+        peak, _ = _watched_run(job)
+        assert peak <= 1_200_000_000
+        output = job.parent / "out"
+        written[workers] = workshop.bytes_of(output)
+        asked[workers] = workshop.events_named(output, "alone")
+        (large,) = text_making.rejected_of(output)
+        assert large["reason"] == "too large to be tokenized in this memory"
+        assert (large["file"], large["position"]) == ("1.parquet", 1)
+    assert written[1] == written[8]
+    assert not asked[1]
+    assert asked[8]

@@ -18,11 +18,10 @@ from penstock.loader.kind import TOKEN_ARRAYS, Array, token_layout
 from penstock.loader.order import Draws, Stream
 from penstock.loader.readahead import read_ahead
 from penstock.loader.tables import Made, Shard, Tables, address
-from penstock.shards.packed import DOCUMENTS, TOKENS
+from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
 from penstock.shards.schema import NUMBERS, Schema
 
-_TOKEN_TYPES = ("uint16", "int32", "uint8", "int16", "int8")  # batches are int32: a wider one would wrap around
-_START_TYPES = (*_TOKEN_TYPES, "uint32", "int64")
+_START_TYPES = (*TOKEN_TYPES, "uint32", "int64")
 
 
 def is_token_rows(schema: Schema) -> bool:
@@ -168,11 +167,11 @@ def _refuse_types(schema: Schema) -> None:
     for field in schema:
         kind = field.parsed
         inner = kind.inner.name if kind.inner else ""
-        if field.name == TOKENS and inner not in _TOKEN_TYPES:
+        if field.name == TOKENS and inner not in TOKEN_TYPES:
             raise ConfigError(
                 f"column {TOKENS!r} is {field.type}, and the tokens of a batch are int32",
                 where=f"column {TOKENS!r}",
-                next_step=f"store it as a list of {' or '.join(_TOKEN_TYPES[:2])} when the dataset is made",
+                next_step=f"store it as a list of {' or '.join(TOKEN_TYPES[:2])} when the dataset is made",
             )
         if field.name == DOCUMENTS and not (kind.is_list and inner in _START_TYPES):
             raise ConfigError(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from penstock.base.faults import crash_point
 from penstock.base.files import Folder
@@ -16,7 +14,7 @@ from penstock.base.fingerprint import fingerprint
 from penstock.base.machine import boot_id
 from penstock.prepare.dedup.keys import KEY, Array
 from penstock.prepare.dedup.losers import put_losers
-from penstock.prepare.dedup.matching import Matched, match
+from penstock.prepare.dedup.matching import match
 from penstock.prepare.dedup.remembered import Remembered
 from penstock.prepare.dedup.runs import RunsWriter, open_written
 from penstock.prepare.ledger import LedgerRow
@@ -65,22 +63,14 @@ def match_keys(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
     with ExitStack() as stack:
         name = f"{KEYS}/{source.number}-{task.input.number:05d}.losers"
         writer = RunsWriter(folder, name, stack, KEY, outlasts=not boot_id())
-        found: list[Matched] = []
-        rows = 0
-        for each in match(files, known, task.input.number, source.ranges):
-            found.append(replace(each, new=each.new[:0]))  # which are on disk
-            rows += len(each.slices) + len(each.new)
+        rows = parts = 0
+        for parts, each in enumerate(match(files, known, task.input.number, source.ranges), start=1):
+            put_losers(writer, parts - 1, each.slices, each.numbers, each.reasons, len(files))
             if source.remembered:
                 writer.write(each.new)
+            rows += len(each.slices) + len(each.new)
             report(rows)
-        put_losers(
-            writer,
-            np.concatenate([each.slices for each in found]),
-            np.concatenate([each.numbers for each in found]),
-            np.concatenate([each.reasons for each in found]),
-            len(files),
-        )
-        facts = writer.finish({})
+        facts = writer.finish({"parts": parts})
         crash_point("match.before_ledger")
     return LedgerRow(
         task=task.name,

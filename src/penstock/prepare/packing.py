@@ -70,7 +70,7 @@ class FromTokens:
     @cached_property
     def identity(self) -> str:
         """What there is to pack: rows that were made of something else must not stay."""
-        return fingerprint([[part.file.digest, part.tokens] for part in self.parts])
+        return fingerprint([part.content for part in self.parts])
 
 
 def pack(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
@@ -172,10 +172,10 @@ class _Cuts:
         return np.concatenate([views[self.view[n]][start[n] : start[n] + length[n]] for n in numbers.tolist()])
 
 
-def _cuts(stream: Stream, length: int, first: int, last: int) -> _Cuts:
-    """Of the documents that begin between `first` and `last`."""
+def _cuts(stream: Stream, length: int, first: int, last: int) -> Iterator[_Cuts]:
+    """Of the documents that begin between `first` and `last`; of very short ones, so many at a time."""
     views: list[Array] = []
-    found = []
+    found = np.zeros((3, 0), "i8")
     for piece in stream.pieces(first, last):
         starts, lengths = piece.starts - piece.at, piece.lengths
         here = (starts + piece.at >= first) & (starts + piece.at < last)
@@ -184,12 +184,13 @@ def _cuts(stream: Stream, length: int, first: int, last: int) -> _Cuts:
         nth = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         start = np.repeat(starts, pieces) + nth * length
         size = np.minimum(np.repeat(starts + lengths, pieces) - start, length)
-        found.append((np.full(len(start), len(views)), start, size))
+        found = np.concatenate([found, [np.full(len(start), len(views)), start, size]], axis=1)
         views.append(piece.tokens)
-    columns = [np.concatenate([np.zeros(0, "i8"), *each]) for each in zip(*found, strict=True)] or [
-        np.zeros(0, "i8")
-    ] * 3
-    return _Cuts(views, *columns)
+        while found.shape[1] >= _MOST_DOCUMENTS:
+            yield _Cuts(views, *found[:, :_MOST_DOCUMENTS])
+            found = found[:, _MOST_DOCUMENTS:]
+    if found.shape[1]:
+        yield _Cuts(views, *found)
 
 
 def _one_each(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
@@ -218,11 +219,9 @@ def _row_sizes(lengths: Array, length: int) -> Array:
 
 
 def _best_fit(stream: Stream, pack: Pack, first: int) -> Iterator[pa.RecordBatch]:
-    """Rows of one window; of very short documents, so many at a time."""
-    cuts = _cuts(stream, pack.length, first, first + pack.window)
-    for start in range(0, len(cuts.length), _MOST_DOCUMENTS):
-        rows = best_fit(cuts.length[start : start + _MOST_DOCUMENTS], pack.length)
-        yield from _listed(cuts, [start + row for row in rows])
+    """Rows of one window."""
+    for cuts in _cuts(stream, pack.length, first, first + pack.window):
+        yield from _listed(cuts, best_fit(cuts.length, pack.length))
 
 
 def _listed(cuts: _Cuts, rows: Sequence[Array]) -> Iterator[pa.RecordBatch]:

@@ -144,7 +144,7 @@ def _run_pass(
 ) -> None:
     source = _left_by_others(each, plan, rows, artifacts)
     recipe = make_recipe(each.cut, plan.config, plan.survey, artifacts, source=source)
-    recipe = replace(recipe, threads=each.settings.threads, room_bytes=each.settings.room_bytes)
+    recipe = replace(recipe, threads=each.settings.threads, room=each.settings.room)
     folder = Folder(recipe.root)
     if source:
         _forget_other_layout(each, source, rows, folder)

@@ -19,6 +19,7 @@ from penstock.prepare.packing import Span
 from penstock.prepare.passes import Cut, buckets_of, packer_of, task_count
 from penstock.prepare.placing import Part
 from penstock.prepare.slices import Slice
+from penstock.prepare.stage import NOBODY_COUNTS, Room
 from penstock.prepare.survey import Survey
 
 MARGIN = 1.25  # over what a task was measured to add: allocators keep more as it goes on
@@ -47,7 +48,7 @@ class Settings:
     worker_limit: int = 0  # bytes that a worker may hold in a user's function before it is stopped; 0: no limit
     limit_by: str = ""  # what sets it
     threads: int = 1  # of a worker
-    room_bytes: int = 0  # that a task may hold for one row that is too large for a batch; 0: nobody counts
+    room: Room = NOBODY_COUNTS
 
     def row_bytes_of(self, piece: Slice | Bucket | Part | KeyRange | Span) -> float:
         """Rows of a slice that stores more a row than the first are taken to decode to more, too."""
@@ -68,7 +69,8 @@ class _Batches:
 _MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to spare
 _PLACE_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
 _MATCH_BYTES = 64 << 20  # 2**18 keys of 20 bytes, their places, and what sorting takes
-_PACK_BYTES = 64 << 20  # 2**20 tokens at a time, before and after; lengths of a window of short documents
+_PACK_BYTES = 64 << 20  # 2**20 tokens at a time, before and after; lengths of 2**17 documents
+_ROW_COPIES = 16  # bytes for each token of a row: it waits, is joined with what comes, and is cut off again
 _MAP_BATCHES = _Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
 
 
@@ -120,7 +122,7 @@ def choose_settings(cut: Cut, config: Config, survey: Survey, means: Means) -> S
             limit, limit_by = _worker_limit(workers, batch, hold, config, measured, means)
             threads = threads_of(by_threads, wanted or means.cores, workers)
             stored = survey.stored_row_bytes
-            room = _room(workers, measured, means)
+            room = Room(_room(workers, measured, means), _room(min(workers, 1), measured, means))
             return Settings(workers, batch, hold, row_bytes_of(survey), stored, limit, limit_by, threads, room)
     raise AssertionError("refuse_without_memory lets no such pass through")
 
@@ -160,7 +162,10 @@ def held_bytes(cut: Cut, config: Config, survey: Survey, means: Means) -> int:
     """What a task takes that holds little, whatever it reads."""
     if cut.kind == "match":
         return _MATCH_BYTES
-    return place_bytes(config, survey, means) if cut.kind == "place" else _PACK_BYTES
+    if cut.kind == "place":
+        return place_bytes(config, survey, means)
+    pack = packer_of(survey.stages)
+    return _PACK_BYTES + (_ROW_COPIES * pack.length if pack else 0)
 
 
 def place_bytes(config: Config, survey: Survey, means: Means) -> int:

@@ -34,6 +34,24 @@ class Fit(Protocol):
     def finish(self, state: Any) -> Any: ...
 
 
+@dataclass(frozen=True)
+class Room:
+    """Bytes that a task may hold for one row that is too large for a batch: beside other tasks, and by itself.
+
+    What cannot be done even then is set aside. So that depends on `memory:` alone, and on no number of workers.
+    """
+
+    shared: int
+    alone: int
+
+
+NOBODY_COUNTS = Room(1 << 62, 1 << 62)
+
+
+class MustBeAlone(Exception):
+    """A row takes more room than a task has beside others: it is done again when no other runs."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """The base of every stage: what a stage is when it says nothing else."""
@@ -98,9 +116,9 @@ class Stage:
         """The stage with what it names on disk found; `folder` is where the job's relative paths start."""
         return self
 
-    def opened(self, folder: Folder, number: int, threads: int, room: int) -> Stage:  # noqa: ARG002
+    def opened(self, folder: Folder, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
         """The stage as one task uses it, that of slice `number`: with what it reads from disk or holds in memory.
-        `room` is what it may hold while it works on one row, however large; 0: nobody counts."""
+        `room` is what it may hold while it works on one row, however large."""
         return self
 
     def ended(self) -> None:

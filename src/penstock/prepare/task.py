@@ -32,7 +32,7 @@ from penstock.prepare.sample_values import DOES_NOT_FIT, MISSING_KEY, UNEXPECTED
 from penstock.prepare.sinks import Nothing, Rejected, ShardsInto, Sink, Spill, SpillInto
 from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment, refuse_changed
-from penstock.prepare.stage import Stage
+from penstock.prepare.stage import NOBODY_COUNTS, Room, Stage
 from penstock.prepare.text_sinks import KeysInto, TokensInto
 from penstock.shards.manifest import Step
 
@@ -108,13 +108,11 @@ class Recipe:
     batch_bytes: int = 0  # of decoded rows that are read, or sorted, at a time
     hold_bytes: int = 0  # of output that a task may keep in memory; like the batch, it changes no byte
     threads: int = 1  # that a stage may use
-    room_bytes: int = 0  # that a task may hold for one row that is too large for a batch; 0: nobody counts
+    room: Room = NOBODY_COUNTS
     is_for_good: bool = True  # else a later pass does the same to the same rows, and writes what is set aside
 
     def open_stages(self, folder: Folder, number: int) -> dict[int, Stage]:
-        return {
-            each: stage.opened(folder, number, self.threads, self.room_bytes) for each, stage in self.stages.items()
-        }
+        return {each: stage.opened(folder, number, self.threads, self.room) for each, stage in self.stages.items()}
 
     def open_sink(self, folder: Folder, number: int, stack: ExitStack) -> Sink:
         if isinstance(self.sink, SpillInto):

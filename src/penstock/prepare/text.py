@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.base.errors import InputError
-from penstock.base.files import Folder, ReadFile
-from penstock.base.fingerprint import digest
+from penstock.base.files import Folder
+from penstock.base.fingerprint import fingerprint
 from penstock.prepare.keying import FromKeys, new_keys
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.packing import FromTokens
@@ -17,8 +16,9 @@ from penstock.prepare.plan import Pass, Plan
 from penstock.prepare.sinks import ShardsInto
 from penstock.prepare.stages.dedup import Found, Remembering
 from penstock.prepare.stages.tokenize import Located
-from penstock.prepare.text_sinks import COUNTED, Counted
+from penstock.prepare.text_sinks import CONTENT, COUNTED, Counted
 from penstock.prepare.token_stream import TokenPart
+from penstock.prepare.tokenizers.file import read_unchanged
 from penstock.shards.columns import FileFacts, commit_file
 
 SUMMARY, TOKENIZER = "artifacts/text.json", "artifacts/tokenizer.json"
@@ -42,15 +42,16 @@ def tokens_of(plan: Plan, rows: Mapping[str, LedgerRow]) -> FromTokens:
     pack = packer_of(plan.survey.stages)
     assert pack
     before = [rows[task.name] for task in plan.passes[-2].tasks]
-    parts = [TokenPart(row.spill, _tokens_by_split(row)) for row in before if row.spill]
+    parts = [_part(row, row.spill) for row in before if row.spill]
     assert plan.config.format in ("safetensors", "npy")
     into = ShardsInto(plan.survey.output, plan.splits, plan.config.format, len(plan.passes[-1].tasks), None)
     return FromTokens(tuple(parts), pack, into)
 
 
-def _tokens_by_split(row: LedgerRow) -> dict[str, int]:
-    counted = row.states[COUNTED]
-    return {split: sum(each["tokens"] for each in sources.values()) for split, sources in counted.items()}
+def _part(row: LedgerRow, file: FileFacts) -> TokenPart:
+    counted = row.states[COUNTED].items()
+    tokens = {split: sum(each["tokens"] for each in sources.values()) for split, sources in counted}
+    return TokenPart(file, tokens, fingerprint(row.states[CONTENT]))
 
 
 def text_artifacts(plan: Plan, folder: Folder, rows: Mapping[str, LedgerRow]) -> list[FileFacts]:
@@ -58,23 +59,11 @@ def text_artifacts(plan: Plan, folder: Folder, rows: Mapping[str, LedgerRow]) ->
     facts = []
     for stage in plan.survey.stages:
         if isinstance(stage, Located):
-            facts.append(commit_file(folder, TOKENIZER, _tokenizer_of(stage)))
+            facts.append(commit_file(folder, TOKENIZER, read_unchanged(stage.file)))
     if packer_of(plan.survey.stages):
         summary = json.dumps(_summary([rows[task.name] for task in plan.passes[-2].tasks]), indent=1)
         facts.append(commit_file(folder, SUMMARY, summary.encode() + b"\n"))
     return facts
-
-
-def _tokenizer_of(stage: Located) -> bytes:
-    with ReadFile(stage.file.location) as file:
-        data = file.read()
-    if digest(data) != stage.file.digest:
-        raise InputError(
-            "the tokenizer was changed while the job ran",
-            where=stage.file.location,
-            next_step="put it back and run the same command, or run with --redo",
-        )
-    return data
 
 
 def _summary(rows: list[LedgerRow]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from penstock.base.files import STATE, Folder
 from penstock.base.machine import boot_id
@@ -23,6 +24,7 @@ from penstock.shards.schema import Schema
 KEYS = f"{STATE}/keys"
 _RUN_KEYS = 1 << 18  # 5 MB, and three times that while they are sorted; whole bytes of bits
 COUNTED = "documents"  # in the states of a ledger row: by split and source, documents and tokens
+CONTENT = "content"  # likewise: hashes of the tokens and of their counts, whatever batches they came in
 _BINS = 32  # lengths of documents by powers of two
 
 
@@ -100,18 +102,23 @@ class Tokens:
         self._splits = into.splits
         self._writer = PartWriter(folder, name, into.schema, into.splits, stack, outlasts_machine=not boot_id())
         self._counted: dict[str, dict[str, Counted]] = {split: {} for split in into.splits}
+        self._content = {split: (xxhash.xxh3_128(), xxhash.xxh3_128()) for split in into.splits}
 
     def write(self, rows: Rows) -> None:
         for number, split in enumerate(self._splits):
             batch = rows.take_split(number)
             if batch.num_rows:
                 self._writer.write(split, batch)
-                counted = self._counted[split].setdefault(str(rows.source), Counted())
-                counted.add(np.diff(np.asarray(batch.column(TOKENS).offsets)))
+                lists = batch.column(TOKENS)
+                lengths = np.diff(np.asarray(lists.offsets))
+                self._counted[split].setdefault(str(rows.source), Counted()).add(lengths)
+                for hasher, numbers in zip(self._content[split], (np.asarray(lists.flatten()), lengths), strict=True):
+                    hasher.update(np.ascontiguousarray(numbers).data)
 
     def finish(self) -> Produced:
         counted = {split: {source: vars(each) for source, each in of.items()} for split, of in self._counted.items()}
-        return Produced(spill=self._writer.finish({}), states={COUNTED: counted})
+        content = {split: [hasher.hexdigest() for hasher in both] for split, both in self._content.items()}
+        return Produced(spill=self._writer.finish({}), states={COUNTED: counted, CONTENT: content})
 
 
 class Counted:

@@ -22,10 +22,11 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class TokenPart:
-    """What one task has put down: its file, and how many tokens each split has in it."""
+    """What one task has put down: its file, how many tokens each split has in it, and a name for what they are."""
 
     file: FileFacts
     tokens: dict[str, int]
+    content: str
 
 
 @dataclass(frozen=True)

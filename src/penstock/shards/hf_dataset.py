@@ -180,7 +180,7 @@ def _write_split(
     write_json(folder, f"{place}dataset_info.json", {"features": described})
     state: dict[str, Any] = {
         "_data_files": [{"filename": os.path.basename(file)} for file in files],
-        "_fingerprint": fingerprint([name, dataset.split, _VERSION])[:16],
+        "_fingerprint": fingerprint([name, dataset.split, described, _VERSION])[:16],
         "_format_columns": None,
         "_format_kwargs": {},
         "_format_type": None,

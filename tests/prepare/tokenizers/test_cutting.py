@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from penstock.prepare.tokenizers.cutting import Cutter
+from penstock.prepare.tokenizers.cutting import Cutter, places_to_cut
 from penstock.prepare.tokenizers.outline import outline_of
 from penstock.prepare.tokenizers.split_pattern import HAN, LETTERS, NotUnderstood, SplitPattern
 from tests.prepare.tokenizers.making import (
@@ -28,7 +28,7 @@ LINE = frozenset("\n")
 
 def cut(kind: str, text: str, most_bytes: int, special_tokens: str = "text") -> list[str]:
     data = text.encode()
-    cutter = Cutter(outline_of(tokenizer_json(kind).encode()), special_tokens)
+    cutter = Cutter(places_to_cut(outline_of(tokenizer_json(kind).encode()), special_tokens))
     places = cutter.cut(np.frombuffer(data, "u1"), np.array([0, len(data)], "i8"), most_bytes)
     return [data[start:end].decode() for start, end in pairwise(places)]
 
@@ -61,14 +61,14 @@ def test_a_tokenizer_whose_added_tokens_look_around_is_not_cut() -> None:
 def test_an_added_token_with_a_space_is_not_cut_in_two() -> None:
     rules = json.loads(tokenizer_json("gpt2"))
     rules["added_tokens"].append({**rules["added_tokens"][0], "id": 999, "content": "the end", "special": False})
-    assert Cutter(outline_of(json.dumps(rules).encode()), "text").kinds == ()
+    assert places_to_cut(outline_of(json.dumps(rules).encode()), "text") == ()
 
 
 def test_a_vocabulary_with_a_token_over_the_place_allows_no_cut() -> None:
     rules = json.loads(tokenizer_json("marked spaces"))
-    assert len(Cutter(outline_of(json.dumps(rules).encode()), "text").kinds) == 1
+    assert len(places_to_cut(outline_of(json.dumps(rules).encode()), "text")) == 1
     rules["model"]["vocab"]["e\u2581"] = len(rules["model"]["vocab"])
-    assert Cutter(outline_of(json.dumps(rules).encode()), "text").kinds == ()
+    assert places_to_cut(outline_of(json.dumps(rules).encode()), "text") == ()
 
 
 @pytest.mark.parametrize("pattern", [GPT2, LLAMA, QWEN, MIXED_CASE])

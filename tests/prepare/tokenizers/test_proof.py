@@ -37,7 +37,7 @@ def test_an_equal_engine_is_taken(tmp_path: Path) -> None:
     choice = choose_engine(saved("qwen", tmp_path), SAMPLE)
     version = importlib.metadata.version("gigatoken")
     assert choice.engine == "gigatoken"
-    assert choice.cuts
+    assert choice.places
     assert choice.why.startswith(f"tokenize: gigatoken {version}, equal to {HF} on ")
     assert choice.why.endswith(" hard texts and 100 documents")
 
@@ -45,7 +45,7 @@ def test_an_equal_engine_is_taken(tmp_path: Path) -> None:
 def test_an_engine_that_differs_is_passed_over(tmp_path: Path) -> None:
     choice = choose_engine(saved("odd tokens", tmp_path), SAMPLE)  # gigatoken does not know of single words
     assert choice.engine == "fastokens"
-    assert not choice.cuts
+    assert not choice.places
 
 
 def test_one_that_was_asked_for_and_differs_is_an_error(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_what_no_fast_engine_loads_is_left_to_hugging_face(tmp_path: Path, kind:
 
 def test_hugging_face_can_be_asked_for(tmp_path: Path) -> None:
     choice = choose_engine(saved("gpt2", tmp_path), pa.array([], pa.string()), wanted="hf")
-    assert (choice.engine, choice.cuts, choice.why) == ("hf", True, f"tokenize: {HF}; as asked")
+    assert (choice.engine, bool(choice.places), choice.why) == ("hf", True, f"tokenize: {HF}; as asked")
 
 
 def test_an_engine_that_crashes_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

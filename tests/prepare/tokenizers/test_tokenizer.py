@@ -11,10 +11,11 @@ import pytest
 
 from penstock.base.errors import InputError
 from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
-from penstock.prepare.tokenizers.cutting import Cutter
+from penstock.prepare.tokenizers.cutting import Cutter, places_to_cut
 from penstock.prepare.tokenizers.engine import engine_module
 from penstock.prepare.tokenizers.file import find_tokenizer
 from penstock.prepare.tokenizers.outline import read_outline
+from penstock.prepare.tokenizers.proof import choose_engine
 from tests.prepare.tokenizers.making import END, ENGINES, TEXT, defined_ids, lists, save
 
 TEXTS = ["the quick brown fox", "", "naïve 日本語", " ", f"a {END} b"]
@@ -22,7 +23,7 @@ TEXTS = ["the quick brown fox", "", "naïve 日本語", " ", f"a {END} b"]
 
 def small_portions(location: str, engine: str, threads: int) -> Tokenizer:
     """The same as `open_tokenizer` makes, with limits that short texts reach."""
-    cutter = Cutter(read_outline(location), "text")
+    cutter = Cutter(places_to_cut(read_outline(location), "text"))
     return Tokenizer(engine_module(engine).Engine(location, "text"), cutter, 64, np.dtype("u2"), threads)
 
 
@@ -98,9 +99,9 @@ def test_an_engine_that_has_grown_too_much_is_loaded_anew(tmp_path: Path, monkey
         assert lists(tokenizer.encode(pa.array(TEXT))) == defined_ids("gpt2", TEXT)  # so it was
 
 
-def test_an_open_tokenizer_does_not_hold_its_vocabulary_as_text(tmp_path: Path) -> None:
+def test_when_its_engine_is_chosen_nobody_holds_a_vocabulary_as_text(tmp_path: Path) -> None:
     file = find_tokenizer(save("gpt2", tmp_path), "")
     outline = weakref.ref(read_outline(file.location))
     assert outline() is read_outline(file.location)  # planning asks several times
-    with open_tokenizer(file, "hf"):
-        assert outline() is None
+    choose_engine(file, pa.array(["the"]))
+    assert outline() is None

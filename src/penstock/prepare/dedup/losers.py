@@ -16,13 +16,13 @@ from penstock.prepare.dedup.runs import RunsFile, RunsWriter, damaged
 DUPLICATE, SEEN = 0, 1
 REASONS = ("duplicate", "seen in an earlier job")
 LOCAL = "repeated"  # in a slice's own file: a bit for each row, set where a row of the same run has had its key
-_AT_ONCE = 1 << 20
+_NUMBERS_AT_ONCE = 1 << 20
 _LOSER = np.dtype([("number", "<u4"), ("reason", "u1")])
 _PLACE = np.dtype([("first", "<i8"), ("last", "<i8"), ("checksum", "<u8")])  # of a slice's losers, and of these numbers
 
 
-def put_losers(writer: RunsWriter, slices: Array, numbers: Array, reasons: Array, slice_count: int) -> None:
-    """Into a bucket's file, those of a slice together, with a checksum for each slice."""
+def put_losers(writer: RunsWriter, part: int, slices: Array, numbers: Array, reasons: Array, slice_count: int) -> None:
+    """One part of a bucket's, those of a slice together, with a checksum for each slice."""
     order = np.argsort(slices, kind="stable")
     losers = np.zeros(len(order), _LOSER)
     losers["number"], losers["reason"] = numbers[order], reasons[order]
@@ -34,8 +34,8 @@ def put_losers(writer: RunsWriter, slices: Array, numbers: Array, reasons: Array
         _checksum(data[first * size : last * size], piece, first, last)
         for piece, (first, last) in enumerate(pairwise(bounds.tolist()))
     ]
-    writer.put("losers", losers.view("u1"))
-    writer.put("places", places.view("u1"))
+    writer.put(f"losers {part}", losers.view("u1"))
+    writer.put(f"places {part}", places.view("u1"))
 
 
 def _checksum(data: Any, *place: int) -> int:
@@ -44,12 +44,12 @@ def _checksum(data: Any, *place: int) -> int:
     return int(hasher.intdigest())
 
 
-def losers_of(file: RunsFile, piece: int) -> Array:
-    """Those of one slice in one bucket's file."""
+def losers_of(file: RunsFile, part: int, piece: int) -> Array:
+    """Those of one slice in one part of a bucket's file."""
     size = _PLACE.itemsize  # that of this slice alone is read: there may be many slices, and as many buckets
-    (place,) = np.frombuffer(file.slice_of("places", piece * size, (piece + 1) * size), _PLACE)
+    (place,) = np.frombuffer(file.slice_of(f"places {part}", piece * size, (piece + 1) * size), _PLACE)
     first, last = int(place["first"]), int(place["last"])
-    data = file.slice_of("losers", max(0, first) * _LOSER.itemsize, max(0, first, last) * _LOSER.itemsize)
+    data = file.slice_of(f"losers {part}", max(0, first) * _LOSER.itemsize, max(0, first, last) * _LOSER.itemsize)
     if _checksum(data, piece, first, last) != int(place["checksum"]):
         raise damaged(file.path, f"the losers of slice {piece}")
     return np.frombuffer(data, _LOSER)
@@ -68,18 +68,20 @@ class Bitmap:
         return bits[start - 8 * first : start - 8 * first + count].astype(bool)
 
 
-def bitmap_of(bits: Array, numbers: Array) -> Bitmap:
-    """The bits, with those of `numbers` set, some at a time."""
-    bits = bits.copy()
-    for first in range(0, len(numbers), _AT_ONCE):
-        some = numbers[first : first + _AT_ONCE]
+def set_bits(bits: Array, numbers: Array) -> None:
+    """Those of `numbers`, some at a time."""
+    for first in range(0, len(numbers), _NUMBERS_AT_ONCE):
+        some = numbers[first : first + _NUMBERS_AT_ONCE]
         np.bitwise_or.at(bits, some >> 3, np.left_shift(1, some & 7).astype("u1"))
-    return Bitmap(bits)
 
 
 def read_losers(keys: RunsFile, buckets: Sequence[RunsFile], piece: int) -> tuple[Bitmap, Bitmap]:
     """Of one slice, from its own file and those of all buckets: (the duplicates, those that earlier jobs have had)."""
-    found = np.concatenate([np.zeros(0, _LOSER), *(losers_of(file, piece) for file in buckets)])
-    repeated = keys.array(LOCAL)
-    duplicates = bitmap_of(repeated, found["number"][found["reason"] == DUPLICATE])
-    return duplicates, bitmap_of(np.zeros_like(repeated), found["number"][found["reason"] == SEEN])
+    duplicates = keys.array(LOCAL).copy()
+    seen = np.zeros_like(duplicates)
+    for file in buckets:
+        for part in range(file.facts["parts"]):
+            found = losers_of(file, part, piece)
+            set_bits(duplicates, found["number"][found["reason"] == DUPLICATE])
+            set_bits(seen, found["number"][found["reason"] == SEEN])
+    return Bitmap(duplicates), Bitmap(seen)

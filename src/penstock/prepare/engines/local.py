@@ -1,8 +1,9 @@
 """Local engine: worker processes on this machine, within the memory budget.
 
-A worker that dies has its task tried again with half the batch; one that shows no row for `stall_notice` seconds
-is named with its slice and Python stack, and after `task_timeout` killed and tried once more. Should the tree grow
-past the budget in spite of the plan, the largest worker is stopped and its task tried with half the batch.
+A worker that dies has its task tried again with half the batch, the last time when no other runs; one that shows no
+row for `stall_notice` seconds is named with its slice and Python stack, and after `task_timeout` killed and tried once
+more. Should the tree grow past the budget in spite of the plan, the largest worker is stopped and its task tried with
+half the batch. A task that asks to be alone is done again when no other runs.
 """
 
 from __future__ import annotations
@@ -133,6 +134,12 @@ class Attempt:
     place_bytes: int = 0  # what the worker held when it was
     is_whole_file: bool = True  # else a part of one, which cannot be left out
     lost: tuple[tuple[str, str, str], ...] = ()  # files that were given up: path, title, reason
+    asked_to_be_alone: bool = False
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other task may run beside it: it asked for that, or this is its last try."""
+        return self.asked_to_be_alone or self.number == ATTEMPTS - 1
 
     @property
     def can_be_left_out(self) -> bool:
@@ -186,16 +193,30 @@ class LocalEngine:
         return [worker for worker in self._workers if worker.attempt]
 
     def _hand_out(self) -> None:
-        idle = [worker for worker in self._workers if not worker.attempt]
-        while self._pending and (idle or len(self._workers) < self._settings.workers):
-            worker = idle.pop() if idle else self._start()
+        while self._pending and self._may_begin(self._pending[0]) and (worker := self._free_worker()):
             attempt = self._pending.popleft()
             attempt.rows, attempt.moved, attempt.noticed, attempt.place = 0, time.monotonic(), False, ""
             worker.attempt = attempt
             batch = max(1024, self._settings.batch_bytes >> attempt.number)
             hold = self._settings.hold_bytes if attempt.number == 0 else 0
             row_bytes = self._settings.row_bytes_of(attempt.task.input)
-            worker.send("task", attempt.task, batch, row_bytes, hold, attempt.lost)
+            worker.send("task", attempt.task, batch, row_bytes, hold, attempt.lost, attempt.is_alone)
+
+    def _may_begin(self, attempt: Attempt) -> bool:
+        """Whether nobody has to be alone: not this one, and none that is at work."""
+        busy = self._busy()
+        if not attempt.is_alone:
+            return not any(worker.attempt.is_alone for worker in busy if worker.attempt)
+        for worker in [each for each in self._workers[1:] if not busy]:  # what they hold is not theirs any more
+            self._workers.remove(worker)
+            worker.kill()
+        return not busy
+
+    def _free_worker(self) -> Worker | None:
+        idle = [worker for worker in self._workers if not worker.attempt]
+        if idle:
+            return idle[-1]
+        return self._start() if len(self._workers) < self._settings.workers else None
 
     def _start(self) -> Worker:
         worker = Worker(self._hold)
@@ -222,6 +243,11 @@ class LocalEngine:
         elif kind == "place" and worker.attempt:
             worker.attempt.place, worker.attempt.place_bytes, worker.attempt.is_whole_file = facts
             worker.attempt.moved, worker.attempt.noticed = time.monotonic(), False
+        elif kind == "alone" and worker.attempt:
+            worker.attempt.asked_to_be_alone = True
+            self._log.say("alone", task=worker.attempt.task.name, slice=str(worker.attempt.task.input))
+            self._pending.appendleft(worker.attempt)
+            worker.attempt = None
         elif kind == "done":
             self._finished(worker, facts[0], facts[1])
         elif kind == "failed":

@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -23,6 +24,7 @@ from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
 from penstock.prepare.measure import give_back_memory, measure, sized
 from penstock.prepare.scouting import Scouted, scout
+from penstock.prepare.stage import MustBeAlone, Room
 from penstock.prepare.stages.tokenize import forget_tokenizer
 from penstock.prepare.task import Recipe, Task, execute
 from penstock.prepare.user_code import code_identity
@@ -82,6 +84,7 @@ def _do(
     row_bytes: float,
     hold_bytes: int,
     lost: tuple[tuple[str, str, str], ...],
+    alone: bool,
 ) -> Any:
     last = [time.monotonic()]
 
@@ -92,6 +95,8 @@ def _do(
             last[0] = time.monotonic()
             connection.send(("progress", rows))
 
+    if alone:
+        recipe = replace(recipe, room=Room(recipe.room.alone, recipe.room.alone))
     return execute(task, sized(recipe, batch_bytes, row_bytes, hold_bytes), report, lost)
 
 
@@ -101,6 +106,8 @@ def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:
         answer = (kind, work(), resident_memory(os.getpid()).counted)  # cheap, and near enough to tell who has grown
     except MemoryError:
         os._exit(1)  # as good as killed: the driver tries again with half the batch
+    except MustBeAlone:
+        answer = ("alone", None, 0)
     except PenstockError as error:
         answer = ("failed", error, 0)
     except Exception as error:

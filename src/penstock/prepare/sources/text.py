@@ -64,10 +64,10 @@ def _document(segment: Segment, repair: bool) -> Rows:
         data = _contents(segment.location)
     except BreaksOff as broken:
         return _none(segment, broken.rest, broken.reason, BROKEN_OFF)
+    except _TooLong as error:
+        return _none(segment, error.begin, _too_long(), TOO_LONG)
     except (pa.ArrowException, OSError) as error:
         raise UnreadablePart(segment, 0, 0, 1, str(error).partition("\n")[0], "unreadable file") from error
-    if len(data) > MOST_BYTES:
-        return _none(segment, data, _too_long(), TOO_LONG)
     first = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     rows = _rows(data, np.array([first, len(data)], "i4"), segment, 0)
     return sound_text(rows, repair, lambda _row: 1)
@@ -83,20 +83,28 @@ def _none(segment: Segment, data: Chunk, detail: str, reason: str, ordinal: int 
     return Rows(empty, segment.source, segment.path, np.arange(0), None, (aside,))
 
 
+class _TooLong(Exception):
+    def __init__(self, begin: Chunk) -> None:
+        super().__init__()
+        self.begin = begin
+
+
 def _contents(location: str) -> Chunk:
-    """The whole file, in memory once. Of one that is too long, enough to tell that it is."""
+    """The whole file, in memory once."""
     if not compression_of(location):
         with ReadFile(location) as handle:
-            if handle.seek(0, 2) > MOST_BYTES:
-                handle.seek(0)
-                return handle.read(MOST_BYTES + 1)
+            size = handle.seek(0, 2)
             handle.seek(0)
+            if size > MOST_BYTES:  # asked for more than the kernel gives at once, it would look shorter
+                raise _TooLong(handle.read(_READ_AT_ONCE))
             return handle.read()
     held = bytearray()
     try:
         with open_text(location) as stream:
-            while len(held) <= MOST_BYTES and (data := stream.read(_READ_AT_ONCE)):
+            while data := stream.read(_READ_AT_ONCE):
                 held += data
+                if len(held) > MOST_BYTES:
+                    raise _TooLong(held[:_READ_AT_ONCE])
     except BreaksOff as broken:
         raise BreaksOff(broken.reason, held) from broken
     return held

@@ -15,7 +15,7 @@ from penstock.prepare.dedup.losers import DUPLICATE, REASONS, SEEN, Bitmap, read
 from penstock.prepare.dedup.remembered import Remembered, look_up
 from penstock.prepare.dedup.runs import open_written
 from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Stage
+from penstock.prepare.stage import Room, Stage
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.stages.filter import Filter
 from penstock.prepare.stages.split import Split
@@ -48,8 +48,9 @@ class Dedup(Stage):
     def located(self, folder: str, output: str, before: Sequence[Stage]) -> Stage:
         if not self.remember:
             return self
-        changing = [stage for stage in before if not isinstance(stage, Filter | Split)]
-        meaning = {"text": [{type(stage).__name__.lower(): _cleaning(stage)} for stage in changing]}
+        changing = [stage for stage in before if not isinstance(stage, Filter | Split | Dedup)]
+        cleaned = [{type(stage).__name__.lower(): _cleaning(stage)} for stage in changing]
+        meaning = {"column": self.column, "text": cleaned}
         root = os.path.normpath(os.path.join(folder, self.remember))
         if any(isinstance(stage, Remembering) and stage.remembered.root == root for stage in before):
             raise ConfigError(f"remember: {self.remember}: an earlier dedup of this job remembers there already")
@@ -93,7 +94,7 @@ class Matched(Stage):
     dedup: Dedup
     found: Found
 
-    def opened(self, folder: Folder, number: int, threads: int, room: int) -> Stage:  # noqa: ARG002
+    def opened(self, folder: Folder, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
         keys = open_written(folder, self.found.keys[number])
         losers = [open_written(folder, each) for each in self.found.losers]
         found = read_losers(keys, losers, number)

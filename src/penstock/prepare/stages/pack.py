@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows import Rows, SetAside, rejected_line
 from penstock.prepare.stage import Stage, require_columns
-from penstock.shards.packed import DOCUMENTS, TOKENS
+from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
 
 TRUNCATED = "truncated"
+_LARGEST = 2**31 - 1
 _LEAST_WINDOW, _LEAST_ROWS = 1 << 22, 128  # tokens, and rows, of a window: 5,000 documents of 800 tokens fill 99.8%
 
 
@@ -61,7 +62,7 @@ class Pack(Stage):
 
     def __call__(self, rows: Rows) -> Rows:
         """On the way to be counted: nothing but tokens, and none too long unless they are to be split."""
-        rows = _without_nulls(rows.with_batch(rows.batch.select([TOKENS])))
+        rows = _narrow(_without_nulls(rows.with_batch(rows.batch.select([TOKENS]))))
         lengths = np.asarray(pc.list_value_length(rows.batch.column(0)).fill_null(0))
         if not lengths.all():
             rows, lengths = rows.keep(lengths > 0, "no tokens"), lengths[lengths > 0]
@@ -95,7 +96,7 @@ class Pack(Stage):
         kind = schema.field(TOKENS).type
         if not (pa.types.is_list(kind) and pa.types.is_integer(kind.value_type)):
             raise ConfigError(f"column {TOKENS!r} is {kind}, and a list of whole numbers is needed")
-        return packed_schema(kind.value_type, self.length if self.method == "wrapped" else 0)
+        return packed_schema(_narrowed(kind.value_type), self.length if self.method == "wrapped" else 0)
 
     def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:  # noqa: ARG002
         return frozenset({TOKENS})
@@ -110,6 +111,26 @@ def _without_nulls(rows: Rows) -> Rows:
     whole = np.ones(len(rows), bool)
     whole[np.asarray(pc.list_parent_indices(lists).filter(holes))] = False
     return rows.keep(whole, "null among tokens", keep_rejected=True)
+
+
+def _narrowed(kind: pa.DataType) -> pa.DataType:
+    """Of ids: batches of the loader are int32."""
+    return kind if str(kind) in TOKEN_TYPES else pa.int32()
+
+
+def _narrow(rows: Rows) -> Rows:
+    """Ids of other programs are often int64."""
+    kind = rows.batch.schema.field(0).type.value_type
+    if _narrowed(kind) == kind:
+        return rows
+    lists = rows.batch.column(0)
+    ids = lists.flatten()
+    wide = pc.or_(pc.greater(ids, _LARGEST), pc.less(ids, -_LARGEST))
+    if wide.true_count:
+        fits = np.ones(len(rows), bool)
+        fits[np.asarray(pc.list_parent_indices(lists).filter(wide))] = False
+        rows = rows.keep(fits, "an id needs more than 32 bits", keep_rejected=True)
+    return rows.with_batch(pa.RecordBatch.from_arrays([rows.batch.column(0).cast(pa.list_(pa.int32()))], [TOKENS]))
 
 
 def packed_schema(kind: pa.DataType, length: int) -> pa.Schema:

@@ -14,9 +14,10 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.base.files import Folder
 from penstock.prepare.rows import TOO_LARGE_PIECE, Rows, SetAside, rejected_line
-from penstock.prepare.stage import Stage
+from penstock.prepare.stage import MustBeAlone, Room, Stage
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
+from penstock.prepare.tokenizers.cutting import Places
 from penstock.prepare.tokenizers.engine import DEFINITION, engine_module
 from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer, special_token, template_begin
 from penstock.prepare.tokenizers.proof import Choice
@@ -84,11 +85,18 @@ class Located(Tokenize):
     end: tuple[int, ...]
     chosen: Choice | Future[Choice] | None = None  # the future, while it is being proved
 
-    def opened(self, folder: Folder, number: int, threads: int, room: int) -> Stage:  # noqa: ARG002
+    def opened(self, folder: Folder, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
         chosen = self._choice
-        tokenizer = _open_once(self.file, chosen.engine, threads, self.special_tokens, chosen.cuts)
-        most = room // self._engine.PIECE_COST
-        return _Encode(column=self.column, tokenizer=tokenizer, begin=self.begin, end=self.end, most_bytes=most)
+        tokenizer = _open_once(self.file, chosen.engine, threads, self.special_tokens, chosen.places)
+        cost = self._engine.PIECE_COST
+        return _Encode(
+            column=self.column,
+            tokenizer=tokenizer,
+            begin=self.begin,
+            end=self.end,
+            shared_bytes=room.shared // cost,
+            most_bytes=_power_of_two(room.alone // cost),
+        )
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
         require_text(schema, self.column)
@@ -111,7 +119,7 @@ class Located(Tokenize):
     @property
     def _choice(self) -> Choice:
         """Waits, if it is still being proved."""
-        return self.chosen.result() if isinstance(self.chosen, Future) else self.chosen or Choice(DEFINITION, True, "")
+        return self.chosen.result() if isinstance(self.chosen, Future) else self.chosen or Choice(DEFINITION, (), "")
 
     def threads(self) -> int:
         if isinstance(self.chosen, Future):
@@ -137,7 +145,8 @@ class _Encode(Stage):
     tokenizer: Tokenizer
     begin: tuple[int, ...]
     end: tuple[int, ...]
-    most_bytes: int  # of a text in one piece; 0: any
+    shared_bytes: int  # of a text in one piece, beside other tasks
+    most_bytes: int  # of one when no other task runs
 
     def __call__(self, rows: Rows) -> Rows:
         number = rows.batch.schema.get_field_index(self.column)
@@ -152,15 +161,22 @@ class _Encode(Stage):
 
     def _without_too_large(self, rows: Rows, number: int) -> Rows:
         texts = rows.batch.column(number)
-        if not self.most_bytes or texts.nbytes <= self.most_bytes:
+        if texts.nbytes <= min(self.shared_bytes, self.most_bytes):
             return rows
         sizes = self.tokenizer.largest_pieces(texts)
         large = np.flatnonzero(sizes > self.most_bytes)
+        if (sizes[sizes <= self.most_bytes] > self.shared_bytes).any():
+            raise MustBeAlone
         if not len(large):
             return rows
         lines = [_too_large(rows, row, int(sizes[row]), self.most_bytes) for row in large.tolist()]
         aside = SetAside(TOO_LARGE_PIECE, len(large), lines)
         return replace(rows.keep(sizes <= self.most_bytes, TOO_LARGE_PIECE), set_aside=(*rows.set_aside, aside))
+
+
+def _power_of_two(number: int) -> int:
+    """The largest that is no more: by itself the number is measured, and a little different every time."""
+    return 1 << max(0, number.bit_length() - 1)
 
 
 def with_ends(ids: Array, offsets: Array, begin: Sequence[int], end: Sequence[int]) -> tuple[Array, Array]:
@@ -187,9 +203,9 @@ def _too_large(rows: Rows, row: int, size: int, most: int) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def _open_once(file: TokenizerFile, engine: str, threads: int, special_tokens: str, cuts: bool) -> Tokenizer:
+def _open_once(file: TokenizerFile, engine: str, threads: int, special_tokens: str, places: Places) -> Tokenizer:
     """A process has one: it is the largest thing there."""
-    return open_tokenizer(file, engine, threads, special_tokens, cuts)
+    return open_tokenizer(file, engine, threads, special_tokens, places)
 
 
 def forget_tokenizer() -> None:

@@ -6,6 +6,7 @@ a token: what begins and ends a text is the tokenize stage's.
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.base.errors import InputError
-from penstock.prepare.tokenizers.cutting import Cutter
+from penstock.prepare.tokenizers.cutting import Cutter, Places
 from penstock.prepare.tokenizers.engine import (
+    Encoded,
     Engine,
     Offsets,
     TextBytes,
@@ -24,8 +25,7 @@ from penstock.prepare.tokenizers.engine import (
     joined,
     portions,
 )
-from penstock.prepare.tokenizers.file import TokenizerFile
-from penstock.prepare.tokenizers.outline import forget_outlines, read_outline
+from penstock.prepare.tokenizers.file import TokenizerFile, read_unchanged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,10 +39,11 @@ class Tokenizer:
     """
 
     def __init__(
-        self, engine: Engine, cutter: Cutter | None, portion_bytes: int, dtype: np.dtype[Any], threads: int = 1
+        self, engine: Engine, cutter: Cutter, portion_bytes: int, dtype: np.dtype[Any], threads: int = 1
     ) -> None:
         self._engine, self._cutter, self._portion_bytes, self._dtype = engine, cutter, portion_bytes, dtype
         self._pool = ThreadPoolExecutor(threads, "tokenize") if threads > 1 else None
+        self._large = threading.Lock()
 
     def __enter__(self) -> Tokenizer:
         return self
@@ -56,9 +57,14 @@ class Tokenizer:
         data, offsets = _text_parts(texts)
         pieces = self._pieces(data, offsets)
         each = self._pool.map if self._pool else map
-        encode = partial(encode_portion, self._engine, data)
-        ids, ends = joined(list(each(encode, portions(pieces, self._portion_bytes))), self._dtype)
+        ids, ends = joined(list(each(partial(self._encode, data), portions(pieces, self._portion_bytes))), self._dtype)
         return ids, (ends if pieces is offsets else ends[_places(pieces, offsets)])
+
+    def _encode(self, data: TextBytes, offsets: Offsets) -> Encoded:
+        if offsets[-1] - offsets[0] <= 2 * self._portion_bytes:
+            return encode_portion(self._engine, data, offsets)
+        with self._large:  # a piece that cannot be cut; whoever let it in has counted one at a time
+            return encode_portion(self._engine, data, offsets)
 
     def largest_pieces(self, texts: pa.Array) -> Offsets:
         """For each text, how many bytes of it have to be encoded in one go."""
@@ -68,25 +74,19 @@ class Tokenizer:
         return np.maximum.reduceat(np.append(np.diff(pieces), 0), starts) if len(starts) else starts
 
     def _pieces(self, data: TextBytes, offsets: Offsets) -> Offsets:
-        return self._cutter.cut(data, offsets, self._portion_bytes) if self._cutter else offsets
+        return self._cutter.cut(data, offsets, self._portion_bytes)
 
 
 def open_tokenizer(
-    file: TokenizerFile, engine: str, threads: int = 1, special_tokens: str = "text", cuts: bool = True
+    file: TokenizerFile, engine: str, threads: int = 1, special_tokens: str = "text", places: Places = ()
 ) -> Tokenizer:
-    """`special_tokens`: whether `<|endoftext|>` inside a text is that text, or the token ("tokens")."""
-    outline = read_outline(file.location)
-    if outline.digest != file.digest:
-        raise InputError(
-            "this tokenizer was changed while the job was running",
-            where=file.location,
-            next_step="run the same command: what the old one wrote is noticed and redone",
-        )
+    """`special_tokens`: whether `<|endoftext|>` inside a text is that text, or the token ("tokens"); `places`: where
+    long texts may be cut."""
+    read_unchanged(file)
     module = engine_module(engine)
-    cutter = Cutter(outline, special_tokens) if cuts else None
-    del outline
-    forget_outlines()  # before the engine takes its memory
-    return Tokenizer(module.Engine(file.location, special_tokens), cutter, module.PORTION_BYTES, file.dtype, threads)
+    return Tokenizer(
+        module.Engine(file.location, special_tokens), Cutter(places), module.PORTION_BYTES, file.dtype, threads
+    )
 
 
 def _text_parts(texts: pa.Array) -> tuple[TextBytes, Offsets]:

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from penstock.prepare.tokenizers.cutting import Cutter
+from penstock.prepare.tokenizers.cutting import Cutter, Places
 from penstock.prepare.tokenizers.engine import (
     DEFINITION,
     Encoded,
@@ -28,7 +28,6 @@ from penstock.prepare.tokenizers.engine import (
     joined,
     portions,
 )
-from penstock.prepare.tokenizers.outline import forget_outlines, read_outline
 
 _SHOWN = 40  # characters of a text that is told
 _PIECE_BYTES = 64  # so small that many a place is tried
@@ -39,6 +38,7 @@ class Question:
     location: str  # of the tokenizer.json
     engine: str
     special_tokens: str
+    places: Places  # where texts might be cut
     texts: tuple[str, ...]
     seconds: float  # after which it ends, whatever it does
 
@@ -58,9 +58,7 @@ def main() -> None:
 
 def compare(question: Question) -> Answer:
     data, offsets = _flat(question.texts)
-    cutter = Cutter(read_outline(question.location), question.special_tokens)
-    forget_outlines()
-    pieces = cutter.cut(data, offsets, _PIECE_BYTES)
+    pieces = Cutter(question.places).cut(data, offsets, _PIECE_BYTES)
     try:
         given, (cut, _) = _encoded(question, question.engine, data, offsets, pieces)
     except MemoryError:
@@ -68,7 +66,7 @@ def compare(question: Question) -> Answer:
     except BaseException as error:  # a panic of Rust is no Exception
         return Answer(f"cannot do it ({_first_line(error)})")
     right = given if question.engine == DEFINITION else _encoded(question, DEFINITION, data, offsets)[0]
-    return Answer(_difference(question.texts, right, given), bool(cutter.kinds) and np.array_equal(right[0], cut))
+    return Answer(_difference(question.texts, right, given), np.array_equal(right[0], cut))
 
 
 def _encoded(question: Question, name: str, data: TextBytes, *each: Offsets) -> list[Encoded]:

@@ -29,15 +29,20 @@ _SPELLED_OVER = {_SPACE: rb"[A-Za-z](?:\xe2\x96\x81|\\u2581)", _LINE: rb"\\n(?:[
 _NORMALIZERS = ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer")
 _MARK = "\u2581"  # what a space becomes where words are not split before the model sees them
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+Places = tuple[bytes, ...]  # kinds of place, each a pattern that matches there
 _KEEPS, _CUTS = "keeps", "cuts"  # what a part does there: nothing on either side changes; and it is always a boundary
 
 
-class Cutter:
-    """Where texts may be cut. `kinds` is empty for a tokenizer whose texts are encoded whole."""
+def places_to_cut(outline: Outline, special_tokens: str) -> Places:
+    """The kinds that a tokenizer allows; none where its texts must be encoded whole."""
+    return tuple(kind for kind in _SIDES if _allows(kind, outline, special_tokens))
 
-    def __init__(self, outline: Outline, special_tokens: str) -> None:
-        self.kinds = tuple(kind for kind in _SIDES if _allows(kind, outline, special_tokens))
-        self._places = re.compile(b"|".join(self.kinds)) if self.kinds else None
+
+class Cutter:
+    """Cuts texts at such places."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = re.compile(b"|".join(places)) if places else None
 
     def cut(self, data: TextBytes, offsets: Offsets, most_bytes: int) -> Offsets:
         """`offsets` with cuts between them: pieces of `most_bytes` and then up to the next place."""

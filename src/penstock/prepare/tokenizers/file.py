@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError, InputError
+from penstock.base.files import ReadFile
+from penstock.base.fingerprint import digest
 from penstock.prepare.tokenizers.outline import Outline, read_outline
 
 TOKENIZER = "tokenizer.json"
@@ -18,7 +20,7 @@ TOKENIZER = "tokenizer.json"
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "config.json")
 _KINDS = ("bos", "eos")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_UINT16_IDS = 1 << 16
+_IDS = {"u1": 1 << 8, "u2": 1 << 16, "i4": 1 << 31}  # how many each holds, of the types that the loader reads
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class TokenizerFile:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The smallest that holds every id and that the loader reads."""
-        return np.dtype("u2" if self.vocabulary_size <= _UINT16_IDS else "i4")
+        return next(np.dtype(kind) for kind, ids in _IDS.items() if self.vocabulary_size <= ids)
 
 
 def find_tokenizer(name: str, folder: str) -> TokenizerFile:
@@ -169,6 +171,19 @@ def _special(outline: Outline, said: dict[str, Any], kind: str) -> SpecialToken 
     if isinstance(number, int) and (text := outline.token_of(number)) is not None:
         return SpecialToken(text, number)
     return None
+
+
+def read_unchanged(file: TokenizerFile) -> bytes:
+    """Its content, if that is still what was found when the job was planned."""
+    with ReadFile(file.location) as handle:
+        data = handle.read()
+    if digest(data) != file.digest:
+        raise InputError(
+            "this tokenizer was changed while the job was running",
+            where=file.location,
+            next_step="run the same command: what the old one wrote is noticed and redone",
+        )
+    return data
 
 
 def special_token(file: TokenizerFile, text: str) -> SpecialToken:

@@ -52,6 +52,8 @@ class Engine:
 
     def _forget_if_grown(self) -> None:
         self._unseen = 0
-        if resident_memory(os.getpid()).counted - self._start_bytes > GROWTH_BYTES:
+        now = resident_memory(os.getpid()).counted
+        self._start_bytes = min(self._start_bytes, now)  # a large text may have been held when it was loaded
+        if now - self._start_bytes > GROWTH_BYTES:
             del self._tokenizer  # before the next is there
             self._load()

@@ -71,7 +71,7 @@ def read_outline(location: str) -> Outline:
 
 
 def forget_outlines() -> None:
-    """The vocabulary as text is tens of megabytes, and nobody asks again once a tokenizer is open."""
+    """The vocabulary as text is tens of megabytes, and nobody asks again once it is decided what runs a tokenizer."""
     _read_outline.cache_clear()
 
 

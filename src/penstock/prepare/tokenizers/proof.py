@@ -20,10 +20,11 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.prepare.tokenizers.comparison import Answer, Question
+from penstock.prepare.tokenizers.cutting import Places, places_to_cut
 from penstock.prepare.tokenizers.engine import DEFINITION, engine_module
 from penstock.prepare.tokenizers.file import TokenizerFile
 from penstock.prepare.tokenizers.hard_texts import hard_texts
-from penstock.prepare.tokenizers.outline import read_outline
+from penstock.prepare.tokenizers.outline import forget_outlines, read_outline
 
 # Of the sample. A fast engine and the definition each go over it whole and cut: half a second a megabyte.
 _DOCUMENTS, _CHARACTERS, _SAMPLE_BYTES = 100, 4096, 256 << 10
@@ -35,10 +36,10 @@ _ORDER = ("gigatoken", "fastokens", DEFINITION)  # docs/decisions/0015-tokenizer
 
 @dataclass(frozen=True)
 class Choice:
-    """Which engine, whether texts may be cut for it, and why in a line."""
+    """Which engine, where texts may be cut for it, and why in a line."""
 
     engine: str
-    cuts: bool
+    places: Places
     why: str
 
 
@@ -47,13 +48,16 @@ def choose_engine(file: TokenizerFile, sample: pa.Array, wanted: str = "auto", s
     if not _installed(DEFINITION):
         raise ConfigError("tokenize needs Hugging Face's tokenizers", next_step="pip install 'penstock[text]'")
     hard, documents = hard_texts(_some_added_tokens(file)), _some_documents(sample)
-    question = Question(file.location, DEFINITION, special_tokens, (*hard, *documents), _SECONDS)
+    places = places_to_cut(read_outline(file.location), special_tokens)
+    forget_outlines()
+    question = Question(file.location, DEFINITION, special_tokens, places, (*hard, *documents), _SECONDS)
     troubles: list[str] = []
     short_of = ""
     for engine in _ORDER if wanted == "auto" else [wanted]:
         answer = _ask(replace(question, engine=engine))
         if not answer.trouble:
-            return Choice(engine, answer.cuts, _why(engine, wanted, len(hard), len(documents), troubles))
+            why = _why(engine, wanted, len(hard), len(documents), troubles)
+            return Choice(engine, places if answer.cuts else (), why)
         troubles.append(f"{_named(engine)} {answer.trouble}")
         short_of = answer.short_of
     raise ConfigError(
