@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import shutil
 import sys
@@ -15,12 +16,20 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, InputError
+from penstock.base.memory import make_budget
+from penstock.prepare.config import make_config
+from penstock.prepare.job import _is_small
+from penstock.prepare.scouting import scout
+from penstock.prepare.source_config import SourceConfig
+from penstock.prepare.sources import Reading, read_segment, survey_file
 from penstock.prepare.sources.hub import Shard, Split, _names, hub_files, identity
 from penstock.prepare.sources.remote import RemoteFile
+from penstock.prepare.survey import take_survey
 from tests.prepare.sources.reader import read
 
 datasets = pytest.importorskip("datasets")
 fsspec = pytest.importorskip("fsspec")
+pytest.importorskip("fsspec.implementations.memory")
 
 CARD = """---
 configs:
@@ -138,12 +147,86 @@ def test_workers_and_batches_change_nothing(corpus, tables, tmp_path, name):
         assert (tmp_path / "a/train" / shard).read_bytes() == (tmp_path / "b/train" / shard).read_bytes()
 
 
+def batches(folder: Path, bytes_at_once: int) -> list[pa.RecordBatch]:
+    """All that the shards of a split give when so much may be held, and any number of rows."""
+    source = SourceConfig(path=(str(folder),), split="train")
+    found = []
+    for file in hub_files(0, Split(str(folder), "train")):
+        surveyed = survey_file(file, source.options(()), 1)
+        schema = surveyed.schema
+        reading = Reading(schema, tuple(schema.names), True, 1 << 40, bytes_at_once, ("hub",), (source.options(()),))
+        found += [rows.batch for piece in surveyed.pieces for rows in read_segment(piece, reading, frozenset())]
+    return found
+
+
+@pytest.mark.parametrize("bytes_at_once", [1024, 64 << 10, 1 << 20, 1 << 30])
+def test_batches_stay_small_where_later_rows_are_large_and_the_rows_are_the_same(tmp_path, bytes_at_once):
+    texts = [*documents(0, 3000), *(f"{number} " * 20_000 for number in range(40)), *documents(0, 50)]
+    (tmp_path / "train.csv").write_bytes(csv(texts))
+    found = batches(tmp_path, bytes_at_once)
+    assert [text for batch in found for text in batch["body"].to_pylist()] == of_library(tmp_path, "train") == texts
+    assert all(batch.nbytes <= bytes_at_once or batch.num_rows == 1 for batch in found)
+    assert len(found) < 2 * sum(batch.nbytes + 8 * batch.num_rows for batch in found) / bytes_at_once + 2
+
+
+def test_what_a_later_table_takes_for_numbers_is_text_as_the_first_was(tmp_path):
+    """The library infers the types of a CSV every 10,000 rows, and casts to the first."""
+    texts = [*documents(0, 10_000), *map(str, range(500))]
+    (tmp_path / "train.csv").write_bytes(csv(texts))
+    for bytes_at_once in (4096, 1 << 30):
+        found = batches(tmp_path, bytes_at_once)
+        assert len({str(batch.schema) for batch in found}) == 1
+        assert [text for batch in found for text in batch["body"].to_pylist()] == of_library(tmp_path, "train")
+
+
+class Untold(fsspec.implementations.memory.MemoryFileSystem):
+    """A file system that does not tell how large its files are."""
+
+    protocol = "untold"
+    store: dict[str, Any] = {}  # noqa: RUF012
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.removeprefix("untold:/")))
+
+    def _open(self, path: str, *args: Any, **options: Any) -> io.BytesIO:
+        return io.BytesIO(super()._open(path, *args, **options).getvalue())
+
+
+def far_away(folder: Path, files: Any, kind: str) -> Path:
+    """A folder with nothing but a card, which names files of another file system."""
+    for name in ("a.csv", "b.csv"):
+        files.pipe(f"/far/{name}", csv(documents(0, 500)))
+    card = {"config_name": "default", "data_files": [{"split": "train", "path": f"{kind}://far/*.csv"}]}
+    folder.mkdir()
+    (folder / "README.md").write_text(f"---\n{json.dumps({'configs': [card]})}\n---\n")
+    return folder
+
+
+def is_small(folder: Path) -> bool:
+    """Whether a job over it would be done inside the driver, unmeasured."""
+    config = make_config({"input": {"path": str(folder), "split": "train"}, "output": str(folder.parent / "out")})
+    return _is_small(config, take_survey(config, scout), make_budget("16GB"))
+
+
+def test_a_file_from_afar_counts_as_large_as_it_is(tmp_path):
+    folder = far_away(tmp_path / "card", fsspec.filesystem("memory"), "memory")
+    shards = [Shard.at(file.location) for file in hub_files(0, Split(str(folder), "train"))]
+    assert [shard.bytes for shard in shards] == [len(csv(documents(0, 500)))] * 2
+    assert is_small(folder)
+
+
+def test_a_file_of_which_nobody_tells_the_size_makes_no_small_job(tmp_path):
+    fsspec.register_implementation("untold", Untold, clobber=True)
+    assert not is_small(far_away(tmp_path / "card", fsspec.filesystem("untold"), "untold"))
+
+
 def test_a_shard_is_a_file_whose_place_says_how_to_open_it_again(corpus, tables):
-    files = hub_files(0, Split(str(corpus), "train"), 64_000_000)
+    files = hub_files(0, Split(str(corpus), "train"))
     names = [f"train-{number:05d}-of-00003.parquet" for number in range(3)]
     assert [file.path for file in files] == [f"corpus@train/web/{name}" for name in names]
     assert files[1].location == str(corpus / "web" / "train-00001-of-00003.parquet")
-    files = hub_files(0, Split(str(tables), "train"), 64_000_000)
+    files = hub_files(0, Split(str(tables), "train"))
     shard = Shard.at(files[1].location)
     assert (shard.of, shard.number, shard.count) == (Split(str(tables), "train"), 1, 2)
     assert shard.location == files[1].location
@@ -151,9 +234,9 @@ def test_a_shard_is_a_file_whose_place_says_how_to_open_it_again(corpus, tables)
 
 
 def test_a_file_that_changes_is_noticed_and_one_that_is_copied_is_not(tables, tmp_path):
-    before = hub_files(0, Split(str(tables), "train"), 1)[0]
+    before = hub_files(0, Split(str(tables), "train"))[0]
     copied = Path(shutil.copytree(tables, tmp_path / "elsewhere" / "tables"))
-    moved = hub_files(0, Split(str(copied), "train"), 1)[0]
+    moved = hub_files(0, Split(str(copied), "train"))[0]
     assert Shard.at(moved.location).known == Shard.at(before.location).known
     (copied / "train-a.csv").write_bytes(csv(documents(9, 9)))
     assert identity(moved.location) != Shard.at(moved.location).known
@@ -243,9 +326,9 @@ def test_a_split_of_what_the_library_saved_is_chosen_by_name(tmp_path):
 
 
 def test_one_file_more_renames_no_other(books):
-    before = [file.path for file in hub_files(0, Split(str(books), "train"), 1)]
+    before = [file.path for file in hub_files(0, Split(str(books), "train"))]
     (books / "train-aa.jsonl").write_bytes(json_lines(documents(0, 2)))
-    after = [file.path for file in hub_files(0, Split(str(books), "train"), 1)]
+    after = [file.path for file in hub_files(0, Split(str(books), "train"))]
     assert before == ["books@train/train-a.jsonl.gz", "books@train/train-b.jsonl.zst"]
     assert sorted(set(after) - set(before)) == ["books@train/train-aa.jsonl"]
 

@@ -31,6 +31,7 @@ from penstock.prepare.text_sinks import KeysInto
 from penstock.shards.columns import FileFacts
 
 MEANING = {"text": []}
+INPUT = "a digest of the input"
 TEXTS = st.sampled_from(["", "a", "b", "ab", "ab ", "\0", "\0\0", "été", "e\u0301te\u0301", *map(str, range(12))])
 SLICES = st.lists(st.lists(st.lists(TEXTS, max_size=12), max_size=3), min_size=1, max_size=4)
 
@@ -43,7 +44,7 @@ def hashed(folder: Folder, slices: list[list[list[str]]], pass_number: int = 0) 
             sink = KeysInto(pass_number, "text").open(folder, number, stack, 0)
             for texts in batches:
                 batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], names=["text"])
-                sink.write(Rows(batch, 0, "f", np.arange(len(texts))))
+                sink.write(Rows(batch, 0, ("f",), np.arange(len(texts))))
             spill = sink.finish().spill
         assert spill
         found.append(spill)
@@ -107,7 +108,7 @@ def test_what_earlier_jobs_had_is_left_out_whichever_of_them_had_it(tmp_path_fac
         patch.setattr(runs, "_BLOCK_KEYS", 3)
         for number, slices in enumerate(jobs):
             folder = Folder(str(root / f"{number}"))
-            known = look_up(str(root / "seen"), folder.root, MEANING)
+            known = look_up(str(root / "seen"), folder.root, MEANING, INPUT)
             assert len(known.runs) == number
             keys = hashed(folder, slices)
             losers = matched(folder, keys, ranges, known)
@@ -273,7 +274,7 @@ def test_a_flipped_byte_in_keys_or_losers_is_named(tmp_path):
 
 
 def test_a_flipped_byte_in_what_is_remembered_is_named(tmp_path):
-    known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING)
+    known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)
     folder = Folder(str(tmp_path / "a"))
     known.save(new_keys(folder, matched(folder, hashed(folder, [[[f"text {n}" for n in range(900)]]]), 1, known)))
     path = tmp_path / "seen" / known.own
@@ -281,7 +282,7 @@ def test_a_flipped_byte_in_what_is_remembered_is_named(tmp_path):
     for position in _flips(path, 499):
         open_runs.cache_clear()
         with pytest.raises(IntegrityError) as caught:
-            _read_all(look_up(str(tmp_path / "seen"), str(tmp_path / "b"), MEANING))
+            _read_all(look_up(str(tmp_path / "seen"), str(tmp_path / "b"), MEANING, INPUT))
         assert path.name in str(caught.value.where), position
     assert _keys_in(path) == keys
 
@@ -294,25 +295,43 @@ def _read_all(known: Remembered) -> None:
 
 @pytest.mark.parametrize("left", [0, 3, 8, 100, -1])
 def test_a_truncated_memory_is_named(tmp_path, left):
-    known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING)
+    known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)
     known.save(iter([np.array([(1, 2), (3, 4)], KEY)]))
     path = tmp_path / "seen" / known.own
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(IntegrityError, match="damaged"):
-        look_up(str(tmp_path / "seen"), str(tmp_path / "b"), MEANING)
+        look_up(str(tmp_path / "seen"), str(tmp_path / "b"), MEANING, INPUT)
 
 
 def test_datasets_are_remembered_in_their_order_and_each_replaces_its_own(tmp_path):
     seen = str(tmp_path / "seen")
     for name in ("a", "b", "c"):
-        look_up(seen, str(tmp_path / name), MEANING).save(iter([np.array([(ord(name), 1)], KEY)]))
+        look_up(seen, str(tmp_path / name), MEANING, INPUT).save(iter([np.array([(ord(name), 1)], KEY)]))
     assert sorted(name[:5] for name in _names(seen)) == ["00001", "00002", "00003"]
-    again = look_up(seen, str(tmp_path / "b"), MEANING)
-    assert [name[:5] for name, _, _ in again.runs] == ["00001"]
+    again = look_up(seen, str(tmp_path / "b"), MEANING, INPUT)
+    assert [each.name[:5] for each in again.runs] == ["00001"]
     again.save(iter([np.array([(7, 7)], KEY)]))
     assert len(_names(seen)) == 3
     assert _keys_in(Path(seen) / again.own) == [(7, 7)]
-    assert len(look_up(seen, str(tmp_path / "d"), MEANING).runs) == 3
+    assert len(look_up(seen, str(tmp_path / "d"), MEANING, INPUT).runs) == 3
+
+
+def test_an_output_is_the_same_by_whichever_path_it_is_reached(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    known = look_up(str(tmp_path / "seen"), str(tmp_path / "disk" / "out"), MEANING, INPUT)
+    known.save(iter([]))
+    assert look_up(str(tmp_path / "seen"), str(tmp_path / "link" / "out"), MEANING, INPUT) == known
+
+
+def test_what_is_remembered_is_the_same_keys_whatever_they_were_made_from(tmp_path):
+    """A later job is to be done again when they change, and not when a file of the input was written anew."""
+    described = []
+    for made_from in ("one input", "another"):
+        seen = str(tmp_path / made_from)
+        look_up(seen, str(tmp_path / "a"), MEANING, made_from).save(iter([np.array([(1, 2)], KEY)]))
+        described.append(look_up(seen, str(tmp_path / "b"), MEANING, INPUT).describe())
+    assert described[0] == described[1]
 
 
 def _names(seen: str) -> list[str]:
@@ -320,13 +339,13 @@ def _names(seen: str) -> list[str]:
 
 
 def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
-    known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING)
+    known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)
     left = tmp_path / "seen" / ".penstock" / "tmp" / f"123-4-{known.own}"
     other = left.with_name("123-5-00007-0123456789abcdef.keys")
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half of it")
     other.write_bytes(b"of a job that may be at work")
-    assert look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING) == known
+    assert look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT) == known
     known.save(iter([np.array([(1, 2)], KEY)]))
     assert [path.name for path in left.parent.iterdir()] == [other.name]
     assert _keys_in(tmp_path / "seen" / known.own) == [(1, 2)]
@@ -334,16 +353,16 @@ def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
 
 @pytest.mark.parametrize("meaning", [{"text": [{"clean": {"normalize": "nfc"}}]}, {"text": [], "other": 1}])
 def test_keys_of_another_text_are_refused(tmp_path, meaning):
-    look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING).save(iter([]))
+    look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT).save(iter([]))
     with pytest.raises(InputError, match="hashes of something else"):
-        look_up(str(tmp_path / "seen"), str(tmp_path / "b"), meaning)
+        look_up(str(tmp_path / "seen"), str(tmp_path / "b"), meaning, INPUT)
 
 
 def test_a_cache_of_md5_hashes_is_recognised_and_refused(tmp_path):
     (tmp_path / "seen" / "ab").mkdir(parents=True)
     (tmp_path / "seen" / "ab" / "0123456789abcdef0123456789abcdef").touch()
     with pytest.raises(InputError, match="MD5"):
-        look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING)
+        look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)
     assert os.listdir(tmp_path / "seen") == ["ab"]
 
 
@@ -352,10 +371,10 @@ def test_a_folder_that_holds_something_else_is_refused_by_name(tmp_path, name):
     (tmp_path / "seen").mkdir()
     (tmp_path / "seen" / name).touch()
     with pytest.raises(InputError, match=name):
-        look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING)
+        look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)
 
 
 def test_a_memory_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "seen").touch()
     with pytest.raises(InputError, match="a folder"):
-        look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING)
+        look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)

@@ -42,7 +42,7 @@ def part(folder: Folder, number: int, batches: list[Rows], by: tuple[str, ...]) 
 
 def rows_of(games: list[str | None], seats: list[int | None], splits: list[int]) -> Rows:
     batch = pa.RecordBatch.from_arrays([pa.array(games, pa.string()), pa.array(seats, pa.int64())], schema=SCHEMA)
-    return Rows(batch, 0, "f", np.arange(len(games)), np.array(splits, "u1"))
+    return Rows(batch, 0, ("f",), np.arange(len(games)), np.array(splits, "u1"))
 
 
 VALUES = st.tuples(st.sampled_from(["a", "b", "ab", "", "null", None, "\0"]), st.sampled_from([None, 0, 1, -1, 2**60]))
@@ -87,7 +87,7 @@ def test_a_text_in_codes_is_the_same_group_as_in_letters():
     values = pa.array(["a", None, "b", "a"])
     for found, column in ((plain, values), (coded, values.dictionary_encode())):
         batch = pa.RecordBatch.from_arrays([column], ["game"])
-        found.add(Rows(batch, 0, "f", np.arange(4), np.zeros(4, "u1")))
+        found.add(Rows(batch, 0, ("f",), np.arange(4), np.zeros(4, "u1")))
     assert plain.encoded() == coded.encoded()
 
 

@@ -65,7 +65,7 @@ def test_these_values_hash_to_these_numbers_for_ever(array, hashes):
 
 
 def test_these_positions_hash_to_these_numbers_for_ever():
-    assert hash_positions("day=1/é.parquet", np.array([0, 1, 2**40])).tolist() == PINNED_POSITIONS
+    assert hash_positions(["day=1/é.parquet"], None, np.array([0, 1, 2**40])).tolist() == PINNED_POSITIONS
 
 
 PINNED_POSITIONS = [2534711373194281182, 4184516373881077646, 13330859065909811810]

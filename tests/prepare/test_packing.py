@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +43,7 @@ Batches = list[tuple[Documents, list[int]]]  # documents, and the split of each
 def rows_of(documents: Documents, splits: Sequence[int] | None = None) -> Rows:
     batch = pa.RecordBatch.from_arrays([pa.array(documents, pa.list_(pa.uint16()))], schema=PART)
     chosen = None if splits is None else np.array(splits, "u1")
-    return Rows(batch, 0, "f", np.arange(len(documents)), chosen)
+    return Rows(batch, 0, ("f",), np.arange(len(documents)), chosen)
 
 
 def unseen(rows: int, place: str = "", whole: bool = True) -> None:
@@ -254,3 +256,32 @@ def test_a_flipped_byte_in_any_region_of_a_part_is_named(tmp_path):
         with pytest.raises(IntegrityError) as caught:
             pack(Task("0", Span(0, 1), ""), recipe, unseen)
         assert path.name in str(caught.value.where), position
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint32(), pa.uint64()], ids=str)
+def test_wide_ids_of_other_programs_become_int32(tmp_path, kind):
+    """The loader's batches are int32. An id that needs more stands aside with its row."""
+    batch = pa.table({"tokens": pa.array([[1, 2, 3], [2**31 - 1, 4], [5, 2**31]], pa.list_(kind))})
+    pq.write_table(batch, tmp_path / "ids.parquet")
+    job = {"input": str(tmp_path / "ids.parquet"), "output": str(tmp_path / "out"), "workers": 0}
+    penstock.run({**job, "stages": [{"pack": {"length": 8, "method": "none"}}]})
+    dataset = penstock.open(tmp_path / "out")
+    assert [record["tokens"] for record in dataset[:].to_pylist()] == [[1, 2, 3], [2**31 - 1, 4]]
+    assert dataset[:].schema.field("tokens").type.value_type == pa.int32()
+    (line,) = (json.loads(line) for path in (tmp_path / "out" / "rejected").iterdir() for line in path.open())
+    assert (line["position"], line["reason"]) == (2, "an id needs more than 32 bits")
+
+
+@given(tasks=some_tasks(), window=st.integers(40, 200), most=st.sampled_from([1, 3, 1 << 17]))
+def test_very_short_documents_are_fitted_so_many_at_a_time(tmp_path_factory, tasks, window, most):
+    """However many: each document is there once, in a window's order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "_MOST_DOCUMENTS", most)
+        stage = Pack(length=40, method="best_fit", window=window)
+        found, _ = packed(tmp_path_factory.mktemp("few"), tasks, stage, spans=2)
+        if most == 1:
+            for number, split in enumerate(SPLITS):
+                assert [tuple(row["tokens"]) for row in found[split]] == pieces_of(documents_of(tasks, number), 40)
+    for number, split in enumerate(SPLITS):
+        pieces = [piece for row in cut_rows(found[split]) for piece in row]
+        assert sorted(pieces) == sorted(pieces_of(documents_of(tasks, number), 40))

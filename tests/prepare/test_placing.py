@@ -45,7 +45,7 @@ def rows_of(first: int, count: int) -> Rows:
     arrays = [features.cast(ARROW.field(0).type), pa.array(-numbers % 100, pa.int16())]
     arrays.append(pa.array([f"game {number % 11}" * (number % 3) for number in numbers], pa.string()))
     batch = pa.record_batch(arrays, schema=ARROW)
-    return Rows(batch, 0, "f", numbers, (numbers % 5 == 0).astype("u1"))
+    return Rows(batch, 0, ("f",), numbers, (numbers % 5 == 0).astype("u1"))
 
 
 def unseen(rows: int, place: str = "") -> None:

@@ -14,7 +14,7 @@ from penstock.prepare.rows import Rows
 
 
 def rejected(array: pa.Array):
-    rows = Rows(pa.RecordBatch.from_arrays([array], names=["x"]), 2, "a.parquet", np.arange(5, 5 + len(array)))
+    rows = Rows(pa.RecordBatch.from_arrays([array], names=["x"]), 2, ("a.parquet",), np.arange(5, 5 + len(array)))
     aside = rows.keep(np.zeros(len(array), bool), "why", keep_rejected=True).set_aside[0]
     assert (aside.count, aside.reason) == (len(array), "why")
     assert [(line["source"], line["file"], line["position"]) for line in aside.kept] == [
@@ -54,12 +54,13 @@ def test_a_value_is_kept_as_json(array, texts):
 
 
 def test_keeping_all_rows_changes_nothing():
-    rows = Rows(pa.RecordBatch.from_pydict({"x": [1, 2]}), 0, "a", np.arange(2))
+    rows = Rows(pa.RecordBatch.from_pydict({"x": [1, 2]}), 0, ("a",), np.arange(2))
     assert rows.keep(np.ones(2, bool), "why") is rows
 
 
 def test_ordinals_splits_and_earlier_set_asides_go_along():
-    rows = Rows(pa.RecordBatch.from_pydict({"x": range(4)}), 0, "a", np.arange(4), splits=np.array([0, 1, 0, 1], "u1"))
+    batch, splits = pa.RecordBatch.from_pydict({"x": range(4)}), np.array([0, 1, 0, 1], "u1")
+    rows = Rows(batch, 0, ("a",), np.arange(4), splits)
     rows = rows.keep(np.array([True, False, True, True]), "one").keep(np.array([False, True, True]), "two")
     assert rows.ordinals.tolist() == [2, 3]
     assert rows.splits.tolist() == [0, 1]

@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock
@@ -158,6 +160,140 @@ def test_a_job_that_is_done_again_gives_what_it_gave_also_after_later_ones(tmp_p
     assert [workshop.bytes_of(job.parent / "out") for job in jobs] == written
 
 
+# Whose keys are whose, when outputs are moved, removed and made from other input.
+
+WEEK_1 = text_making.documents(40, 1)
+WEEK_2 = text_making.documents(40, 1)[20:] + text_making.documents(30, 2)
+WEEK_3 = WEEK_2[30:] + text_making.documents(30, 3)
+
+
+def _memory(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / "seen").glob("*.keys")}
+
+
+def _week_1_moved_away(folder: Path) -> tuple[dict[str, bytes], Path]:
+    """What it remembers, and the same job over the documents of week 2."""
+    penstock.run(_remembering(folder, "a", WEEK_1))
+    (folder / "a" / "out").rename(folder / "a" / "week1")
+    return _memory(folder), _remembering(folder, "a", WEEK_2)
+
+
+def _assert_both_are_remembered(folder: Path, first: dict[str, bytes]) -> None:
+    assert text_making.rows_of(folder / "a" / "out") == text_making.expected([WEEK_2], text_making.cleaned(WEEK_1))
+    assert len(_memory(folder)) == 2
+    assert first.items() <= _memory(folder).items()
+    penstock.run(_remembering(folder, "b", WEEK_1 + WEEK_2))
+    assert text_making.rows_of(folder / "b" / "out") == []
+
+
+def test_an_output_that_was_moved_away_stays_remembered(tmp_path):
+    first, job = _week_1_moved_away(tmp_path)
+    penstock.run(job)
+    _assert_both_are_remembered(tmp_path, first)
+
+
+def test_several_are_made_in_one_place_and_one_is_moved_back_and_done_again(tmp_path):
+    _, job = _week_1_moved_away(tmp_path)
+    penstock.run(job)
+    (tmp_path / "a" / "out").rename(tmp_path / "a" / "week2")
+    penstock.run(_remembering(tmp_path, "a", WEEK_3))
+    seen = text_making.cleaned(WEEK_1 + WEEK_2)
+    assert text_making.rows_of(tmp_path / "a" / "out") == text_making.expected([WEEK_3], seen)
+    memory = _memory(tmp_path)
+    assert len(memory) == 3
+    (tmp_path / "a" / "out").rename(tmp_path / "a" / "week3")
+    (tmp_path / "a" / "week2").rename(tmp_path / "a" / "out")
+    penstock.run(_remembering(tmp_path, "a", WEEK_2), redo=True)
+    assert text_making.rows_of(tmp_path / "a" / "out") == text_making.expected([WEEK_2], text_making.cleaned(WEEK_1))
+    assert _memory(tmp_path) == memory
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "run.after_forgetting_manifest",
+        "run.after_forgetting_tasks",
+        "match.before_ledger",
+        "run.before_clean_up",
+        "run.before_manifest",
+    ],
+)
+def test_a_job_in_the_place_of_one_that_was_moved_away_keeps_to_its_own_file_after_a_kill(tmp_path, die, point):
+    first, job = _week_1_moved_away(tmp_path)
+    die(job, point)
+    assert first.items() <= _memory(tmp_path).items()
+    penstock.run(job)
+    _assert_both_are_remembered(tmp_path, first)
+
+
+def test_input_that_changes_after_such_a_kill_still_leaves_the_moved_one_remembered(tmp_path, die):
+    penstock.run(_remembering(tmp_path, "a", WEEK_1))
+    (tmp_path / "a" / "out").rename(tmp_path / "a" / "week1")
+    first = _memory(tmp_path)
+    die(_remembering(tmp_path, "a", WEEK_3), "match.before_ledger")
+    penstock.run(_remembering(tmp_path, "a", WEEK_2))
+    _assert_both_are_remembered(tmp_path, first)
+
+
+def test_an_output_made_from_other_input_in_its_place_replaces_what_it_remembered(tmp_path):
+    penstock.run(_remembering(tmp_path, "a", WEEK_1))
+    penstock.run(_remembering(tmp_path, "a", WEEK_2), redo=True)
+    assert text_making.rows_of(tmp_path / "a" / "out") == text_making.expected([WEEK_2])
+    assert len(_memory(tmp_path)) == 1
+
+
+def test_so_does_one_that_was_killed_with_the_old_input_and_with_the_new(tmp_path, die):
+    die(_remembering(tmp_path, "a", WEEK_1), "run.before_manifest")
+    assert len(_memory(tmp_path)) == 1
+    job = _remembering(tmp_path, "a", WEEK_2)
+    die(job, "match.before_ledger")
+    penstock.run(job)
+    assert text_making.rows_of(tmp_path / "a" / "out") == text_making.expected([WEEK_2])
+    assert len(_memory(tmp_path)) == 1
+
+
+def test_the_first_of_several_in_one_place_is_made_again_from_its_own_input_wherever_that_lies(tmp_path):
+    first, job = _week_1_moved_away(tmp_path)
+    penstock.run(job)
+    memory = _memory(tmp_path)
+    shutil.rmtree(tmp_path / "a" / "out")
+    _remembering(tmp_path, "a", WEEK_1)
+    (tmp_path / "a" / "data").rename(tmp_path / "a" / "elsewhere")
+    stages = text_making.stages(dedup={"remember": "../seen", "keep": True})
+    job = text_making.write_job(tmp_path / "a" / "job.yaml", tmp_path / "a" / "elsewhere", stages=stages)
+    penstock.run(job)
+    assert workshop.bytes_of(tmp_path / "a" / "out") == workshop.bytes_of(tmp_path / "a" / "week1")
+    assert _memory(tmp_path) == memory
+    text_making.write_documents(tmp_path / "a" / "elsewhere", WEEK_1[:30])
+    penstock.run(job, redo=True)  # now it is the first that lies there
+    assert text_making.rows_of(tmp_path / "a" / "out") == text_making.expected([WEEK_1[:30]])
+    changed = {name for name, data in _memory(tmp_path).items() if data != memory[name]}
+    assert changed == set(first)
+
+
+def test_an_output_that_forgot_its_state_is_known_by_its_input_alone(tmp_path):
+    """Nothing there says so, but removed and begun with other input looks like moved away: no key is forgotten."""
+    job = _remembering(tmp_path, "a", WEEK_1)
+    penstock.run(job)
+    written = workshop.bytes_of(tmp_path / "a" / "out")
+    (tmp_path / "a" / "out" / ".penstock" / "job.json").write_text("half of")
+    penstock.run(job, redo=True)
+    assert workshop.bytes_of(tmp_path / "a" / "out") == written
+    assert len(_memory(tmp_path)) == 1
+    shutil.rmtree(tmp_path / "a" / "out")
+    penstock.run(_remembering(tmp_path, "a", WEEK_2))
+    assert text_making.rows_of(tmp_path / "a" / "out") == text_making.expected([WEEK_2], text_making.cleaned(WEEK_1))
+
+
+def test_an_output_that_began_to_remember_later_takes_no_other_for_its_own(tmp_path):
+    first, job = _week_1_moved_away(tmp_path)
+    remembering = job.read_text()
+    penstock.run(text_making.write_job(job, tmp_path / "a" / "data"))
+    job.write_text(remembering)
+    penstock.run(job, redo=True)
+    _assert_both_are_remembered(tmp_path, first)
+
+
 def test_a_finished_job_is_done_already_although_later_ones_were_remembered(tmp_path):
     first = _remembering(tmp_path, "a", text_making.documents(40, 1))
     penstock.run(first)
@@ -278,3 +414,30 @@ def test_a_flipped_byte_in_the_memory_is_named_by_the_command(tmp_path):
     done = subprocess.run(workshop.command(job), capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 6, done.stdout + done.stderr
     assert path.name in done.stdout
+
+
+def test_keys_of_another_column_are_refused(tmp_path):
+    for name in ("title", "text"):
+        table = pa.table({"title": ["a", "b"], "text": ["x y", "z"]})
+        (tmp_path / name).mkdir()
+        pq.write_table(table, tmp_path / name / "data.parquet")
+    job = {"memory": "1GB", "workers": 0}
+    for name in ("title", "text"):
+        stages = [{"dedup": {"column": name, "remember": str(tmp_path / "seen")}}]
+        keys = {"input": str(tmp_path / name), "output": str(tmp_path / name / "out"), "stages": stages}
+        if name == "title":
+            penstock.run({**job, **keys})
+            continue
+        with pytest.raises(InputError, match=r"hashes of something else: of .*'column': 'title'"):
+            penstock.run({**job, **keys})
+
+
+def test_two_memories_of_a_job_go_on_from_one_job_to_the_next(tmp_path):
+    """What the first has remembered meanwhile is no other cleaning to the second."""
+    stages = [{"dedup": {"column": name, "remember": str(tmp_path / f"seen-{name}")}} for name in ("title", "text")]
+    for number, texts in enumerate((["x", "y"], ["y", "z"])):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        pq.write_table(pa.table({"title": [f"{number} {text}" for text in texts], "text": texts}), folder / "a.parquet")
+        penstock.run({"input": str(folder), "output": str(folder / "out"), "stages": stages, "workers": 0})
+    assert penstock.open(tmp_path / "1" / "out")[:].column("text").to_pylist() == ["z"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import penstock
+from penstock.prepare.plan import Plan
 from tests.promises import text_making, workshop
 from tests.promises.test_memory_is_a_contract import _watched_run, cgroup
 
@@ -69,21 +72,30 @@ def test_a_budget_that_cannot_hold_the_tokenizer_is_refused_with_one_that_can(co
 
 
 def test_what_is_too_large_to_be_tokenized_depends_on_no_number_of_workers(tmp_path):
-    """Words without end cannot be cut: of 1.6 MB there is room for one when no other task runs, of 6 MB never."""
-    texts = [f"{number} " + "x" * size for number, size in enumerate([1_600_000] * 2 + [6_000_000] + [200] * 20)]
-    data = text_making.write_documents(tmp_path / "data", texts[:2], texts[2:], group=1)
-    written, asked = {}, {}
+    """Words without end cannot be cut. Of 400 kB there is room for one when no other task runs, of 1 MB never."""
+    texts = [f"{number} " + "x" * size for number, size in enumerate([200] * 20 + [400_000] * 2 + [1_000_000])]
+    data = text_making.write_documents(tmp_path / "data", texts[:20], texts[20:], group=1)
+    written, rooms = {}, set()
     for workers in (1, 8):
-        keys = {"memory": "1200MB", "slice_size": "200kB", "workers": workers}
-        job = text_making.write_job(tmp_path / f"{workers}" / "job.yaml", data, **keys)
-        peak, _ = _watched_run(job)
-        assert peak <= 1_200_000_000
-        output = job.parent / "out"
+        keys = {"memory": "1200MB", "slice_size": "100kB", "workers": workers}
+        plan = penstock.plan(text_making.write_job(tmp_path / f"{workers}" / "job.yaml", data, **keys))
+        rooms.add(plan.passes[2].settings.room.alone)
+        penstock.run(plan if workers == 1 else _with_shared_room(plan, 25_000_000))
+        output = Path(plan.config.output_path)
         written[workers] = workshop.bytes_of(output)
-        asked[workers] = workshop.events_named(output, "alone")
+        assert bool(workshop.events_named(output, "alone")) == (workers == 8)
+        assert not workshop.events_named(output, "retry")
         (large,) = text_making.rejected_of(output)
         assert large["reason"] == "too large to be tokenized in this memory"
-        assert (large["file"], large["position"]) == ("1.parquet", 1)
+        assert (large["file"], large["position"]) == ("1.parquet", 2)
+    assert rooms == {150_000_000}
     assert written[1] == written[8]
-    assert not asked[1]
-    assert asked[8]
+
+
+def _with_shared_room(plan: Plan, size: int) -> Plan:
+    """As if there were so many workers that this is all that each has beside the others."""
+    passes = [
+        replace(each, settings=replace(each.settings, room=replace(each.settings.room, shared=size)))
+        for each in plan.passes
+    ]
+    return replace(plan, passes=tuple(passes))

@@ -172,3 +172,16 @@ def test_row_k_is_read_by_itself(first):
     rows = text_making.rows_of(data.parent / "first" / "out")
     for number in (0, 1, len(rows) // 2, len(rows) - 1):
         assert dataset[number]["tokens"].tolist() == rows[number]
+
+
+def test_a_finished_dataset_that_lost_what_was_rejected_is_mended_whatever_memory_there_is_now(tmp_path):
+    """Its tokens are made again in other batches, and are the same: rows that were packed of them stay."""
+    data = text_making.write_documents(
+        tmp_path / "data", ["", *text_making.documents(40, 1)], text_making.documents(9, 2)
+    )
+    job = text_making.write_job(tmp_path / "job.yaml", data, stages=text_making.stages(clean={"keep": True}))
+    penstock.run(job)
+    written = workshop.bytes_of(tmp_path / "out")
+    shutil.rmtree(tmp_path / "out" / "rejected")
+    penstock.run(workshop.with_batches(penstock.plan(job), 2000))
+    assert workshop.bytes_of(tmp_path / "out") == written

@@ -17,6 +17,7 @@ from penstock.prepare.placing import columns_of
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import FunctionStage, Stage
 from penstock.prepare.stages.normalize import Normalize
+from penstock.prepare.stages.pack import Pack
 from penstock.prepare.stages.split import Split
 from penstock.shards.arrayrecord import refuse_unfit
 from penstock.shards.batch_file import refuse_unfit as refuse_unfit_batches
@@ -25,24 +26,29 @@ from penstock.shards.schema import Schema, schema_from_arrow
 
 
 def check_stages(
-    config: Config, stages: tuple[Stage, ...], sample: pa.RecordBatch, schema: pa.Schema, columns: tuple[str, ...]
+    config: Config,
+    stages: tuple[Stage, ...],
+    sample: pa.RecordBatch,
+    schema: pa.Schema,
+    columns: tuple[str, ...],
+    made_from: str = "",
 ) -> tuple[tuple[Stage, ...], Schema, tuple[pa.Schema, ...]]:
     """Let every stage check the columns it is given; the answer is the stages, the columns they write and are given."""
     _refuse_order(config, stages)
-    rows = Rows(sample, 0, "", np.arange(sample.num_rows))
+    rows = Rows(sample, 0, ("",), np.arange(sample.num_rows))
     schema = pa.schema([schema.field(name) for name in schema.names if name in columns])
     checked: list[Stage] = []
     given: list[pa.Schema] = []
     for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):
         given.append(schema)
         with stage_errors(number, name), redirect_stdout(sys.stderr):  # a user's function may print
-            stage = stage.located(config.folder, config.output_path, tuple(checked))
+            stage = stage.located(config.folder, config.output_path, tuple(checked), made_from)
             schema = stage.output_schema(schema, rows.batch)
         if isinstance(stage, FunctionStage):
             stage = replace(stage, expected=schema)
         checked.append(stage)
-        if stage.uses_artifact or stage.packs() or not stage.is_tried:
-            rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, "", np.arange(0))
+        if stage.uses_artifact or isinstance(stage, Pack) or not stage.is_tried:
+            rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, ("",), np.arange(0))
         else:
             with redirect_stdout(sys.stderr):
                 rows = _reduced(stage, stage(rows), schema)
@@ -53,9 +59,9 @@ def _refuse_text_order(config: Config, stages: tuple[Stage, ...], exchanges: lis
     """Documents are compared and packed as they were read, not as records; and nothing stands behind a packed row."""
     for number, stage in enumerate(stages):
         name = f"stages[{number}].{config.stage_names[number]}"
-        if (stage.keyed_by() or stage.packs()) and exchanges and exchanges[0] < number:
+        if (stage.keyed_by() or isinstance(stage, Pack)) and exchanges and exchanges[0] < number:
             raise ConfigError(f"{name}: it stands behind `{config.stage_names[exchanges[0]]}`, which makes records")
-        if stage.packs() and number < len(stages) - 1:
+        if isinstance(stage, Pack) and number < len(stages) - 1:
             raise ConfigError(
                 f"{name}: it makes the rows of the dataset, and {config.stage_names[number + 1]} stands behind it",
                 next_step="move it to the end",
@@ -65,7 +71,7 @@ def _refuse_text_order(config: Config, stages: tuple[Stage, ...], exchanges: lis
                 f"{name}: documents are compared as they are read, and format: {config.format} holds samples",
                 next_step="format: safetensors",
             )
-        if stage.packs() and config.format in ("arrayrecord", "arrays", "npz"):
+        if isinstance(stage, Pack) and config.format in ("arrayrecord", "arrays", "npz"):
             raise ConfigError(
                 f"{name}: packed rows are kept in format: safetensors or npy",
                 next_step="leave `format:` out; `penstock export` writes other formats",
@@ -145,7 +151,7 @@ def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:
     runs = [sort_rows([with_codes(rows.batch)], exchange)] if len(rows) else []
     records = list(stage.reduce(iter(runs)))
     batch = records[0] if records else pa.RecordBatch.from_pylist([], schema=schema)
-    return Rows(batch, 0, "", np.arange(batch.num_rows))
+    return Rows(batch, 0, ("",), np.arange(batch.num_rows))
 
 
 def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:

@@ -83,7 +83,7 @@ def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) 
                 where=f"input[{number}]: {place}, and the job writes {own}",
                 next_step="write elsewhere: `output:` or `export: {path: ...}` outside of that folder",
             )
-    return hub_files(number, Split(path, source.split, source.name, source.revision), config.slice_bytes)
+    return hub_files(number, Split(path, source.split, source.name, source.revision))
 
 
 def _advice(pattern: str, root: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -108,4 +108,4 @@ class Fold:
 
     def count(self, rows: Rows, taken: int, count: Count) -> Rows:
         count.add(taken, [self.rejected.take(aside) for aside in rows.set_aside])
-        return Rows(rows.batch, rows.source, rows.path, rows.ordinals, rows.splits)
+        return replace(rows, set_aside=(), made_of=None)

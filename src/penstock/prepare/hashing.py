@@ -6,6 +6,7 @@ row keeps its split when a file is written again with another type. Pinned by li
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -48,8 +49,11 @@ def hash_distinct(array: pa.Array) -> Array:
     return found
 
 
-def hash_positions(path: str, ordinals: Array) -> Array:
-    return combine(np.full(len(ordinals), _xxh3(path.encode())), _mix(ordinals.astype("u8")))
+def hash_positions(paths: Sequence[str], files: Array | None, ordinals: Array) -> Array:
+    """Of rows at these ordinals of their files; `files` tells which of the paths each is of, none: all of the first."""
+    known = np.array([_xxh3(path.encode()) for path in paths])
+    hashes = np.full(len(ordinals), known[0]) if files is None else known[files]
+    return combine(hashes, _mix(ordinals.astype("u8")))
 
 
 def combine(left: Array, right: Array) -> Array:

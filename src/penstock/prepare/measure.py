@@ -25,6 +25,7 @@ from penstock.prepare.exchange import Bucket
 from penstock.prepare.exchange.spill import SpillFile, read_chunks
 from penstock.prepare.fold import Count, Fold, Tap
 from penstock.prepare.growth import Growth, Point, dissected, growth_of
+from penstock.prepare.joining import joined
 from penstock.prepare.rows import Rows
 from penstock.prepare.sample_sinks import DirectInto, PartsInto
 from penstock.prepare.sinks import Produced, Rejected, ShardsInto, SpillInto
@@ -271,9 +272,12 @@ def give_back_memory() -> None:
 
 def _batches(recipe: Recipe, slices: tuple[Slice, ...]) -> Iterator[Rows]:
     assert isinstance(recipe.source, FromSlices)
-    for segment in (segment for piece in slices for segment in piece.segments):
-        found = readable(segment, recipe.source.reading)
-        yield from ahead(found) if recipe.threads > 1 else found
+    reading = recipe.source.reading
+    segments = (segment for piece in slices for segment in piece.segments)
+    found = joined((rows for segment in segments for rows in readable(segment, reading)), reading)
+    for rows in ahead(found) if recipe.threads > 1 else found:
+        assert isinstance(rows, Rows)
+        yield rows
 
 
 def sized(recipe: Recipe, batch_bytes: int, row_bytes: float, hold_bytes: int = 0) -> Recipe:

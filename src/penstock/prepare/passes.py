@@ -2,6 +2,8 @@
 
 A pass reads the input's slices or the buckets of an exchange, runs some stages, and ends in shards (map, gather), in
 a spill (scatter), or in an artifact alone (fit). Samples that become arrays end in parts, which a last pass places.
+Rows that are compared have their keys put down (hash) and ranges of them matched first; tokens that are to be packed
+end in parts, which a last pass cuts into rows (pack).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from penstock.prepare.sample_sinks import BatchesInto, DirectInto, PartsInto
 from penstock.prepare.sinks import ShardsInto, SpillInto
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages.normalize import Scale
-from penstock.prepare.stages.pack import Pack
+from penstock.prepare.stages.pack import Pack, narrowed
 from penstock.prepare.stages.split import Split
 from penstock.prepare.survey import Survey
 from penstock.prepare.task import FromBuckets, FromSlices, Into, Recipe
@@ -232,7 +234,7 @@ def direct_layout(survey: Survey) -> Layout:
                 stop = min(start + _POSITIONS_AT_ONCE, segment.ordinal + segment.rows)
                 decided = np.zeros(stop - start, "u1")
                 if split:
-                    decided = split.decide(hash_positions(segment.path, np.arange(start, stop)))
+                    decided = split.decide(hash_positions([segment.path], None, np.arange(start, stop)))
                 counts[:, piece.number] += np.bincount(decided, minlength=len(splits))
     columns = columns_of(survey.output)
     return {name: lay_out_fixed(name, columns, counts[number].tolist()) for number, name in enumerate(splits)}
@@ -270,7 +272,8 @@ def _sink(cut: Cut, config: Config, survey: Survey) -> Into | None:
         return _spill_into(cut, config, survey)
     count = task_count(cut, config, survey)
     if packer_of(survey.stages):
-        tokens = schema_from_arrow(pa.schema([survey.given[-1].field(TOKENS)]), "the tokens")
+        ids = narrowed(survey.given[-1].field(TOKENS).type.value_type)
+        tokens = schema_from_arrow(pa.schema([(TOKENS, pa.list_(ids))]), "the tokens")
         return TokensInto(tokens, splits_of(survey), count)
     if config.format == "npz":
         return BatchesInto(survey.output, config.batch_size)

@@ -29,7 +29,7 @@ from penstock.prepare.passes import (
 from penstock.prepare.placing import Part
 from penstock.prepare.projection import Projection, project, refuse_without_merge_memory
 from penstock.prepare.settings import Means, Settings, choose_settings, refuse_without_memory
-from penstock.prepare.survey import Survey
+from penstock.prepare.survey import Survey, describe_files
 from penstock.prepare.task import Task
 from penstock.shards.manifest import FORMAT_VERSION
 
@@ -132,11 +132,7 @@ def _name(cut: Cut, number: int) -> str:
 
 
 def describe_input(survey: Survey) -> dict[str, Any]:
-    """What the input is, wherever it lies."""
-    segments = [segment for piece in survey.slices for segment in piece.segments]
-    files = sorted({(segment.source, segment.path, segment.identity) for segment in segments})
-    bad = [[each.source, each.path, each.reason] for each in survey.bad_files]
-    return {"files": [list(each) for each in files], "set_aside": bad}
+    return describe_files(survey.slices, survey.bad_files)
 
 
 def _refuse_without_disk(plan: Plan) -> None:

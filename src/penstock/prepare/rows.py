@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,9 @@ class _Lines(Sequence[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class Rows:
-    """`batch` row i stands at `ordinals[i]` of file `path` of source number `source`.
+    """`batch` row i stands at `ordinals[i]` of a file of source number `source`, of which `path_of(i)` is the path.
 
+    Most batches are of one file; of small files, several share one.
     An ordinal is the row's number in a Parquet file. In a text file it is the byte where its segment starts plus
     its number in the segment: no line is shorter than a byte, so ordinals are unique, ordered, and stay put when
     the file grows.
@@ -55,14 +57,26 @@ class Rows:
 
     batch: pa.RecordBatch
     source: int
-    path: str
+    paths: tuple[str, ...]
     ordinals: Array
     splits: Array | None = None  # the number of each row's split, once a split stage has decided
     set_aside: tuple[SetAside, ...] = ()
     made_of: tuple[int, tuple[SetAside, ...]] | None = None  # rows that a function made samples of, and others not
+    files: Array | None = None  # which of the paths each row is of; none: the first
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
+
+    def path_of(self, row: int) -> str:
+        return self.paths[0 if self.files is None else int(self.files[row])]
+
+    def by_file(self) -> Iterator[tuple[str, slice]]:
+        """Each file's path, and which rows are its: they stand together."""
+        files = np.zeros(len(self), "i8") if self.files is None else self.files
+        edges = [0, *(np.flatnonzero(np.diff(files)) + 1).tolist(), len(self)]
+        for start, stop in pairwise(edges):
+            if stop > start:
+                yield self.path_of(start), slice(start, stop)
 
     def with_batch(self, batch: pa.RecordBatch) -> Rows:
         return replace(self, batch=batch)
@@ -78,6 +92,7 @@ class Rows:
             batch=self.batch.filter(pa.array(mask)),
             ordinals=self.ordinals[mask],
             splits=None if self.splits is None else self.splits[mask],
+            files=None if self.files is None else self.files[mask],
             set_aside=(*self.set_aside, SetAside(reason, len(dropped), kept, self._tokens_in(dropped))),
         )
 
@@ -107,7 +122,25 @@ class Rows:
 
     def line(self, row: int, reason: str) -> dict[str, Any]:
         values = {name: jsonable(self.batch[name][row]) for name in self.batch.schema.names}
-        return rejected_line(self.source, self.path, int(self.ordinals[row]), reason, row=values)
+        return self.rejected_line(row, reason, row=values)
+
+    def rejected_line(self, number: int, reason: str, **facts: Any) -> dict[str, Any]:
+        return rejected_line(self.source, self.path_of(number), int(self.ordinals[number]), reason, **facts)
+
+
+def join(held: Sequence[Rows]) -> Rows:
+    """Rows of several files of one source, of one schema, as one batch."""
+    if len(held) == 1:
+        return held[0]
+    table = pa.Table.from_batches([rows.batch for rows in held]).combine_chunks()
+    return Rows(
+        batch=table.to_batches()[0] if table.num_rows else held[0].batch,
+        source=held[0].source,
+        paths=tuple(rows.paths[0] for rows in held),
+        ordinals=np.concatenate([rows.ordinals for rows in held]),
+        set_aside=tuple(aside for rows in held for aside in rows.set_aside),
+        files=np.repeat(np.arange(len(held)), [len(rows) for rows in held]),
+    )
 
 
 def rejected_line(source: int, path: str, position: int | None, reason: str, **facts: Any) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def refuse_nulls(rows: Rows) -> None:
             row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
             raise InputError(
                 f"column {name!r} is null, and an array has no place for that",
-                where=f"{rows.path}, position {int(rows.ordinals[row]):,}",
+                where=f"{rows.path_of(row)}, position {int(rows.ordinals[row]):,}",
                 next_step="fill it in a stage of your own, or drop such rows: `filter: " + f"{name} is not null`",
             )
 
@@ -132,7 +132,8 @@ class Batches:
 
     def write(self, rows: Rows) -> None:
         refuse_nulls(rows)
-        self._writer.write(rows.batch, rows.path, rows.ordinals)
+        for path, own in rows.by_file():
+            self._writer.write(rows.batch[own], path, rows.ordinals[own])
 
     def finish(self) -> Produced:
         shard = self._writer.commit()

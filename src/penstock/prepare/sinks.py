@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -147,8 +147,12 @@ class Rejected:
     A pass that only measures writes no lines: the pass that does the same work for good sees the same rows again.
     """
 
-    def __init__(self, folder: Folder, name: str, stack: ExitStack, writes: bool) -> None:
+    def __init__(
+        self, folder: Folder, name: str, stack: ExitStack, writes: bool, files: Sequence[tuple[int, str]] = ()
+    ) -> None:
+        """`files` (source, path) in the order in which they are read."""
         self._folder, self._name, self._stack, self._writes = folder, name, stack, writes
+        self._order = {file: number for number, file in reversed(list(enumerate(files)))}
         self._file: WriteFile | None = None
         self._hasher = xxhash.xxh3_128()
         self._waiting = _Waiting(folder)
@@ -156,7 +160,8 @@ class Rejected:
 
     def take(self, aside: SetAside) -> SetAside:
         for line in aside.kept if self._writes else ():
-            self._waiting.add(int(line["position"]), json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            file = self._order.get((line["source"], line["file"]), 0)
+            self._waiting.add(file, int(line["position"]), json.dumps(line, ensure_ascii=False).encode() + b"\n")
         return aside
 
     def write(self) -> None:
@@ -183,11 +188,12 @@ class _Waiting:
         self._begin()
 
     def _begin(self) -> None:
-        self._positions, self._ends = array("q"), array("q")
+        self._files, self._positions, self._ends = array("q"), array("q"), array("q")
         self._lines: list[bytes] = []
         self._bytes = 0  # of the lines in memory
 
-    def add(self, position: int, line: bytes) -> None:
+    def add(self, file: int, position: int, line: bytes) -> None:
+        self._files.append(file)
         self._positions.append(position)
         self._ends.append((self._ends[-1] if self._ends else 0) + len(line))
         self._lines.append(line)
@@ -200,7 +206,7 @@ class _Waiting:
     def take(self) -> Iterator[bytes]:
         """The lines in the order of their positions; none are left."""
         put_down = len(self._positions) - len(self._lines)
-        for number in np.argsort(np.array(self._positions, "i8"), kind="stable").tolist():
+        for number in np.lexsort((np.array(self._positions, "i8"), np.array(self._files, "i8"))).tolist():
             if number >= put_down:
                 yield self._lines[number - put_down]
             elif self._scratch:

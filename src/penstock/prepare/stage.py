@@ -112,8 +112,9 @@ class Stage:
         """The stage as it is behind those `before` it; one whose options depend on them settles them here."""
         return self
 
-    def located(self, folder: str, output: str, before: Sequence[Stage]) -> Stage:  # noqa: ARG002
-        """The stage with what it names on disk found; `folder` is where the job's relative paths start."""
+    def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:  # noqa: ARG002
+        """The stage with what it names on disk found; `folder` is where the job's relative paths start, `made_from`
+        a digest of the job's input."""
         return self
 
     def opened(self, folder: Folder, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
@@ -127,10 +128,6 @@ class Stage:
     def keyed_by(self) -> str:
         """The column whose equal values it leaves out but one of; most stages compare no rows."""
         return ""
-
-    def packs(self) -> bool:
-        """Whether it makes rows of the tokens of many, when all are counted. Nothing stands behind it then."""
-        return False
 
     def threads(self) -> int:
         """How many threads of a process it keeps busy, 1 if that is dear in memory; 0: a process is one thread."""

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import InputError
+from penstock.base.fingerprint import fingerprint
 from penstock.prepare.checking import check_stages, refuse_unfit_format
 from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
@@ -106,7 +107,8 @@ def take_survey(config: Config, scout: Scout) -> Survey:
         sample, stored_row_bytes = scouted.sample.select(list(columns)), scouted.stored_row_bytes
     else:
         sample, stored_row_bytes = _sample(slices, reading)
-    stages, output, given = check_stages(config, stages, sample, schema, columns)
+    made_from = fingerprint(describe_files(slices, (*bad, *wrong)))
+    stages, output, given = check_stages(config, stages, sample, schema, columns, made_from)
     refuse_unfit_format(config, stages, output, given)
     return Survey(
         stages=stages,
@@ -204,6 +206,14 @@ def _difference(found: pa.Schema, expected: pa.Schema, columns: tuple[str, ...],
     if extra and len(columns) == len(expected.names):
         return f"it has a column {extra[0]!r} that the first has not"
     return None
+
+
+def describe_files(slices: Sequence[Slice], bad_files: Sequence[BadFile]) -> dict[str, Any]:
+    """What the input is, wherever it lies."""
+    segments = [segment for piece in slices for segment in piece.segments]
+    files = sorted({(segment.source, segment.path, segment.identity) for segment in segments})
+    bad = [[each.source, each.path, each.reason] for each in bad_files]
+    return {"files": [list(each) for each in files], "set_aside": bad}
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

@@ -22,6 +22,7 @@ from penstock.prepare.ahead import ahead
 from penstock.prepare.exchange import Bucket, Exchange, Sorted
 from penstock.prepare.exchange.gather import Gathering, gather
 from penstock.prepare.fold import Count, Fold, Tap
+from penstock.prepare.joining import joined
 from penstock.prepare.keying import FromKeys, KeyRange, match_keys
 from penstock.prepare.ledger import LedgerRow, write_row
 from penstock.prepare.packing import FromTokens, Span, pack
@@ -184,7 +185,7 @@ def _attempt(task: Task, recipe: Recipe, unreadable: list[UnreadablePart], repor
     counts = {"read": Count(), "rows": Count()}
     lost: list[UnreadablePart] = []
     with ExitStack() as stack:
-        rejected = Rejected(folder, _rejected_name(task, recipe), stack, recipe.is_for_good)
+        rejected = Rejected(folder, _rejected_name(task, recipe), stack, recipe.is_for_good, _files_of(task))
         fold = Fold(recipe.open_stages(folder, task.input.number), recipe.taps(), rejected)
         sink = recipe.open_sink(folder, task.input.number, stack)
         for rows in _rows(task, recipe, unreadable, fold, counts, lost, report):
@@ -206,6 +207,11 @@ def _attempt(task: Task, recipe: Recipe, unreadable: list[UnreadablePart], repor
         lost_files=tuple((part.segment.path, part.title) for part in lost if part.rows < 0),
         boot=boot_id() if produced.spill or produced.outlasts_machine is False else "",
     )
+
+
+def _files_of(task: Task) -> list[tuple[int, str]]:
+    segments = task.input.segments if isinstance(task.input, Slice) else ()
+    return [(segment.source, segment.path) for segment in segments]
 
 
 def _rejected_name(task: Task, recipe: Recipe) -> str:
@@ -240,7 +246,8 @@ def _rows(
     for part in unreadable:
         if not source.takes_files(part.segment.source):  # a file of a function comes in its place, see _read
             give_up(part)
-    for rows in _read(task.input, source, unreadable, first, report, recipe.threads > 1):
+    items = joined(_read(task.input, source, unreadable, first, report), source.reading)
+    for rows in ahead(items) if _reads_ahead(task.input, recipe, source.reading) else items:
         if isinstance(rows, UnreadablePart):
             give_up(rows)
             continue
@@ -277,7 +284,7 @@ def reduced(
     for batch in source.reducer.reduce(counted(gather(how, source.spills, bucket.number))):
         if source.stage in fold.taps:
             fold.taps[source.stage].add_at_once(batch)
-        yield Rows(batch, 0, str(bucket), np.arange(first.made, first.made + batch.num_rows))
+        yield Rows(batch, 0, (str(bucket),), np.arange(first.made, first.made + batch.num_rows))
         first.made += batch.num_rows
 
 
@@ -287,7 +294,6 @@ def _read(
     unreadable: list[UnreadablePart],
     first: Count,
     report: Report,
-    reads_ahead: bool,
 ) -> Iterator[Rows | UnreadablePart]:
     reading = replace(source.reading, tell=lambda made: report(first.taken + made))
     for segment in piece.segments:
@@ -299,10 +305,15 @@ def _read(
         if reading.options[segment.source].function:
             report(first.taken, segment.path, is_file)
         found = read_segment(segment, reading, frozenset(part.part for part in known))
-        for rows in ahead(found) if reads_ahead else found:
+        for rows in found:
             if isinstance(rows, Rows) and source.on_bad_input == "fail":
                 _refuse_bad_records(rows, segment)
             yield rows
+
+
+def _reads_ahead(piece: Slice, recipe: Recipe, reading: Reading) -> bool:
+    """On a thread, if there is one to spare; not what a user's function reads, which tells where it is."""
+    return recipe.threads > 1 and not any(reading.options[segment.source].function for segment in piece.segments)
 
 
 def _refuse_bad_records(rows: Rows, segment: Segment) -> None:

@@ -1,4 +1,4 @@
-"""Part: the samples of one task on their way to their places, in one file. Written by a sink, read by placing.py.
+"""Part: samples or tokens of one task on their way, in one file. A sink writes it, placing.py or token_stream.py reads.
 
 Pieces of columns as they come, of all splits, then an index of where each lies and its checksum, then the index's
 length. Nothing is laid out and nothing waits: the order that readers want is made when the pieces are placed.
@@ -33,7 +33,7 @@ _PIECE = tuple[int, int, int]  # where it starts, its bytes, its xxh3
 
 
 class PartWriter:
-    """Takes batches of any split; `commit` makes the part appear, without it nothing does."""
+    """Takes batches of any split. After `finish` the part appears when the stack is left; without it nothing does."""
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ from penstock.prepare.plan import Pass, Plan
 from penstock.prepare.resume import finished, refuse_foreign
 from penstock.prepare.sample_schema import DECLARED
 from penstock.prepare.scouting import MOST_FILES
+from penstock.prepare.stages.pack import Pack
 from penstock.shards.schema import short_type, type_from_arrow
 from penstock.show.asked import Asked, job_text, plan_job
 from penstock.show.tables import by_workers, counted, filled, make_list, make_table
@@ -151,7 +152,7 @@ def _stages_of(each: Pass, plan: Plan) -> Iterator[int]:
     if each.cut.kind == "pack":
         yield each.cut.last - 1
         return
-    yield from (number for number in each.cut.shown if not plan.survey.stages[number].packs())
+    yield from (number for number in each.cut.shown if not isinstance(plan.survey.stages[number], Pack))
     if each.cut.kind in ("hash", "match"):
         yield each.cut.last
 

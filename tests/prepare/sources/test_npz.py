@@ -106,7 +106,7 @@ def test_arrays_of_any_number_and_shape_come_back_bit_by_bit(folder, data, compr
     assert column(answer, "x") == expected.tolist()
     assert column(answer, "strategic_features") == samples(count)["strategic_features"].view("u4").tolist()
     assert [ordinal for rows in answer for ordinal in rows.ordinals] == list(range(count))
-    assert {rows.path for rows in answer} <= {"arrays.npz"}
+    assert {rows.paths[0] for rows in answer} <= {"arrays.npz"}
 
 
 def test_columns_have_the_types_of_the_arrays(tmp_path):
@@ -224,7 +224,7 @@ def test_rows_of_a_batch_file_come_back_with_the_positions_they_had(
         chosen = paths == path
         writer.write(batch.filter(pa.array(chosen)), path, ordinals[chosen])
     answer = [rows for file in writer.commit().files for rows in read(root / file.file, rows_at_once=rows_at_once)]
-    assert [path for rows in answer for path in [rows.path] * len(rows)] == paths.tolist()
+    assert [path for rows in answer for path in [rows.paths[0]] * len(rows)] == paths.tolist()
     assert [ordinal for rows in answer for ordinal in rows.ordinals] == ordinals.tolist()
     for name, kind in zip(batch.schema.names, batch.schema.types, strict=True):
         assert column(answer, name) == bits(batch[name])
@@ -245,7 +245,7 @@ def everything(path: Path) -> list[Any]:
     names = answer[0].batch.schema.names
     return [
         *names,
-        *[[rows.path, rows.ordinals.tolist(), [bits(rows.batch[name]) for name in names]] for rows in answer],
+        *[[rows.paths[0], rows.ordinals.tolist(), [bits(rows.batch[name]) for name in names]] for rows in answer],
     ]
 
 

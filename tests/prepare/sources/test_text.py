@@ -165,3 +165,16 @@ def test_a_split_of_a_folder_that_the_job_writes_into_is_refused(tmp_path):
     with pytest.raises(InputError, match="holds what the job itself writes") as caught:
         penstock.run({"input": source, "output": str(tmp_path / "prepared"), "export": export, "workers": 0})
     assert str(books / "export") in caught.value.where
+
+
+def test_a_file_over_2_gib_is_set_aside_whole_and_never_cut_short(tmp_path):
+    """The kernel gives at most 2 GiB - 4 KiB at once, so that a longer file read in one go would look shorter."""
+    path = tmp_path / "long.txt"
+    with path.open("wb") as file:
+        file.write(b"a long story")
+        file.truncate(2**31 + 5000)
+    found = read(path)
+    assert found.rows == []
+    (aside,) = found.aside
+    assert aside["reason"] == "longer than 2 GiB"
+    assert aside["raw"].startswith("a long story")

@@ -14,7 +14,7 @@ from penstock.prepare.stages import build_stage
 
 def make_rows(columns: dict[str, Any], path: str = "part-0.parquet") -> Rows:
     batch = pa.RecordBatch.from_pydict(columns)
-    return Rows(batch, 0, path, np.arange(batch.num_rows))
+    return Rows(batch, 0, (path,), np.arange(batch.num_rows))
 
 
 def checked_stage(name: str, written: Any, rows: Rows) -> Stage:

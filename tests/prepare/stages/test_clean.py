@@ -57,7 +57,7 @@ def test_text_is_trimmed_as_str_strip_does(kind, texts):
 def test_a_slice_of_a_longer_array_is_cleaned_like_a_whole_one(texts, before, behind):
     around = [" x "] * before + texts + ["\n"] * behind
     batch = pa.RecordBatch.from_pydict({"text": pa.array(around, pa.string())}).slice(before, len(texts))
-    rows = build_stage("clean", {})(Rows(batch, 0, "f", np.arange(len(texts))))
+    rows = build_stage("clean", {})(Rows(batch, 0, ("f",), np.arange(len(texts))))
     assert texts_in(rows) == texts_in(clean(texts))
 
 

@@ -13,10 +13,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock.base.errors import ConfigError, InputError
-from penstock.prepare.tokenizers.file import SpecialToken, find_tokenizer, special_token, template_begin
+from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer, special_token, template_begin
 from penstock.prepare.tokenizers.outline import outline_of, without_special_tokens
 from tests.prepare.tokenizers.making import END, KINDS, definition, save, tokenizer_json
 
@@ -212,3 +213,19 @@ def test_what_a_template_puts_before_a_text_is_read_without_loading_the_tokenize
     save("qwen", without)
     assert template_begin(find_tokenizer(str(with_template), "")) == (0,)
     assert template_begin(find_tokenizer(str(without), "")) == ()
+
+
+def test_what_bert_puts_before_a_text_is_read_as_well(tmp_path: Path) -> None:
+    save("qwen", tmp_path)
+    path = tmp_path / "tokenizer.json"
+    rules = json.loads(path.read_text())
+    rules["post_processor"] = {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+    path.write_text(json.dumps(rules))
+    assert template_begin(find_tokenizer(str(tmp_path), "")) == (2,)
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(1, "u1"), (256, "u1"), (257, "u2"), (65_536, "u2"), (65_537, "i4"), (2**31, "i4")]
+)
+def test_ids_have_the_smallest_type_that_holds_them_all(size: int, dtype: str) -> None:
+    assert TokenizerFile("", "", "", size, None, None).dtype == np.dtype(dtype)

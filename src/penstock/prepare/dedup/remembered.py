@@ -1,11 +1,13 @@
 """Remembered: the keys that earlier jobs have had, in a folder of sorted runs. One file a dataset, in their order.
 
 A job is held against the datasets that were there before its own, and replaces what it remembered itself; so doing a
-job again, now or after others, gives what it gave.
+job again, now or after others, gives what it gave. Which file is its own goes by the output's path. Where no output
+is left there, and the file was made from other input, its dataset was moved away: it stays, the job gets a new one.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -14,14 +16,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.errors import InputError, IntegrityError
-from penstock.base.files import TEMPORARY, Folder
-from penstock.base.fingerprint import digest
+from penstock.base.files import STATE, TEMPORARY, Folder
+from penstock.base.fingerprint import digest, fingerprint
 from penstock.prepare.dedup.keys import HASH, KEY, Array
 from penstock.prepare.dedup.runs import RunsFile, RunsWriter, open_runs, read_facts
 
-VERSION = 1
+VERSION = 2
 _NAME = re.compile(r"(\d{5})-([0-9a-f]{16})\.keys")
+_JOB = f"{STATE}/job.json"  # which resume.py writes before a run's first task
 _MD5_FOLDER, _MD5 = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class KeysFile:
+    """The keys of one dataset, and what its index says of them."""
+
+    name: str
+    bytes: int
+    index: str  # its digest
+    holds: str  # a digest of the same, but for the input: other input may bring the same keys
+    facts: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -29,20 +43,21 @@ class Remembered:
     """What a job finds in the folder: the runs that stand before its own, and the name of its own."""
 
     root: str
-    runs: tuple[tuple[str, int, str], ...]  # file, bytes, digest of its index
+    runs: tuple[KeysFile, ...]
     own: str
     meaning: dict[str, Any]  # what a key is the hash of
+    made_from: str  # a digest of the job's input
 
     def open(self) -> list[RunsFile]:
         try:
-            return [open_runs(os.path.join(self.root, name), size, written) for name, size, written in self.runs]
+            return [open_runs(os.path.join(self.root, each.name), each.bytes, each.index) for each in self.runs]
         except IntegrityError as error:
             error.next_step = "put the file back, or run the job that made it again with --redo, or remember elsewhere"
             raise
 
     def describe(self) -> list[str]:
         """Of the runs, for a fingerprint: what they hold, and not where."""
-        return [written for _, _, written in self.runs]
+        return [each.holds for each in self.runs]
 
     def save(self, new: Iterable[Array]) -> None:
         """Put down the keys that are new, which ascend; whole or not at all."""
@@ -56,10 +71,11 @@ class Remembered:
             for keys in new:
                 writer.write(keys)
                 count += len(keys)
-            writer.finish({"format": "penstock keys", "version": VERSION, "meaning": self.meaning, "keys": count})
+            facts = {"format": "penstock keys", "version": VERSION, "meaning": self.meaning, "keys": count}
+            writer.finish({**facts, "made_from": self.made_from})
 
 
-def look_up(root: str, output: str, meaning: dict[str, Any]) -> Remembered:
+def look_up(root: str, output: str, meaning: dict[str, Any], made_from: str) -> Remembered:
     """Raises InputError for a folder that holds something else, or keys that mean something else."""
     meaning = {"hash": HASH, **meaning}
     if os.path.exists(root) and not os.path.isdir(root):
@@ -67,17 +83,44 @@ def look_up(root: str, output: str, meaning: dict[str, Any]) -> Remembered:
     names = sorted(os.listdir(root), key=os.fsencode) if os.path.isdir(root) else []
     names = [name for name in names if not name.startswith(".")]
     _refuse_foreign(root, names)
-    tag = digest(os.path.abspath(output).encode())[:16]
-    own = next((name for name in names if name.endswith(f"-{tag}.keys")), f"{_next_number(names):05d}-{tag}.keys")
-    before = [name for name in names if int(name[:5]) < int(own[:5])]
-    return Remembered(root, tuple(_checked(root, name, meaning) for name in before), own, meaning)
+    tag = digest(os.path.realpath(output).encode())[:16]
+    of_path = [_read(root, name) for name in names if name.endswith(f"-{tag}.keys")]
+    own = _own(of_path, output, made_from) or f"{_next_number(names):05d}-{tag}.keys"
+    before = [_read(root, name) for name in names if int(name[:5]) < int(own[:5])]
+    for each in before:
+        _refuse_unlike(root, each, meaning)
+    return Remembered(root, tuple(before), own, meaning, made_from)
+
+
+def _own(of_path: list[KeysFile], output: str, made_from: str) -> str | None:
+    """Of the files of this path the one that the job replaces. None: all are of datasets that lie elsewhere now.
+
+    An output that is there, if only begun, says what its keys were held against, and its own file was not among that.
+    Without an output, or before it has a file, only equal input tells that one is to be made again.
+    """
+    known = _held_against(output)
+    of_output = [each for each in of_path if known is not None and each.holds not in known]
+    made_again = [each for each in of_path if each.facts["made_from"] == made_from]
+    return next((each.name for each in (*of_output, *made_again)), None)
+
+
+def _held_against(output: str) -> set[str] | None:
+    """What the last job in this output found remembered; None if there was none, or one that remembers nothing."""
+    folder = Folder(output)
+    try:
+        stages = json.loads(folder.read(_JOB))["config"]["stages"] if folder.exists(_JOB) else []
+    except (ValueError, KeyError, TypeError):
+        return None  # damaged, or not written by this version: as if nothing were there
+    described = [options for stage in stages for options in stage.values() if isinstance(options, dict)]
+    found = [options["remembered"] for options in described if "remembered" in options]
+    return {each for several in found for each in several} if found else None
 
 
 def _next_number(names: list[str]) -> int:
     return 1 + max((int(name[:5]) for name in names), default=0)
 
 
-def _checked(root: str, name: str, meaning: dict[str, Any]) -> tuple[str, int, str]:
+def _read(root: str, name: str) -> KeysFile:
     path = os.path.join(root, name)
     size = os.path.getsize(path)
     facts, written = read_facts(path, size)
@@ -87,13 +130,17 @@ def _checked(root: str, name: str, meaning: dict[str, Any]) -> tuple[str, int, s
             where=path,
             next_step="choose another folder for `remember:`, or remove this one and run the earlier jobs again",
         )
-    if facts["meaning"] != meaning:
+    held = {fact: value for fact, value in facts.items() if fact != "made_from"}
+    return KeysFile(name, size, written, fingerprint(held), facts)
+
+
+def _refuse_unlike(root: str, file: KeysFile, meaning: dict[str, Any]) -> None:
+    if file.facts["meaning"] != meaning:
         raise InputError(
-            f"these keys are hashes of something else: of {facts['meaning']}; this job's are of {meaning}",
-            where=path,
+            f"these keys are hashes of something else: of {file.facts['meaning']}; this job's are of {meaning}",
+            where=os.path.join(root, file.name),
             next_step="clean as that job did, or choose another folder for `remember:`",
         )
-    return name, size, written
 
 
 def _refuse_foreign(root: str, names: list[str]) -> None:

@@ -72,7 +72,7 @@ def _cut(batch: pa.RecordBatch, ordinal: int, segment: Segment, reading: Reading
     for start in range(0, batch.num_rows, count):
         some = batch.slice(start, count)
         ordinals = np.arange(ordinal + start, ordinal + start + some.num_rows)
-        yield sound_text(Rows(some, segment.source, segment.path, ordinals), repair)
+        yield sound_text(Rows(some, segment.source, (segment.path,), ordinals), repair)
 
 
 def _refuse_damaged(batch: pa.RecordBatch, segment: Segment, part: int, ordinal: int) -> None:

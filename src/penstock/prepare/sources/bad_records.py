@@ -76,7 +76,7 @@ def read_records(segment: Segment, bytes_at_once: int, ends: Ends, schema: pa.Sc
             line += lines
     except BreaksOff as broken:
         aside = set_aside(broken.rest, segment, ordinal, line + 1, broken.reason, BROKEN_OFF)
-        yield Rows(_joined([], schema), segment.source, segment.path, np.arange(0), None, (aside,))
+        yield Rows(_joined([], schema), segment.source, (segment.path,), np.arange(0), None, (aside,))
 
 
 def parse_chunk(data: Chunk, segment: Segment, ordinal: int, line: int, parser: Parser, repair: bool) -> Rows:
@@ -104,7 +104,7 @@ def parse_chunk(data: Chunk, segment: Segment, ordinal: int, line: int, parser: 
         for number, reason in sorted(bad.items())
     )
     batch = _joined(batches, parser.schema)
-    rows = Rows(batch, segment.source, segment.path, ordinal + np.flatnonzero(mask), None, aside)
+    rows = Rows(batch, segment.source, (segment.path,), ordinal + np.flatnonzero(mask), None, aside)
     return sound_text(rows, repair, lambda row: line_in_file(segment, int(lines()[mask][row])))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.prepare.rows import Rows, SetAside, jsonable, rejected_line
+from penstock.prepare.rows import Rows, SetAside, jsonable
 
 Array = np.ndarray[Any, Any]
 REASON = "text is not UTF-8"
@@ -62,10 +62,8 @@ class _Lines(Sequence[dict[str, Any]]):
         line = self.line_of(row) if self.line_of else None
         names = self.rows.batch.schema.names
         values = {name: column[row] for name, column in zip(names, self.columns, strict=True)}
-        return rejected_line(
-            self.rows.source,
-            self.rows.path,
-            int(self.rows.ordinals[row]),
+        return self.rows.rejected_line(
+            row,
             REASON,
             **({} if line is None else {"line": line}),
             detail=next(filter(None, (_what_is_bad(name, value) for name, value in values.items())), ""),

@@ -155,13 +155,13 @@ def _cut(held: list[Rows], count: int) -> list[Rows]:
     for start in range(0, len(ordinals) - len(ordinals) % count + 1, count):
         part = table.slice(start, count).combine_chunks()
         batch = part.to_batches()[0] if part.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
-        cuts.append(Rows(batch, held[0].source, held[0].path, ordinals[start : start + count]))
+        cuts.append(Rows(batch, held[0].source, held[0].paths, ordinals[start : start + count]))
     return [*cuts[:-1], replace(cuts[-1], set_aside=aside)]
 
 
 def _no_rows(segment: Segment, reading: Reading) -> Rows:
     schema = pa.schema([reading.schema.field(name) for name in reading.columns])
-    return Rows(pa.RecordBatch.from_pylist([], schema=schema), segment.source, segment.path, np.arange(0))
+    return Rows(pa.RecordBatch.from_pylist([], schema=schema), segment.source, (segment.path,), np.arange(0))
 
 
 def _samples(argument: Any, segment: Segment, ordinal: int, reading: Reading) -> Iterator[Rows]:
@@ -181,7 +181,7 @@ def _samples(argument: Any, segment: Segment, ordinal: int, reading: Reading) ->
             return
         batch, numbers, problems = converter.convert(taken, number)
         number += len(taken)
-        rows = Rows(batch.select(list(reading.columns)), segment.source, segment.path, numbers + ordinal)
+        rows = Rows(batch.select(list(reading.columns)), segment.source, (segment.path,), numbers + ordinal)
         yield replace(rows, set_aside=tuple(_set_aside(each, segment, ordinal) for each in problems))
 
 

@@ -2,14 +2,15 @@
 
 The library says which files belong to the split. Those of Parquet and JSON lines are then read as any others, from the
 hub at the commit that the survey settled. Of other kinds the library makes the rows: each of its shards is read here
-as one file. Should one of their files change, every shard counts as changed.
+as one file. Should one of their files change, every shard counts as changed. A `.json`, packed or not, may be lines or
+one array, which its name does not tell: that too is read by the library.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -34,12 +35,17 @@ from penstock.prepare.sources import (
     identity_of_ends,
 )
 from penstock.prepare.sources.bad_text import sound_text
-from penstock.prepare.sources.remote import library, unreachable
+from penstock.prepare.sources.remote import library, size_of, unreachable
 
 _SCHEME = "hf:"
 _OF_HUB = re.compile(r"hf://datasets/[^@]+@[^/]+/(.+)")  # how the library spells a file at a commit
 _LINES = tuple(f".{name}{packed}" for name in ("jsonl", "ndjson") for packed in ("", *COMPRESSIONS))
 _DAMAGE = (pa.ArrowException, ValueError, TypeError, EOFError)  # of what is in a file, not of the way to it
+# Asked of the library at a time, whatever memory allows: a few large rows are few bytes, and where the library joins
+# tables of its own, which may not fit together, depends on this number. It divides the 10,000 rows of its CSV tables.
+_ROWS_ASKED = 16
+_ROW_BYTES = 8  # which a row takes here beside its values: its place in the shard
+_UNTOLD_BYTES = 256 << 20  # of a shard whose size nobody tells: twice what job.py does unmeasured
 
 
 @dataclass(frozen=True)
@@ -104,13 +110,13 @@ class _Resolved:
         return fingerprint([self.split.name, self.split.split, described])
 
 
-def hub_files(source: int, split: Split, slice_bytes: int) -> list[File]:
+def hub_files(source: int, split: Split) -> list[File]:
     """The shards of a split as the files of a source, in the order of their rows."""
     _opened.cache_clear()
     _schema.cache_clear()
     resolved = _resolve(split)
     shown = os.path.basename(os.path.normpath(split.path)) if split.is_local else split.path
-    locations = _shards(resolved, slice_bytes) if resolved.format == "hub" else list(resolved.files)
+    locations = _shards(resolved) if resolved.format == "hub" else list(resolved.files)
     names = _names(locations, split.path)
     return [
         File(source, f"{shown}@{split.split}/{name}", location, resolved.format)
@@ -137,12 +143,18 @@ def _own_name(location: str, folder: str) -> str:
     return ""
 
 
-def _shards(resolved: _Resolved, slice_bytes: int) -> list[str]:
+def _shards(resolved: _Resolved) -> list[str]:
     with _telling(resolved.split):
         count = max(1, _opened(resolved.split).num_shards)
-    known = resolved.identity()
-    size = sum(os.path.getsize(file) for file in resolved.files if os.path.isfile(file)) // count
-    return [Shard(resolved.split, number, count, size or slice_bytes, known).location for number in range(count)]
+    known, size = resolved.identity(), _shard_bytes(resolved.files, count)
+    return [Shard(resolved.split, number, count, size, known).location for number in range(count)]
+
+
+def _shard_bytes(files: tuple[str, ...], count: int) -> int:
+    """An equal share of all files. Where one does not tell its size, so much that the job is never taken for small."""
+    sizes = [size_of(file) for file in files]
+    share = sum(size for size in sizes if size is not None) // count
+    return max(1, share) if sizes and None not in sizes else max(share, _UNTOLD_BYTES)
 
 
 def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG001
@@ -166,7 +178,7 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
     try:
         for batch in _batches(shard, reading):
             ordinals = np.arange(ordinal, ordinal + batch.num_rows)
-            yield sound_text(Rows(batch, segment.source, segment.path, ordinals), repair)
+            yield sound_text(Rows(batch, segment.source, (segment.path,), ordinals), repair)
             ordinal += batch.num_rows
     except PenstockError:
         raise
@@ -181,8 +193,35 @@ def _batches(shard: Shard, reading: Reading) -> Iterator[pa.RecordBatch]:
     dataset = _opened(shard.of).select_columns(list(reading.columns))
     if shard.count > 1:
         dataset = dataset.shard(num_shards=shard.count, index=shard.number)
-    for table in dataset.with_format("arrow").iter(batch_size=reading.rows_at_once):
-        yield from table.select(list(reading.columns)).replace_schema_metadata(None).combine_chunks().to_batches()
+    schema = pa.schema([reading.schema.field(name) for name in reading.columns])
+    found = dataset.with_format("arrow").iter(batch_size=_ROWS_ASKED)
+    yield from _cut((_typed(table, schema) for table in found), reading.bytes_at_once)
+
+
+def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """In the columns' types, as the library itself would do for good: it infers those of a CSV table by table."""
+    table = table.select(schema.names).replace_schema_metadata(None)
+    return table if table.schema.equals(schema) else table.cast(schema)
+
+
+def _cut(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at most so many bytes, or of one row that has more."""
+    held: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        fits = size + _bytes_of(table) <= most_bytes
+        for piece in [table] if fits else [table.slice(row, 1) for row in range(table.num_rows)]:
+            if held and size + _bytes_of(piece) > most_bytes:
+                yield from pa.concat_tables(held).combine_chunks().to_batches()
+                held, size = [], 0
+            held.append(piece)
+            size += _bytes_of(piece)
+    if held:
+        yield from pa.concat_tables(held).combine_chunks().to_batches()
+
+
+def _bytes_of(table: pa.Table) -> int:
+    return int(table.nbytes) + _ROW_BYTES * int(table.num_rows)
 
 
 @lru_cache(maxsize=1)

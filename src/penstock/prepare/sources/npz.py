@@ -93,7 +93,7 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
             except DAMAGE as error:
                 raise UnreadablePart(segment, 0, 0, contents.rows, first_line(error)) from error
             batch = pa.RecordBatch.from_arrays(arrays, names=list(takes))
-            yield sound_text(Rows(batch, segment.source, path, ordinals))
+            yield sound_text(Rows(batch, segment.source, (path,), ordinals))
 
 
 # What is in a file.

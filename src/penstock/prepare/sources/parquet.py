@@ -130,7 +130,7 @@ def _read_group(
         for batch in file.iter_batches(at_once, row_groups=[group], columns=list(reading.columns), use_threads=False):
             ordinals = np.arange(ordinal, ordinal + batch.num_rows)
             ordered = batch.select(list(reading.columns))  # the file may order them otherwise
-            yield sound_text(Rows(ordered, segment.source, segment.path, ordinals), repair)
+            yield sound_text(Rows(ordered, segment.source, (segment.path,), ordinals), repair)
             ordinal += batch.num_rows
             seen += batch.num_rows
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 from typing import Any
 
 from penstock.base.errors import ConfigError, InputError, PenstockError
@@ -48,6 +49,11 @@ class RemoteFile(io.RawIOBase):
     def tell(self) -> int:
         return int(self._file.tell())
 
+    @property
+    def size(self) -> int | None:
+        size = getattr(self._file, "size", None)
+        return None if size is None else int(size)
+
     def readable(self) -> bool:
         return True
 
@@ -58,6 +64,14 @@ class RemoteFile(io.RawIOBase):
         if self._file is not None:
             self._file.close()
         super().close()
+
+
+def size_of(location: str) -> int | None:
+    """Bytes of a file, here or afar, of which nothing is read; None where those who keep it do not tell."""
+    if not is_remote(location):
+        return os.path.getsize(location) if os.path.isfile(location) else None
+    with RemoteFile(location) as file:
+        return file.size
 
 
 def library(name: str = "datasets") -> Any:

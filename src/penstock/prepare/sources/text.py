@@ -80,7 +80,7 @@ def _too_long() -> str:
 def _none(segment: Segment, data: Chunk, detail: str, reason: str, ordinal: int = 0, line: int = 1) -> Rows:
     aside = set_aside(data, segment, ordinal, line, detail, reason)
     empty = pa.RecordBatch.from_pylist([], schema=TEXT_SCHEMA)
-    return Rows(empty, segment.source, segment.path, np.arange(0), None, (aside,))
+    return Rows(empty, segment.source, (segment.path,), np.arange(0), None, (aside,))
 
 
 class _TooLong(Exception):
@@ -130,4 +130,4 @@ def _rows(data: Chunk, offsets: np.ndarray[tuple[int], np.dtype[np.int32]], segm
     count = len(offsets) - 1
     array = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(data))
     batch = pa.RecordBatch.from_arrays([array], schema=TEXT_SCHEMA)
-    return Rows(batch, segment.source, segment.path, np.arange(ordinal, ordinal + count))
+    return Rows(batch, segment.source, (segment.path,), np.arange(ordinal, ordinal + count))

@@ -45,7 +45,7 @@ class Dedup(Stage):
 
     unit_in, unit_out = "documents", "documents"
 
-    def located(self, folder: str, output: str, before: Sequence[Stage]) -> Stage:
+    def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:
         if not self.remember:
             return self
         changing = [stage for stage in before if not isinstance(stage, Filter | Split | Dedup)]
@@ -54,7 +54,7 @@ class Dedup(Stage):
         root = os.path.normpath(os.path.join(folder, self.remember))
         if any(isinstance(stage, Remembering) and stage.remembered.root == root for stage in before):
             raise ConfigError(f"remember: {self.remember}: an earlier dedup of this job remembers there already")
-        return Remembering(**vars(self), remembered=look_up(root, output, meaning))
+        return Remembering(**vars(self), remembered=look_up(root, output, meaning, made_from))
 
     def keyed_by(self) -> str:
         return self.column

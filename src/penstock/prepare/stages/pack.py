@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.rows import Rows, SetAside, rejected_line
+from penstock.prepare.rows import Rows, SetAside
 from penstock.prepare.stage import Stage, require_columns
 from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
 
@@ -57,9 +57,6 @@ class Pack(Stage):
             return self
         return replace(self, window=max(_LEAST_WINDOW, _LEAST_ROWS * self.length))
 
-    def packs(self) -> bool:
-        return True
-
     def __call__(self, rows: Rows) -> Rows:
         """On the way to be counted: nothing but tokens, and none too long unless they are to be split."""
         rows = _narrow(_without_nulls(rows.with_batch(rows.batch.select([TOKENS]))))
@@ -76,7 +73,7 @@ class Pack(Stage):
         """Each is named in rejected/ with its length: its ids tell nobody anything."""
         reason = f"longer than {self.length:,} tokens"
         lines = [
-            rejected_line(rows.source, rows.path, int(rows.ordinals[row]), reason, tokens=int(lengths[row]))
+            rows.rejected_line(row, reason, tokens=int(lengths[row]))
             for row in np.flatnonzero(lengths > self.length).tolist()
         ]
         kept = rows.keep(lengths <= self.length, reason)
@@ -96,7 +93,7 @@ class Pack(Stage):
         kind = schema.field(TOKENS).type
         if not (pa.types.is_list(kind) and pa.types.is_integer(kind.value_type)):
             raise ConfigError(f"column {TOKENS!r} is {kind}, and a list of whole numbers is needed")
-        return packed_schema(_narrowed(kind.value_type), self.length if self.method == "wrapped" else 0)
+        return packed_schema(narrowed(kind.value_type), self.length if self.method == "wrapped" else 0)
 
     def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:  # noqa: ARG002
         return frozenset({TOKENS})
@@ -113,7 +110,7 @@ def _without_nulls(rows: Rows) -> Rows:
     return rows.keep(whole, "null among tokens", keep_rejected=True)
 
 
-def _narrowed(kind: pa.DataType) -> pa.DataType:
+def narrowed(kind: pa.DataType) -> pa.DataType:
     """Of ids: batches of the loader are int32."""
     return kind if str(kind) in TOKEN_TYPES else pa.int32()
 
@@ -121,7 +118,7 @@ def _narrowed(kind: pa.DataType) -> pa.DataType:
 def _narrow(rows: Rows) -> Rows:
     """Ids of other programs are often int64."""
     kind = rows.batch.schema.field(0).type.value_type
-    if _narrowed(kind) == kind:
+    if narrowed(kind) == kind:
         return rows
     lists = rows.batch.column(0)
     ids = lists.flatten()

@@ -70,7 +70,7 @@ class Split(Stage):
 
     def _hashes(self, rows: Rows) -> np.ndarray[Any, Any]:
         if not self.by:
-            return hash_positions(rows.path, rows.ordinals)
+            return hash_positions(rows.paths, rows.files, rows.ordinals)
         return reduce(combine, [hash_distinct(rows.batch.column(name)) for name in self.by])
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.files import Folder
-from penstock.prepare.rows import TOO_LARGE_PIECE, Rows, SetAside, rejected_line
+from penstock.prepare.rows import TOO_LARGE_PIECE, Rows, SetAside
 from penstock.prepare.stage import MustBeAlone, Room, Stage
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
@@ -52,7 +52,7 @@ class Tokenize(Stage):
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
         return {"tokenizer": written} if isinstance(written, str) else Stage.options_from_yaml(written)
 
-    def located(self, folder: str, output: str, before: Sequence[Stage]) -> Stage:  # noqa: ARG002
+    def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:  # noqa: ARG002
         file = find_tokenizer(self.tokenizer, folder)
         if self.add_bos == "template":
             begin = template_begin(file)
@@ -199,7 +199,7 @@ def with_ends(ids: Array, offsets: Array, begin: Sequence[int], end: Sequence[in
 def _too_large(rows: Rows, row: int, size: int, most: int) -> dict[str, Any]:
     """Its line in rejected/, without the text: that is what there is no room for."""
     what = f"{size:,} bytes of it have no place to be cut, and memory allows {most:,} in one piece"
-    return rejected_line(rows.source, rows.path, int(rows.ordinals[row]), TOO_LARGE_PIECE, detail=what)
+    return rows.rejected_line(row, TOO_LARGE_PIECE, detail=what)
 
 
 @lru_cache(maxsize=1)

@@ -195,10 +195,12 @@ def special_token(file: TokenizerFile, text: str) -> SpecialToken:
 
 
 def template_begin(file: TokenizerFile) -> tuple[int, ...]:
-    """Ids that the tokenizer's own template puts before a text, as Llama's does; none where it has no template."""
+    """Ids that the tokenizer's own template puts before a text, as Llama's and BERT's do; none where it has none."""
     processor = read_outline(file.location).rules.get("post_processor") or {}
     ids: list[int] = []
     for each in processor.get("processors") or [processor]:
+        if each.get("type") in ("BertProcessing", "RobertaProcessing"):
+            ids.append(int(each["cls"][1]))
         for part in each.get("single") or []:
             if "SpecialToken" not in part:
                 break
