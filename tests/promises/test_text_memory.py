@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,31 @@ def test_a_text_job_survives_a_cgroup_that_kills_at_the_budget(corpus, tmp_path,
         assert done.returncode == 0, done.stdout + done.stderr
         assert kills() == 0
     assert not workshop.events_named(tmp_path / "out", "retry")
+
+
+def test_a_line_that_memory_cannot_hold_is_set_aside_by_name_in_a_cgroup_that_kills_at_the_budget(tmp_path):
+    """It is passed over, not read: of 200 MB there would be no place for one copy."""
+    (tmp_path / "data").mkdir()
+    with (tmp_path / "data" / "a.jsonl").open("w") as file:
+        for number in range(2000):
+            print(json.dumps({"text": f"{number} " + "water flows " * 20}), file=file)
+            if number == 1500:
+                file.write('{"text": "')
+                for _ in range(200):
+                    file.write("x" * 10**6)
+                print('"}', file=file)
+    keys = {"memory": f"{BUDGET_MB}MB", "slice_size": "100kB", "workers": 2, "on_bad_input": "set_aside"}
+    job = text_making.write_job(tmp_path / "job.yaml", tmp_path / "data", **keys)
+    with cgroup(BUDGET_MB * 10**6) as (enter, kills):
+        done = subprocess.run(
+            workshop.command(job), preexec_fn=enter, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert kills() == 0
+    assert not workshop.events_named(tmp_path / "out", "retry")
+    (large,) = text_making.rejected_of(tmp_path / "out")
+    assert (large["reason"], large["line"]) == ("record too large for this memory", 1502)
+    assert text_making.steps_of(tmp_path / "out")["read"]["given"] == 2000
 
 
 def test_a_text_job_stays_below_its_projection(corpus, tmp_path):

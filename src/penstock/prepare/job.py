@@ -166,7 +166,8 @@ def _measure(config: Config, survey: Survey, budget: Budget, trial: Trial, is_sm
     with tempfile.TemporaryDirectory(prefix=f"{_MEASURE}{os.getpid()}-") as folder:
         tried = [cut for cut in cut_passes(config, survey) if cut.kind != "fit" and not cut.holds_little]
         threads = _threads(config, survey)
-        recipes = tuple(replace(make_recipe(cut, config, survey, root=folder), threads=threads) for cut in tried)
+        made = [make_recipe(cut, config, survey, root=folder).within(budget.allowed) for cut in tried]
+        recipes = tuple(replace(recipe, threads=threads) for recipe in made)
         if _is_inside(config):
             return measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
         return trial.measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)

@@ -144,6 +144,7 @@ def _run_pass(
 ) -> None:
     source = _left_by_others(each, plan, rows, artifacts)
     recipe = make_recipe(each.cut, plan.config, plan.survey, artifacts, source=source)
+    recipe = recipe.within(plan.means.budget.allowed)
     recipe = replace(recipe, threads=each.settings.threads, room=each.settings.room)
     folder = Folder(recipe.root)
     if source:

@@ -19,7 +19,7 @@ from penstock.prepare.packing import Span
 from penstock.prepare.passes import Cut, buckets_of, packer_of, task_count
 from penstock.prepare.placing import Part
 from penstock.prepare.slices import Slice
-from penstock.prepare.stage import NOBODY_COUNTS, Room
+from penstock.prepare.stage import NOBODY_COUNTS, Room, alone_room
 from penstock.prepare.survey import Survey
 
 MARGIN = 1.25  # over what a task was measured to add: allocators keep more as it goes on
@@ -71,7 +71,6 @@ _PLACE_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float
 _MATCH_BYTES = 64 << 20  # 2**18 keys of 20 bytes, their places, and what sorting takes
 _PACK_BYTES = 64 << 20  # 2**20 tokens at a time, before and after; lengths of 2**17 documents
 _ROW_COPIES = 16  # bytes for each token of a row: it waits, is joined with what comes, and is cut off again
-_ALONE_SHARE = 8  # of the budget for one large row: no more, so that what is measured rarely decides which is too large
 _MAP_BATCHES = _Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
 
 
@@ -123,7 +122,7 @@ def choose_settings(cut: Cut, config: Config, survey: Survey, means: Means) -> S
             limit, limit_by = _worker_limit(workers, batch, hold, config, measured, means)
             threads = threads_of(by_threads, wanted or means.cores, workers)
             stored = survey.stored_row_bytes
-            alone = min(_room(min(workers, 1), measured, means), means.budget.allowed // _ALONE_SHARE)
+            alone = min(_room(min(workers, 1), measured, means), alone_room(means.budget.allowed))
             room = Room(_room(workers, measured, means), alone)
             return Settings(workers, batch, hold, row_bytes_of(survey), stored, limit, limit_by, threads, room)
     raise AssertionError("refuse_without_memory lets no such pass through")

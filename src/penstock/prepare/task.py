@@ -33,11 +33,15 @@ from penstock.prepare.sample_values import DOES_NOT_FIT, MISSING_KEY, UNEXPECTED
 from penstock.prepare.sinks import Nothing, Rejected, ShardsInto, Sink, Spill, SpillInto
 from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment, refuse_changed
-from penstock.prepare.stage import NOBODY_COUNTS, Room, Stage
+from penstock.prepare.sources.bad_records import TOO_LARGE_RECORD
+from penstock.prepare.sources.bad_text import REASON as NOT_UTF8
+from penstock.prepare.stage import NOBODY_COUNTS, Room, Stage, alone_room
 from penstock.prepare.text_sinks import KeysInto, TokensInto
 from penstock.shards.manifest import Step
 
-_ADVICE = {  # what to do about a sample that does not fit, by reason
+_ADVICE = {  # what to do about a record or sample, by reason
+    NOT_UTF8: "mend the record, or have it repaired: `bad_utf8: repair` beside the input's path",
+    TOO_LARGE_RECORD: "allow more `memory:`",
     MISSING_KEY: "yield it in every sample, or say what stands for it: `missing: {column: -1}`",
     UNEXPECTED_KEY: "add it to `schema:`, or leave it out of the sample",
     WRONG_SHAPE: "yield one shape, or declare the right one under `schema:`",
@@ -111,6 +115,18 @@ class Recipe:
     threads: int = 1  # that a stage may use
     room: Room = NOBODY_COUNTS
     is_for_good: bool = True  # else a later pass does the same to the same rows, and writes what is set aside
+
+    def within(self, allowed: int) -> Recipe:
+        """The recipe, with what one row may take where so much memory is allowed.
+
+        A line is held six times on its way, perhaps in two workers at once, beside some 400 MB that are there whatever
+        is read.
+        """
+        room = Room(alone_room(allowed), alone_room(allowed))
+        if not isinstance(self.source, FromSlices):
+            return replace(self, room=room)
+        reading = replace(self.source.reading, most_record_bytes=max(allowed // 64, (allowed - 400_000_000) // 12))
+        return replace(self, source=replace(self.source, reading=reading), room=room)
 
     def open_stages(self, folder: Folder, number: int) -> dict[int, Stage]:
         return {each: stage.opened(folder, number, self.threads, self.room) for each, stage in self.stages.items()}

@@ -40,6 +40,7 @@ def read(
     slice_bytes: int = 1 << 30,
     bytes_at_once: int = 1 << 20,
     rows_at_once: int = 1000,
+    most_record_bytes: int = 1 << 62,
     **options: Any,
 ) -> Answer:
     """Everything in the file, segment after segment. Without `columns` all of them, and no others are allowed."""
@@ -53,6 +54,7 @@ def read(
         bytes_at_once=bytes_at_once,
         formats=(format_of(str(path), source.format),),
         options=(source,),
+        most_record_bytes=most_record_bytes,
     )
     answer = Answer()
     for segment in surveyed.pieces:

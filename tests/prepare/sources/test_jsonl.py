@@ -309,3 +309,32 @@ def test_numbers_that_json_does_not_have_are_read_where_most_writers_write_them(
     path = write(tmp_path, '{"a":NaN}\n{"a":-NaN}\n{"a":Inf}\n{"a":-Infinity}\nbad\n')
     answer = read(path, types={"a": "float64"})
     assert str([row["a"] for row in answer.rows]) == "[nan, nan, inf, -inf]"
+
+
+@given(
+    sizes=st.lists(st.integers(1, 60), max_size=14),
+    most=st.integers(20, 60),
+    slice_bytes=st.integers(1, 400),
+    at_once=st.integers(1, 300),
+    final=st.booleans(),
+)
+def test_a_line_that_is_longer_than_may_be_held_is_set_aside_however_the_file_is_cut(
+    tmp_path_factory, sizes, most, slice_bytes, at_once, final
+):
+    lines = [json.dumps({"n": number, "t": "x" * size}) for number, size in enumerate(sizes)]
+    path = tmp_path_factory.getbasetemp() / "lines.jsonl"
+    path.write_text("\n".join(lines) + ("\n" if final and lines else ""))
+    ends = [len(line) + (final or number < len(lines) - 1) for number, line in enumerate(lines)]
+    found = read(
+        path,
+        slice_bytes=slice_bytes,
+        bytes_at_once=at_once,
+        most_record_bytes=most,
+        types={"n": "int64", "t": "string"},
+    )
+    assert [row["n"] for row in found.rows] == [number for number, end in enumerate(ends) if end <= most]
+    assert [aside["line"] for aside in found.aside] == [n + 1 for n, end in enumerate(ends) if end > most]
+    assert [aside["raw"] for aside in found.aside] == [lines[n][:most] for n, end in enumerate(ends) if end > most]
+    assert {aside["reason"] for aside in found.aside} <= {"record too large for this memory"}
+    places = sorted([*found.ordinals, *(aside["position"] for aside in found.aside)])
+    assert len(set(places)) == len(lines)

@@ -87,6 +87,7 @@ class Reading:
     formats: tuple[str, ...]
     options: tuple[SourceOptions, ...]  # one a source
     codes: frozenset[str] = frozenset()  # text columns that may come as codes, where that costs less
+    most_record_bytes: int = 1 << 62  # of a line; one that has more is set aside
     tell: Callable[[int], None] | None = None  # called with samples made of a file so far; set where a task runs
 
     def rows_of(self, stored_row_bytes: float) -> int:

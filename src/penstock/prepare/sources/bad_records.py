@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from penstock.prepare.rows import Rows, SetAside, rejected_line
 from penstock.prepare.slices import Segment
+from penstock.prepare.sources import Reading
 from penstock.prepare.sources.bad_text import KEPT, sound_text
 from penstock.prepare.sources.chunks import (
     Array,
@@ -25,13 +25,16 @@ from penstock.prepare.sources.chunks import (
     Bytes,
     Chunk,
     Ends,
+    Overlong,
     line_ends,
     lines_before,
     parts_of,
     read_chunks,
+    without_overlong,
 )
 
 BROKEN_OFF = "the file breaks off"
+TOO_LARGE_RECORD = "record too large for this memory"
 _PIECE_RECORDS = 1024
 _ROW_NUMBER = re.compile(r"(Row #\d+: | in row \d+$)")  # of the parser's own input: it says nothing to a person
 
@@ -63,20 +66,43 @@ class MakeRows(Protocol):
     def __call__(self, data: Chunk, segment: Segment, ordinal: int, line: int) -> Rows: ...
 
 
-def read_records(segment: Segment, bytes_at_once: int, ends: Ends, schema: pa.Schema, make: MakeRows) -> Iterator[Rows]:
+def read_records(segment: Segment, reading: Reading, ends: Ends, schema: pa.Schema, make: MakeRows) -> Iterator[Rows]:
     """The segment's records, chunk by chunk, each with its position and, where it is bad, its line."""
     ordinal, line = segment.ordinal, 0
     try:
-        chunks = read_chunks(segment, bytes_at_once, ends)
-        for chunk in chain.from_iterable(parts_of(chunk, ends) for chunk in chunks):
-            lines = len(line_ends(chunk))
-            rows = make(chunk, segment, ordinal, line)
+        for chunk in _pieces(segment, reading, ends):
+            if isinstance(chunk, Overlong):
+                aside = _overlong(chunk, segment, ordinal, line + 1, reading.most_record_bytes)
+                lines, rows = 1, _only(aside, segment, schema)
+            else:
+                lines, rows = len(line_ends(chunk)), make(chunk, segment, ordinal, line)
             yield rows
             ordinal += len(rows) + sum(aside.count for aside in rows.set_aside)
             line += lines
     except BreaksOff as broken:
         aside = set_aside(broken.rest, segment, ordinal, line + 1, broken.reason, BROKEN_OFF)
-        yield Rows(_joined([], schema), segment.source, (segment.path,), np.arange(0), None, (aside,))
+        yield _only(aside, segment, schema)
+
+
+def _only(aside: SetAside, segment: Segment, schema: pa.Schema) -> Rows:
+    return Rows(_joined([], schema), segment.source, (segment.path,), np.arange(0), None, (aside,))
+
+
+def _pieces(segment: Segment, reading: Reading, ends: Ends) -> Iterator[bytearray | Overlong]:
+    for chunk in read_chunks(segment, reading.bytes_at_once, ends, reading.most_record_bytes):
+        if isinstance(chunk, Overlong):
+            yield chunk
+            continue
+        for piece in without_overlong(chunk, ends, reading.most_record_bytes):
+            if isinstance(piece, Overlong):
+                yield piece
+            else:
+                yield from parts_of(piece, ends)
+
+
+def _overlong(line: Overlong, segment: Segment, ordinal: int, number: int, most: int) -> SetAside:
+    detail = f"it has {line.size:,} bytes, and this memory allows a record of {most:,}"
+    return set_aside(line.begin, segment, ordinal, number, detail, TOO_LARGE_RECORD)
 
 
 def parse_chunk(data: Chunk, segment: Segment, ordinal: int, line: int, parser: Parser, repair: bool) -> Rows:

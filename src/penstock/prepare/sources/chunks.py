@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
@@ -27,6 +28,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NEWLINE = 10
 MOST_BYTES = 2**31 - 1  # that Arrow counts in a column of text
 _COUNTED_BYTES = 512 << 20
+_BEGIN_BYTES = 256 << 10  # of a line that is too long, for people
 _LOOKED_AT_ONCE = 1 << 18  # so that looking for newlines takes no second copy of a long line
 
 
@@ -133,22 +135,32 @@ def head_of(file: File, ends: Ends, at_least: bytes = b"") -> bytes:
     return data if complete else data[: _last_end(data, ends)] or data
 
 
-def read_chunks(segment: Segment, size: int, ends: Ends) -> Iterator[bytearray]:
-    """The segment's records, whole, in chunks of about `size` bytes; only the file's last may lack a newline.
+@dataclass(frozen=True)
+class Overlong:
+    """A line that is longer than may be held: how it begins, and how many bytes it has."""
+
+    begin: bytes
+    size: int
+
+
+def read_chunks(segment: Segment, size: int, ends: Ends, most: int) -> Iterator[bytearray | Overlong]:
+    """The segment's records, whole, in chunks of about `size` bytes; only the file's last may lack a newline. Of lines
+    of more than `most` bytes, where records are lines, no more is held than that.
 
     Of a compressed file that ends in the middle the whole records, then BreaksOff. One that is damaged is unreadable
     as a whole: how much of it comes out before that is found depends on how much is asked for at a time.
     """
     try:
-        for number, chunk in enumerate(_chunks(segment, size, ends)):
-            if number == segment.first == 0 and chunk.startswith(BYTE_ORDER_MARK):
+        most = most if ends is line_ends else 1 << 62
+        for number, chunk in enumerate(_chunks(segment, size, ends, most)):
+            if number == segment.first == 0 and isinstance(chunk, bytearray) and chunk.startswith(BYTE_ORDER_MARK):
                 del chunk[: len(BYTE_ORDER_MARK)]
             yield chunk
     except (pa.ArrowException, OSError) as error:
         raise UnreadablePart(segment, 0, segment.ordinal, -1, str(error).partition("\n")[0]) from error
 
 
-def _chunks(segment: Segment, size: int, ends: Ends) -> Iterator[bytearray]:
+def _chunks(segment: Segment, size: int, ends: Ends, most: int) -> Iterator[bytearray | Overlong]:
     """What is held is handed over, not copied: a record may be as large as all the memory that there is for it."""
     with open_text(segment.location) as stream:
         left = _go_to_first_record(stream, segment)
@@ -158,7 +170,7 @@ def _chunks(segment: Segment, size: int, ends: Ends) -> Iterator[bytearray]:
                 left -= len(data)
                 held += data
                 if left <= 0:
-                    _add_rest_of_record(stream, held)
+                    _add_rest_of_record(stream, held, most)
                 elif len(held) >= look_at:
                     chunk, held = _cut(held, _last_end(held, ends, seen))
                     # A quoted record longer than a chunk is looked through again when twice as much of it is here.
@@ -166,6 +178,17 @@ def _chunks(segment: Segment, size: int, ends: Ends) -> Iterator[bytearray]:
                     look_at = size if chunk else seen + (size if ends is line_ends else seen)
                     if chunk:
                         yield chunk
+                while len(held) > most and len(held) - (start := held.rfind(b"\n") + 1) > most:
+                    chunk, held = _cut(held, start)
+                    if chunk:
+                        yield chunk
+                    passed = len(held)
+                    del held[min(most, _BEGIN_BYTES) :]  # which a file that breaks off in it leaves
+                    rest, more, left = _read_past_line(stream, size, left)
+                    yield Overlong(bytes(held), passed + rest)
+                    held, seen, look_at = bytearray(more), 0, size
+                    if held and left <= 0:
+                        _add_rest_of_record(stream, held, most)
         except BreaksOff as broken:
             chunk, held = _cut(held, _last_end(held, ends))
             if chunk:
@@ -229,12 +252,43 @@ def _go_to_first_record(stream: BinaryIO, segment: Segment) -> int:
     return 0
 
 
-def _add_rest_of_record(stream: BinaryIO, held: bytearray) -> None:
-    """Add what follows a segment's end and still belongs to its last record."""
+def _add_rest_of_record(stream: BinaryIO, held: bytearray, most: int) -> None:
+    """Add what follows a segment's end and still belongs to its last record, unless that becomes too long."""
+    start = held.rfind(b"\n") + 1
     newline = 0 if held.endswith(b"\n") else -1
-    while newline < 0 and (piece := stream.read(64 * 1024)):
+    while newline < 0 and len(held) - start <= most and (piece := stream.read(64 * 1024)):
         newline = piece.find(b"\n")
         held += piece if newline < 0 else piece[: newline + 1]
+
+
+def _read_past_line(stream: BinaryIO, size: int, left: int) -> tuple[int, bytes, int]:
+    """(bytes to the end of the line, what was read behind it of the segment, what is left of that)."""
+    passed = 0
+    while data := stream.read(min(size, left) if left > 0 else size):
+        is_inside, left = left > 0, left - len(data)
+        newline = data.find(b"\n")
+        if newline >= 0:
+            return passed + newline + 1, data[newline + 1 :] if is_inside else b"", left
+        passed += len(data)
+    return passed, b"", left
+
+
+def without_overlong(chunk: bytearray, ends: Ends, most: int) -> Iterator[bytearray | Overlong]:
+    """The chunk, or its pieces where whole lines in it are too long."""
+    if ends is not line_ends or len(chunk) <= most:
+        yield chunk
+        return
+    stops = np.unique(np.append(line_ends(chunk), len(chunk)))
+    starts = np.concatenate([[0], stops[:-1]])
+    at = 0
+    for number in np.flatnonzero(stops - starts > most).tolist():
+        start, stop = int(starts[number]), int(stops[number])
+        if start > at:
+            yield chunk[at:start]
+        yield Overlong(bytes(chunk[start : start + min(most, _BEGIN_BYTES)]), stop - start)
+        at = stop
+    if at < len(chunk):
+        yield chunk[at:] if at else chunk
 
 
 def line_ends(data: Bytes) -> Array:

@@ -54,7 +54,7 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
     parser = CsvParser(dialect, pa.schema([reading.schema.field(name) for name in reading.columns]))
     make = partial(parse_chunk, parser=parser, repair=options.bad_utf8 == "repair")
     ends = parser.ends if dialect.quoted else line_ends
-    yield from read_records(segment, reading.bytes_at_once, ends, parser.schema, make)
+    yield from read_records(segment, reading, ends, parser.schema, make)
 
 
 def _open(file: File, options: SourceOptions) -> tuple[bytes, Dialect]:

@@ -137,7 +137,7 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
     wanted = pa.schema([reading.schema.field(name) for name in reading.columns])
     parser = JsonParser(wanted, reading.schema if reading.strict else wanted, reading.strict)
     make = partial(parse_chunk, parser=parser, repair=reading.options[segment.source].bad_utf8 == "repair")
-    yield from read_records(segment, reading.bytes_at_once, line_ends, parser.schema, make)
+    yield from read_records(segment, reading, line_ends, parser.schema, make)
 
 
 @dataclass(frozen=True)

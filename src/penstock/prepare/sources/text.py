@@ -54,7 +54,7 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
     repair = options.bad_utf8 == "repair"
     if options.document == "line":
         make = partial(_lines, repair=repair)
-        yield from read_records(segment, reading.bytes_at_once, line_ends, TEXT_SCHEMA, make)
+        yield from read_records(segment, reading, line_ends, TEXT_SCHEMA, make)
     else:
         yield _document(segment, repair)
 

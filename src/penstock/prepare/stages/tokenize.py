@@ -95,7 +95,8 @@ class Located(Tokenize):
             begin=self.begin,
             end=self.end,
             shared_bytes=room.shared // cost,
-            most_bytes=_power_of_two(room.alone // cost),
+            # A piece that was cut is a little longer than a portion: that much there is room for always.
+            most_bytes=max(_power_of_two(room.alone // cost), 2 * self._engine.PORTION_BYTES),
         )
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
