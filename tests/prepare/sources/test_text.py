@@ -178,3 +178,14 @@ def test_a_file_over_2_gib_is_set_aside_whole_and_never_cut_short(tmp_path):
     (aside,) = found.aside
     assert aside["reason"] == "longer than 2 GiB"
     assert aside["raw"].startswith("a long story")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_file_that_memory_has_no_room_for_is_set_aside_with_how_it_begins(tmp_path, suffix):
+    data = b"word " * 20
+    path = write(tmp_path, gzip.compress(data) if suffix else data, f"book.txt{suffix}")
+    assert read(path, most_record_bytes=25).rows == [{"text": data.decode()}]
+    (aside,) = read(path, most_record_bytes=24).aside
+    assert aside["reason"] == "record too large for this memory"
+    assert "96 bytes" in aside["detail"]
+    assert aside["raw"].startswith("word word")

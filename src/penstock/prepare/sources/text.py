@@ -20,7 +20,7 @@ from penstock.prepare.sources import (
     compression_of,
     identity_of_ends,
 )
-from penstock.prepare.sources.bad_records import BROKEN_OFF, line_in_file, read_records, set_aside
+from penstock.prepare.sources.bad_records import BROKEN_OFF, TOO_LARGE_RECORD, line_in_file, read_records, set_aside
 from penstock.prepare.sources.bad_text import sound_text
 from penstock.prepare.sources.chunks import (
     BYTE_ORDER_MARK,
@@ -35,6 +35,7 @@ from penstock.prepare.sources.text_column import TEXT_SCHEMA
 
 TOO_LONG = "longer than 2 GiB"
 _READ_AT_ONCE = 1 << 20
+_LINES_A_FILE = 4  # a file that is one document is held less often on its way than a line that has to be found first
 identity = identity_of_ends  # what tells that a file is still the one that was surveyed
 
 
@@ -56,16 +57,21 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
         make = partial(_lines, repair=repair)
         yield from read_records(segment, reading, line_ends, TEXT_SCHEMA, make)
     else:
-        yield _document(segment, repair)
+        yield _document(segment, repair, _LINES_A_FILE * reading.most_record_bytes)
 
 
-def _document(segment: Segment, repair: bool) -> Rows:
+def _document(segment: Segment, repair: bool, allowed: int) -> Rows:
+    """`allowed` are the bytes that memory has room for."""
+    most = min(allowed, MOST_BYTES)
     try:
-        data = _contents(segment.location)
+        data = _contents(segment.location, most)
     except BreaksOff as broken:
         return _none(segment, broken.rest, broken.reason, BROKEN_OFF)
     except _TooLong as error:
-        return _none(segment, error.begin, _too_long(), TOO_LONG)
+        if most == MOST_BYTES:
+            return _none(segment, error.begin, _too_long(), TOO_LONG)
+        detail = f"it has more than the {allowed:,} bytes that this memory allows a document"
+        return _none(segment, error.begin, detail, TOO_LARGE_RECORD)
     except (pa.ArrowException, OSError) as error:
         raise UnreadablePart(segment, 0, 0, 1, str(error).partition("\n")[0], "unreadable file") from error
     first = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
@@ -89,13 +95,13 @@ class _TooLong(Exception):
         self.begin = begin
 
 
-def _contents(location: str) -> Chunk:
-    """The whole file, in memory once."""
+def _contents(location: str, most: int) -> Chunk:
+    """The whole file, in memory once. Of one that has more than `most` bytes only how it begins, with _TooLong."""
     if not compression_of(location):
         with ReadFile(location) as handle:
             size = handle.seek(0, 2)
             handle.seek(0)
-            if size > MOST_BYTES:  # asked for more than the kernel gives at once, it would look shorter
+            if size > most:  # asked for more than the kernel gives at once, it would look shorter
                 raise _TooLong(handle.read(_READ_AT_ONCE))
             return handle.read()
     held = bytearray()
@@ -103,7 +109,7 @@ def _contents(location: str) -> Chunk:
         with open_text(location) as stream:
             while data := stream.read(_READ_AT_ONCE):
                 held += data
-                if len(held) > MOST_BYTES:
+                if len(held) > most:
                     raise _TooLong(held[:_READ_AT_ONCE])
     except BreaksOff as broken:
         raise BreaksOff(broken.reason, held) from broken
