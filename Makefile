@@ -20,7 +20,7 @@ demo: $(BENCH_READY)
 	@$(BIN)/python examples/demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --ignore=tests/adapters
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/adapters
 
 # What only tests/adapters need (torch, jax, grain; about 1.4 GB): `test` does without them.
 $(ADAPTERS_READY): $(READY) tests/adapters/requirements.txt constraints.txt
@@ -32,7 +32,7 @@ test-all: test $(ADAPTERS_READY)
 	$(BIN)/python -m pytest tests/adapters -n 2
 
 promises: $(READY)
-	PENSTOCK_THOROUGH=1 $(BIN)/python -m pytest tests/promises -n 2 -v
+	PENSTOCK_THOROUGH=1 $(BIN)/python -m pytest tests/promises tests/prepare/tokenizers -n 2 --dist worksteal -v
 
 bench: $(READY)
 	$(BIN)/python benchmarks/map_against_pyarrow.py

@@ -21,7 +21,7 @@ from penstock.prepare.exchange import hash_keys
 from tests.prepare.exchange import making
 from tests.promises import workshop
 
-EXAMPLES = 300 if workshop.THOROUGH else 25
+EXAMPLES = 300 if workshop.THOROUGH else 20
 # Each example is a whole job: looking for the smallest that fails takes minutes, and is left to a thorough run.
 PHASES = [phase for phase in Phase if workshop.THOROUGH or phase not in (Phase.shrink, Phase.explain)]
 KINDS = ["int64", "uint64", "float64", "string", "binary", "zoned", "timestamp", "bool", "date32", "dictionary"]

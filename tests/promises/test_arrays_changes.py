@@ -93,7 +93,7 @@ def _job(folder: Path, **keys: Any) -> Path:
     return job
 
 
-@pytest.mark.parametrize("point", ["commit.after_rename", "task.after_ledger"])
+@pytest.mark.parametrize("point", ["commit.after_rename", *(["task.after_ledger"] if workshop.THOROUGH else [])])
 def test_batch_files_that_are_half_made_are_made_whole_and_merged(tmp_path, die, point):
     data = arrays_making.write_games(tmp_path / "games", *GAMES)
     keys = {"intermediate_dir": "between", "batch_size": 25}

@@ -91,7 +91,8 @@ def test_two_runs_on_one_output_do_not_mix(clean, tmp_path):
     clean.assert_recovers(job)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+# tests/test_cli.py stops runs with either.
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM] if workshop.THOROUGH else [signal.SIGTERM])
 def test_a_polite_stop_says_how_to_resume_and_leaves_no_process(clean, tmp_path, stop):
     job = clean.job(tmp_path / "job.yaml")
     process = subprocess.Popen(workshop.command(job), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -168,8 +169,12 @@ def writing(batch):
 """
 
 
-@pytest.mark.parametrize("moment", ["spilling", "writing"])
-@pytest.mark.parametrize("who", ["driver", "worker"])
+# A driver that dies takes its workers with it at either moment, a worker that dies is replaced at either.
+MOMENTS = [("spilling", "worker"), ("writing", "driver")]
+MOMENTS += [("spilling", "driver"), ("writing", "worker")] if workshop.THOROUGH else []
+
+
+@pytest.mark.parametrize(("moment", "who"), MOMENTS)
 def test_sigkill_in_the_middle_of_a_spill_or_of_a_bucket_is_recovered_from(tmp_path, moment, who):
     """A stage of the user's own holds a task still: before the exchange with a spill open, behind it with a bucket."""
     data = workshop.make_event_input(tmp_path / "data", files=2, rows=1000)

@@ -97,9 +97,9 @@ def _assert_kept(peak: int, run: dict[str, Any], budget: int) -> None:
     assert projected <= 1.5 * peak, told
 
 
-# Ten times the data with one stage that writes rows as they come and one that goes over them twice.
+# Ten times the data with the stage that goes over them twice, and then writes them as they come like the others.
 SIZES_OF_JOBS = [(name, "1x") for name in JOBS]
-SIZES_OF_JOBS += [(name, "10x") for name in (JOBS if workshop.THOROUGH else ["filter", "normalize"])]
+SIZES_OF_JOBS += [(name, "10x") for name in (JOBS if workshop.THOROUGH else ["normalize"])]
 
 
 @pytest.mark.parametrize(("name", "size"), SIZES_OF_JOBS)
@@ -123,7 +123,8 @@ def test_giant_row_groups_and_text_stay_below_their_projection(data, tmp_path, n
     _assert_kept(*_watched_run(job), 600_000_000)
 
 
-BUDGETS = [("10x", 180), ("1x", 300), *([("1x", 180), ("10x", 300)] if workshop.THOROUGH else [])]
+# The most data with the least memory; the next test has a cgroup of 250 MB and the least data.
+BUDGETS = [("10x", 180), *([("1x", 180), ("1x", 300), ("10x", 300)] if workshop.THOROUGH else [])]
 
 
 @pytest.mark.parametrize(("size", "budget_mb"), BUDGETS)
@@ -230,7 +231,11 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.name: path for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize(("name", "budget_mb"), [("tail", 400), ("skew", 400), ("giant", 200), ("texts", 250)])
+# "giant" has the hot key of "skew", in row groups that are harder to read, and half the memory.
+GROUPED = [("tail", 400), ("giant", 200), ("texts", 250), *([("skew", 400)] if workshop.THOROUGH else [])]
+
+
+@pytest.mark.parametrize(("name", "budget_mb"), GROUPED)
 def test_grouped_events_stay_below_their_projection(events, tmp_path, name, budget_mb):
     job = workshop.write_job(
         tmp_path / "job.yaml", events[name], stages=GROUP, memory=f"{budget_mb}MB", slice_size="4MB", workers=2

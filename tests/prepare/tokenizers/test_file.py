@@ -20,6 +20,7 @@ from penstock.base.errors import ConfigError, InputError
 from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer, special_token, template_begin
 from penstock.prepare.tokenizers.outline import outline_of, without_special_tokens
 from tests.prepare.tokenizers.making import END, KINDS, definition, save, tokenizer_json
+from tests.promises import workshop
 
 EOS = SpecialToken(END, 0)
 COMMIT = "0123456789" * 4
@@ -188,8 +189,9 @@ def test_what_cannot_be_fetched_is_named_and_nothing_behind_it_is_believed(tmp_p
     code = "found = find_tokenizer('org/name', '/')\nprint(found.eos, found.not_fetched)"
     told = printed(code, tmp_path / "hub", HF_HUB_OFFLINE="1")
     assert told.startswith("None tokenizer_config.json of org/name (")
-    nobody = printed(code, tmp_path / "hub", HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0")
-    assert nobody.startswith("None tokenizer_config.json of org/name (")
+    if workshop.THOROUGH:  # the library tries for 23 s, then raises the same error as when it is told to be offline
+        nobody = printed(code, tmp_path / "hub", HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0")
+        assert nobody.startswith("None tokenizer_config.json of org/name (")
 
 
 def test_a_hub_id_is_found_in_the_cache_and_without_it_the_error_names_the_cache(tmp_path: Path) -> None:
