@@ -87,6 +87,10 @@ def test_a_stall_names_the_slice_and_shows_where_the_users_code_stands():
     assert "run_stages" not in log
 
 
+def test_documents_are_counted_once_however_many_passes_take_them():
+    assert "4 tasks to do, 1,000 documents in all, 2 workers" in drawn(START)
+
+
 def test_a_retry_is_told_with_its_reason():
     assert (
         "trying again: slice 3: part-3.parquet [0:4], because its worker died of signal 9 (SIGKILL); "

@@ -17,6 +17,7 @@ import penstock
 from penstock.cli import main
 from penstock.show.decoded import Decoder, row_tables, visible
 from penstock.show.doctor import doctor_facts
+from penstock.show.token_bytes import speller
 from tests.show.desk import document
 
 TOKENIZER = Path(__file__).parents[2] / "examples" / "text" / "tokenizer"
@@ -192,20 +193,61 @@ def test_nothing_that_stands_in_a_text_moves_the_cursor(dataset, capfd):
     assert visible("a\tb\r\n\x7f") == "a␉b␍␊\n\\u007f"
 
 
+def drawn(row: Any, width: int = 80, **options: Any) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width, **options)
+    for part in row_tables("train[0]", [row]):
+        console.print(part)
+    return out.getvalue()
+
+
 def test_tokens_alternate_in_colour_on_a_terminal_and_stand_between_bars_elsewhere():
     decoder = Decoder(decode=lambda ids: "".join(f"<{each}>" for each in ids), special=frozenset({9}))
     row = {"start": 0, "begins_here": True, "tokens": [1, 2, 9], "pieces": decoder.pieces([1, 2, 9])}
 
-    def drawn(**options: Any) -> str:
-        out = io.StringIO()
-        console = Console(file=out, width=80, **options)
-        for part in row_tables("train[0]", [row]):
-            console.print(part)
-        return out.getvalue()
-
-    colours = drawn(force_terminal=True, color_system="standard", no_color=False)
+    colours = drawn(row, force_terminal=True, color_system="standard", no_color=False)
     assert "\x1b[30;46m<1>\x1b[0m\x1b[30;43m<2>\x1b[0m\x1b[1;37;41m<9>\x1b[0m" in colours
-    assert "│<1>│<2>│<9>│" in drawn()
+    assert "│<1>│<2>│<9>│" in drawn(row)
+
+
+def test_a_line_ends_between_two_tokens_and_no_blank_is_lost():
+    words = ["The", " ferry", " ", " to ", "  Small", " Aster\n", " leaves"]
+    document = {"start": 0, "begins_here": True, "tokens": list(range(7))}
+    document["pieces"] = [{"text": each, "tokens": [number], "special": False} for number, each in enumerate(words)]
+    shown = drawn(document, width=12).splitlines()
+    assert shown[-5:] == ["│The│ ferry│", " │ to │", "  Small│", " Aster␊", "│ leaves│"]
+    document["pieces"][0]["text"] = "a b " * 5
+    assert drawn(document, width=12).splitlines()[-7:-4] == ["a b a b a b ", "a b a b │", " ferry│ │"]
+
+
+def test_bytes_of_a_character_that_a_row_cuts_apart_are_shown_as_bytes(tmp_path, capfd):
+    penstock.run(make_text_job(tmp_path / "job", 7, ["灯台🐟 \ufffd stands for others"]))
+    facts = looked(capfd, str(tmp_path / "job" / "out"), "--records", "2")["records"]
+    first, second = (documents[0]["pieces"] for documents in facts["documents"])
+    assert [(each["text"], each.get("bytes")) for each in first] == [("灯", None), ("台", None), ("\ufffd", "f0")]
+    assert [(each["text"], each.get("bytes")) for each in second[:3]] == [
+        ("\ufffd", byte) for byte in ("9f", "90", "9f")
+    ]
+    shown = printed(capfd, "inspect", str(tmp_path / "job" / "out"), "--records", "9")
+    assert "│灯│台│\\xf0│" in shown
+    assert "│\\x9f│\\x90│\\x9f│ │\ufffd│" in shown
+
+
+def test_bytes_are_dim_and_those_of_a_vocabulary_with_a_few_are_known():
+    tokenizer = Tokenizer(models.BPE({"▁lamp": 0, "<0xE7>": 1, "<0x81>": 2, "<0xAF>": 3}, [], byte_fallback=True))
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence(steps)
+    pieces = Decoder(tokenizer.decode, frozenset(), speller(tokenizer)).pieces([1, 2, 3, 0, 1, 2, 0, 3])
+    assert [(each["text"], len(each["tokens"])) for each in pieces] == [
+        ("灯", 3),
+        (" lamp", 1),
+        ("\ufffd", 2),
+        (" lamp", 1),
+        ("\ufffd", 1),
+    ]
+    row = {"start": 0, "begins_here": True, "tokens": [0] * 8, "pieces": pieces}
+    assert "│灯│ lamp│\\xe7\\x81│ lamp│\\xaf│" in drawn(row)
+    assert "\x1b[2;30;46m\\xe7\\x81\x1b[0m" in drawn(row, force_terminal=True, color_system="standard", no_color=False)
 
 
 def test_a_long_row_is_shown_as_far_as_a_screen_goes_and_the_rest_counted(tmp_path, capfd):
@@ -246,11 +288,25 @@ def test_a_tokenizer_that_is_not_the_one_that_was_written_is_not_trusted(tmp_pat
 
 def test_a_corpus_of_which_nothing_is_left_is_shown_like_any_other(tmp_path, capfd):
     path = make_text_job(tmp_path / "job", {"length": 4000})
-    assert main(["run", str(path)]) == 0
+    told = " ".join(printed(capfd, "run", str(path)).split())
     facts = looked(capfd, str(tmp_path / "job" / "out"))
+    tail = facts["text"]["tokens"]["in"]
+    aside = "2 of 7 documents were set aside: 1 (characters(text) >= 10), 1 (duplicate)"
+    assert f"empty no record: {aside}; {tail} tokens are the tail, fewer than one row of 4,000 written" in told
     assert facts["text"]["rows"]["fill"] is None
     assert facts["text"]["tokens"]["out"] == 0
     assert "0 rows of 4,000 tokens, wrapped\n" in printed(capfd, "inspect", str(tmp_path / "job" / "out"))
+
+
+def test_a_job_that_sets_every_document_aside_says_for_what(tmp_path, capfd):
+    path = make_text_job(tmp_path / "job", 24)
+    remember = ["--set", f"stages.2={{dedup: {{remember: '{tmp_path / 'seen'}'}}}}"]
+    assert "empty" not in printed(capfd, "run", str(path), *remember)
+    told = printed(capfd, "run", str(path), *remember, "--output", str(tmp_path / "again"))
+    reasons = "1 (characters(text) >= 10), 1 (duplicate), 5 (seen in an earlier job)"
+    assert f"empty no record: all 7 documents were set aside: {reasons} written" in " ".join(told.split())
+    split = ["--set", "stages=[clean, {split: {by: text, test: 0.000001}}]", "--output", str(tmp_path / "split")]
+    assert "test: no record came into it; more groups or rows" in printed(capfd, "run", str(path), *split)
 
 
 def test_doctor_says_which_libraries_for_text_are_there():
@@ -269,3 +325,13 @@ def test_the_preset_text_is_the_job_that_its_plan_prints(tmp_path, capfd, monkey
     assert "This job is done already" in printed(capfd, "run", "kept.yaml")
     assert main(["run", "text", *options[:4]]) == 2
     assert "preset text needs --set tokenizer=TOKENIZER" in capfd.readouterr().err
+
+
+def test_a_missing_column_of_text_is_named_in_a_way_that_a_command_and_a_file_can_follow(tmp_path, capfd):
+    (tmp_path / "a.jsonl").write_text('{"body": "There are forty goats and one dog."}\n')
+    options = ["--input", str(tmp_path / "a.jsonl"), "--output", str(tmp_path / "rows"), "--workers", "0"]
+    options += ["--set", f"tokenizer={TOKENIZER}", "--set", "length=4"]
+    assert main(["run", "text", *options]) == 2
+    told = capfd.readouterr().err
+    assert "`--set input.text_column=NAME`, in a job file `input: {path: ..., text_column: NAME}`" in told
+    assert main(["run", "text", *options, "--set", "input.text_column=body"]) == 0

@@ -16,6 +16,8 @@ START = {
     "allowed": 2_000_000_000,
     "projected": 300_000_000,
     "rows": 4000,
+    "input_rows": 1000,
+    "unit": "documents",
     "bad_files": 0,
 }
 

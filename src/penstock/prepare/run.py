@@ -123,6 +123,8 @@ def _start_facts(plan: Plan, rows: dict[str, LedgerRow], changes: list[str]) -> 
         "allowed": plan.means.budget.allowed,
         "projected": plan.projected_memory,
         "rows": sum(each.projected.rows for each in plan.passes),
+        "input_rows": sum(map(plan.survey.rows_of, plan.survey.slices)),
+        "unit": plan.survey.unit,
         "bad_files": len(plan.survey.bad_files),
     }
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
+from rich.cells import chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
@@ -16,10 +17,9 @@ from penstock.prepare.text import TOKENIZER
 from penstock.shards.manifest import Manifest
 from penstock.show.artifact import read_artifact
 from penstock.show.tables import counted
+from penstock.show.token_bytes import Spell, are_characters, by_characters, is_stray, speller, stray_shown
 
 Facts = dict[str, Any]
-_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # what decodes to it at the end may be a part of a character
-_MOST_OF_A_CHARACTER = 4  # tokens, where each is a byte
 _MOST_TOKENS = 256  # of a row on a screen
 _STYLES = ("black on cyan", "black on yellow")  # a background shows blanks, too
 _SPECIAL = "bold white on red"
@@ -32,19 +32,20 @@ class Decoder:
 
     decode: Callable[[list[int]], str]
     special: frozenset[int]
+    spell: Spell = lambda _: b""
 
     def pieces(self, tokens: Sequence[int]) -> list[Facts]:
-        """The text of each token; tokens that are parts of one character make one piece."""
+        """The text of each token; tokens that share a character make one piece. One with bytes that are no character,
+        because a row was cut inside of it, has its bytes, too.
+        """
         pieces: list[Facts] = []
         before: list[int] = []
-        held: list[int] = []
-        for number, token in enumerate(tokens, start=1):
-            held.append(token)
-            text = self._added(before, held)
-            if text.endswith(_INCOMPLETE) and len(held) < _MOST_OF_A_CHARACTER and number < len(tokens):
-                continue
-            pieces.append({"text": text, "tokens": held, "special": token in self.special})
-            before, held = held, []
+        for held, data in by_characters(tokens, self.spell):
+            whole = are_characters(data)
+            text = self._added(before, held) if whole else data.decode("utf-8", "replace")
+            stray = {} if whole else {"bytes": data.hex()}
+            pieces.append({"text": text, "tokens": held, "special": held[-1] in self.special, **stray})
+            before = held
         return pieces
 
     def _added(self, before: list[int], held: list[int]) -> str:
@@ -67,6 +68,7 @@ def open_decoder(folder: Folder, manifest: Manifest) -> Decoder | None:
     return Decoder(
         decode=lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False)),
         special=frozenset(number for number, token in added.items() if token.special),
+        spell=speller(tokenizer),
     )
 
 
@@ -114,16 +116,32 @@ class ColoredTokens:
         if self._pieces is None:
             yield Text(" ".join(map(str, self._ids)))
             return
-        plain = console.no_color or console.color_system is None
-        text = Text("│" if plain else "", overflow="fold")
+        bar = "│" if console.no_color or console.color_system is None else ""
+        yield from _lines([Text(bar), *(each.append(bar) for each in self._texts())], options.max_width)
+
+    def _texts(self) -> Iterator[Text]:
         shown = 0
-        for number, piece in enumerate(self._pieces):
+        for number, piece in enumerate(self._pieces or ()):
             if shown >= len(self._ids):
-                break
-            text.append(visible(piece["text"]), _SPECIAL if piece["special"] else _STYLES[number % len(_STYLES)])
-            text.append("│" if plain else "")
+                return
+            style = _SPECIAL if piece["special"] else _STYLES[number % len(_STYLES)]
+            text = stray_shown(bytes.fromhex(piece["bytes"])) if "bytes" in piece else piece["text"]
+            runs = groupby(text, is_stray)
+            yield Text.assemble(*((visible("".join(run)), f"dim {style}" if stray else style) for stray, run in runs))
             shown += len(piece["tokens"])
-        yield text
+
+
+def _lines(pieces: Sequence[Text], width: int) -> Iterator[Text]:
+    """Side by side, in lines that end between two of them: those of rich end at a blank, and lose it."""
+    line = Text(no_wrap=True, overflow="ignore")
+    for piece in pieces:
+        for number, part in enumerate(piece.split("\n", allow_blank=True)):
+            for fold in part.divide([*accumulate(map(len, chop_cells(part.plain, width)))][:-1]):
+                if number or line.cell_len + fold.cell_len > width:
+                    yield line
+                    line = line.blank_copy()
+                line.append_text(fold)
+    yield line
 
 
 def visible(text: str) -> str:
@@ -134,6 +152,8 @@ def visible(text: str) -> str:
 def _visible(character: str) -> str:
     if character == "\n":
         return "\N{SYMBOL FOR LINE FEED}\n"
+    if is_stray(character):
+        return f"\\x{ord(character) - 0xDC00:02x}"
     if character < " ":
         return chr(ord("\N{SYMBOL FOR NULL}") + ord(character))
     if character in _JOINERS or unicodedata.category(character) not in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp"):

@@ -30,7 +30,12 @@ def _start(event: Event) -> Iterator[Text]:
         yield Text(f"set aside as unusable: {counted(event['bad_files'], 'file')}", style="yellow")
     workers = by_workers(event["workers"])
     memory = f"{format_size(event['projected'])} projected, {format_size(event['allowed'])} allowed"
-    yield Text(f"{counted(left, 'task')} to do, {counted(event['rows'], 'row')} in all, {workers}; memory: {memory}")
+    yield Text(f"{counted(left, 'task')} to do, {_input(event)} in all, {workers}; memory: {memory}")
+
+
+def _input(event: Event) -> str:
+    """Each row once, however many passes take it."""
+    return counted(event["input_rows"], event["unit"].removesuffix("s"))
 
 
 def _pass(event: Event) -> Iterator[Text]:

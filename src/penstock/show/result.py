@@ -15,8 +15,11 @@ from penstock.base.files import Folder
 from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.arrays import SPLIT_PROOF
 from penstock.prepare.finishing import RUN
+from penstock.prepare.packing import TAIL
 from penstock.prepare.plan import Plan
 from penstock.shards.manifest import Manifest, Step, dataset_id
+from penstock.shards.packed import TOKENS
+from penstock.shards.schema import Field
 from penstock.show.tables import account_table, balance_line, by_workers, counted, make_list, split_table
 
 
@@ -109,9 +112,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "output", facts["output"]
     if facts.get("export"):
         yield "export", facts["export"]
-    for split, each in facts["splits"].items():
-        if not each["records"]:
-            yield "empty", f"{split}: no record came into it; more groups or rows, or a larger share, would fill it"
+    yield from (("empty", why) for why in _why_empty(facts))
     if aside := facts["first_rejected"]:
         detail = f": {aside['detail']}" if aside.get("detail") else ""
         yield "set aside", f"first {aside['file']}, {aside['reason']}{detail[:200]}; every one is in rejected/"
@@ -121,6 +122,37 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "time", _time(facts, run)
         yield "memory", memory_line(run)
     yield "next", _next(facts)
+
+
+def _why_empty(facts: dict[str, Any]) -> Iterator[str]:
+    """Of each empty split what would fill it; of a dataset without a record where all that was read has gone."""
+    empty = [split for split, each in facts["splits"].items() if not each["records"]]
+    if not empty or len(empty) < len(facts["splits"]):
+        for split in empty:
+            yield f"{split}: no record came into it; more groups or rows, or a larger share, would fill it"
+        return
+    found = [*_all_set_aside(facts["account"]), *_all_in_the_tail(facts)]
+    yield f"no record: {'; '.join(found) or 'nothing was read'}"
+
+
+def _all_set_aside(account: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Each unit (files, documents, rows) of which some were, with the reasons."""
+    for unit in dict.fromkeys(step["unit"] for step in account):
+        steps = [step for step in account if step["unit"] == unit]
+        reasons = [(count, reason) for step in steps for reason, count in step["set_aside"].items()]
+        aside, taken = sum(count for count, _ in reasons), steps[0]["taken"]
+        listed = ", ".join(f"{count:,} ({reason})" for count, reason in reasons)
+        if aside:
+            share = f"all {taken:,}" if aside == taken else f"{aside:,} of {taken:,}"
+            yield f"{share} {unit} were set aside: {listed}"
+
+
+def _all_in_the_tail(facts: dict[str, Any]) -> Iterator[str]:
+    tail = facts["tokens"][-1]["set_aside"].get(TAIL, 0) if facts["tokens"] else 0
+    if tail:
+        length = next(Field(**each).parsed.width for each in facts["schema"] if each["name"] == TOKENS)
+        fewer = "fewer than" if len(facts["splits"]) == 1 else "in each split fewer than"
+        yield f"{counted(tail, 'token')} are the tail, {fewer} one row of {length:,}"
 
 
 def _next(facts: dict[str, Any]) -> str:

@@ -135,6 +135,7 @@ def test_a_config_without_what_rows_need_is_told_all_of_it(missing):
         ({"datasets": ["org/name"]}, "datasets[0]: expected `path:`"),
         ({"datasets": [{"path": "a/b", "column": "text"}]}, "datasets[0].column: unknown key"),
         ({"datasets": [{"path": "a/b", "split": "train[:10_000]"}]}, "save_to_disk('saved')"),
+        ({"datasets": [{"path": "a/b", "split": "train+test"}]}, "make each split an entry of its own"),
         ({"datasets": [{"path": "a/*.parquet", "split": "test"}]}, "files have no split 'test'"),
         ({"preprocess": {"sequence_len": 7}}, "preprocess.sequence_len: sequence_len stands there too"),
         ({"preprocess": {"chunk_size": 7}}, "preprocess.chunk_size: unknown key. Keys: sequence_len,"),

@@ -144,7 +144,9 @@ def _source(place: str, dataset: Any) -> dict[str, Any]:
     if not re.fullmatch(r"[\w.-]+", split):
         raise ConfigError(
             f"{place}.split: {split!r} is some of a split, or several; one whole split is read",
-            next_step=f"save what you want of it, datasets.load_dataset({path!r}, split={split!r})"
+            next_step="make each split an entry of its own"
+            if "+" in split
+            else f"save what you want of it, datasets.load_dataset({path!r}, split={split!r})"
             ".save_to_disk('saved'), and write `path: saved`",
         )
     if is_file := bool(_FILE.fullmatch(path.lower())):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any
 
 from penstock.base.errors import InputError, did_you_mean
 from penstock.base.files import ReadFile
 
 _SPLITS, _STATE, _FACTS = "dataset_dict.json", "state.json", "dataset_info.json"
+_UNNAMED = "train"  # what the `datasets` library calls rows of which nobody said a split
+_PART = re.compile(r"([^+\[]+)\[[^\]]*\]")  # `train[:10%]`, as that library names what it saves of a split, too
 
 
 def is_saved(place: str) -> bool:
@@ -26,8 +29,7 @@ def saved_files(place: str, split: str | None) -> list[str]:
         place = os.path.join(place, _chosen(_read(place, _SPLITS).get("splits", []), split, place))
         split = None  # a split's own state names it only if it was saved under the same name
     state = _read(place, _STATE)
-    if split and state.get("_split") and state["_split"] != split:
-        raise _no_split(split, [state["_split"]], place)
+    _refuse_other(split, state.get("_split"), place)
     if state.get("_indices_data_files"):
         raise InputError(
             "its rows are chosen by a list of indices, as old versions of `datasets` saved them",
@@ -50,15 +52,32 @@ def _chosen(splits: list[str], split: str | None, place: str) -> str:
             next_step="choose one with `split:`; for several, make each a source of its own",
         )
     if split not in splits:
-        raise _no_split(split, splits, place)
+        choice = f"choose one that is there: {', '.join(splits)}; for several, make each a source of its own"
+        raise _no_split(split, did_you_mean(split, splits), place, choice)
     return split
 
 
-def _no_split(split: str, splits: list[str], place: str) -> InputError:
+def _refuse_other(split: str | None, saved: str | None, place: str) -> None:
+    """Of a dataset that was saved alone, all rows are read: `split` may say whose they are, and chooses none of them.
+
+    Many have no name of a split. `train` is right for those: it is what the library itself makes of data without
+    splits, and the default of configs that always name one. Another name may be that of rows which are not here.
+    """
+    whole = saved or _UNNAMED
+    if split not in (None, whole, _PART.sub(r"\1", whole)):
+        there = f"of split {saved!r}" if saved else "without the name of a split"
+        choice = "leave `split:` out to read all of it, or give the folder of that split"
+        raise _no_split(split, f" One dataset was saved here, {there}.", place, choice)
+
+
+def _no_split(split: str, there: str, place: str, choice: str) -> InputError:
+    if not _PART.fullmatch(split):
+        return InputError(f"there is no split {split!r}.{there}", where=place, next_step=choice)
     return InputError(
-        f"there is no split {split!r}.{did_you_mean(split, splits)}",
+        f"{split!r} is some of a split, and what was saved is read whole.{there}",
         where=place,
-        next_step=f"choose one that is there: {', '.join(splits)}",
+        next_step=f"{choice}; for some of it, load_from_disk(...).select(range(1000)).save_to_disk('part') with the "
+        "`datasets` library, and `path: part`",
     )
 
 

@@ -56,18 +56,20 @@ def require_text(schema: pa.Schema, column: str) -> None:
     try:
         require_columns(schema, [column])
     except ConfigError as error:
-        error.next_step = (
-            "say which is the text: `input: {path: ..., text_column: NAME}`, or `column: NAME` in each stage"
-        )
+        error.next_step = f"say which is the text: {_read_as_text('NAME')}, or `column: NAME` in each stage"
         raise
     kind = schema.field(column).type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise ConfigError(
             f"column {column!r} is {kind}, and text is needed",
-            next_step=f"read it as text: `input: {{path: ..., text_column: {column}}}`"
+            next_step=f"read it as text: {_read_as_text(column)}"
             if pa.types.is_dictionary(kind)
             else "name a column of text: `column: ...`",
         )
+
+
+def _read_as_text(column: str) -> str:
+    return f"`--set input.text_column={column}`, in a job file `input: {{path: ..., text_column: {column}}}`"
 
 
 def _column(rows: Rows, name: str) -> pa.Array:
