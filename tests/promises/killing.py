@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -157,18 +158,22 @@ def kill_driver_when(job: Path, ready: Callable[[subprocess.Popen[bytes]], bool]
     return was_killed and holds(process, output) and not (output / "manifest.json").exists()
 
 
-def kill_drivers(job: Path, tasks: int, kills: int, pause: float) -> int:
-    """Each run goes on from where the one before was killed. How many kills met a run at work."""
-    chance = random.Random(5)
+def kill_drivers(job: Path, tasks: int, kills: int, pause: float) -> None:
+    """Each run goes on from where the one before was killed. At least one kill meets a run at work."""
+    output, chance = job.parent / "out", random.Random(5)
     met = 0
     for kill in range(kills):
         target = kill * tasks // kills
 
         def is_there(process: subprocess.Popen[bytes], target: int = target) -> bool:  # noqa: ARG001
-            return workshop.ledger_rows(job.parent / "out") >= target
+            return workshop.ledger_rows(output) >= target
 
         met += kill_driver_when(job, is_there, chance.random() * pause)
-    return met
+    for _ in range(20):  # where every run was over before its kill came
+        if not met:
+            shutil.rmtree(output, ignore_errors=True)
+            met += kill_driver_when(job, lambda process: holds(process, output), 0)
+    assert met, "no kill met a run that was at work"
 
 
 def shoot_workers(job: Path, kills: int, ready: Callable[[int], bool]) -> int:

@@ -68,7 +68,7 @@ def direct(tmp_path_factory: pytest.TempPathFactory) -> Clean:
 POINTS = crash_points()
 DIRECT_POINTS = [point for point in crash_points() if not point.startswith("place.")]
 if not workshop.THOROUGH:  # those of arrays, and one of each kind that test_kill_it_any_time.py walks whole
-    few = ("place.", "move.", "arrays.", "commit.before_rename", "run.before_clean_up", "task.")
+    few = ("place.", "move.", "arrays.", "commit.before_rename", "run.before_clean_up", "task.after_shards")
     POINTS = [point for point in crash_points() if point.startswith(few)]
     DIRECT_POINTS = ["task.after_shards", "task.after_ledger", "move.before_rename", "move.after_rename"]
 

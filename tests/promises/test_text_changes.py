@@ -71,8 +71,8 @@ def _something_was_seen(folder: Path) -> dict[str, Any]:
     return {"stages": text_making.stages(dedup={"remember": "seen"})}
 
 
-CHANGES = [_other_tokenizer, _other_length, _no_dedup, _another_document, _something_was_seen]
-CHANGES += [_other_method, _no_end, _other_cleaning] if workshop.THOROUGH else []
+CHANGES = [_other_tokenizer, _another_document, _something_was_seen]
+CHANGES += [_other_length, _no_dedup, _other_method, _no_end, _other_cleaning] if workshop.THOROUGH else []
 POINTS = ["pack.before_ledger", ""]
 POINTS += ["task.after_ledger", "match.before_ledger", "run.before_manifest"] if workshop.THOROUGH else []
 

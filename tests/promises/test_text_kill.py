@@ -64,7 +64,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Clean:
 
 POINTS = [point for point in crash_points() if not point.startswith(("place.", "move.", "arrays."))]
 if not workshop.THOROUGH:  # those of text, and one of each kind that test_kill_it_any_time.py walks whole
-    chosen = ("match.", "pack.", "commit.before_rename", "task.", "run.before_clean_up", "run.before_manifest")
+    chosen = ("match.", "pack.", "commit.before_rename", "run.before_clean_up", "run.before_manifest")
     POINTS = [point for point in POINTS if point.startswith(chosen)]
 
 
