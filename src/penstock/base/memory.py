@@ -6,7 +6,6 @@ share it, plus shared memory. Mapped file pages can be dropped by the kernel at 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -55,12 +54,6 @@ class TreeMemory:
 def own_memory() -> TreeMemory:
     """This process alone."""
     return _process_memory(os.getpid())
-
-
-def trim_heap() -> None:
-    """What the C library holds free goes back to the kernel: others, as Arrow, take nothing from there."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def tree_memory(pid: int) -> TreeMemory:

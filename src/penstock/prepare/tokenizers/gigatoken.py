@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from penstock.base.memory import resident_memory, trim_heap
+from penstock.base.memory import resident_memory
 from penstock.prepare.tokenizers.engine import Encoded, Offsets, TextBytes, read_tokenizer
 from penstock.prepare.tokenizers.outline import without_special_tokens
 
@@ -48,14 +48,10 @@ class Engine:
         text = read_tokenizer(self._location)
         # It has no option for it; but a token that it has never heard of is text.
         self._tokenizer = load_hf_json(without_special_tokens(text) if self._special_tokens == "text" else text)
-        trim_heap()  # loading leaves more free than it keeps, and what others need is not taken from there
         self._unseen, self._start_bytes = 0, resident_memory(os.getpid()).counted
 
     def _forget_if_grown(self) -> None:
         self._unseen = 0
-        now = resident_memory(os.getpid()).counted
-        self._start_bytes = min(self._start_bytes, now)  # a large text may have been held when it was loaded
-        if now - self._start_bytes > GROWTH_BYTES:
+        if resident_memory(os.getpid()).counted - self._start_bytes > GROWTH_BYTES:
             del self._tokenizer  # before the next is there
-            trim_heap()
             self._load()
