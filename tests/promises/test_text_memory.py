@@ -40,6 +40,16 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _assert_survives(job: Path) -> None:
+    with cgroup(BUDGET_MB * 10**6) as (enter, kills):
+        done = subprocess.run(
+            workshop.command(job), preexec_fn=enter, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert kills() == 0
+    assert not workshop.events_named(job.parent / "out", "retry")
+
+
 METHODS = ["wrapped", "best_fit", "none"] if workshop.THOROUGH else ["best_fit"]
 
 
@@ -48,13 +58,7 @@ def test_a_text_job_survives_a_cgroup_that_kills_at_the_budget(corpus, tmp_path,
     stages = text_making.stages(pack={"length": 1024, "method": method}, dedup={"remember": "seen"})
     keys = {"stages": stages, "memory": f"{BUDGET_MB}MB", "slice_size": "1MB", "workers": 2}
     job = text_making.write_job(tmp_path / "job.yaml", corpus, **keys)
-    with cgroup(BUDGET_MB * 10**6) as (enter, kills):
-        done = subprocess.run(
-            workshop.command(job), preexec_fn=enter, capture_output=True, text=True, timeout=600, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert kills() == 0
-    assert not workshop.events_named(tmp_path / "out", "retry")
+    _assert_survives(job)
 
 
 def test_a_line_that_memory_cannot_hold_is_set_aside_by_name_in_a_cgroup_that_kills_at_the_budget(tmp_path):
@@ -70,13 +74,7 @@ def test_a_line_that_memory_cannot_hold_is_set_aside_by_name_in_a_cgroup_that_ki
                 print('"}', file=file)
     keys = {"memory": f"{BUDGET_MB}MB", "slice_size": "100kB", "workers": 2, "on_bad_input": "set_aside"}
     job = text_making.write_job(tmp_path / "job.yaml", tmp_path / "data", **keys)
-    with cgroup(BUDGET_MB * 10**6) as (enter, kills):
-        done = subprocess.run(
-            workshop.command(job), preexec_fn=enter, capture_output=True, text=True, timeout=600, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert kills() == 0
-    assert not workshop.events_named(tmp_path / "out", "retry")
+    _assert_survives(job)
     (large,) = text_making.rejected_of(tmp_path / "out")
     assert (large["reason"], large["line"]) == ("record too large for this memory", 1502)
     assert text_making.steps_of(tmp_path / "out")["read"]["given"] == 2000

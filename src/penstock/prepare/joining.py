@@ -21,18 +21,21 @@ def joined(items: Iterator[Rows | UnreadablePart], reading: Reading) -> Iterator
     held: list[Rows] = []
     rows = size = 0
     for item in items:
-        if not (isinstance(item, Rows) and _is_small(item, reading) and (not held or _are_alike(held[-1], item))):
-            yield from [join(held)] if held else []
+        small = item if isinstance(item, Rows) and _is_small(item, reading) else None
+        if held and (small is None or not _are_alike(held[-1], small)):
+            yield join(held)
             held, rows, size = [], 0, 0
-        if not isinstance(item, Rows) or not _is_small(item, reading):
+        if small is None:
             yield item
             continue
-        held.append(item)
-        rows, size = rows + len(item), size + item.batch.nbytes
+        held.append(small)
+        rows += len(small) + sum(aside.count for aside in small.set_aside)  # of which lines are held, too
+        size += small.batch.nbytes
         if rows >= reading.rows_at_once or size >= reading.bytes_at_once:
             yield join(held)
             held, rows, size = [], 0, 0
-    yield from [join(held)] if held else []
+    if held:
+        yield join(held)
 
 
 def _is_small(rows: Rows, reading: Reading) -> bool:

@@ -18,8 +18,8 @@ from penstock.prepare.measure import Measured, Measurement, decoded_row_bytes
 from penstock.prepare.packing import Span
 from penstock.prepare.passes import Cut, buckets_of, packer_of, task_count
 from penstock.prepare.placing import Part
+from penstock.prepare.room import NOBODY_COUNTS, Room, alone_room
 from penstock.prepare.slices import Slice
-from penstock.prepare.stage import NOBODY_COUNTS, Room, alone_room
 from penstock.prepare.survey import Survey
 
 MARGIN = 1.25  # over what a task was measured to add: allocators keep more as it goes on
@@ -166,7 +166,8 @@ def held_bytes(cut: Cut, config: Config, survey: Survey, means: Means) -> int:
     if cut.kind == "place":
         return place_bytes(config, survey, means)
     pack = packer_of(survey.stages)
-    return _PACK_BYTES + (_ROW_COPIES * pack.length if pack else 0)
+    assert pack
+    return _PACK_BYTES + _ROW_COPIES * pack.length
 
 
 def place_bytes(config: Config, survey: Survey, means: Means) -> int:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError, TaskError, did_you_mean
 from penstock.base.files import Folder
 from penstock.prepare.exchange import Exchange, Sorted
+from penstock.prepare.room import Room
 from penstock.prepare.rows import Rows
 from penstock.prepare.user_code import call_user
 
@@ -32,29 +33,6 @@ class Fit(Protocol):
     def pack(self, state: Any) -> Any: ...  # as JSON, which merge and finish take
     def merge(self, left: Any, right: Any) -> Any: ...
     def finish(self, state: Any) -> Any: ...
-
-
-@dataclass(frozen=True)
-class Room:
-    """Bytes that a task may hold for one row that is too large for a batch: beside other tasks, and by itself.
-
-    What cannot be done even then is set aside. So that depends on `memory:` alone, and on no number of workers.
-    """
-
-    shared: int
-    alone: int
-
-
-def alone_room(allowed: int) -> int:
-    """No more than a part of what is allowed, so that what is measured rarely decides which row is too large."""
-    return allowed // 8
-
-
-NOBODY_COUNTS = Room(1 << 62, 1 << 62)
-
-
-class MustBeAlone(Exception):
-    """A row takes more room than a task has beside others: it is done again when no other runs."""
 
 
 @dataclass(frozen=True, kw_only=True)

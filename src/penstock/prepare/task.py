@@ -27,6 +27,7 @@ from penstock.prepare.keying import FromKeys, KeyRange, match_keys
 from penstock.prepare.ledger import LedgerRow, write_row
 from penstock.prepare.packing import FromTokens, Span, pack
 from penstock.prepare.placing import FromParts, Part, place
+from penstock.prepare.room import NOBODY_COUNTS, Room, alone_room, most_line_bytes
 from penstock.prepare.rows import RAISED, TOO_LARGE, Rows, SetAside, rejected_line
 from penstock.prepare.sample_sinks import SamplesInto
 from penstock.prepare.sample_values import DOES_NOT_FIT, MISSING_KEY, UNEXPECTED_KEY, WRONG_SHAPE, WRONG_TYPE
@@ -35,7 +36,7 @@ from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment, refuse_changed
 from penstock.prepare.sources.bad_records import TOO_LARGE_RECORD
 from penstock.prepare.sources.bad_text import REASON as NOT_UTF8
-from penstock.prepare.stage import NOBODY_COUNTS, Room, Stage, alone_room
+from penstock.prepare.stage import Stage
 from penstock.prepare.text_sinks import KeysInto, TokensInto
 from penstock.shards.manifest import Step
 
@@ -117,15 +118,11 @@ class Recipe:
     is_for_good: bool = True  # else a later pass does the same to the same rows, and writes what is set aside
 
     def within(self, allowed: int) -> Recipe:
-        """The recipe, with what one row may take where so much memory is allowed.
-
-        A line is held six times on its way, perhaps in two workers at once, beside some 400 MB that are there whatever
-        is read.
-        """
+        """The recipe, with what one row may take where so much memory is allowed."""
         room = Room(alone_room(allowed), alone_room(allowed))
         if not isinstance(self.source, FromSlices):
             return replace(self, room=room)
-        reading = replace(self.source.reading, most_record_bytes=max(allowed // 64, (allowed - 400_000_000) // 12))
+        reading = replace(self.source.reading, most_record_bytes=most_line_bytes(allowed))
         return replace(self, source=replace(self.source, reading=reading), room=room)
 
     def open_stages(self, folder: Folder, number: int) -> dict[int, Stage]:

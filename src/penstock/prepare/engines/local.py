@@ -207,10 +207,11 @@ class LocalEngine:
         busy = self._busy()
         if not attempt.is_alone:
             return not any(worker.attempt.is_alone for worker in busy if worker.attempt)
-        for worker in [each for each in self._workers[1:] if not busy]:  # what they hold is not theirs any more
-            self._workers.remove(worker)
-            worker.kill()
-        return not busy
+        if busy:
+            return False
+        while len(self._workers) > 1:  # what idle ones hold is not theirs any more
+            self._workers.pop().kill()
+        return True
 
     def _free_worker(self) -> Worker | None:
         idle = [worker for worker in self._workers if not worker.attempt]

@@ -23,8 +23,8 @@ from typing import Any
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
 from penstock.prepare.measure import give_back_memory, measure, sized
+from penstock.prepare.room import MustBeAlone, Room
 from penstock.prepare.scouting import Scouted, scout
-from penstock.prepare.stage import MustBeAlone, Room
 from penstock.prepare.stages.tokenize import forget_tokenizer
 from penstock.prepare.task import Recipe, Task, execute
 from penstock.prepare.user_code import code_identity

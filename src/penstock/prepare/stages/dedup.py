@@ -14,8 +14,9 @@ from penstock.base.files import Folder
 from penstock.prepare.dedup.losers import DUPLICATE, REASONS, SEEN, Bitmap, read_losers
 from penstock.prepare.dedup.remembered import Remembered, look_up
 from penstock.prepare.dedup.runs import open_written
+from penstock.prepare.room import Room
 from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Room, Stage
+from penstock.prepare.stage import Stage
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.stages.filter import Filter
 from penstock.prepare.stages.split import Split

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.files import Folder
+from penstock.prepare.room import MustBeAlone, Room
 from penstock.prepare.rows import TOO_LARGE_PIECE, Rows, SetAside
-from penstock.prepare.stage import MustBeAlone, Room, Stage
+from penstock.prepare.stage import Stage
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
 from penstock.prepare.tokenizers.cutting import Places

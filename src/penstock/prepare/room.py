@@ -1,0 +1,38 @@
+"""Room: what one row may take of the memory that a job is allowed. docs/decisions/0019-rows-too-large-for-memory.md
+
+What is too large is set aside, or ends the job, by limits that follow from `memory:` alone: no number of workers, and
+as far as it can be nothing that was measured, decides what a dataset holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_ALONE_SHARE = 8  # an eighth, for a row that a stage works on in one go
+_LEAST_LINE_SHARE = 64
+_WHATEVER_IS_READ = 400_000_000  # bytes that a job with a large tokenizer holds
+_LINE_COPIES = 12  # six on its way through a worker, perhaps in two at once
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes that a task may hold for one row that is too large for a batch: beside other tasks, and by itself."""
+
+    shared: int
+    alone: int
+
+
+NOBODY_COUNTS = Room(1 << 62, 1 << 62)
+
+
+class MustBeAlone(Exception):
+    """A row takes more room than a task has beside others: it is done again when no other runs."""
+
+
+def alone_room(allowed: int) -> int:
+    return allowed // _ALONE_SHARE
+
+
+def most_line_bytes(allowed: int) -> int:
+    """Of a line that is held: it has to be found, parsed and cleaned."""
+    return max(allowed // _LEAST_LINE_SHARE, (allowed - _WHATEVER_IS_READ) // _LINE_COPIES)
