@@ -273,7 +273,7 @@ def test_what_a_source_of_samples_does_not_say_has_a_default():
     config = make_config({"input": SAMPLES, "output": "out"}, folder="/jobs")
     (source,) = config.input
     assert (source.files, source.path, source.npz) == (("games/*",), (), ())
-    assert (source.floats, source.batch_rows, source.samples, source.missing) == ("float32", 1024, None, {})
+    assert (source.floats, source.batch_rows, source.samples, source.missing) == (None, 1024, None, {})
     assert (source.function_memory, source.trust_pickle, source.kind) == (None, False, "function")
     assert (config.format, config.merge_strategy, config.batch_size) == ("arrays", "sequential", 500)
     assert (config.intermediate_dir, config.batches_path) == (None, "")

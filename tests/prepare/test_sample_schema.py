@@ -117,38 +117,43 @@ def test_a_value_for_a_missing_key_must_fit_its_column(missing: Any, part: str) 
     [
         (3, "int64"),
         (True, "bool"),
-        (0.5, "float32"),
+        (0.5, "float64"),
         ("king", "string"),
         (np.str_("king"), "string"),
         (np.array("king"), "string"),
         (np.int16(3), "int16"),
-        (np.float64(3), "float32"),
+        (np.float64(3), "float64"),
+        (np.float32(3), "float32"),
+        (np.float16(3), "float16"),
+        (np.uint64(2**63), "uint64"),
         (np.bool_(True), "bool"),
         (np.array(3, np.uint8), "uint8"),
-        (np.zeros(893), "float32[893]"),
+        (np.zeros(893), "float64[893]"),
         (np.zeros((8, 8), np.int8), "int8[8, 8]"),
         (np.zeros(2, ">i2"), "int16[2]"),
-        (np.zeros(2, np.longdouble), "float32[2]"),
         ([1, 2], "int64[2]"),
-        ((1, 0.5), "float32[2]"),
+        ((1, 0.5), "float64[2]"),
+        ([np.float32(1), 1], "float32[2]"),
+        ([np.float32(1), np.float16(1), 0.5], "float64[3]"),
         ([True, False], "bool[2]"),
         ([True, 1], "int64[2]"),
         ([np.int8(1), np.int8(2)], "int8[2]"),
         ([np.int8(1), 2], "int64[2]"),
-        ([[1, 2], (3, 4.0)], "float32[2, 2]"),
+        ([[1, 2], (3, 4.0)], "float64[2, 2]"),
         ([np.zeros(3, np.int8), np.zeros(3, np.int8)], "int8[2, 3]"),
     ],
 )
 def test_a_value_tells_its_type(value: Any, word: str) -> None:
-    assert short_words(infer_schema({"a": value}, "games/a.txt, sample 0", "float32")) == {"a": word}
+    assert short_words(infer_schema({"a": value}, "games/a.txt, sample 0", None)) == {"a": word}
 
 
 def test_floats_have_the_type_that_was_asked_for() -> None:
-    sample = {"a": 0.5, "b": {"c": np.zeros(2, np.float32), "d": 1}}
+    sample = {"a": 0.5, "b": {"c": np.zeros(2, np.float32), "d": 1}, "e": np.zeros(2, np.longdouble)}
     assert short_words(infer_schema(sample, "x, sample 0", "float16")) == {
         "a": "float16",
         "b_c": "float16[2]",
         "b_d": "int64",
+        "e": "float16[2]",
     }
     assert short_words(infer_schema(sample, "x, sample 0", "float64"))["b_c"] == "float64[2]"
 
@@ -161,6 +166,11 @@ def test_floats_have_the_type_that_was_asked_for() -> None:
         (np.zeros((3, 0)), "0 values"),
         (None, "NoneType"),
         (b"x", "bytes"),
+        (np.bytes_(b"x"), "bytes_"),
+        (np.array([b"x"]), "array of |S1"),
+        (np.longdouble(1), "longdouble"),
+        (np.zeros(2, np.longdouble), f"array of {np.dtype(np.longdouble)}"),
+        (np.zeros(2, [("a", "i4"), ("b", "f4")]), "array of [('a', '<i4'), ('b', '<f4')]"),
         (1j, "complex"),
         (np.zeros(2, complex), "array of complex128"),
         (np.array([None]), "array of object"),
@@ -170,6 +180,8 @@ def test_floats_have_the_type_that_was_asked_for() -> None:
         (np.datetime64(1, "s"), "datetime64"),
         (np.zeros(2, "m8[s]"), "timedelta64"),
         (np.ma.masked_array([1, 2], mask=[0, 1]), "masked array"),
+        (np.ma.masked, "masked array"),
+        ([1.0, np.ma.masked], "masked array"),
         ([[1, 2], [3]], "shapes [1] and [2]"),
         ([1, [2]], "shapes [] and [1]"),
         (2**63, "int 9223372036854775808 is no int64"),
@@ -177,7 +189,7 @@ def test_floats_have_the_type_that_was_asked_for() -> None:
 )
 def test_what_tells_no_type_is_refused_by_file_sample_and_key(value: Any, part: str) -> None:
     with pytest.raises(InputError) as caught:
-        infer_schema({"labels": {"a": value}}, "games/a.txt, sample 7", "float32")
+        infer_schema({"labels": {"a": value}}, "games/a.txt, sample 7", None)
     assert "'labels.a'" in caught.value.what
     assert part in caught.value.what
     assert caught.value.where == "games/a.txt, sample 7"
@@ -200,19 +212,19 @@ def test_what_is_no_sample_is_refused_with_its_place(sample: Any) -> None:
 
 
 def _found(*samples: dict[str, Any]) -> list[Any]:
-    return [infer_schema(sample, f"games/{name}.txt, sample 0", "float32") for name, sample in zip("abc", samples)]  # noqa: B905
+    return [infer_schema(sample, f"games/{name}.txt, sample 0", None) for name, sample in zip("abc", samples)]  # noqa: B905
 
 
 def test_samples_that_agree_have_one_schema_whatever_the_order_of_their_keys() -> None:
     found = _found({"a": 1, "b": {"c": [1.0]}}, {"b": {"c": [2.0]}, "a": 2})
     schema = agreed_schema(found, {})
-    assert short_words(schema) == {"a": "int64", "b_c": "float32[1]"}
+    assert short_words(schema) == {"a": "int64", "b_c": "float64[1]"}
     assert schema[1].origin == "games/a.txt, sample 0"
 
 
 @pytest.mark.parametrize(
     ("first", "second", "words"),
-    [(1, 0.5, ("int64", "float32")), ([1, 2], [1, 2, 3], ("int64[2]", "int64[3]")), ("a", 1, ("string", "int64"))],
+    [(1, 0.5, ("int64", "float64")), ([1, 2], [1, 2, 3], ("int64[2]", "int64[3]")), ("a", 1, ("string", "int64"))],
 )
 def test_a_conflict_names_both_places_and_what_to_declare(first: Any, second: Any, words: tuple[str, str]) -> None:
     with pytest.raises(InputError) as caught:

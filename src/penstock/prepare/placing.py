@@ -76,9 +76,10 @@ class FromParts:
 
 
 def columns_of(schema: Schema) -> list[Facts]:
-    """The flat columns of records without nulls."""
+    """The flat columns of records without nulls. Bools are numpy's own, so that they can choose rows."""
     pieces = [piece for field in schema for piece in Encoder(field).start()]
-    return [(name, piece.dtype.str.lstrip("<|="), piece.shape[1:]) for name, piece in pieces]
+    bools = {field.name for field in schema if field.parsed.is_fixed and field.parsed.number.name == "bool"}
+    return [(name, "b1" if name in bools else piece.dtype.str.lstrip("<|="), piece.shape[1:]) for name, piece in pieces]
 
 
 def lay_out_parts(

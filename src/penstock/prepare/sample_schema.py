@@ -39,6 +39,7 @@ class SampleField:
     type: str  # type word of shards/schema.py
     origin: str  # "declared", or the place of the sample that told it: "games/a.txt, sample 0"
     missing: Any = REQUIRED  # what stands for a key that is not there
+    rounds: bool = True  # whether floats are rounded to the type: it was declared, or asked for by `floats:`
 
     @property
     def parsed(self) -> Type:
@@ -124,8 +125,8 @@ def _declared_type(path: Path, word: Any) -> str:
 # Inferred.
 
 
-def infer_schema(sample: Any, place: str, floats: str) -> SampleSchema:
-    """The columns of one sample; every float becomes `floats`, and a list's values one type."""
+def infer_schema(sample: Any, place: str, floats: str | None) -> SampleSchema:
+    """The columns of one sample. Floats keep their type, or become `floats`; a list's values become one type."""
     if not isinstance(sample, dict) or not sample:
         what = "an empty dict" if isinstance(sample, dict) else f"{named(sample)}, not a dict"
         raise InputError(f"a sample is {what}", where=place, next_step="yield a dict of keys and values")
@@ -141,27 +142,29 @@ def infer_schema(sample: Any, place: str, floats: str) -> SampleSchema:
                 where=place,
                 next_step="yield numbers, strings, lists of one length or numpy arrays, or leave the key out",
             ) from misfit
-        fields.append(_field(path, word, place))
+        fields.append(replace(_field(path, word, place), rounds=floats is not None))
     _check_names(fields, InputError, place)
     return tuple(fields)
 
 
-def _inferred_type(value: Any, floats: str) -> str:
+def _inferred_type(value: Any, floats: str | None) -> str:
     """Misfit's reason is of no use here; its detail says what is wrong."""
     if isinstance(value, str) or (isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind == "U"):
         return "string"
     shape, words = _shape_and_words(value, floats, _MOST_DIMENSIONS)
-    if len(words) == 1:
-        word = next(iter(words))
-    else:
-        word = floats if floats in words else "int64"
+    word = next(iter(words)) if len(words) == 1 else _widest_float(words) or "int64"
     try:
         return type_from_short(f"{word}{list(shape)}") if shape else word
     except ValueError as error:  # no values, or more than can be counted
         raise Misfit("", str(error)) from error
 
 
-def _shape_and_words(value: Any, floats: str, deepest: int) -> tuple[Shape, frozenset[str]]:
+def _widest_float(words: frozenset[str]) -> str | None:
+    """The type of a list's values where some are floats."""
+    return max((word for word in words if word.startswith("float")), default=None)  # float16 < float32 < float64
+
+
+def _shape_and_words(value: Any, floats: str | None, deepest: int) -> tuple[Shape, frozenset[str]]:
     if isinstance(value, np.ndarray):
         if isinstance(value, np.ma.MaskedArray):
             raise Misfit("", "a masked array: fill what is masked")
@@ -173,16 +176,19 @@ def _shape_and_words(value: Any, floats: str, deepest: int) -> tuple[Shape, froz
         return (), frozenset({_word(kind, value.dtype, named(value), floats)})
     if kind == "i" and not whole_range(np.dtype("int64"))[0] <= value <= whole_range(np.dtype("int64"))[1]:
         raise Misfit("", f"{named(value)} is no int64: declare another type")
-    return (), frozenset({_word(kind, np.dtype("int64"), named(value), floats)})
+    return (), frozenset({_word(kind, np.dtype("float64" if kind == "f" else "int64"), named(value), floats)})
 
 
-def _word(kind: str, dtype: np.dtype[Any], name: str, floats: str) -> str:
-    if kind not in "biuf":
+def _word(kind: str, dtype: np.dtype[Any], name: str, floats: str | None) -> str:
+    word = floats if kind == "f" and floats else dtype.name
+    if kind == "b":
+        return "bool"
+    if kind not in "iuf" or word not in _NUMBERS:
         raise Misfit("", f"{name} has no column type")
-    return {"b": "bool", "f": floats}.get(kind, dtype.name)
+    return word
 
 
-def _list_shape_and_words(value: Sequence[Any], floats: str, deepest: int) -> tuple[Shape, frozenset[str]]:
+def _list_shape_and_words(value: Sequence[Any], floats: str | None, deepest: int) -> tuple[Shape, frozenset[str]]:
     if not value:
         raise Misfit("", "an empty list does not tell its type and length")
     if not deepest:

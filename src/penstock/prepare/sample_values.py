@@ -8,7 +8,8 @@ Two ways to the same numbers:
 
 What fits: an int that is in range, or that a float can hold exactly; a float that is whole and in range, for an int;
 any float for a float, rounded as the type says, unless a finite one becomes infinite; True and False as 1 and 0; 0 and
-1 as a bool. NaN, infinities and -0.0 stay what they are.
+1 as a bool. NaN, infinities and -0.0 stay what they are. Without `rounds` a float must keep its value: nobody asked for
+the type, it was inferred from another sample.
 """
 
 from __future__ import annotations
@@ -71,12 +72,12 @@ def held(value: Any, dimensions: int) -> Any:
 # One sample, value by value: the definition.
 
 
-def exact(value: Any, shape: Shape, number: np.dtype[Any]) -> Array:
+def exact(value: Any, shape: Shape, number: np.dtype[Any], rounds: bool = True) -> Array:
     """The numbers of one sample in its column's shape; Misfit if one of them does not fit."""
     flat = np.empty(math.prod(shape), number)
     for place, each in enumerate(_leaves(value, shape, shape)):
         try:
-            flat[place] = exact_number(each, number)
+            flat[place] = exact_number(each, number, rounds)
         except Misfit as misfit:
             raise Misfit(misfit.reason, misfit.detail + _at(place, shape)) from None
     return flat.reshape(shape)
@@ -100,20 +101,22 @@ def exact_text(value: Any) -> str:
     return str(value)
 
 
-def exact_number(value: Any, number: np.dtype[Any]) -> Any:
+def exact_number(value: Any, number: np.dtype[Any], rounds: bool = True) -> Any:
     kind = kind_of(value)
     if kind not in "biuf" or (kind == "f" and number.kind == "b"):
         raise Misfit(WRONG_TYPE, named(value))
     with np.errstate(all="ignore"):
-        converted = _float(value, kind, number) if number.kind == "f" else _whole(value, kind, number)
+        converted = _float(value, kind, number, rounds) if number.kind == "f" else _whole(value, kind, number)
     if converted is None:
         raise Misfit(DOES_NOT_FIT, named(value))
     return converted
 
 
-def _float(value: Any, kind: str, number: np.dtype[Any]) -> Any:
+def _float(value: Any, kind: str, number: np.dtype[Any], rounds: bool) -> Any:
     if kind == "f":
         converted = np.asarray(value).astype(number)[()]  # number.type() would round a long double twice
+        if not rounds and not (np.isnan(value) or np.asarray(converted, np.longdouble) == value):
+            return None
         return None if np.isinf(converted) and not np.isinf(value) else converted
     try:
         converted = number.type(int(value))
@@ -192,13 +195,13 @@ def _at(place: int, shape: Shape) -> str:
 # Many samples in whole arrays. None: let `exact` decide.
 
 
-def together(values: Sequence[Any], shape: Shape, number: np.dtype[Any]) -> Array | None:
+def together(values: Sequence[Any], shape: Shape, number: np.dtype[Any], rounds: bool = True) -> Array | None:
     """The numbers of many samples in one array of shape (samples, *shape)."""
     if not values:
         return np.empty((0, *shape), number)
     with np.errstate(all="ignore"):
         gathered = _gathered(values, shape, number)
-        cast = None if gathered is None else _cast(gathered, number)
+        cast = None if gathered is None else _cast(gathered, number, rounds)
     return None if cast is None else cast.reshape(len(values), *shape)
 
 
@@ -253,7 +256,7 @@ def _most_exact(number: np.dtype[Any]) -> int:
     return int(2 ** (np.finfo(number).nmant + 1))
 
 
-def _cast(array: Array, number: np.dtype[Any]) -> Array | None:
+def _cast(array: Array, number: np.dtype[Any], rounds: bool) -> Array | None:
     if array.dtype.kind not in "biuf":
         return None
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -265,7 +268,7 @@ def _cast(array: Array, number: np.dtype[Any]) -> Array | None:
         return _cast_ints(array, number)
     if number.kind == "b":
         return None
-    return _cast_floats(array, number) if number.kind == "f" else _cast_whole_floats(array, number)
+    return _cast_floats(array, number, rounds) if number.kind == "f" else _cast_whole_floats(array, number)
 
 
 def _cast_ints(array: Array, number: np.dtype[Any]) -> Array | None:
@@ -277,8 +280,10 @@ def _cast_ints(array: Array, number: np.dtype[Any]) -> Array | None:
     return array.astype(number) if fits else None
 
 
-def _cast_floats(array: Array, number: np.dtype[Any]) -> Array | None:
+def _cast_floats(array: Array, number: np.dtype[Any], rounds: bool) -> Array | None:
     cast = array.astype(number)
+    if not rounds and array.dtype.itemsize > number.itemsize and not np.array_equal(cast, array, equal_nan=True):
+        return None
     infinite = np.isinf(cast)
     return None if infinite.any() and np.any(infinite & ~np.isinf(array)) else cast
 

@@ -199,7 +199,7 @@ def _filled(values: Sequence[Any], field: SampleField) -> tuple[Any, dict[int, M
 
 def _numbers(values: Sequence[Any], field: SampleField) -> tuple[Array, dict[int, Misfit]]:
     """All at once; or else those of a kind at once, such as int and np.int64 in turn; or else one by one."""
-    all_at_once = together(values, field.shape, field.number)
+    all_at_once = together(values, field.shape, field.number, field.rounds)
     if all_at_once is not None:
         return all_at_once, {}
     kinds: dict[Any, list[int]] = {}
@@ -210,7 +210,7 @@ def _numbers(values: Sequence[Any], field: SampleField) -> tuple[Array, dict[int
     wrong: dict[int, Misfit] = {}
     for places in kinds.values():
         some = [values[place] for place in places]
-        found = together(some, field.shape, field.number) if len(kinds) > 1 else None
+        found = together(some, field.shape, field.number, field.rounds) if len(kinds) > 1 else None
         if found is not None:
             numbers[places] = found
         else:
@@ -222,8 +222,8 @@ def _one_by_one(values: list[Any], places: list[int], into: Array, field: Sample
     wrong = {}
     for place, value in zip(places, values, strict=True):
         try:
-            alone = together([value], field.shape, field.number)
-            into[place] = exact(value, field.shape, field.number) if alone is None else alone[0]
+            alone = together([value], field.shape, field.number, field.rounds)
+            into[place] = exact(value, field.shape, field.number, field.rounds) if alone is None else alone[0]
         except Misfit as misfit:
             wrong[place] = _explained(misfit, field)
     return wrong

@@ -38,7 +38,7 @@ class Scouted:
 def scout(
     files: Sequence[File],
     options: SourceOptions,
-    floats: str,
+    floats: str | None,
     missing: dict[str, Any],
     tell: Callable[[str], None] = lambda _: None,
 ) -> Scouted:
@@ -82,7 +82,11 @@ def _reading(file: File, options: SourceOptions) -> Reading:
 
 
 def _inferred(
-    files: Sequence[File], options: SourceOptions, floats: str, missing: dict[str, Any], tell: Callable[[str], None]
+    files: Sequence[File],
+    options: SourceOptions,
+    floats: str | None,
+    missing: dict[str, Any],
+    tell: Callable[[str], None],
 ) -> SampleSchema:
     found: list[SampleSchema] = []
     raised: list[tuple[File, Raised]] = []

@@ -49,7 +49,9 @@ class SourceConfig(BaseModel):
     samples: dict[str, Any] | None = Field(
         None, alias="schema", description="types of what `function` yields: {features: 'float32[893]'}; else inferred"
     )
-    floats: Literal["float16", "float32", "float64"] = Field("float32", description="what inferred floats become")
+    floats: Literal["float16", "float32", "float64"] | None = Field(
+        None, description="what floats become where there is no schema; if not said, they keep their types"
+    )
     missing: dict[str, Any] = Field({}, description="what stands for a key that a sample lacks: {labels_x: -1}")
     function_memory: str | None = Field(None, description="that `function` may take of its own; measured if not said")
     trust_pickle: bool = Field(False, description="open .npz files that hold pickles, which can run any code")
@@ -154,6 +156,8 @@ class SourceConfig(BaseModel):
         dumped["newlines_in_values"] = self.may_hold_newlines
         for name in ("function", "batch_rows", "schema", "floats", "missing") if not self.function else ():
             del dumped[name]
+        if self.function and self.samples is not None:
+            dumped["floats"] = self.floats or "float32"  # it decides nothing here; older manifests say so
         if not self.npz:
             del dumped["trust_pickle"]
         for name in ("text_column", "document", "bad_utf8", "split", "name", "revision"):

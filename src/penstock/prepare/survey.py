@@ -82,7 +82,7 @@ class Survey:
         return named or ("samples" if set(self.formats) <= {"function", "npz"} else "rows")
 
 
-Scout = Callable[[Sequence[File], SourceOptions, str, dict[str, Any]], Scouted]
+Scout = Callable[[Sequence[File], SourceOptions, str | None, dict[str, Any]], Scouted]
 
 
 def take_survey(config: Config, scout: Scout) -> Survey:

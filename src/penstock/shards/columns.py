@@ -363,4 +363,5 @@ def _npy_array(mapped: memoryview, head: int) -> np.ndarray[Any, Any]:
     import ast
 
     header = ast.literal_eval(bytes(mapped[10:head]).decode("latin1"))
-    return np.frombuffer(mapped[head:], dtype=header["descr"]).reshape(header["shape"])
+    array = np.frombuffer(mapped[head:], dtype=header["descr"]).reshape(header["shape"])
+    return array.view("u1") if array.dtype == bool else array  # as safetensors files have it

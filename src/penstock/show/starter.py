@@ -46,7 +46,7 @@ input: data/*.parquet
 #   files: games/*.txt             # each is given to the function; with `path:` instead, it is given rows of tables
 #   function: "features:samples"   # module:name, beside this file or installed; yields a dict a sample
 #   schema: {features: "float32[893]", labels: {move: int16}}   # if not said, the first samples tell it
-#   floats: float32                # what floats become where there is no schema; also float16, float64
+#   floats: float32                # what floats become where there is no schema; if not said, they keep their types
 #   missing: {labels_move: -1}     # what stands for a key that a sample lacks; if not said, that is an error
 #   function_memory: 200MB         # what the function may take of its own; measured if not said
 #   batch_rows: 1024               # rows that it is given at a time, with `path:`

@@ -74,7 +74,8 @@ def test_the_job_file_it_means_is_loaded(tmp_path):
     ],
 )
 def test_each_key_becomes_what_it_means(block, keys):
-    assert translated(block) == Translated({"input": FUNCTION, "output": "data/processed", **keys}, ())
+    source = {"floats": "float32", **FUNCTION}  # what those scripts did, unless told otherwise
+    assert translated(block) == Translated({"input": source, "output": "data/processed", **keys}, ())
 
 
 @pytest.mark.parametrize(("use_float32", "floats"), [(True, "float32"), (False, "float64")])

@@ -160,6 +160,14 @@ def test_skipped_elements_keep_their_value_and_skipped_columns_their_type():
     assert np.abs(flat[:, ~skipped].mean(axis=0)).max() < 1e-6
 
 
+@pytest.mark.parametrize(("type_", "most"), [("float16", 2**11), ("float32", 2**24), ("float64", 2**53)])
+def test_a_skipped_whole_number_keeps_its_value_or_is_refused(type_, most):
+    kept = scaled(vectors(np.array([[most, 1], [-2 * most, 2]])), skip=[0], type=type_)
+    assert numbers(kept, (2,))[:, 0].tolist() == [most, -2 * most]
+    with pytest.raises(TaskError, match=f"{most + 1} in element 0 of column 'x' is skipped, and {type_} cannot hold"):
+        scaled(vectors(np.array([[1, 1], [most + 1, 2]])), skip=[0], type=type_)
+
+
 def test_skipped_elements_need_no_training_value():
     values = np.array([[math.nan, 1.0], [math.nan, 3.0]])
     assert str(scaled(vectors(values), skip=[0]).to_pylist()) == "[[nan, -1.0], [nan, 1.0]]"

@@ -43,8 +43,7 @@ def translate(written: Mapping[str, Any], job_keys: tuple[str, ...]) -> Translat
         job.setdefault("strategy", "sequential")
     elif "num_workers" in block:
         job.setdefault("workers", block["num_workers"] if block["num_workers"] is not None else _workers())
-    if "use_float32" in block:
-        job["input"] = _with_floats(job["input"], "float32" if block["use_float32"] else "float64")
+    job["input"] = _with_floats(job["input"], "float32" if block.get("use_float32", True) else "float64")
     if block.get("monitor_memory") is False:
         notes.append("monitor_memory: false: memory is watched always, it is what `memory:` promises")
     if "verbose" in block:

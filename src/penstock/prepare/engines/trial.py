@@ -43,7 +43,9 @@ class Trial:
     def __exit__(self, *exception: object) -> None:
         self._end()
 
-    def scout(self, files: Sequence[File], options: SourceOptions, floats: str, missing: dict[str, Any]) -> Scouted:
+    def scout(
+        self, files: Sequence[File], options: SourceOptions, floats: str | None, missing: dict[str, Any]
+    ) -> Scouted:
         """Call a user's function, to see what it yields. A file that ends its process is passed over here."""
         left = tuple(files)
         for _ in range(ATTEMPTS):

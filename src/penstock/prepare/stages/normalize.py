@@ -130,6 +130,7 @@ class Factors:
     mean: Array
     std: Array
     type: str
+    skipped: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +178,7 @@ class Scale(Stage):
                 next_step="leave it out of `normalize`, or check the stages before it",
             )
         return Factors(
-            name, np.where(skipped, 0.0, mean), np.where(skipped | (std == 0), 1.0, std), self.normalize.type
+            name, np.where(skipped, 0.0, mean), np.where(skipped | (std == 0), 1.0, std), self.normalize.type, skipped
         )
 
 
@@ -196,7 +197,22 @@ def scaled(values: Array, factors: Factors, valid: Array | None = None) -> Array
             answer[piece] = wide
         if np.isinf(answer[piece]).any():
             _refuse_overflow(values[piece], answer[piece], factors)
+        if values.dtype.kind in "iu" and factors.skipped.any():
+            _refuse_rounded(values[piece], factors, True if valid is None else valid[piece])
     return answer
+
+
+def _refuse_rounded(values: Array, factors: Factors, valid: Array | bool) -> None:
+    """A skipped whole number stays what it is, or is refused."""
+    most = 2 ** (np.finfo(factors.type).nmant + 1)  # every whole number up to here has a float of its own
+    for row, element in np.argwhere(factors.skipped & valid & ((values > most) | (values < -most))):
+        value = int(values[row, element])
+        if int(np.dtype(factors.type).type(value)) != value:
+            raise TaskError(
+                f"normalize: {value} in {_place(factors.column, factors.mean.shape, element)} is skipped, and "
+                f"{factors.type} cannot hold it",
+                next_step="choose a wider `type`, or keep such numbers in a column of their own",
+            )
 
 
 def _refuse_overflow(values: Array, answer: Array, factors: Factors) -> None:
