@@ -171,5 +171,5 @@ def test_a_type_that_is_declared_rounds_floats_as_it_says(tmp_path):
 
 
 def test_files_whose_types_differ_are_both_named(tmp_path):
-    with pytest.raises(InputError, match="key 'x' is int64 in 0.pkl, sample 0, but float64 in 1.pkl, sample 0"):
+    with pytest.raises(InputError, match=r"key .x. is int64 in 0\.pkl, sample 0, but float64 in 1\.pkl, sample 0"):
         penstock.run(write_job(tmp_path, [{"x": 2**53 + 1}], [{"x": 0.5}]))

@@ -32,7 +32,8 @@ def batches(tmp_path: Path) -> Path:
     folder.mkdir()
     for number in range(2):
         features = np.full((5, 3), number, "f4")
-        np.savez(folder / f"batch_{number}.npz", strategic_features=features, labels_a=np.zeros(5, "i2"))
+        names = {"strategic_feature_names": ["x", "y", "z"]}
+        np.savez(folder / f"batch_{number}.npz", strategic_features=features, labels_a=np.zeros(5, "i2"), **names)
     samples = [{"x": 1.0, "y": 2.0, "z": 3.0}] * 4
     labels = [{"a": Tells(tmp_path / "told")}] + [{"a": 1}] * 3
     np.savez(folder / "batch_2.npz", strategic_features=np.array(samples), labels=np.array(labels))

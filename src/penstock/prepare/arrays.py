@@ -22,8 +22,9 @@ from penstock.prepare.placing import EDGES, FromParts, lay_out_parts
 from penstock.prepare.plan import Plan
 from penstock.shards.batch_file import Member, write_archive
 from penstock.shards.columns import FileFacts, commit_file
+from penstock.shards.feature_names import FEATURE_FILE
 from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
-from penstock.shards.placed import Array, Layout, PlacedColumn, finish_column, finish_split, read_placed
+from penstock.shards.placed import Array, Layout, PlacedColumn, file_of, finish_column, finish_split, read_placed
 
 SPLIT_PROOF = "artifacts/split.json"
 ANNOUNCED = f"{STATE}/announced.json"
@@ -50,7 +51,7 @@ def finish_arrays(
     layout = _layout(plan, folder, rows)
     _announce(folder, layout)
     last = [rows[task.name] for task in plan.passes[-1].tasks]
-    extra = list(_proof(plan, folder, rows))
+    extra = [*_proof(plan, folder, rows), *_feature_file(plan, folder)]
     splits: dict[str, tuple[ShardFacts, ...]] = {}
     finished = {split: _finished_columns(folder, columns, last) for split, columns in layout.items()}
     for split, columns in finished.items():
@@ -75,7 +76,7 @@ def _finished_columns(folder: Folder, columns: tuple[PlacedColumn, ...], rows: l
 def _announce(folder: Folder, layout: Layout) -> None:
     """Say which files will appear beside the manifest: should the run be killed and the job be changed before it goes
     on, nothing else could tell them from a person's."""
-    names = [f"{split}.checksums.json" for split in layout]
+    names = [FEATURE_FILE, *(f"{split}.checksums.json" for split in layout)]
     names += [f"{kind}_{split}.npz" for split in layout for kind in ARCHIVES]
     names += [column.file for columns in layout.values() for column in columns]
     folder.commit_bytes(ANNOUNCED, json.dumps(names).encode())
@@ -117,6 +118,13 @@ def _proof(plan: Plan, folder: Folder, rows: Mapping[str, LedgerRow]) -> Iterato
     if split and split.by:
         found = prove_apart(folder, plan.splits, split.by, parts_of(plan, rows))
         yield commit_file(folder, SPLIT_PROOF, json.dumps(found, indent=1).encode() + b"\n")
+
+
+def _feature_file(plan: Plan, folder: Folder) -> Iterator[FileFacts]:
+    """`feature_cols.json` with the names of the columns of `X_train.npy`, where the input tells them."""
+    for column, names in plan.survey.feature_names.items():
+        if file_of(column, "train") == file_of("features", "train"):
+            yield commit_file(folder, FEATURE_FILE, json.dumps(names, indent=2).encode())
 
 
 def _archives(folder: Folder, split: str, columns: Finished) -> Iterator[FileFacts]:

@@ -21,6 +21,7 @@ from penstock.prepare.stages.pack import Pack
 from penstock.prepare.stages.split import Split
 from penstock.shards.arrayrecord import refuse_unfit
 from penstock.shards.batch_file import refuse_unfit as refuse_unfit_batches
+from penstock.shards.feature_names import FeatureNames, feature_names
 from penstock.shards.placed import file_of
 from penstock.shards.schema import Schema, schema_from_arrow
 
@@ -32,8 +33,9 @@ def check_stages(
     schema: pa.Schema,
     columns: tuple[str, ...],
     made_from: str = "",
-) -> tuple[tuple[Stage, ...], Schema, tuple[pa.Schema, ...]]:
-    """Let every stage check the columns it is given; the answer is the stages, the columns they write and are given."""
+) -> tuple[tuple[Stage, ...], Schema, tuple[pa.Schema, ...], FeatureNames]:
+    """Let every stage check the columns it is given; the answer is the stages, the columns they write and are given,
+    and the names of features in what they write."""
     _refuse_order(config, stages)
     rows = Rows(sample, 0, ("",), np.arange(sample.num_rows))
     schema = pa.schema([schema.field(name) for name in schema.names if name in columns])
@@ -45,6 +47,7 @@ def check_stages(
             stage = stage.located(config.folder, config.output_path, tuple(checked), made_from)
             schema = stage.output_schema(schema, rows.batch)
         if isinstance(stage, FunctionStage):
+            schema = pa.schema([field.remove_metadata() for field in schema])  # it may have put features elsewhere
             stage = replace(stage, expected=schema)
         checked.append(stage)
         if stage.uses_artifact or isinstance(stage, Pack) or not stage.is_tried:
@@ -52,7 +55,8 @@ def check_stages(
         else:
             with redirect_stdout(sys.stderr):
                 rows = _reduced(stage, stage(rows), schema)
-    return tuple(checked), schema_from_arrow(schema, "the columns that the stages give"), tuple(given)
+    output = schema_from_arrow(schema, "the columns that the stages give")
+    return tuple(checked), output, tuple(given), feature_names(schema)
 
 
 def _refuse_text_order(config: Config, stages: tuple[Stage, ...], exchanges: list[int]) -> None:

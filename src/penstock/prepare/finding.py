@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
@@ -24,7 +25,8 @@ def find_files(config: Config) -> list[File]:
 
 
 def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
-    """Files of one source in bytewise order of their paths relative to the pattern's fixed part."""
+    """Files of one source in bytewise order of their paths relative to the pattern's fixed part; batch files by the
+    numbers in those paths."""
     found: dict[str, File] = {}
     for pattern in source.patterns:
         place = os.path.join(config.folder, pattern)
@@ -51,7 +53,7 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
                 where=f"input[{number}], looked in {root}",
                 next_step=_advice(pattern, root),
             )
-    files = sorted(found.values(), key=lambda file: os.fsencode(file.path))
+    files = sorted(found.values(), key=_numbered if source.npz else _bytewise)
     formats = sorted({file.format for file in files})
     if len(formats) > 1:
         raise InputError(
@@ -60,6 +62,16 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
             next_step="give each format as a source of its own: input: ['*.csv', '*.parquet']",
         )
     return files
+
+
+def _bytewise(file: File) -> bytes:
+    return os.fsencode(file.path)
+
+
+def _numbered(file: File) -> tuple[list[bytes | int], bytes]:
+    """Batch files in the order of the numbers in their names: `batch_9999.npz` before `batch_10000.npz`."""
+    pieces = re.split(rb"([0-9]+)", _bytewise(file))  # text and digits in turn, text first
+    return [int(piece) if number % 2 else piece for number, piece in enumerate(pieces)], _bytewise(file)
 
 
 def _name(location: str, root: str) -> str:

@@ -57,6 +57,7 @@ def finish(
         ),
         job=plan.job,
         tokens=make_token_account(plan, rows),
+        feature_names=plan.survey.feature_names,
     )
     refuse_unbalanced(manifest.account, manifest.tokens)
     crash_point("run.before_clean_up")

@@ -82,9 +82,15 @@ def _run(planned: Plan, observe: Observer | None, redo: bool) -> Manifest:
 
 
 def halves_of(config: Config) -> Iterator[Config]:
-    """The job itself; or, where batch files are kept, the job that makes them, and when it is done, their merge."""
+    """The job itself; or, where batch files are kept, the job that makes them, and when it is done, their merge.
+
+    Batch files that are the input are merged as they are.
+    """
     if not config.intermediate_dir:
         yield config
+        return
+    if all(source.npz for source in config.input):
+        yield make_config(written(config), folder=config.folder)
         return
     yield keep_batches(config)
     yield merge_batches(config, config.batches_path)
@@ -106,8 +112,11 @@ def merge_batches(config: Config, folder: str) -> Config:
             "where are the batch files?", next_step="penstock merge DIR --config JOB, or intermediate_dir: in the job"
         )
     _refuse_other_batches(Folder(folder))
-    job = {**written(config), "input": {"npz": os.path.join(folder, "batch_*.npz")}, "format": "arrays"}
-    return make_config(job, folder=config.folder)
+    source = {
+        "npz": os.path.join(folder, "batch_*.npz"),
+        "trust_pickle": any(each.trust_pickle for each in config.input),
+    }
+    return make_config({**written(config), "input": source, "format": "arrays"}, folder=config.folder)
 
 
 def _refuse_other_batches(folder: Folder) -> None:

@@ -276,7 +276,7 @@ def _sink(cut: Cut, config: Config, survey: Survey) -> Into | None:
         tokens = schema_from_arrow(pa.schema([(TOKENS, pa.list_(ids))]), "the tokens")
         return TokensInto(tokens, splits_of(survey), count)
     if config.format == "npz":
-        return BatchesInto(survey.output, config.batch_size)
+        return BatchesInto(survey.output, config.batch_size, survey.feature_names)
     if config.format == "arrays":
         if not places_parts(config, survey):
             return DirectInto(survey.output, direct_layout(survey))

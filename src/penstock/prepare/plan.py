@@ -132,7 +132,13 @@ def _name(cut: Cut, number: int) -> str:
 
 
 def describe_input(survey: Survey) -> dict[str, Any]:
-    return describe_files(survey.slices, survey.bad_files)
+    described = describe_files(survey.slices, survey.bad_files)
+    if survey.feature_names:  # features were put in their order
+        described["feature_names"] = survey.feature_names
+    paths = [[segment.source, segment.path] for piece in survey.slices for segment in piece.segments]
+    if "npz" in survey.formats and paths != sorted(paths):
+        described["order"] = "numbers"  # of batch files, where that is not the order of their names
+    return described
 
 
 def _refuse_without_disk(plan: Plan) -> None:

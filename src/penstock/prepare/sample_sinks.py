@@ -14,6 +14,7 @@ from penstock.prepare.placing import EDGES
 from penstock.prepare.rows import Rows
 from penstock.prepare.sinks import PARTS, Produced, Sink
 from penstock.shards.batch_file import BatchFileWriter
+from penstock.shards.feature_names import FeatureNames
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartWriter, bytes_of
 from penstock.shards.placed import Edges, Layout, Placer
@@ -120,6 +121,7 @@ class BatchesInto:
 
     schema: Schema
     batch_size: int
+    feature_names: FeatureNames
 
     def open(self, folder: Folder, number: int, stack: ExitStack, hold_bytes: int) -> Sink:  # noqa: ARG002
         return Batches(folder, self, number, stack)
@@ -127,7 +129,7 @@ class BatchesInto:
 
 class Batches:
     def __init__(self, folder: Folder, into: BatchesInto, number: int, stack: ExitStack) -> None:
-        self._writer = BatchFileWriter(folder, number, into.schema, into.batch_size)
+        self._writer = BatchFileWriter(folder, number, into.schema, into.batch_size, into.feature_names)
         stack.callback(self._writer.close)
 
     def write(self, rows: Rows) -> None:

@@ -6,7 +6,7 @@ Reads listings, footers, headers and a hundred rows; writes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -30,6 +30,7 @@ from penstock.prepare.sources import (
     survey_file,
 )
 from penstock.prepare.stage import Stage
+from penstock.shards.feature_names import FeatureNames, misaligned, names_of
 from penstock.shards.schema import Schema
 
 _SAMPLE_ROWS = 100
@@ -63,6 +64,7 @@ class Survey:
     stored_row_bytes: float  # bytes a row takes in the input, as far as can be told without reading it
     given: tuple[pa.Schema, ...]  # what each stage is given
     sources: tuple[SourceOptions, ...]  # how each source is read; what functions yield is known by now
+    feature_names: FeatureNames  # of the output's columns, where the input tells them
 
     @property
     def bytes(self) -> int:
@@ -90,6 +92,7 @@ def take_survey(config: Config, scout: Scout) -> Survey:
     stages = config.build_stages()
     files = find_files(config)
     sources, scouted = _scout(config, files, scout)
+    sources = tuple(replace(each, named=_named(stages)) for each in sources)
     good, bad = _survey_files(config, sources, files)
     schema = _nullable(good[0][1].schema)
     needed = columns_needed(stages)
@@ -108,7 +111,7 @@ def take_survey(config: Config, scout: Scout) -> Survey:
     else:
         sample, stored_row_bytes = _sample(slices, reading)
     made_from = fingerprint(describe_files(slices, (*bad, *wrong)))
-    stages, output, given = check_stages(config, stages, sample, schema, columns, made_from)
+    stages, output, given, names = check_stages(config, stages, sample, schema, columns, made_from)
     refuse_unfit_format(config, stages, output, given)
     return Survey(
         stages=stages,
@@ -124,6 +127,7 @@ def take_survey(config: Config, scout: Scout) -> Survey:
         stored_row_bytes=stored_row_bytes,
         given=given,
         sources=sources,
+        feature_names=names,
     )
 
 
@@ -200,12 +204,19 @@ def _difference(found: pa.Schema, expected: pa.Schema, columns: tuple[str, ...],
     for name in columns:
         if name not in found.names:
             return f"it has no column {name!r}"
+        if wrong := misaligned(names_of(found.field(name)), names_of(expected.field(name))):
+            return f"column {name!r}: {wrong}"
         if file.format not in ("csv", "text") and found.field(name).type != expected.field(name).type:
             return f"column {name!r} is {found.field(name).type}, not {expected.field(name).type}"
     extra = [name for name in found.names if name not in expected.names]
     if extra and len(columns) == len(expected.names):
         return f"it has a column {extra[0]!r} that the first has not"
     return None
+
+
+def _named(stages: tuple[Stage, ...]) -> tuple[str, ...]:
+    """Every column that a stage names."""
+    return tuple(sorted(frozenset[str]().union(*(stage.needs(frozenset()) or () for stage in stages))))
 
 
 def describe_files(slices: Sequence[Slice], bad_files: Sequence[BadFile]) -> dict[str, Any]:

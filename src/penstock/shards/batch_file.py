@@ -5,6 +5,7 @@ A zip of uncompressed members: `NAME.npy` for each column, and `metadata.npy`, J
     {"penstock": 1, "columns": [["features", "fixed_size_list<float32>[893]"], ...], "rows": [["a.txt", 0, 117], ...]}
 
 `rows` says where the samples came from, in their order: file, first ordinal, how many follow each other from there.
+`names`, where they are known, has the names of the values in a row of features, by column.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from penstock.base.errors import InputError
 from penstock.base.files import Folder, WriteFile
 from penstock.shards.arrays import Array, fixed_values
 from penstock.shards.columns import FileFacts
+from penstock.shards.feature_names import FeatureNames
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
@@ -44,11 +46,13 @@ class BatchFileWriter:
     without it, `close` removes them. Names in bytewise order are rows in order.
     """
 
-    def __init__(self, folder: Folder, number: int, schema: Schema, batch_size: int) -> None:
+    def __init__(
+        self, folder: Folder, number: int, schema: Schema, batch_size: int, names: FeatureNames | None = None
+    ) -> None:
         refuse_unfit(schema, folder.root)
         self.name = f"batch_{_ordered(number, 4)}"
         self.records = 0
-        self._folder, self._schema, self._batch_size = folder, schema, batch_size
+        self._folder, self._schema, self._batch_size, self._names = folder, schema, batch_size, names
         self._files: list[FileFacts] = []
         self._committed = False
         self._begin()
@@ -107,7 +111,8 @@ class BatchFileWriter:
                 width = max(1, max(map(len, held)))
                 yield field.name, np.dtype(f"<U{width}"), (self._held,), _wide(held, width)
         columns = [[field.name, field.type] for field in self._schema]
-        body = {"penstock": METADATA_VERSION, "columns": columns, "rows": self._runs}
+        body: dict[str, Any] = {"penstock": METADATA_VERSION, "columns": columns, "rows": self._runs}
+        body |= {"names": self._names} if self._names else {}
         data = np.frombuffer(json.dumps(body, separators=(",", ":")).encode(), "u1")
         yield METADATA, data.dtype, data.shape, [data]
 

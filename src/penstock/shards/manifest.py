@@ -14,6 +14,7 @@ from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.files import Folder
 from penstock.base.fingerprint import digest, fingerprint
 from penstock.shards.columns import FileFacts
+from penstock.shards.feature_names import FeatureNames
 from penstock.shards.schema import Field, Schema
 
 MANIFEST = "manifest.json"
@@ -61,6 +62,7 @@ class Manifest:
     rejected: tuple[FileFacts, ...]
     job: str  # fingerprint of the semantic config, the input and the code: what this dataset was made from
     tokens: tuple[Step, ...] = ()  # the account of tokens, where documents were tokenized
+    feature_names: FeatureNames = field(default_factory=dict)
 
     def records(self, split: str) -> int:
         return sum(shard.records for shard in self.splits[split])
@@ -73,8 +75,9 @@ class Manifest:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     body = {"format": "penstock", "format_version": FORMAT_VERSION, **asdict(manifest)}
-    if not manifest.tokens:
-        del body["tokens"]
+    for name in ("tokens", "feature_names"):
+        if not body[name]:
+            del body[name]
     return json.dumps({**body, "digest": fingerprint(body)}, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
@@ -121,6 +124,7 @@ def _from_body(body: dict[str, Any]) -> Manifest:
         rejected=tuple(FileFacts(**each) for each in body["rejected"]),
         job=body["job"],
         tokens=tuple(Step(**each) for each in body.get("tokens", ())),
+        feature_names=body.get("feature_names", {}),
     )
 
 

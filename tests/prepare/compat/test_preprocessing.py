@@ -119,7 +119,29 @@ def test_what_the_block_cannot_say_is_asked_for(missing):
     del job[missing]
     with pytest.raises(ConfigError, match=f"`{missing}:` is not there") as caught:
         understood(job)
-    assert caught.value.next_step.startswith("add input: {files: 'games/*', function: ")
+    lines = {"input": "\ninput: {files: games, function: 'features:samples'}", "output": "\noutput: data/processed"}
+    assert lines[missing] in caught.value.next_step
+
+
+def test_a_plain_config_is_told_the_very_lines_to_add_and_they_do(tmp_path):
+    data = {"data_root": "data/games", "processed_dir": "data/ready", "train_ratio": 0.8}
+    plain = {"seed": 42, "data": {**data, "val_ratio": 0.15, "test_ratio": 0.05}, "preprocessing": WHOLE}
+    with pytest.raises(ConfigError, match="`input:` and `output:` are not there") as caught:
+        understood(plain)
+    told, merging = caught.value.next_step.split("For batch files that are there already, the input is\n")
+    lines = told.partition("\n")[2].partition("\nfeatures:samples is your own function")[0]
+    assert lines == (
+        "input: {files: data/games, function: 'features:samples'}\n"
+        "output: data/ready\n"
+        "stages:\n"
+        "- split: {by: game_id, val: 0.15, test: 0.05}"
+    )
+    assert merging == "input: {npz: data/intermediate/batch_*.npz, trust_pickle: true}"
+    (tmp_path / "features.py").write_text("def samples(path): ...\n")
+    for more in (lines, f"{merging}\noutput: data/ready"):
+        (tmp_path / "config.yaml").write_text(f"{yaml.safe_dump(plain)}{more}\n")
+        config = load_config(tmp_path / "config.yaml")
+        assert config.output_path == str(tmp_path / "data/ready")
 
 
 def test_values_that_a_job_refuses_are_refused_here_too(tmp_path):

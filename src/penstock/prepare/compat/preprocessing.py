@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
+
 from penstock.base import machine
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.prepare.compat.translated import Translated, left_alone
@@ -30,12 +32,7 @@ def translate(written: Mapping[str, Any], job_keys: tuple[str, ...]) -> Translat
     block = _checked(written[BLOCK])
     notes = left_alone((key for key in written if key not in job_keys and key != BLOCK), job_keys)
     job = {key: value for key, value in written.items() if key in job_keys}
-    for key in ("input", "output"):
-        if key not in job:
-            raise ConfigError(
-                f"{BLOCK}: says how samples are kept, and not where they come from or go: `{key}:` is not there",
-                next_step="add input: {files: 'games/*', function: 'features:samples'} and output: data/processed",
-            )
+    _refuse_without_paths(job, written, block)
     job |= {
         key: block[key] for key in ("batch_size", "intermediate_dir", "merge_strategy") if block.get(key) is not None
     }
@@ -49,6 +46,44 @@ def translate(written: Mapping[str, Any], job_keys: tuple[str, ...]) -> Translat
     if "verbose" in block:
         notes.append("verbose: what happens is in .penstock/events.jsonl, and on the screen as it happens")
     return Translated(job, tuple(notes))
+
+
+def _refuse_without_paths(job: Mapping[str, Any], written: Mapping[str, Any], block: Mapping[str, Any]) -> None:
+    """The error has the very lines to add, with the paths and shares that such configs name under `data:`."""
+    absent = [key for key in ("input", "output") if key not in job]
+    if not absent:
+        return
+    data = written.get("data")
+    data = data if isinstance(data, dict) else {}
+    shares = {split: data.get(f"{split}_ratio") for split in ("val", "test")}
+    lines: dict[str, Any] = {}
+    if "input" in absent:
+        lines["input"] = {"files": data.get("data_root", "games"), "function": "features:samples"}
+    if "output" in absent:
+        lines["output"] = data.get("processed_dir", "data/processed")
+    if "stages" not in job and all(shares.values()):
+        lines["stages"] = [{"split": {"by": "game_id", **shares}}]
+    raise ConfigError(
+        f"{BLOCK}: says how samples are kept, and not where they come from or go: "
+        f"{' and '.join(f'`{key}:`' for key in absent)} {'is' if len(absent) == 1 else 'are'} not there",
+        next_step=f"add these lines to the file; paths are relative to it:\n{_yaml(lines)}"
+        + (_other_input(block) if "input" in absent else ""),
+    )
+
+
+def _other_input(block: Mapping[str, Any]) -> str:
+    batches = {"npz": f"{block.get('intermediate_dir') or 'data/intermediate'}/batch_*.npz", "trust_pickle": True}
+    return (
+        "\nfeatures:samples is your own function. For batch files that are there already, the input is\n"
+        f"{_yaml({'input': batches})}"
+    )
+
+
+def _yaml(lines: Mapping[str, Any]) -> str:
+    """One line per key and stage."""
+    inside = any(isinstance(value, dict | list) for value in lines.values())  # else all of it would be on one line
+    style = None if inside else False
+    return str(yaml.safe_dump(dict(lines), sort_keys=False, default_flow_style=style, width=1000)).rstrip()
 
 
 def _checked(block: Any) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class SourceOptions:
     document: str = "file"  # what a row of plain text is: a file, or a line
     bad_utf8: str = "set_aside"  # or repair
     trust_pickle: bool = False
+    named: tuple[str, ...] = ()  # columns that stages name: those that no array of a .npz is may be in a pickled table
     format: str = "auto"  # of the files themselves, where a function makes samples of their rows
     function: str = ""  # module:name; it is given whole files, or rows of them
     takes_rows: bool = False

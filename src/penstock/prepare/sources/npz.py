@@ -14,7 +14,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -43,34 +43,30 @@ from penstock.prepare.sources.npz_members import (
     read_members,
     unreadable,
 )
-from penstock.prepare.sources.pickled import FEATURES, is_metadata, open_pickles
+from penstock.prepare.sources.pickled import FRAME, is_metadata, open_pickles
 from penstock.shards.arrays import array_from_fixed
 from penstock.shards.batch_file import METADATA, METADATA_STARTS, METADATA_VERSION, fixed_dtype
+from penstock.shards.feature_names import NAME_ARRAYS, FeatureNames, misaligned, names_of, order_of, with_names
 from penstock.shards.schema import FIXED_LIST, NUMBERS, parse_type, type_to_arrow
 
 identity = identity_of_ends  # the zip's directory, at the end, holds every member's checksum
-
-NAMES = b"names"  # of the values in a row of features: in the metadata of the Arrow field, where the file tells them
+_NAMED_STEP = "write the file again with those names, or set `on_bad_input: set_aside` to go on without it"
 
 
 @dataclass(frozen=True)
 class Contents:
     """What a file holds: its columns and their type words, its rows, and where they stood if it says so."""
 
-    archive: zipfile.ZipFile
-    columns: dict[str, Member]
+    columns: dict[str, tuple[zipfile.ZipFile, Member]]
     words: dict[str, str]
     rows: int
     runs: list[tuple[str, int, int]] | None = None
-    names: list[str] | None = None  # of the values in a row of features
+    names: FeatureNames = field(default_factory=dict)
 
     @property
     def schema(self) -> pa.Schema:
         fields = [pa.field(name, type_to_arrow(parse_type(word))) for name, word in self.words.items()]
-        told = {NAMES: json.dumps(self.names).encode()}
-        return pa.schema(
-            [each.with_metadata(told) if self.names and each.name == FEATURES else each for each in fields]
-        )
+        return pa.schema([with_names(each, self.names.get(each.name)) for each in fields])
 
 
 def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG001
@@ -106,8 +102,9 @@ def _opened(location: str, options: SourceOptions, aloud: bool = False) -> Itera
     with ExitStack() as stack:
         handle: BinaryIO = stack.enter_context(io.BufferedReader(ReadFile(location)))
         archive, members = read_members(handle, location)
-        pickles = [member for member in members if member.is_pickle]
-        names = None
+        pickles = [member for member in members if member.is_pickle and member.name != FRAME]
+        has_frame = any(member.name == FRAME for member in members)
+        names: FeatureNames = {}
         if any(not is_metadata(member.name) for member in pickles):
             _refuse_untrusted(pickles, location, options)
             say("trusted pickle", _trusting(location))
@@ -116,22 +113,72 @@ def _opened(location: str, options: SourceOptions, aloud: bool = False) -> Itera
         elif pickles:
             say("pickle left out", _leaving_out(pickles[0].name, location))
         contents = _contents(archive, members, names, location)
-        for name in [each.name for each in members if not is_metadata(each.name) and each.name not in contents.columns]:
+        if has_frame:
+            contents = _with_frame(contents, location, options, say, stack)
+        known = {FRAME, *contents.columns, *(NAME_ARRAYS[name] for name in contents.names if name in NAME_ARRAYS)}
+        for name in [each.name for each in members if not is_metadata(each.name) and each.name not in known]:
             say("array left out", f"{name!r} has no row a sample and is left out ({location}; {_AND_OTHERS})")
         yield contents
 
 
-def _contents(archive: zipfile.ZipFile, members: list[Member], names: list[str] | None, location: str) -> Contents:
+def _contents(archive: zipfile.ZipFile, members: list[Member], names: FeatureNames, location: str) -> Contents:
     own = _own_metadata(archive, members, location)
     if own:
         return _own_contents(archive, members, own, location)
+    names = {**_stored_names(archive, members, location), **names}
+    told = {NAME_ARRAYS[column] for column in names if column in NAME_ARRAYS}
     arrays = [member for member in members if member.shape and not member.is_pickle and not is_metadata(member.name)]
+    arrays = [member for member in arrays if member.name not in (*told, FRAME)]
     if not arrays:
         raise InputError("no array in it has a row a sample", where=location)
     rows = _row_count(arrays, location)
-    columns = {member.name: member for member in arrays if member.rows == rows}
-    words = {name: _word(member, location) for name, member in columns.items()}
-    return Contents(archive, columns, words, rows, names=names)
+    columns = {member.name: (archive, member) for member in arrays if member.rows == rows}
+    words = {name: _word(member, location) for name, (_, member) in columns.items()}
+    return Contents(columns, words, rows, names=names)
+
+
+def _with_frame(
+    contents: Contents, location: str, options: SourceOptions, say: Callable[[str, str], None], stack: ExitStack
+) -> Contents:
+    """The same, with the columns of its pickled DataFrame that a stage names and no array is."""
+    wanted = [name for name in options.named if name not in contents.columns]
+    if not (wanted and options.trust_pickle):
+        say("table left out", _leaving_out_table(location, options))
+        return contents
+    say("trusted pickle", _trusting(location))
+    handle, _ = stack.enter_context(open_pickles(location, wanted))
+    archive, found = read_members(handle, location)
+    columns = {member.name: (archive, member) for member in found if not is_metadata(member.name)}
+    for name, (_, member) in columns.items():
+        if member.rows != contents.rows:
+            raise InputError(
+                f"column {name!r} of {FRAME!r} has {member.rows:,} rows, the arrays have {contents.rows:,}",
+                where=location,
+                next_step="write the file again, or set `on_bad_input: set_aside` to go on without it",
+            )
+    words = {name: _word(member, location) for name, (_, member) in columns.items()}
+    return replace(contents, columns={**contents.columns, **columns}, words={**contents.words, **words})
+
+
+def _stored_names(archive: zipfile.ZipFile, members: list[Member], location: str) -> FeatureNames:
+    """The names of features that stand in an array of their own."""
+    by_name = {member.name: member for member in members}
+    found: FeatureNames = {}
+    for column, array in NAME_ARRAYS.items():
+        features, names = by_name.get(column), by_name.get(array)
+        if features is None or names is None or len(features.shape) != 2 or len(names.shape) != 1 or names.is_pickle:
+            continue
+        with ExitStack() as stack:
+            told = list(map(str, open_rows(archive, names, stack)(names.rows).tolist()))
+        if len(told) != features.shape[1] or len(set(told)) != len(told):
+            raise InputError(
+                f"{array!r} has {len(told):,} names, {len(set(told)):,} of them different, and {column!r} has "
+                f"{features.shape[1]:,} features",
+                where=location,
+                next_step=_NAMED_STEP,
+            )
+        found[column] = told
+    return found
 
 
 def _row_count(arrays: list[Member], location: str) -> int:
@@ -196,11 +243,11 @@ def _own_contents(archive: zipfile.ZipFile, members: list[Member], own: dict[str
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(f"its metadata lacks or misspells {error}", location) from error
     rows = sum(count for _, _, count in runs)
-    columns = {member.name: member for member in members if member.name in words}
+    columns = {member.name: (archive, member) for member in members if member.name in words}
     for name, word in words.items():
-        if name not in columns or not _fits(columns[name], word, rows):
+        if name not in columns or not _fits(columns[name][1], word, rows):
             raise unreadable(f"array {name!r} is not the {rows:,} rows of {word} that were written", location)
-    return Contents(archive, columns, words, rows, runs)
+    return Contents(columns, words, rows, runs, own.get("names", {}))
 
 
 def _fits(member: Member, word: str, rows: int) -> bool:
@@ -245,7 +292,7 @@ def _column(
     take = _take(contents, name, segment, stack)
     if not kind.is_fixed:
         return lambda count: _text(take(count), type_to_arrow(kind))
-    order = _order_of_names(contents, segment, reading) if name == FEATURES else None
+    order = _order_of_names(contents, name, segment, reading)
     if order is None:
         return lambda count: array_from_fixed(take(count), kind, None)
     return lambda count: array_from_fixed(take(count)[:, order], kind, None)
@@ -253,7 +300,7 @@ def _column(
 
 def _take(contents: Contents, name: str, segment: Segment, stack: ExitStack) -> Take:
     try:
-        return open_rows(contents.archive, contents.columns[name], stack)
+        return open_rows(*contents.columns[name], stack)
     except DAMAGE as error:
         raise UnreadablePart(segment, 0, 0, contents.rows, first_line(error)) from error
 
@@ -282,23 +329,13 @@ def _refuse_other_types(contents: Contents, segment: Segment, reading: Reading) 
             )
 
 
-def _order_of_names(contents: Contents, segment: Segment, reading: Reading) -> Array | None:
+def _order_of_names(contents: Contents, name: str, segment: Segment, reading: Reading) -> Array | None:
     """Where the first file's features stand in this file's rows; None where they stand alike, or nobody tells."""
-    told = (reading.schema.field(FEATURES).metadata or {}).get(NAMES)
-    if told is None or contents.names is None:
-        return None
-    expected = json.loads(told)
-    if expected == contents.names:
-        return None
-    for name in {*expected} ^ {*contents.names}:
-        has, has_not = ("this", "the first") if name in contents.names else ("the first", "this")
-        raise InputError(
-            f"feature {name!r} of {has} file is not in {has_not} one",
-            where=segment.location,
-            next_step="write the file again, or set `on_bad_input: set_aside` to go on without it",
-        )
-    place = {name: number for number, name in enumerate(contents.names)}
-    return np.array([place[name] for name in expected])
+    first, names = names_of(reading.schema.field(name)), contents.names.get(name)
+    if wrong := misaligned(names, first):  # the survey says it, too, unless the file was replaced since
+        raise InputError(f"column {name!r}: {wrong}", where=segment.location, next_step=_NAMED_STEP)
+    order = order_of(names, first)
+    return None if order is None else np.array(order)
 
 
 # Refusals.
@@ -331,6 +368,14 @@ def _trusting(location: str) -> str:
     return (
         "trust_pickle is on: opening a pickle can run any code that is in it, with your rights. Each file is opened in "
         f"a process of its own ({location}; {_AND_OTHERS})"
+    )
+
+
+def _leaving_out_table(location: str, options: SourceOptions) -> str:
+    trust = "" if options.trust_pickle else " and `trust_pickle: true` beside `npz:`"
+    return (
+        f"{FRAME!r} is a pickled table: it is left out, unopened. For a column of it, name the column in a stage, such "
+        f"as `split: {{by: game_id, ...}}`{trust} ({location}; {_AND_OTHERS})"
     )
 
 

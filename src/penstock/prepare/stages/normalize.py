@@ -91,7 +91,7 @@ class Normalize(Stage):
         self._refuse_elements(schema, columns)
         element = getattr(pa, self.type)()
         retyped = {name: with_element_type(schema.field(name).type, element) for name in columns}
-        return pa.schema([pa.field(each.name, retyped[each.name]) if each.name in retyped else each for each in schema])
+        return pa.schema([each.with_type(retyped[each.name]) if each.name in retyped else each for each in schema])
 
     def _refuse_elements(self, schema: pa.Schema, columns: tuple[str, ...]) -> None:
         """Elements to skip must be there in every list that is named."""
