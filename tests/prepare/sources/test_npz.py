@@ -174,7 +174,15 @@ def test_text_that_is_not_utf8_is_set_aside(tmp_path):
     assert [(aside.reason, aside.count) for aside in rows.set_aside] == [("text is not UTF-8", 1)]
 
 
-@pytest.mark.parametrize("array", [np.zeros(3, "c8"), np.zeros(3, "M8[s]"), np.zeros((3, 0)), np.array([["a"]] * 3)])
+@pytest.mark.parametrize(
+    "array",
+    [
+        *(np.zeros(3, kind) for kind in ("c8", "M8[s]", "m8[ns]", np.longdouble, [("a", "i4"), ("b", "f4")], "V4")),
+        np.zeros((3, 0)),
+        np.array([["a"]] * 3),
+    ],
+    ids=lambda array: str(array.dtype),
+)
 def test_an_array_that_no_column_can_hold_is_refused_by_name(tmp_path, array):
     np.savez(tmp_path / "a.npz", **samples(3), odd=array)
     with pytest.raises(InputError, match="array 'odd' holds"):
