@@ -173,3 +173,17 @@ def test_a_type_that_is_declared_rounds_floats_as_it_says(tmp_path):
 def test_files_whose_types_differ_are_both_named(tmp_path):
     with pytest.raises(InputError, match=r"key .x. is int64 in 0\.pkl, sample 0, but float64 in 1\.pkl, sample 0"):
         penstock.run(write_job(tmp_path, [{"x": 2**53 + 1}], [{"x": 0.5}]))
+
+
+def test_keys_are_columns_by_name_whatever_order_a_sample_has_them_in(tmp_path):
+    first = {"features": {"gold": 1, "pieces": 2}, "masks": {"move": np.array([True, False])}}
+    later = {"masks": {"move": [True, False]}, "features": {"pieces": 20, "gold": 10}}
+    manifest = penstock.run(write_job(tmp_path, [first, later], [later, first]))
+    assert [field.name for field in manifest.schema] == ["features_gold", "features_pieces", "masks_move"]
+    assert array_of(tmp_path, "features_gold").tolist() == [1, 10, 10, 1]
+    assert array_of(tmp_path, "features_pieces").tolist() == [2, 20, 20, 2]
+    with np.load(tmp_path / "out" / "masks_train.npz") as masks:
+        assert masks["move"].dtype == bool
+        assert masks["move"].tolist() == [[True, False]] * 4
+    opened = penstock.open(tmp_path / "out")[0]["masks_move"]
+    assert (opened.dtype, opened.tolist()) == (bool, [True, False])
