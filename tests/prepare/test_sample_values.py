@@ -287,13 +287,16 @@ def test_whole_arrays_agree_with_value_by_value(data: st.DataObject) -> None:
     leaf, dtypes = LEAVES[data.draw(st.integers(0, 3))], data.draw(few_dtypes)
     kinds = [leaf, st.lists(leaf, min_size=2, max_size=2), arrays(shape, dtypes), samples(shape, leaf, dtypes)]
     values = data.draw(st.lists(kinds[data.draw(st.integers(0, 3))], max_size=3))
-    fast = together(values, shape, number)
+    rounds = data.draw(st.booleans())
+    fast = together(values, shape, number, rounds)
     if fast is not None:
-        _assert_exact(fast, values, shape, number)
+        _assert_exact(fast, values, shape, number, rounds)
 
 
-def _assert_exact(fast: Any, values: list[Any], shape: tuple[int, ...], number: np.dtype[Any]) -> None:
-    slow = np.array([exact(value, shape, number) for value in values], number).reshape(-1, *shape)
+def _assert_exact(
+    fast: Any, values: list[Any], shape: tuple[int, ...], number: np.dtype[Any], rounds: bool = True
+) -> None:
+    slow = np.array([exact(value, shape, number, rounds) for value in values], number).reshape(-1, *shape)
     assert fast.dtype == number
     assert fast.shape == slow.shape
     assert fast.tobytes() == slow.tobytes()
@@ -313,6 +316,21 @@ def test_whole_arrays_agree_with_value_by_value_at_the_edge_of_every_type(number
                 _assert_exact(fast, [value], (len(value),), number)
                 taken += 1
     assert taken > 20 or number.kind == "b"
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.sampled_from(TYPES), numbers)
+def test_without_rounding_an_accepted_value_is_the_same_number(number: np.dtype[Any], value: Any) -> None:
+    try:
+        taken = exact(value, (), number, rounds=False)[()]
+    except Misfit:
+        return
+    if isinstance(value, float | np.floating) and np.isnan(value):
+        assert np.isnan(taken)
+    elif isinstance(value, np.floating) or not np.isfinite(taken):
+        assert np.longdouble(taken) == np.longdouble(value)
+    else:
+        assert taken.item() == value
 
 
 @settings(max_examples=500, deadline=None)
