@@ -54,7 +54,7 @@ def test_a_plan_shows_what_was_inferred_in_words_that_a_schema_takes(desk, capfd
     out = shown(capfd, "plan", write(desk))
     assert "4 files, 4 B, about 20 samples, in 4 slices" in out
     line = next(line for line in out.splitlines() if line.startswith("features"))
-    assert line.split() == ["features", "float32[6]", "float32[6]"]
+    assert line.split() == ["features", "float64[6]", "float64[6]"]
     assert "masks_move    bool[2]" in out
     assert "What mine:samples yields is inferred from the first samples of 4 files." in out
     assert not (desk / "out").exists()
@@ -110,7 +110,7 @@ def test_batch_files_are_verified_and_inspected_without_a_word_of_labels(desk, c
     assert "20 records, every block as it was written" in out
     assert "label" not in out
     assert document(shown(capfd, "verify", "batches", "--json"))["heads"] == []
-    assert "features      float32[6]" in shown(capfd, "inspect", "batches")
+    assert "features      float64[6]" in shown(capfd, "inspect", "batches")
     assert "ok: 20 labels of 1 head, each allowed by its mask" in shown(capfd, "verify", "out")
     out = shown(capfd, "inspect", "out", "-n", "1")
     assert "labels_train.npz" in out
