@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from penstock.base.errors import InputError, file_error
+from penstock.base.paths import local_path
 from penstock.prepare.config import Config
 from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.sources import COMPRESSIONS, SUFFIXES, File, format_of
@@ -27,7 +28,7 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
     """Files of one source in bytewise order of their paths relative to the pattern's fixed part."""
     found: dict[str, File] = {}
     for pattern in source.patterns:
-        place = os.path.join(config.folder, pattern)
+        place = local_path(pattern, config.folder)
         if source.path and is_saved(place):
             root, locations = place, _others(saved_files(place, source.split), place, _written(config))
         elif source.split:
@@ -51,7 +52,7 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
                 where=f"input[{number}], looked in {root}",
                 next_step=_advice(pattern, root),
             )
-    files = sorted(found.values(), key=lambda file: os.fsencode(file.path))
+    files = sorted(found.values(), key=lambda file: file.path.encode())
     formats = sorted({file.format for file in files})
     if len(formats) > 1:
         raise InputError(
@@ -74,7 +75,7 @@ def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) 
     from penstock.prepare.sources.hub import Split, hub_files
 
     assert source.split
-    place = os.path.join(config.folder, pattern)
+    place = local_path(pattern, config.folder)
     path = place if os.path.isdir(place) else pattern
     for own in _written(config) if path == place else ():
         if _overlap(own, place):

@@ -15,7 +15,7 @@ from typing import Any
 from penstock.base.errors import PlanError, TaskError
 from penstock.base.memory import tree_memory
 from penstock.base.sizes import format_size
-from penstock.prepare.engines.local import ATTEMPTS, Worker, how_it_ended
+from penstock.prepare.engines.local import ATTEMPTS, START_SECONDS, Worker, how_it_ended
 from penstock.prepare.measure import Measured
 from penstock.prepare.scouting import Scouted
 from penstock.prepare.slices import Segment, Slice
@@ -137,13 +137,17 @@ class Trial:
     def _started(self) -> Worker:
         if self._worker is None:
             self._worker = Worker()
-            if self._worker.connection.poll(self._timeout):
-                self._worker.ready_bytes = self._worker.connection.recv()[1]
+            if not self._worker.connection.poll(max(self._timeout, START_SECONDS)):
+                raise TaskError(
+                    f"a worker had not started after {max(self._timeout, START_SECONDS):g} s",
+                    next_step="run the same command when the machine is less busy, or raise `task_timeout`",
+                )
+            self._worker.ready_bytes = self._worker.connection.recv()[1]
         return self._worker
 
     def _too_slow(self, worker: Worker, what: str, where: str) -> TaskError:
         error = TaskError(
-            f"{what} took longer than {self._timeout:.0f} s (task_timeout)",
+            f"{what} took longer than {self._timeout:g} s (task_timeout)",
             where=where,
             next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`",
         )
