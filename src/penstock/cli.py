@@ -283,7 +283,7 @@ def run(
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio, parallel)
         asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
-        halves = iter([keep_batches(asked.config)]) if skip_merge else halves_of(asked.config)
+        halves = iter([keep_batches(asked.config)]) if skip_merge else halves_of(asked.config, redo)
     _run(asked, halves, redo, as_json)
 
 

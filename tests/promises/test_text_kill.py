@@ -37,8 +37,8 @@ class Clean(killing.Clean):
 
 
 def _remembered(folder: Path) -> list[bytes]:
-    """The files of keys; their names have the output's place in them. Nothing may lie beside them."""
-    left = [path for path in folder.rglob("*") if path.is_file()]
+    """The files of keys; their names have the output's place in them. Nothing may lie beside them but the lock."""
+    left = [path for path in folder.rglob("*") if path.is_file() and path != folder / ".penstock" / "lock"]
     assert all(path.suffix == ".keys" and path.parent == folder for path in left), left
     return [path.read_bytes() for path in sorted(left)]
 

@@ -83,7 +83,7 @@ def export_hf(
     splits = open_splits(path, split, "hf")
     most = shard_bytes(shard_size, splits)
     refuse_target(path, target, overwrite)
-    features = _features(next(iter(splits.values())).schema, path, columns)
+    features = features_of(next(iter(splits.values())).schema, path, columns)
     name = dataset_id(Folder(path))
     with written_beside(target) as folder:
         alone = len(splits) == 1
@@ -99,7 +99,7 @@ def export_hf(
 # What each column becomes.
 
 
-def _features(schema: Schema, where: str, columns: Sequence[str] | None) -> list[_Feature]:
+def features_of(schema: Schema, where: str, columns: Sequence[str] | None) -> list[_Feature]:
     features = [_feature(schema, field) for field in schema]
     names = [feature.name for feature in features]
     for name in names:
