@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.promises.workshop import THOROUGH
+
 FUNCTION = """\
 import penstock
 def samples(path):
@@ -33,7 +35,7 @@ def _run(place: Path, *options: str, text: str | None = None) -> subprocess.Comp
     )
 
 
-@pytest.mark.parametrize("call", [CALL % "mine", STAGE])
+@pytest.mark.parametrize("call", [CALL % "mine", STAGE] if THOROUGH else [STAGE])
 def test_a_script_that_starts_itself_is_told_so_once(place, call):
     (place / "mine.py").write_text(FUNCTION + call)
     done = _run(place, "mine.py")
@@ -57,11 +59,13 @@ def test_a_job_whose_module_starts_it_is_told_so_once(place):
     assert len(done.stderr.splitlines()) == 3
 
 
-def test_a_script_with_a_guard_may_hold_the_functions_of_its_job(place):
-    (place / "mine.py").write_text(f'{FUNCTION}if __name__ == "__main__":\n    {CALL % "mine"}')
-    done = _run(place, "mine.py")
-    assert done.returncode == 0, done.stderr
-    assert (place / "out" / "manifest.json").exists()
+if THOROUGH:  # it takes the time of a whole job
+
+    def test_a_script_with_a_guard_may_hold_the_functions_of_its_job(place):
+        (place / "mine.py").write_text(f'{FUNCTION}if __name__ == "__main__":\n    {CALL % "mine"}')
+        done = _run(place, "mine.py")
+        assert done.returncode == 0, done.stderr
+        assert (place / "out" / "manifest.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,7 @@ def test_a_script_with_a_guard_may_hold_the_functions_of_its_job(place):
     [
         (("mine.py",), "write mine:samples, and put what the script does below"),
         (("-i",), "save the function in a file, such as features.py"),
-    ],
+    ][0 if THOROUGH else 1 :],
 )
 def test_a_function_of_main_is_refused_with_what_to_write(place, options, advice):
     lines = FUNCTION.replace("def double", "\ndef double") + "\n" + CALL % "__main__"
