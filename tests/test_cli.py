@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -271,3 +274,53 @@ def _running_until_one_task_is_done(folder: Path, job: Path) -> Iterator[subproc
 
 def _line(printed: str, first_word: str) -> str:
     return next(line for line in printed.splitlines() if line.startswith(first_word))
+
+
+@pytest.mark.parametrize("command", [["--help"], ["init", "--schema"]])
+def test_a_reader_of_the_help_that_went_away_ends_the_command_quietly(command):
+    process = start(*command)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == 141
+
+
+def test_a_command_without_a_stdout_does_its_work(tmp_path):
+    command = [sys.executable, "-m", "penstock", "run", str(make_job(tmp_path))]
+    done = subprocess.run(["sh", "-c", '"$@" >&- 2> /dev/null', "sh", *command], check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "out" / "manifest.json").exists()
+
+
+SHOWN = """\
+import json, sys
+from penstock.cli import main
+for command in json.loads(sys.argv[1]):
+    print("code", main(command.split()), flush=True)
+"""
+LOCALE_C = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}  # stdout and file names are ASCII
+
+
+def test_names_that_an_encoding_lacks_are_written_as_escapes(tmp_path):
+    """Paths, columns and text in plan, run and inspect; JSON stays JSON, and files are found as they are called."""
+    (tmp_path / "dätä").mkdir()
+    (tmp_path / "dätä" / "ß.jsonl").write_text('{"größe": "日本", "n": 1}\n{"größe": "b", "n": 2}\n', encoding="utf-8")
+    job = "input: dätä\noutput: öut\nworkers: 0\nstages:\n- filter: größe != 'b'\n"
+    (tmp_path / "jöb.yaml").write_text(job, encoding="utf-8")
+    commands = ["plan jöb.yaml", "run jöb.yaml", "run jöb.yaml --json", "inspect öut", "inspect öut --json"]
+    commands += ["verify öut", "inspect nöthing", "inspect nöthing --json"]
+    done = subprocess.run(
+        [sys.executable, "-c", SHOWN, json.dumps(commands)],
+        cwd=tmp_path,
+        env={**os.environ, **LOCALE_C},
+        capture_output=True,
+        check=False,
+    )
+    assert b"Defect" not in done.stdout + done.stderr
+    assert b"Traceback" not in done.stderr
+    codes = [line for line in done.stdout.splitlines() if line.startswith(b"code ")]
+    assert codes == [b"code 0"] * 6 + [b"code 5"] * 2, done.stderr
+    document = done.stdout.split(b"code 0\n")[2]
+    assert json.loads(document)["output"].encode("utf-8", "surrogateescape").endswith("öut".encode())
+    assert (tmp_path / "öut" / "manifest.json").exists()

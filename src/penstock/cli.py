@@ -5,16 +5,18 @@ The one place that prints errors. Heavy imports wait inside the commands, so tha
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
+_BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose reader went away
 EXIT_CODES = (
     (0, "done, or nothing to do"),
     (1, "a defect of penstock itself"),
@@ -36,24 +38,50 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _local(parameter: typer.CallbackParam, value: Any) -> Any:
+    """A path, or several, of the command line as paths of this machine; what is none is refused by its option."""
+    from penstock.base.errors import ConfigError
+    from penstock.base.paths import local_path
+
+    try:
+        return [local_path(each) for each in value] if isinstance(value, (list, tuple)) else value and local_path(value)
+    except ConfigError as error:
+        error.where = f"{parameter.opts[0]} {value}" if parameter.opts[0].startswith("-") else "the command line"
+        raise
+
+
 _OLDER = "Older names, of the scripts that penstock replaces"
 JobFile = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
+        callback=_local,
         help="A job file (`penstock init` writes one), or a preset: events, pings, text.",
     ),
 ]
-Dataset = Annotated[str, typer.Argument(metavar="PATH", help="The folder that `penstock run` wrote.")]
+Dataset = Annotated[str, typer.Argument(metavar="PATH", callback=_local, help="The folder that `penstock run` wrote.")]
 Looked = Annotated[
     str,
-    typer.Argument(metavar="PATH", help="The folder that `penstock run` wrote, or .arrayrecord files; quote patterns."),
+    typer.Argument(
+        metavar="PATH",
+        callback=_local,
+        help="The folder that `penstock run` wrote, or .arrayrecord files; quote patterns.",
+    ),
 ]
 Input = Annotated[
     list[str] | None,
-    typer.Option("--input", "-i", metavar="PATH", help="Read these files instead. Quote patterns; may be repeated."),
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="PATH",
+        callback=_local,
+        help="Read these files instead. Quote patterns; may be repeated.",
+    ),
 ]
-Output = Annotated[str | None, typer.Option("--output", "-o", metavar="PATH", help="Write here instead.")]
+Output = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="PATH", callback=_local, help="Write here instead.")
+]
 Memory = Annotated[
     str | None, typer.Option("--memory", "-m", metavar="SIZE", help="For the whole process tree: 2GB, 512MiB, 50%.")
 ]
@@ -93,7 +121,8 @@ Parallel = Annotated[
     typer.Option("--parallel", metavar="BOOL", help="false: --strategy sequential.", rich_help_panel=_OLDER),
 ]
 JobOption = Annotated[
-    str, typer.Option("--config", "-c", metavar="JOB", help="The job that the batch files were made for.")
+    str,
+    typer.Option("--config", "-c", metavar="JOB", callback=_local, help="The job that the batch files were made for."),
 ]
 Redo = Annotated[bool, typer.Option("--redo", help="Do everything again, replacing what is there.")]
 _WITH_TOKENS = "With --tokens"
@@ -125,23 +154,51 @@ def main(arguments: list[str] | None = None) -> int:
     # Before pyarrow is imported. Its system pool returns memory: peaks were 47 MB where mimalloc had 86.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     arguments = sys.argv[1:] if arguments is None else arguments
+    _make_streams_ready()
     try:
         with _sigterm_is_ctrl_c():
             return _invoke(arguments)
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        if _is_unread(error):
+            return _BROKEN_PIPE
+        if isinstance(error, SystemExit):
+            raise
         from penstock.show.failure import tell
 
         return tell(error, as_json="--json" in arguments, debug="--debug" in arguments)
     finally:
-        _forget_unread_log()
+        _drop_unread(sys.stdout)
+        _drop_unread(sys.stderr)
 
 
-def _forget_unread_log() -> None:
-    """What is left for a log that nobody reads any more must not become the exit code: Python's would be 120."""
+def _make_streams_ready() -> None:
+    """Streams that were closed (`>&-`) lead nowhere. A character that an encoding lacks is written as an escape."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it takes the lowest number that is free: this one
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _is_unread(error: BaseException) -> bool:
+    """Whether a command ends because its reader went away, as `head` does. rich makes a SystemExit of that."""
+    gone = error.__context__ if isinstance(error, SystemExit) else error
+    return isinstance(gone, BrokenPipeError) and (gone is not error or any(map(_drop_unread, (sys.stdout, sys.stderr))))
+
+
+def _drop_unread(stream: TextIO) -> bool:
+    """Whether nobody reads the stream any more. What is left for it is dropped, or Python would end with 120."""
     try:
-        sys.stderr.flush()
+        stream.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return True
+    return False
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -226,14 +283,17 @@ def run(
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio, parallel)
         asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
-        halves = iter([keep_batches(asked.config)]) if skip_merge else halves_of(asked.config)
+        halves = iter([keep_batches(asked.config)]) if skip_merge else halves_of(asked.config, redo)
     _run(asked, halves, redo, as_json)
 
 
 @app.command()
 def merge(
     folder: Annotated[
-        str | None, typer.Argument(metavar="DIR", help="The folder of batch files; else the job's intermediate_dir.")
+        str | None,
+        typer.Argument(
+            metavar="DIR", callback=_local, help="The folder of batch files; else the job's intermediate_dir."
+        ),
     ] = None,
     config: JobOption = ...,  # type: ignore[assignment]
     output: Output = None,
@@ -242,7 +302,10 @@ def merge(
     settings: Setting = None,
     redo: Redo = False,
     intermediate_dir: Annotated[
-        str | None, typer.Option("--intermediate-dir", metavar="DIR", help="The same as DIR.", rich_help_panel=_OLDER)
+        str | None,
+        typer.Option(
+            "--intermediate-dir", metavar="DIR", callback=_local, help="The same as DIR.", rich_help_panel=_OLDER
+        ),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
@@ -337,7 +400,13 @@ def export(
     ],
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="PATH", help="The folder (hdf5: file) to write. [PATH-hf and so on]"),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            callback=_local,
+            help="The folder (hdf5: file) to write. [PATH-hf and so on]",
+        ),
     ] = None,
     split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only this split.")] = None,
     shard_size: Annotated[
@@ -444,7 +513,9 @@ def bench(
 
 @app.command()
 def doctor(
-    output: Annotated[str, typer.Option("--output", "-o", metavar="PATH", help="Where datasets will go.")] = ".",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="PATH", callback=_local, help="Where datasets will go.")
+    ] = ".",
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
@@ -457,7 +528,7 @@ def doctor(
 
 @app.command()
 def init(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="The file to write.")] = "job.yaml",
+    path: Annotated[str, typer.Argument(metavar="PATH", callback=_local, help="The file to write.")] = "job.yaml",
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of job files, for editors.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001

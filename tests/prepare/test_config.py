@@ -418,3 +418,10 @@ def test_other_numbers_of_a_job_are_what_yaml_says_they_are(tmp_path):
     text = "input: a.csv\noutput: out\nworkers: 0x2\ntask_timeout: 1_000\nstall_notice: 2.5\nslice_size: 1000\n"
     config = load_config(write(tmp_path, text))
     assert (config.workers, config.task_timeout, config.stall_notice, config.slice_bytes) == (2, 1000, 2.5, 1000)
+
+
+@pytest.mark.parametrize("key", ["task_timeout", "stall_notice"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1e300, "10s", True, None, [5]])
+def test_seconds_are_a_number_that_a_clock_can_wait_for(key, value, tmp_path):
+    with pytest.raises(ConfigError, match=f"^{key}: "):
+        make_config({"input": "a.csv", "output": "out", key: value}, folder=str(tmp_path))

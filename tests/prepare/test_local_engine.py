@@ -181,3 +181,13 @@ def test_a_worker_is_replaced_after_many_tasks_so_that_no_leak_outlives_them(wor
     penstock.run(job)
     assert len(list(workplace.glob("pid-*"))) == 2
     assert len(penstock.open(workplace / "out")) == TASKS_PER_WORKER + 5
+
+
+def test_a_task_timeout_that_is_shorter_than_a_worker_takes_to_start_is_no_defect(tmp_path):
+    """Its time starts when the worker has, in planning as in a run. On a busy machine a row may take longer."""
+    (tmp_path / "in.jsonl").write_text('{"x": 1}\n' * 100)
+    job = {"input": str(tmp_path / "in.jsonl"), "output": str(tmp_path / "out"), "workers": 1, "task_timeout": 0.4}
+    try:
+        assert penstock.run(job).records("train") == 100
+    except TaskError as error:
+        assert "task_timeout" in error.what

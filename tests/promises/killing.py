@@ -41,6 +41,7 @@ class Clean:
     job: Callable[..., Path]  # (path, **keys)
     written: dict[str, str]
     names: set[str]
+    points: set[str]  # crash points that it passed
 
     @property
     def tasks(self) -> int:
@@ -58,9 +59,10 @@ class Clean:
 
 
 def clean_run(folder: Path, job: Callable[..., Path]) -> Clean:
-    penstock.run(job(folder / "job.yaml"))
+    with sweeping(Sweep()) as sweep:  # inside this process, which sees every point
+        penstock.run(job(folder / "job.yaml", workers=0))
     assert_no_leftovers(folder / "out")
-    return Clean(job, workshop.bytes_of(folder / "out"), workshop.names_in(folder / "out"))
+    return Clean(job, workshop.bytes_of(folder / "out"), workshop.names_in(folder / "out"), sweep.points)
 
 
 # By a crash point.
@@ -75,6 +77,16 @@ def crash_points() -> list[str]:
                 assert isinstance(node.args[0], ast.Constant), f"{path}: a crash point's name must be a literal"
                 found.add(node.args[0].value)
     return sorted(found)
+
+
+# How the names begin of the points that a job passes: those of every run, and those of its shape.
+EVERY_RUN = ("commit.", "run.", "task.")
+SHAPES = {"rows": (), "direct arrays": ("move.",), "placed arrays": ("move.", "place."), "text": ("match.", "pack.")}
+
+
+def points_of(shape: str) -> list[str]:
+    """The points that a job of this shape passes; the tests of the shape hold them against a run."""
+    return [point for point in crash_points() if point.startswith((*EVERY_RUN, *SHAPES[shape]))]
 
 
 # A driver costs most of a second to start and a few milliseconds to fork.

@@ -23,12 +23,12 @@ from tests.promises.killing import (
     Clean,
     assert_no_leftovers,
     clean_run,
-    crash_points,
     crash_with_workers,
     fail_once,
     failures,
     holds,
     kill_driver_when,
+    points_of,
     shoot_workers,
     wait_for_the_end_of,
 )
@@ -65,16 +65,18 @@ def direct(tmp_path_factory: pytest.TempPathFactory) -> Clean:
     return clean
 
 
-POINTS = crash_points()
-DIRECT_POINTS = [point for point in crash_points() if not point.startswith("place.")]
+ALL_POINTS, ALL_DIRECT_POINTS = points_of("placed arrays"), points_of("direct arrays")
+POINTS, DIRECT_POINTS = ALL_POINTS, ALL_DIRECT_POINTS
 if not workshop.THOROUGH:  # those of arrays, and one of each kind that test_kill_it_any_time.py walks whole
-    few = ("place.", "move.", "arrays.", "commit.before_rename", "run.before_clean_up", "task.after_shards")
-    POINTS = [point for point in crash_points() if point.startswith(few)]
+    few = ("place.", "move.", "commit.before_rename", "run.before_clean_up", "task.after_shards")
+    POINTS = [point for point in ALL_POINTS if point.startswith(few)]
     DIRECT_POINTS = ["task.after_shards", "task.after_ledger", "move.before_rename", "move.after_rename"]
 
 
-def test_arrays_have_crash_points_of_their_own():
-    assert {"place.in_column", "place.before_ledger", "move.before_rename", "move.after_rename"} <= set(crash_points())
+def test_jobs_of_arrays_pass_their_crash_points_and_no_others(placed, direct):
+    assert placed.points == set(ALL_POINTS)
+    assert direct.points == set(ALL_DIRECT_POINTS)
+    assert {"place.in_column", "place.before_ledger", "move.before_rename", "move.after_rename"} <= placed.points
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -100,7 +102,7 @@ def test_one_crash_after_the_other_is_recovered_from(placed, die, tmp_path, poin
     placed.assert_recovers(job)
 
 
-@pytest.mark.parametrize("point", crash_points() if workshop.THOROUGH else ["place.in_column"])
+@pytest.mark.parametrize("point", ALL_POINTS if workshop.THOROUGH else ["place.in_column"])
 def test_a_worker_that_dies_at_a_named_point_changes_nothing(placed, tmp_path, point):
     crash_with_workers(placed.job(tmp_path / "job.yaml", workers=2), point, placed)
 

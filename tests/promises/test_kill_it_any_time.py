@@ -14,11 +14,13 @@ import pytest
 from penstock.base.memory import process_tree
 from tests.promises import workshop
 from tests.promises.killing import (
+    SHAPES,
     Clean,
     clean_run,
     crash_points,
     crash_with_workers,
     kill_drivers,
+    points_of,
     runs,
     shoot_workers,
     wait_for_the_end_of,
@@ -34,24 +36,30 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Clean:
     return clean_run(folder, partial(workshop.write_job, data=data))
 
 
-def points_of_rows() -> list[str]:
-    """Those that a job without arrays passes; test_arrays_kill.py walks the others."""
-    return [
-        point for point in crash_points() if not point.startswith(("place.", "move.", "arrays.", "match.", "pack."))
-    ]
+POINTS = points_of("rows")
 
 
 def test_there_are_crash_points_around_every_lasting_effect():
     assert len(crash_points()) >= 10
 
 
+def test_every_crash_point_is_passed_by_a_job_of_some_shape():
+    """That it is, the tests of each shape prove by a run: here, in test_arrays_kill.py and in test_text_kill.py."""
+    assert {point for shape in SHAPES for point in points_of(shape)} == set(crash_points())
+
+
+@pytest.mark.parametrize("name", ["clean", "safetensors", "arrayrecord"])
+def test_jobs_of_rows_pass_their_crash_points_and_no_others(request, name):
+    assert request.getfixturevalue(name).points == set(POINTS)
+
+
 # With workers: points that a worker passes, that the driver passes, and that both do. The driver alone passes them all.
 POINTS_WITH_WORKERS = (
-    points_of_rows() if workshop.THOROUGH else ["commit.before_rename", "run.before_manifest", "task.after_shards"]
+    POINTS if workshop.THOROUGH else ["commit.before_rename", "run.before_manifest", "task.after_shards"]
 )
 
 
-@pytest.mark.parametrize("point", points_of_rows())
+@pytest.mark.parametrize("point", POINTS)
 def test_a_crash_at_every_named_point_is_recovered_from(clean, die, tmp_path, point):
     job = clean.job(tmp_path / "job.yaml", workers=0)
     die(job, point)
@@ -108,9 +116,9 @@ def test_a_polite_stop_says_how_to_resume_and_leaves_no_process(clean, tmp_path,
     clean.assert_recovers(job)
 
 
-POINTS_OF_EXCHANGE = points_of_rows()
+POINTS_OF_EXCHANGE = POINTS
 if not workshop.THOROUGH:  # around files; those around the run are the same as above
-    POINTS_OF_EXCHANGE = [point for point in points_of_rows() if point.startswith(("commit.", "task."))]
+    POINTS_OF_EXCHANGE = [point for point in POINTS if point.startswith(("commit.", "task."))]
 
 
 # The same of a job with an exchange: a spill half written, a bucket half sorted, a file half merged.

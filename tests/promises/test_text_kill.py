@@ -18,7 +18,7 @@ import pytest
 import penstock
 from penstock.base.memory import process_tree
 from tests.promises import killing, text_making, workshop
-from tests.promises.killing import crash_points
+from tests.promises.killing import points_of
 
 KILLS = 30 if workshop.THOROUGH else 2
 PASSES = ("0-hash", "1-match", "2-map", "3-pack")
@@ -37,8 +37,8 @@ class Clean(killing.Clean):
 
 
 def _remembered(folder: Path) -> list[bytes]:
-    """The files of keys; their names have the output's place in them. Nothing may lie beside them."""
-    left = [path for path in folder.rglob("*") if path.is_file()]
+    """The files of keys; their names have the output's place in them. Nothing may lie beside them but the lock."""
+    left = [path for path in folder.rglob("*") if path.is_file() and path != folder / ".penstock" / "lock"]
     assert all(path.suffix == ".keys" and path.parent == folder for path in left), left
     return [path.read_bytes() for path in sorted(left)]
 
@@ -46,7 +46,7 @@ def _remembered(folder: Path) -> list[bytes]:
 def _clean(folder: Path, data: Path) -> Clean:
     clean = killing.clean_run(folder, partial(text_making.write_job, data=data, stages=STAGES))
     assert {name.partition("tasks/")[2][:-11] for name in clean.names if "/tasks/" in name} == set(PASSES)
-    return Clean(clean.job, clean.written, clean.names, _remembered(folder / "seen"))
+    return Clean(clean.job, clean.written, clean.names, clean.points, _remembered(folder / "seen"))
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +62,15 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Clean:
     return _clean(folder, text_making.write_documents(folder / "data", *text_making.files_of_documents(2, 12)))
 
 
-POINTS = [point for point in crash_points() if not point.startswith(("place.", "move.", "arrays."))]
+ALL_POINTS = POINTS = points_of("text")
 if not workshop.THOROUGH:  # those of text, and one of each kind that test_kill_it_any_time.py walks whole
     chosen = ("match.", "pack.", "commit.before_rename", "run.before_clean_up", "run.before_manifest")
     POINTS = [point for point in POINTS if point.startswith(chosen)]
 
 
-def test_text_has_crash_points_of_its_own():
-    assert {"match.before_ledger", "pack.before_ledger"} <= set(crash_points())
+def test_a_job_of_text_passes_its_crash_points_and_no_others(clean):
+    assert clean.points == set(ALL_POINTS)
+    assert {"match.before_ledger", "pack.before_ledger"} <= clean.points
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -18,12 +18,14 @@ CRASH_EXIT_CODE = 99
 
 @dataclass
 class Sweep:
-    """Counts operations; makes number `fail_at` fail with `error`, or write only half when `short`."""
+    """Counts operations, and which crash points were passed; makes operation number `fail_at` fail with `error`, or
+    write only half when `short`."""
 
     fail_at: int = -1
     error: int = 0
     short: bool = False
     operations: list[tuple[str, str]] = field(default_factory=list)
+    points: set[str] = field(default_factory=set)
 
 
 _sweep: Sweep | None = None
@@ -55,6 +57,8 @@ def operation(kind: str, path: str, size: int = 0) -> int:
 
 def crash_point(name: str) -> None:
     """Die here, once, without any clean-up, when the environment asks for it."""
+    if _sweep is not None:
+        _sweep.points.add(name)
     armed = os.environ.get(CRASH_VARIABLE)
     if armed is None:
         return

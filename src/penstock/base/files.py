@@ -308,8 +308,9 @@ class Folder:
         _sync_folder(os.path.dirname(path))  # or a manifest that is gone could come back with the power
 
     @contextmanager
-    def lock(self, owner: bytes) -> Iterator[int]:
-        """Hold the folder, or say who does. The kernel lets go when the last holder dies.
+    def lock(self, owner: bytes, what: str = "this output", key: str = "output", shared: bool = False) -> Iterator[int]:
+        """Hold the folder, alone or with others that only read it, or say who does. The kernel lets go when the last
+        holder dies.
 
         The descriptor is handed to workers too: while one of a dead driver's workers is still writing, the
         folder is still held.
@@ -318,7 +319,7 @@ class Folder:
         with _doing("lock", self.path(LOCK), "open"):
             descriptor = os.open(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            self._take(descriptor)
+            self._take(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, what, key)
             with _doing("lock", self.path(LOCK), "write"):
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, owner, 0)
@@ -326,17 +327,17 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def _take(self, descriptor: int) -> None:
+    def _take(self, descriptor: int, kind: int, what: str, key: str) -> None:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise file_error(error, "lock", self.path(LOCK)) from error
             holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "a run that has just started"
             raise OutputError(
-                f"another run holds this output: {holder}",
+                f"another run holds {what}: {holder}",
                 where=self.root,
-                next_step="wait for it, stop it, or choose another `output:`",
+                next_step=f"wait for it, stop it, or choose another `{key}:`",
             ) from None
 
 

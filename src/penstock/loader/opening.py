@@ -12,6 +12,7 @@ from typing import Any
 from penstock.base.errors import ConfigError, FileError
 from penstock.base.files import Folder
 from penstock.base.fingerprint import fingerprint
+from penstock.base.paths import local_path
 from penstock.shards.columns import Column
 from penstock.shards.dataset import ArrayRecordDataset, Dataset, open_dataset
 from penstock.shards.manifest import dataset_id
@@ -41,7 +42,7 @@ def open_all(paths: Path | Sequence[Path], split: str) -> tuple[Opened, ...]:
             )
     if not names:
         raise ConfigError("no dataset to load", where="load()", next_step="give a path, or several")
-    opened = tuple(_open(os.fspath(path), split) for path in names)
+    opened = tuple(_open(local_path(path), split) for path in names)
     first = opened[0]
     for other in opened[1:]:
         if (other.old is None) != (first.old is None) or other.schema != first.schema:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.paths import local_path
 from penstock.base.sizes import parse_size
 from penstock.prepare.compat import krill, preprocessing
 from penstock.prepare.compat.translated import Translated
@@ -25,6 +26,7 @@ from penstock.prepare.stage import Stage
 from penstock.prepare.stages import build_stage
 from penstock.prepare.user_code import code_identity, forget_modules, load_user_object
 
+_MOST_SECONDS = 10**8  # three years: the clock of the system cannot wait for ever
 _TEXT_SLICE = "16MB"  # of a text job, unless it says another
 
 
@@ -75,8 +77,10 @@ class Config(BaseModel):
     strategy: Literal["auto", "sequential", "parallel", "streaming"] = Field(
         "auto", description="how much to hold at once: all that fits, or as little as is good; changes no byte"
     )
-    task_timeout: float = Field(600, gt=0, description="seconds without a row before a task is killed")
-    stall_notice: float = Field(60, gt=0, description="seconds without a row before a task is named")
+    task_timeout: float = Field(
+        600, gt=0, le=_MOST_SECONDS, description="seconds without a row before a task is killed"
+    )
+    stall_notice: float = Field(60, gt=0, le=_MOST_SECONDS, description="seconds without a row before a task is named")
     folder: str = Field("", exclude=True)  # where relative paths and modules of this job are looked up
 
     @model_validator(mode="before")
@@ -111,6 +115,13 @@ class Config(BaseModel):
         parse_size(value, whole=2**40 if info.field_name == "memory" else None)
         return value
 
+    @field_validator("task_timeout", "stall_notice", mode="before")
+    @classmethod
+    def _seconds(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError(f"{value!r} is no number of seconds")
+        return value
+
     @field_validator("workers", mode="before")
     @classmethod
     def _workers(cls, value: Any) -> Any:
@@ -118,6 +129,21 @@ class Config(BaseModel):
         if number != "auto" and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
             raise ValueError(f"{value!r} is not `auto`, 0 (inside the driver) or a number of processes")
         return number
+
+    @model_validator(mode="after")
+    def _local_paths(self) -> Config:
+        """Every path is one of this machine; what is not is refused by its key."""
+        written = {"output": (self.output,), "intermediate_dir": (self.intermediate_dir,)}
+        written |= {"export.path": (self.export.path,)} if self.export else {}
+        for number, source in enumerate(self.input):
+            written |= {f"input[{number}].{name}": getattr(source, name) for name in ("path", "files", "npz")}
+        for key, path in ((key, path) for key, paths in written.items() for path in paths if path):
+            try:
+                local_path(path, self.folder)
+            except ConfigError as error:
+                error.what = f"{key}: {error.what}"
+                raise
+        return self
 
     @model_validator(mode="after")
     def _apart(self) -> Config:
@@ -144,19 +170,19 @@ class Config(BaseModel):
 
     @property
     def output_path(self) -> str:
-        return os.path.normpath(os.path.join(self.folder, self.output))
+        return os.path.normpath(local_path(self.output, self.folder))
 
     @property
     def export_path(self) -> str:
         """Where the export goes, if there is one."""
         if not self.export:
             return ""
-        return os.path.abspath(os.path.join(self.folder, self.export.path or f"{os.path.normpath(self.output)}-hf"))
+        return os.path.abspath(local_path(self.export.path or f"{os.path.normpath(self.output)}-hf", self.folder))
 
     @property
     def batches_path(self) -> str:
         """Where batch files are kept, if they are."""
-        return os.path.normpath(os.path.join(self.folder, self.intermediate_dir)) if self.intermediate_dir else ""
+        return os.path.normpath(local_path(self.intermediate_dir, self.folder)) if self.intermediate_dir else ""
 
     def build_stages(self) -> tuple[Stage, ...]:
         """The stages as values. Their modules are looked for beside the job file first."""

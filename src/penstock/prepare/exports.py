@@ -9,12 +9,14 @@ import json
 import os
 from typing import Any
 
-from penstock.base.errors import OutputError
+from penstock.base.errors import ConfigError, OutputError
 from penstock.base.files import STATE, Folder
 from penstock.prepare.config import Config
+from penstock.shards.arrayrecord import FORMAT as ARRAYRECORD
 from penstock.shards.export import MARK, refuse_target
-from penstock.shards.hf_dataset import export_hf
+from penstock.shards.hf_dataset import export_hf, features_of
 from penstock.shards.manifest import dataset_id
+from penstock.shards.schema import Schema
 
 EXPORTED = f"{STATE}/export.json"
 
@@ -27,6 +29,22 @@ def refuse_export(config: Config) -> None:
         refuse_target(config.output_path, config.export_path, overwrite=True)
     except OutputError as error:
         error.next_step = "another place for `export:`, or move this folder away yourself"
+        raise
+
+
+def refuse_columns(config: Config, schema: Schema) -> None:
+    """Refuse columns that the dataset will not have, and a format that has none."""
+    if not config.export:
+        return
+    if config.format == ARRAYRECORD:
+        raise ConfigError(
+            "export: records of .arrayrecord files have no columns of their own, and an export is made of columns",
+            next_step="leave out `format: arrayrecord`, or `export:`",
+        )
+    try:
+        features_of(schema, config.output_path, config.export.columns)
+    except ConfigError as error:
+        error.what = f"export.columns: {error.what}"
         raise
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from penstock.base.errors import InputError, file_error
+from penstock.base.paths import local_path
 from penstock.prepare.config import Config
 from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.sources import COMPRESSIONS, SUFFIXES, File, format_of
@@ -29,7 +30,7 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
     numbers in those paths."""
     found: dict[str, File] = {}
     for pattern in source.patterns:
-        place = os.path.join(config.folder, pattern)
+        place = local_path(pattern, config.folder)
         if source.path and is_saved(place):
             root, locations = place, _others(saved_files(place, source.split), place, _written(config))
         elif source.split:
@@ -65,7 +66,7 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
 
 
 def _bytewise(file: File) -> bytes:
-    return os.fsencode(file.path)
+    return file.path.encode()
 
 
 def _numbered(file: File) -> tuple[list[bytes | int], bytes]:
@@ -86,7 +87,7 @@ def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) 
     from penstock.prepare.sources.hub import Split, hub_files
 
     assert source.split
-    place = os.path.join(config.folder, pattern)
+    place = local_path(pattern, config.folder)
     path = place if os.path.isdir(place) else pattern
     for own in _written(config) if path == place else ():
         if _overlap(own, place):

@@ -23,6 +23,7 @@ from penstock.prepare.resume import is_redoing, remember_job
 from penstock.prepare.rows import rejected_line
 from penstock.prepare.sinks import PARTS, SPILL
 from penstock.prepare.stages.dedup import Found
+from penstock.prepare.survey import Survey
 from penstock.prepare.text import remember, text_artifacts
 from penstock.prepare.text_sinks import KEYS
 from penstock.shards.arrayrecord_file import merge_parts
@@ -102,14 +103,20 @@ def _input_facts(plan: Plan) -> dict[str, Any]:
 
 def _batch_facts(plan: Plan) -> dict[str, Any]:
     """Of batch files: what became of the samples that they were made from, as their own manifest tells."""
-    places = {os.path.dirname(segment.location) for piece in plan.survey.slices for segment in piece.segments}
-    if plan.survey.formats != ("npz",) or len(places) != 1:
-        return {}
-    folder = Folder(places.pop())
-    if not folder.exists(MANIFEST):
+    folder = batch_folder(plan.survey)
+    if not folder:
         return {}
     made = read_manifest(folder)
     return {"batches": {"dataset": dataset_id(folder), "account": [asdict(step) for step in made.account]}}
+
+
+def batch_folder(survey: Survey) -> Folder | None:
+    """The folder of batch files that the job reads, if penstock wrote it."""
+    places = {os.path.dirname(segment.location) for piece in survey.slices for segment in piece.segments}
+    if survey.formats != ("npz",) or len(places) != 1:
+        return None
+    folder = Folder(places.pop())
+    return folder if folder.exists(MANIFEST) else None
 
 
 def _write_artifacts(plan: Plan, folder: Folder, artifacts: dict[int, Any]) -> tuple[FileFacts, ...]:

@@ -23,10 +23,11 @@ from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.sizes import parse_size
 from penstock.prepare.config import Config, load_config, make_config
 from penstock.prepare.engines.trial import Trial
-from penstock.prepare.exports import make_export, refuse_export
+from penstock.prepare.exports import make_export, refuse_columns, refuse_export
 from penstock.prepare.measure import BATCH_BYTES, Measured, assume, measure
 from penstock.prepare.passes import cut_passes, make_recipe, task_count, user_code
 from penstock.prepare.plan import Plan, make_plan
+from penstock.prepare.resume import refuse_foreign
 from penstock.prepare.run import run as run_plan
 from penstock.prepare.scouting import scout
 from penstock.prepare.settings import Means, row_bytes_of, threads_of
@@ -53,6 +54,7 @@ def plan(job: Job) -> Plan:
     limit = max(budget.allowed - own_memory().counted, 0)
     with Trial(config.task_timeout, limit, config.on_bad_input == "set_aside") as trial:
         survey = take_survey(config, scout if _is_inside(config) else trial.scout)
+        refuse_columns(config, survey.output)
         is_small = _is_small(config, survey, budget)
         survey = _with_engines(survey, at_once=not is_small)
         measured = _with_more(config, survey, _measure(config, survey, budget, trial, is_small))
@@ -70,7 +72,7 @@ def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) ->
     """Prepare the dataset, going on from where an earlier run stopped. `observe` is called with each event."""
     if isinstance(job, Plan) and not job.config.intermediate_dir:
         return _run(job, observe, redo)
-    for part in halves_of(job.config if isinstance(job, Plan) else _config(job)):
+    for part in halves_of(job.config if isinstance(job, Plan) else _config(job), redo):
         manifest = _run(plan(part), observe, redo)
     return manifest
 
@@ -81,10 +83,11 @@ def _run(planned: Plan, observe: Observer | None, redo: bool) -> Manifest:
     return manifest
 
 
-def halves_of(config: Config) -> Iterator[Config]:
+def halves_of(config: Config, redo: bool = False) -> Iterator[Config]:
     """The job itself; or, where batch files are kept, the job that makes them, and when it is done, their merge.
 
-    Batch files that are the input are merged as they are.
+    Batch files that are the input are merged as they are. With `redo`, what only the merge would refuse is refused
+    before batch files are replaced.
     """
     if not config.intermediate_dir:
         yield config
@@ -92,6 +95,9 @@ def halves_of(config: Config) -> Iterator[Config]:
     if all(source.npz for source in config.input):
         yield make_config(written(config), folder=config.folder)
         return
+    refuse_foreign(Folder(config.output_path))
+    if redo and Folder(config.batches_path).exists(STATE):
+        plan(config)
     yield keep_batches(config)
     yield merge_batches(config, config.batches_path)
 

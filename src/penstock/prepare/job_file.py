@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from penstock.base.errors import ConfigError
+from penstock.base.paths import local_path
 
 _WHOLE = r"^(?:[-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$"
 
@@ -29,7 +30,7 @@ class JobFile:
 
 
 def read_job_file(name: str | os.PathLike[str]) -> JobFile:
-    path = Path(name)
+    path = Path(local_path(name))
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -11,6 +11,8 @@ import platform
 import resource
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial, reduce
 from typing import Any
@@ -22,21 +24,21 @@ from penstock.base import machine
 from penstock.base.errors import IntegrityError, Interrupted, OutputError
 from penstock.base.events import Event, EventLog, Observer
 from penstock.base.faults import crash_point
-from penstock.base.files import TEMPORARY, Folder
+from penstock.base.files import LOCK, TEMPORARY, Folder
 from penstock.prepare.arrays import parts_of, refuse_without_room, remove_announced
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.inline import InlineEngine
 from penstock.prepare.engines.local import LocalEngine
 from penstock.prepare.exchange.spill import SpillFile, rows_by_part
-from penstock.prepare.finishing import finish, remove_scaffolding
+from penstock.prepare.finishing import batch_folder, finish, remove_scaffolding
 from penstock.prepare.keying import FromKeys
-from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.ledger import TASKS, LedgerRow
 from penstock.prepare.packing import FromTokens
 from penstock.prepare.passes import from_parts, make_recipe
 from penstock.prepare.placing import FromParts
 from penstock.prepare.plan import Pass, Plan
 from penstock.prepare.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
-from penstock.prepare.stages.dedup import Found
+from penstock.prepare.stages.dedup import Found, Remembering
 from penstock.prepare.task import FromBuckets, Recipe, Task
 from penstock.prepare.text import keys_of, spills_of, tokens_of
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
@@ -66,13 +68,38 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
                 observe({"event": "already_done", "time": time.time()})
             return there
         redo = redo and not is_redoing(folder, plan)  # a redo that was stopped goes on like any other run
-        _remove_merged(folder)
-        folder.remove(MANIFEST)
-        crash_point("run.after_forgetting_manifest")
-        folder.remove(TEMPORARY)
         progress = Progress()
-        with EventLog(folder, _watching(progress, observe)) as log:
+        with _holding_others(plan), EventLog(folder, _watching(progress, observe)) as log:
+            _refuse_late(plan, folder)
+            _remove_merged(folder)  # from here on, nothing is left of an earlier result that is to be replaced
+            folder.remove(MANIFEST)
+            crash_point("run.after_forgetting_manifest")
+            folder.remove(TEMPORARY)
             return _run(plan, folder, log, lock, progress, redo)
+
+
+@contextmanager
+def _holding_others(plan: Plan) -> Iterator[None]:
+    """Hold the other folders of a job: remembered keys, which it reads now and adds to at its end, and batch files,
+    which others may read but not make anew."""
+    owner = _owner(plan) + f", which writes {plan.config.output_path}".encode(errors="surrogateescape")
+    with ExitStack() as stack:
+        for stage in plan.survey.stages:
+            if isinstance(stage, Remembering):
+                folder = Folder(stage.remembered.root)
+                stack.enter_context(folder.lock(owner, "this folder of remembered keys", "remember"))
+                stage.remembered.refuse_changed()
+        batches = batch_folder(plan.survey)
+        if batches and os.access(batches.path(LOCK), os.W_OK):  # nobody makes anew what cannot be written
+            stack.enter_context(batches.lock(owner, "these batch files", "intermediate_dir", shared=True))
+        yield
+
+
+def _refuse_late(plan: Plan, folder: Folder) -> None:
+    """Wait for what planning left open, which tokenizer's engine is equal, where there is something to lose."""
+    if folder.exists(MANIFEST) or folder.list(TASKS):
+        for stage in plan.survey.stages:
+            stage.says()
 
 
 def _watching(progress: Progress, observe: Observer | None) -> Observer:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from types import ModuleType
@@ -25,8 +27,18 @@ def load_object(target: str) -> Any:
 def load_user_object(target: str) -> Any:
     """What `module:name` stands for; a ConfigError where there is no such thing."""
     module, _, attribute = target.partition(":")
+    if module == "__main__":
+        raise _no_module(attribute)
+    if module in _under_way():
+        raise _StartsItself(_line_in(module))
     try:
-        loaded = importlib.import_module(module)
+        loaded = _import(module)
+    except _StartsItself as error:
+        raise ConfigError(
+            f"importing {module}, to find its functions, starts the job that imports {module}: it would never end",
+            where=error.args[0],
+            next_step="put what the script does below `if __name__ == '__main__':`, or its functions in another module",
+        ) from None
     except ModuleNotFoundError as error:
         own = module.partition(".")[0] == str(error.name).partition(".")[0]
         beside = f"put {module.partition('.')[0]}.py beside the job file, or " if own else ""
@@ -42,6 +54,50 @@ def load_user_object(target: str) -> Any:
         names = [name for name in vars(loaded) if not name.startswith("_")]
         raise ConfigError(f"module {module!r} has no {attribute!r}.{did_you_mean(attribute, names)}")
     return getattr(loaded, attribute)
+
+
+class _StartsItself(Exception):
+    """A module starts the very job that imports it; on which line."""
+
+
+_importing = threading.local()
+
+
+def _under_way() -> set[str]:
+    """Modules that this thread is importing."""
+    found: set[str] = _importing.__dict__.setdefault("modules", set())
+    return found
+
+
+def _import(module: str) -> ModuleType:
+    _under_way().add(module)
+    try:
+        return importlib.import_module(module)
+    finally:
+        _under_way().discard(module)
+
+
+def _line_in(module: str) -> str:
+    """The innermost line of a module that is being run."""
+    frame = inspect.currentframe()
+    while frame and frame.f_globals.get("__name__") != module:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}, line {frame.f_lineno}" if frame else module
+
+
+def _no_module(attribute: str) -> ConfigError:
+    """A worker is a process of its own, whose __main__ is penstock's."""
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    name = os.path.splitext(os.path.basename(script))[0] if script else "features"
+    next_step = (
+        f"write {name}:{attribute}, and put what the script does below `if __name__ == '__main__':`"
+        if script
+        else f"save the function in a file, such as {name}.py beside this session, and write {name}:{attribute}"
+    )
+    return ConfigError(
+        f"__main__:{attribute}: workers cannot import __main__, which is another program in each process",
+        next_step=next_step,
+    )
 
 
 def forget_modules(folder: str, targets: Iterator[str]) -> None:

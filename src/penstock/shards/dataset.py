@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.base.errors import OutputError, did_you_mean
 from penstock.base.files import Folder
+from penstock.base.paths import local_path
 from penstock.shards import arrayrecord
 from penstock.shards.arrayrecord_file import SUFFIX, check_size, open_reader, read_records
 from penstock.shards.columns import Column, damaged_file, open_columns
@@ -165,7 +166,7 @@ class ArrayRecordDataset(Records):
 
 def open_dataset(path: str | os.PathLike[str], split: str = "train") -> Dataset | ArrayRecordDataset:
     """Open one split of a finished dataset for reading, or .arrayrecord files by name or pattern, which have none."""
-    root = os.fspath(path)
+    root = local_path(path)
     if root.endswith(SUFFIX) and not os.path.isdir(root):
         return ArrayRecordDataset(root, _matching(root))
     folder = Folder(root)

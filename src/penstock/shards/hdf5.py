@@ -17,6 +17,7 @@ import numpy as np
 
 from penstock.base.errors import ConfigError, InputError, OutputError, file_error
 from penstock.base.files import Folder
+from penstock.base.paths import local_path
 from penstock.shards.columns import Column, open_columns
 from penstock.shards.export import Exported, open_splits
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
@@ -32,7 +33,8 @@ def export_hdf5(
 ) -> Exported:
     """Write all splits of a dataset, or one, into a file that appears whole or not at all."""
     h5py = _library()
-    folder, target = Folder(os.fspath(path)), os.path.abspath(output)
+    path = local_path(path)
+    folder, target = Folder(path), os.path.abspath(local_path(output))
     splits = list(open_splits(path, split, "hdf5"))
     manifest = read_manifest(folder)
     _refuse_target(folder, target, overwrite)

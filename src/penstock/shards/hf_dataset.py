@@ -21,6 +21,7 @@ import numpy as np
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.files import Folder, WriteFile
 from penstock.base.fingerprint import fingerprint
+from penstock.base.paths import local_path
 from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset
 from penstock.shards.export import (
@@ -78,12 +79,12 @@ def export_hf(
     columns: Sequence[str] | None = None,
 ) -> Exported:
     """Write all splits of a dataset, or one, into a folder that appears whole or not at all; all columns, or some."""
-    target = os.path.abspath(output)
+    path, target = local_path(path), os.path.abspath(local_path(output))
     splits = open_splits(path, split, "hf")
     most = shard_bytes(shard_size, splits)
     refuse_target(path, target, overwrite)
-    features = _features(next(iter(splits.values())).schema, os.fspath(path), columns)
-    name = dataset_id(Folder(os.fspath(path)))
+    features = features_of(next(iter(splits.values())).schema, path, columns)
+    name = dataset_id(Folder(path))
     with written_beside(target) as folder:
         alone = len(splits) == 1
         written = {
@@ -98,7 +99,7 @@ def export_hf(
 # What each column becomes.
 
 
-def _features(schema: Schema, where: str, columns: Sequence[str] | None) -> list[_Feature]:
+def features_of(schema: Schema, where: str, columns: Sequence[str] | None) -> list[_Feature]:
     features = [_feature(schema, field) for field in schema]
     names = [feature.name for feature in features]
     for name in names:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from penstock.base.errors import ConfigError, InputError, IntegrityError
 from penstock.base.files import Folder, WriteFile
+from penstock.base.paths import local_path
 from penstock.shards.arrayrecord import library
 from penstock.shards.arrayrecord_file import SUFFIX, open_reader, write_records
 from penstock.shards.dataset import Dataset
@@ -43,9 +44,9 @@ def export_maxtext(
 ) -> Exported:
     """Write the tokens of all splits, or of one, into a folder that appears whole or not at all."""
     library()
-    target = os.path.abspath(output)
+    path, target = local_path(path), os.path.abspath(local_path(output))
     splits = open_splits(path, split, "maxtext")
-    _refuse_without_tokens(splits, os.fspath(path))
+    _refuse_without_tokens(splits, path)
     most = shard_bytes(shard_size, splits)
     refuse_target(path, target, overwrite)
     with written_beside(target) as folder:

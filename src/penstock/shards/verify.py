@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from penstock.base.errors import IntegrityError
 from penstock.base.files import STATE, Folder
+from penstock.base.paths import local_path
 from penstock.shards.arrayrecord import FORMAT
 from penstock.shards.arrayrecord_file import check_file, file_digest
 from penstock.shards.columns import Column, FileFacts, damaged_block, damaged_file, open_columns
@@ -43,7 +44,7 @@ class Verification:
 
 def verify(path: str | os.PathLike[str]) -> Verification:
     """Check sizes, headers, every block, record counts, the account, that nothing is missing or foreign, and labels."""
-    folder = Folder(os.fspath(path))
+    folder = Folder(local_path(path))
     manifest = read_manifest(folder)
     problems, masks = _check_shards(folder, manifest)
     return Verification(

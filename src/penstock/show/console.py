@@ -54,9 +54,15 @@ def waiting(text: str) -> Iterator[None]:
         yield
 
 
+def as_json_text(facts: Facts) -> str:
+    """JSON that stdout can write: where that is not UTF-8, other characters than ASCII are escaped."""
+    is_utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+    return json.dumps(facts, indent=1, ensure_ascii=not is_utf8, default=str)
+
+
 def show(facts: Facts, tables: Tables, as_json: bool) -> None:
     if as_json:
-        put(json.dumps(facts, indent=1, ensure_ascii=False, default=str))
+        put(as_json_text(facts))
         return
     console = make_console()
     with console.capture() as drawn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 import traceback
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from penstock.base.errors import ConfigError, Interrupted, PenstockError, TaskError
-from penstock.show.console import make_console
+from penstock.show.console import as_json_text, make_console
 
 _THREAD = re.compile(r"(?=^(?:Current thread|Thread) 0x)", re.MULTILINE)
 # Threads of ours that only wait: for the driver to end, and between two looks at the memory.
@@ -32,7 +31,7 @@ def tell(error: BaseException, as_json: bool, debug: bool) -> int:
 
 def _tell(known: PenstockError, error: BaseException, as_json: bool, debug: bool) -> None:
     if as_json:
-        print(json.dumps(known.as_dict(), indent=1, ensure_ascii=False), flush=True)
+        print(as_json_text(known.as_dict()), flush=True)
     console = make_console(stderr=True)
     if debug:
         console.print(Text("".join(traceback.format_exception(error))), soft_wrap=True)

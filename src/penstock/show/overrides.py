@@ -43,9 +43,11 @@ def collect(
     """The options of a command, in the order in which they are applied."""
     found = [_parse_setting(text) for text in settings or ()]
     if inputs:
-        found.append(Override(("input", "path"), [_absolute(each) for each in inputs], f"--input {' '.join(inputs)}"))
+        found.append(
+            Override(("input", "path"), [os.path.abspath(each) for each in inputs], f"--input {' '.join(inputs)}")
+        )
     if output:
-        found.append(Override(("output",), _absolute(output), f"--output {output}"))
+        found.append(Override(("output",), os.path.abspath(output), f"--output {output}"))
     if workers:
         found.append(Override(("workers",), yaml.safe_load(workers), f"--workers {workers}"))
     words = {"memory": memory, "strategy": strategy, "format": format}
@@ -59,10 +61,6 @@ def lay_over(written: Mapping[str, Any], overrides: Sequence[Override]) -> dict[
         key = each.keys[0]
         replaced[key] = _replace(replaced.get(key, written.get(key)), each.keys[1:], each)
     return replaced
-
-
-def _absolute(path: str) -> str:
-    return path if "://" in path else os.path.abspath(path)
 
 
 def _parse_setting(text: str) -> Override:

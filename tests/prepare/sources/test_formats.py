@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import penstock
 from penstock.base.errors import InputError
+from penstock.prepare.config import make_config
 from penstock.prepare.sources import compression_of, format_of, identity_of_ends
 
 
@@ -51,3 +59,26 @@ def test_a_changed_end_is_another_identity(tmp_path):
     assert identity_of_ends(str(path)) != first
     path.write_bytes(b"y" + b"x" * 199_999)
     assert identity_of_ends(str(path)) != first
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl", "txt", "arrow", "npz"])
+def test_a_file_whose_name_is_no_utf8_is_read(ending, tmp_path):
+    name = os.fsdecode(b"not \xff utf-8") + f".{ending}"
+    (tmp_path / "data").mkdir()
+    _write(tmp_path / "data" / name, ending)
+    source = {"npz": "data"} if ending == "npz" else "data"
+    manifest = penstock.run(make_config({"input": source, "output": "out", "workers": 0}, folder=str(tmp_path)))
+    assert manifest.account[0].given == 1
+
+
+def _write(path: Path, ending: str) -> None:
+    with open(path, "wb") as file:
+        if ending == "parquet":
+            pq.write_table(pa.table({"x": [1]}), file)
+        elif ending == "npz":
+            np.savez(file, x=np.ones(1))
+        elif ending == "arrow":
+            with pa.ipc.new_file(file, pa.schema({"x": pa.int64()})) as writer:
+                writer.write_table(pa.table({"x": [1]}))
+        else:
+            file.write({"csv": b"x\n1\n", "jsonl": b'{"x": 1}\n', "txt": b"one"}[ending])

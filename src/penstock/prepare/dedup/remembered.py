@@ -55,6 +55,17 @@ class Remembered:
             error.next_step = "put the file back, or run the job that made it again with --redo, or remember elsewhere"
             raise
 
+    def refuse_changed(self) -> None:
+        """Refuse a folder that another job has added to, or that one has changed, since this job was planned."""
+        names = _names(self.root)
+        before = tuple(_read(self.root, name) for name in names if int(name[:5]) < int(self.own[:5]))
+        if before != self.runs or any(name[:5] == self.own[:5] and name != self.own for name in names):
+            raise InputError(
+                "another job has changed what is remembered here since this one was planned",
+                where=self.root,
+                next_step="run the same command: it is planned with what is there now",
+            )
+
     def describe(self) -> list[str]:
         """Of the runs, for a fingerprint: what they hold, and not where."""
         return [each.holds for each in self.runs]
@@ -80,8 +91,7 @@ def look_up(root: str, output: str, meaning: dict[str, Any], made_from: str) -> 
     meaning = {"hash": HASH, **meaning}
     if os.path.exists(root) and not os.path.isdir(root):
         raise InputError("`remember:` names a folder, and this is a file", where=root, next_step="name another")
-    names = sorted(os.listdir(root), key=os.fsencode) if os.path.isdir(root) else []
-    names = [name for name in names if not name.startswith(".")]
+    names = _names(root)
     _refuse_foreign(root, names)
     tag = digest(os.path.realpath(output).encode())[:16]
     of_path = [_read(root, name) for name in names if name.endswith(f"-{tag}.keys")]
@@ -90,6 +100,11 @@ def look_up(root: str, output: str, meaning: dict[str, Any], made_from: str) -> 
     for each in before:
         _refuse_unlike(root, each, meaning)
     return Remembered(root, tuple(before), own, meaning, made_from)
+
+
+def _names(root: str) -> list[str]:
+    names = sorted(os.listdir(root), key=os.fsencode) if os.path.isdir(root) else []
+    return [name for name in names if not name.startswith(".")]
 
 
 def _own(of_path: list[KeysFile], output: str, made_from: str) -> str | None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 3  # of a task whose worker dies: whole, half and quarter batches
 TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
 _TICK_SECONDS = 0.1
-_START_SECONDS = 120.0  # for a busy machine to import a worker's libraries
+START_SECONDS = 120.0  # for a busy machine to import a worker's libraries
 _STACK_SECONDS = 3.0  # for a busy machine to run the signal handler
 _SAMPLE_SECONDS = 0.25
 _WORKER_ENVIRONMENT = {
@@ -352,7 +352,7 @@ class LocalEngine:
             attempt = worker.attempt
             assert attempt
             still = time.monotonic() - attempt.moved
-            if still >= (self._task_timeout if worker.ready_bytes else max(self._task_timeout, _START_SECONDS)):
+            if still >= (self._task_timeout if worker.ready_bytes else max(self._task_timeout, START_SECONDS)):
                 self._stop_hung(worker, attempt, still)
             elif still >= self._stall_notice and worker.ready_bytes and not attempt.noticed:
                 attempt.noticed = True
@@ -371,14 +371,14 @@ class LocalEngine:
         reason = f"it showed no row for {self._task_timeout:g} s (task_timeout), twice"
         if attempt.stalls[attempt.place] > 1 and not self._gives_up_file(attempt, HUNG, reason):
             error = TaskError(
-                f"a task showed no row for {still:.0f} s (task_timeout), twice",
+                f"a task showed no row for {still:.3g} s (task_timeout), twice",
                 where=f"{attempt.place or attempt.task.input}, after {attempt.rows:,} rows",
                 next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`"
                 + ("; on_bad_input: set_aside goes on without that file" if attempt.can_be_left_out else ""),
             )
             error.add_note(stack)
             raise error
-        self._drop(worker, f"it showed no row for {still:.0f} s", failures=0)  # time, not memory: the batch stays
+        self._drop(worker, f"it showed no row for {still:.3g} s", failures=0)  # time, not memory: the batch stays
 
     def _sample_memory(self) -> None:
         """Read the tree's memory rarely enough that reading it costs at most a hundredth of the time."""

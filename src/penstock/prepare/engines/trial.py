@@ -15,7 +15,7 @@ from typing import Any
 from penstock.base.errors import PlanError, TaskError
 from penstock.base.memory import tree_memory
 from penstock.base.sizes import format_size
-from penstock.prepare.engines.local import ATTEMPTS, Worker, how_it_ended
+from penstock.prepare.engines.local import ATTEMPTS, START_SECONDS, Worker, how_it_ended
 from penstock.prepare.measure import Measured
 from penstock.prepare.scouting import Scouted
 from penstock.prepare.slices import Segment, Slice
@@ -35,6 +35,9 @@ class Trial:
         self._timeout, self._limit, self._passes_over_hangs = timeout, limit, passes_over_hangs
         self._worker: Worker | None = None
         self._place = ""  # the file that a user's function was given last
+        self._place_bytes = 0  # that the worker held then
+        self._held = 0  # that it was last seen to hold
+        self._ready_bytes = 0  # that it held when it had started
         self._tried: set[str] = set()  # files that it has come to the end of
 
     def __enter__(self) -> Trial:
@@ -48,19 +51,29 @@ class Trial:
     ) -> Scouted:
         """Call a user's function, to see what it yields. A file that ends its process is passed over here."""
         left = tuple(files)
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             try:
                 answer: Scouted = self._ask(options.function, None, "scout", left, options, floats, missing)
                 self._tried.update(answer.tried)
                 return answer
             except EOFError as ended:
-                death = ended.args[0]
+                if attempt == ATTEMPTS - 1:
+                    raise self._given_up(options.function, ended.args[0]) from None
                 left = tuple(file for file in left if file.path != self._place) or left
-        raise TaskError(
-            f"{options.function} ended its process {ATTEMPTS} times, the last time by {death}",
-            where=self._place,
-            next_step="call it yourself on that file to see why, or allow more `memory:`",
-        )
+        raise AssertionError
+
+    def _given_up(self, function: str, death: str) -> TaskError:
+        """The memory is named where it was the reason, or may have been: the kernel says SIGKILL, and no reason."""
+        held, before = format_size(self._held), format_size(self._place_bytes)
+        what = f"{function} ended its process {ATTEMPTS} times, the last time by {death}"
+        next_step = "call it yourself on that file to see why, or allow more `memory:`"
+        if not death.startswith(_HOLDING):
+            what += f"; it held {held} then, and {before} before this file"
+        if self._place_bytes - self._ready_bytes > max((self._held - self._ready_bytes) / 2, _LEAST_BYTES / 2):
+            what = f"{function} keeps memory from one file to the next: its process held {before} before this file and "
+            what += f"{held} in it, and ended {ATTEMPTS} times, the last time by {death}"
+            next_step = "let go of what earlier files left (caches, lists in the module), or allow more `memory:`"
+        return TaskError(what, where=self._place, next_step=next_step)
 
     def measure(
         self, recipes: tuple[Recipe, ...], slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int
@@ -109,7 +122,9 @@ class Trial:
             while kind == "place":
                 self._wait(worker, what, where)
                 kind, answer, _ = worker.connection.recv()
-                self._place = answer if kind == "place" else self._place
+                if kind == "place":
+                    self._place = answer
+                    self._held = self._place_bytes = tree_memory(worker.process.pid).counted or self._held
         except OSError:
             raise EOFError(self._death()) from None
         except EOFError as ended:
@@ -126,6 +141,7 @@ class Trial:
         deadline = time.monotonic() + self._timeout
         while not worker.connection.poll(_TICK_SECONDS):
             held, limit = tree_memory(worker.process.pid).counted, max(self._limit, worker.ready_bytes + _LEAST_BYTES)
+            self._held = held or self._held  # nothing of one that has just died
             if held > limit:
                 self._end()
                 raise EOFError(f"{_HOLDING} {format_size(held)}, more than the {format_size(limit)} that it may")
@@ -139,13 +155,17 @@ class Trial:
     def _started(self) -> Worker:
         if self._worker is None:
             self._worker = Worker()
-            if self._worker.connection.poll(self._timeout):
-                self._worker.ready_bytes = self._worker.connection.recv()[1]
+            if not self._worker.connection.poll(max(self._timeout, START_SECONDS)):
+                raise TaskError(
+                    f"a worker had not started after {max(self._timeout, START_SECONDS):g} s",
+                    next_step="run the same command when the machine is less busy, or raise `task_timeout`",
+                )
+            self._worker.ready_bytes = self._ready_bytes = self._worker.connection.recv()[1]
         return self._worker
 
     def _too_slow(self, worker: Worker, what: str, where: str) -> TaskError:
         error = TaskError(
-            f"{what} took longer than {self._timeout:.0f} s (task_timeout)",
+            f"{what} took longer than {self._timeout:g} s (task_timeout)",
             where=where,
             next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`",
         )

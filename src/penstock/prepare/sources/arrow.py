@@ -5,6 +5,7 @@ A piece is a record batch: bytes of a stream, which has no index, or a number in
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -90,7 +91,8 @@ def _refuse_damaged(batch: pa.RecordBatch, segment: Segment, part: int, ordinal:
 def _mapped(location: str) -> Iterator[Any]:
     with ReadFile(location):  # its errors say which file
         pass
-    with pa.memory_map(location) as mapped:
+    # As bytes: Arrow would refuse a name that is no UTF-8.
+    with pa.memory_map(os.fsencode(location)) as mapped:
         yield mapped
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError, TaskError
 from penstock.base.files import Folder
+from penstock.base.paths import local_path
 from penstock.prepare.dedup.losers import DUPLICATE, REASONS, SEEN, Bitmap, read_losers
 from penstock.prepare.dedup.remembered import Remembered, look_up
 from penstock.prepare.dedup.runs import open_written
@@ -52,7 +53,7 @@ class Dedup(Stage):
         changing = [stage for stage in before if not isinstance(stage, Filter | Split | Dedup)]
         cleaned = [{type(stage).__name__.lower(): _cleaning(stage)} for stage in changing]
         meaning = {"column": self.column, "text": cleaned}
-        root = os.path.normpath(os.path.join(folder, self.remember))
+        root = os.path.normpath(local_path(self.remember, folder))
         if any(isinstance(stage, Remembering) and stage.remembered.root == root for stage in before):
             raise ConfigError(f"remember: {self.remember}: an earlier dedup of this job remembers there already")
         return Remembering(**vars(self), remembered=look_up(root, output, meaning, made_from))

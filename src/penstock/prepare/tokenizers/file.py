@@ -13,6 +13,7 @@ import numpy as np
 from penstock.base.errors import ConfigError, InputError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
+from penstock.base.paths import local_path
 from penstock.prepare.tokenizers.outline import Outline, read_outline
 
 TOKENIZER = "tokenizer.json"
@@ -65,7 +66,7 @@ def find_tokenizer(name: str, folder: str) -> TokenizerFile:
 
 
 def _local(name: str, folder: str, looked: list[str]) -> str | None:
-    path = os.path.join(folder, os.path.expanduser(name))
+    path = local_path(name, folder)
     if os.path.isfile(path):
         return path
     inside = os.path.join(path, TOKENIZER)

@@ -1,0 +1,70 @@
+"""Paths: a path as it was written in a job, a command or a call -> a path of this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from penstock.base.errors import ConfigError
+
+# One slash too: `pathlib.Path` and `os.path.normpath` make s3:/bucket of s3://bucket.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$([A-Za-z_]\w*|\{\w+\})[^/]*")
+
+
+def local_path(written: str | os.PathLike[str], folder: str = "") -> str:
+    """The path that was written, with `~` expanded; a relative one starts at `folder`.
+
+    Refuses what would otherwise become a folder of a strange name: URLs, unknown users, and `$NAME`, unless
+    something of that very name is there.
+    """
+    text = os.fspath(written)
+    _refuse_url(text)
+    path = os.path.join(folder, _encodable(_with_home(text)))
+    _refuse_variable(text, path)
+    return path
+
+
+def _refuse_url(text: str) -> None:
+    url = _URL.match(text)
+    if not url:
+        return
+    scheme, rest = url.groups()
+    next_step = "copy the data to a disk of this machine, or mount it, and give that path"
+    if scheme == "file":
+        next_step = f"write the path itself: /{rest.lstrip('/')}"
+    elif scheme == "hf":
+        next_step = "name a dataset of the hub as org/name, with `split:`"
+    raise ConfigError(
+        f"{text!r} is a URL, and penstock reads and writes paths of this machine only",
+        next_step=f"{next_step}; a folder of that name is ./{text}",
+    )
+
+
+def _with_home(text: str) -> str:
+    path = os.path.expanduser(text)
+    if path.startswith("~"):
+        user = path[1:].partition("/")[0]
+        raise ConfigError(
+            f"{text!r}: there is no user {user!r} whose home `~{user}` could be",
+            next_step=f"write the whole path; for a name that begins with ~ write ./{text}",
+        )
+    return path
+
+
+def _encodable(path: str) -> str:
+    """Names on disk are bytes, and UTF-8 nearly everywhere, also where the locale (LC_ALL=C) has no word for them."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return os.fsdecode(path.encode("utf-8", "surrogateescape"))
+    return path
+
+
+def _refuse_variable(text: str, path: str) -> None:
+    for found in _VARIABLE.finditer(path):
+        if not os.path.lexists(path[: found.end()]):
+            raise ConfigError(
+                f"{text!r}: ${found.group(1)} is not expanded, and there is nothing of that name",
+                next_step="write the path itself, or give it on the command line, where the shell expands it",
+            )
