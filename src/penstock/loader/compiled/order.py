@@ -33,7 +33,8 @@ def make_table(made: order.Order) -> OrderTable:
     shard = context = checkpoint = 0
     for stream in made.streams:
         own = np.empty(0, "u1") if stream.contexts is None else stream.contexts
-        sums = np.cumsum([0, *np.add.reduceat(own, np.arange(0, len(own), _CHECKPOINT), dtype="i8")][:-1], dtype="i8")
+        sums = np.zeros(-(-len(own) // _CHECKPOINT), "i8")
+        np.cumsum(np.add.reduceat(own, np.arange(0, len(own), _CHECKPOINT), dtype="i8")[:-1], out=sums[1:])
         shards = len(stream.shard_records)
         streams.append(
             [stream.rows, stream.places, stream.draws, shard, shard + shards, context, checkpoint, len(sums)]
@@ -49,7 +50,7 @@ def make_table(made: order.Order) -> OrderTable:
         shares=np.array(made.shares, "i8"),
         streams=np.array(streams, "i8"),
         starts=np.concatenate(starts),
-        contexts=np.concatenate(contexts),
+        contexts=contexts[1] if len(made.streams) == 1 else np.concatenate(contexts),  # a byte per record: no copy
         checkpoints=np.concatenate(checkpoints),
     )
 
