@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError
+from penstock.base.memory import make_budget
 from penstock.loader.binding import bind
 from penstock.loader.counter import SIZING, key, permute
 from penstock.loader.counts import COUNTED
@@ -27,6 +28,7 @@ from tests.shards.foreign import foreign, write_records
 
 DEFINITION = Path(__file__).parents[2] / "docs" / "tokens.md"
 NUMBERS = make_vocabulary({"a": {"int": 2}})
+NO_LIMIT = make_budget("100%")
 
 
 def draws_by_definition(data: Data, vocabulary, length: int, augment: bool = False) -> int:
@@ -67,7 +69,7 @@ def test_records_without_events_do_not_change_what_is_counted(empty):
     rng = np.random.default_rng(3)
     records = [{"a": [] if rng.random() < empty else [1] * int(rng.integers(1, 4))} for _ in range(300)]
     data = make_data([records[:200], records[200:]], {"a": "list<int16>"})
-    kind = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "packed", False)
+    kind = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "packed", False, NO_LIMIT)
     assert kind.streams[0].draws == draws_by_definition(data, NUMBERS, 60)
 
 
@@ -75,7 +77,7 @@ def test_rows_that_would_hold_no_event_are_refused():
     """An IPv6 ping takes 40 tokens; the smallest there is, 12."""
     data = make_pings(*[{"dst_addr": "::1", "ip_version": 6}] * 9, source="::2")
     with pytest.raises(ConfigError, match="hold no event") as refused:
-        Events([data.shards], data.schema, bind(PINGS, data.schema, ""), 20, "packed", True)
+        Events([data.shards], data.schema, bind(PINGS, data.schema, ""), 20, "packed", True, NO_LIMIT)
     assert "larger length" in refused.value.next_step
 
 
@@ -88,7 +90,7 @@ def test_lists_of_other_lengths_are_refused_by_column():
         data = make_data([[record]], types)
         vocabulary = make_vocabulary({"a": {"int": 2}, "host": {"ip": "version"}})
         with pytest.raises(ConfigError, match=f"column '{name}' has lists of other lengths"):
-            Events([data.shards], data.schema, bind(vocabulary, data.schema, ""), 60, "packed", True)
+            Events([data.shards], data.schema, bind(vocabulary, data.schema, ""), 60, "packed", True, NO_LIMIT)
 
 
 @pytest.mark.parametrize("length", [512, 1024])
@@ -135,7 +137,7 @@ def test_old_records_without_events_do_not_change_what_is_counted(tmp_path, empt
     ]
     dataset = ArrayRecordDataset("old", [write_records(tmp_path / "old.arrayrecord", written)])
     data = make_data([records], {"a": "list<int16>"})
-    kind = OldEvents([dataset], NUMBERS, 60, "packed", False)
+    kind = OldEvents([dataset], NUMBERS, 60, "packed", False, NO_LIMIT)
     assert kind.streams[0].draws == draws_by_definition(data, NUMBERS, 60)
 
 
@@ -153,7 +155,9 @@ def test_compiled_and_plain_sizing_draw_the_same_records(monkeypatch, records, f
 def test_contexts_are_those_of_every_shard_in_turn():
     records = [{"a": [1] * count} for count in (0, 1, 30, 31, 60, 61, 1000)]
     data = make_data([records[:3], records[3:]], {"a": "list<int16>"})
-    stream = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "one_key", True).streams[0]
+    stream = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "one_key", True, NO_LIMIT).streams[
+        0
+    ]
     assert stream.shard_records == (3, 4)
     assert stream.contexts.tolist() == [1, 1, 1, 2, 2, 3, 16]
     assert stream.contexts.dtype == np.uint8

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, PlanError
+from penstock.base.memory import Budget, own_memory
+from penstock.base.sizes import format_size
 from penstock.loader.binding import Bound
 from penstock.loader.counter import SIZING, key, permute
 from penstock.loader.counts import COUNTED
@@ -38,6 +41,7 @@ class Events:
         length: int,
         fill: Fill,
         augment: bool,
+        budget: Budget,
         larger_than_memory: bool = False,
     ) -> None:
         self.length = length
@@ -46,6 +50,9 @@ class Events:
         shards = [shard for dataset in datasets for shard in dataset]
         self._encoder = EventEncoder(shards, schema, bound, length, fill, augment, larger_than_memory)
         self.tables = self._encoder.tables
+        if fill == "one_key":
+            records = [sum(record_counts(dataset, bound)) for dataset in datasets]
+            refuse_contexts(records, length, self._encoder.encode, budget)
         self.streams = self._make_streams(datasets)
 
     def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
@@ -86,6 +93,23 @@ class Events:
                 contexts[start : start + len(events)] = contexts_of(events)
                 start += len(events)
         return Stream(records, contexts=contexts)
+
+
+def refuse_contexts(records: Sequence[int], length: int, encode: Encode, budget: Budget) -> None:
+    """Refuse more records than memory has room for: with one_key, a byte of each says how many contexts it gives.
+
+    A mix has the bytes of all its datasets in one array beside. A row of nothing is encoded first, to load the kernels:
+    what they take is in use.
+    """
+    encode(empty_draws(1, 1), {name: np.zeros((1, length), "i4") for name in TOKEN_ARRAYS}, Made())
+    needed, used = sum(records) * (1 if len(records) == 1 else 2), own_memory().counted
+    if used + needed > budget.allowed:
+        raise PlanError(
+            f"fill='one_key' needs {format_size(needed)} for {sum(records):,} records; memory: {budget} leaves "
+            f"{format_size(max(0, budget.allowed - used))} after {format_size(used)} in use",
+            where="penstock.load",
+            next_step=f"memory='{math.ceil(1.1 * (used + needed) / 10**6)}MB' or more, or fill='packed'",
+        )
 
 
 def record_counts(dataset: Sequence[Shard], bound: Bound) -> tuple[int, ...]:

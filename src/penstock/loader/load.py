@@ -16,8 +16,8 @@ from penstock.base.sizes import format_size
 from penstock.loader.arrays import Arrays
 from penstock.loader.binding import bind, fits_pings, is_grouped
 from penstock.loader.buffers import batch_bytes
-from penstock.loader.engine import compiled, noticing_compilation
-from penstock.loader.events import Events, record_counts
+from penstock.loader.engine import noticing_compilation
+from penstock.loader.events import Events
 from penstock.loader.kind import Kind
 from penstock.loader.loader import Loader, Parts, make_draw
 from penstock.loader.opening import Opened, Path, open_all
@@ -198,12 +198,8 @@ def _make_kind(
     if opened[0].old is not None:
         from penstock.loader.old_records import OldEvents
 
-        files = [each.old for each in opened if each.old]
-        _refuse_contexts(fill, [len(each) for each in files], budget)
-        return OldEvents(files, vocabulary, length, fill, augment)
-    bound = bind(vocabulary, schema, where)
-    _refuse_contexts(fill, [sum(record_counts(dataset, bound)) for dataset in datasets], budget)
-    return Events(datasets, schema, bound, length, fill, augment, larger)
+        return OldEvents([each.old for each in opened if each.old], vocabulary, length, fill, augment, budget)
+    return Events(datasets, schema, bind(vocabulary, schema, where), length, fill, augment, budget, larger)
 
 
 def _refuse_augment(augment: bool | None, loaded: str, where: str) -> None:
@@ -212,21 +208,6 @@ def _refuse_augment(augment: bool | None, loaded: str, where: str) -> None:
             f"augment={augment} is about events, and this dataset is loaded as {loaded}",
             where=where,
             next_step="leave augment= out",
-        )
-
-
-def _refuse_contexts(fill: Fill, records: Sequence[int], budget: Budget) -> None:
-    """With one_key, a byte per record says how many rows it gives; a mix has all of them in one array beside."""
-    if fill != "one_key":
-        return
-    compiled()  # numba is imported, if it is there: what it takes is in use
-    needed, used = sum(records) * (1 if len(records) == 1 else 2), own_memory().counted
-    if used + needed > budget.allowed:
-        raise PlanError(
-            f"fill='one_key' needs {format_size(needed)} for {sum(records):,} records; memory: {budget} leaves "
-            f"{format_size(max(0, budget.allowed - used))} after {format_size(used)} in use",
-            where="penstock.load",
-            next_step=f"memory='{math.ceil(1.1 * (used + needed) / 10**6)}MB' or more, or fill='packed'",
         )
 
 

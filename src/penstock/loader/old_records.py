@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from penstock.base.memory import Budget
 from penstock.loader.binding import bind
 from penstock.loader.encoder import EventEncoder
-from penstock.loader.events import describe, draws_needed, note
+from penstock.loader.events import describe, draws_needed, note, refuse_contexts
 from penstock.loader.kind import Array, token_layout
 from penstock.loader.order import Draws, Fill, Stream, contexts_of
 from penstock.loader.tables import Made, Shard, Tables
@@ -34,7 +35,13 @@ class OldEvents:
     name, unit = "old events", "tokens"
 
     def __init__(
-        self, datasets: Sequence[ArrayRecordDataset], vocabulary: Vocabulary, length: int, fill: Fill, augment: bool
+        self,
+        datasets: Sequence[ArrayRecordDataset],
+        vocabulary: Vocabulary,
+        length: int,
+        fill: Fill,
+        augment: bool,
+        budget: Budget,
     ) -> None:
         self.length = length
         self.layout = token_layout(length)
@@ -46,6 +53,8 @@ class OldEvents:
         self._bound = bind(vocabulary, self._schema, datasets[0].paths[0])
         self.vocabulary = self._bound.vocabulary
         self._filled, self._told, self._met_empty = 0, False, False
+        if fill == "one_key":
+            refuse_contexts([len(dataset) for dataset in datasets], length, self._encode, budget)
         self.streams = tuple(self._make_stream(number, dataset) for number, dataset in enumerate(datasets))
 
     def _make_stream(self, number: int, dataset: ArrayRecordDataset) -> Stream:
