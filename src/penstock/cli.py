@@ -144,6 +144,7 @@ Fill = Annotated[
 Seed = Annotated[
     int | None, typer.Option("--seed", metavar="N", help="Of the order. [0]", rich_help_panel=_WITH_TOKENS)
 ]
+Augmented = "Of events: reorder them and their fields, and leave times out; as load(augment=...)."
 FieldKinds = "How events become tokens, by column: 'dst: ip, at: time, port: {int: 2}'."
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; the rest on stderr.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -441,6 +442,9 @@ def inspect(
     fields: Annotated[
         str | None, typer.Option("--fields", metavar="YAML", help=FieldKinds, rich_help_panel=_WITH_TOKENS)
     ] = None,
+    augment: Annotated[
+        bool | None, typer.Option("--augment/--no-augment", help=Augmented, rich_help_panel=_WITH_TOKENS)
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
@@ -450,7 +454,7 @@ def inspect(
     from penstock.show.tokens import refuse_without_tokens, token_facts, token_tables
 
     view: dict[str, Any] = {"batch": batch, "rows": rows, "batch_size": batch_size, "length": length}
-    view |= {"fill": fill, "seed": seed, "fields": fields}
+    view |= {"fill": fill, "seed": seed, "fields": fields, "augment": augment}
     with waiting("reading"):
         if tokens:
             facts = token_facts(path, split, view)
@@ -483,6 +487,7 @@ def bench(
         str | None, typer.Option("--cache", metavar="NAME", help="memory: hold all columns. disk: map them.")
     ] = None,
     fields: Annotated[str | None, typer.Option("--fields", metavar="YAML", help=FieldKinds)] = None,
+    augment: Annotated[bool | None, typer.Option("--augment/--no-augment", help=Augmented)] = None,
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="NAMES", help="Only these, as arrays: x,label.")
     ] = None,
@@ -504,6 +509,7 @@ def bench(
         memory=memory,
         cache=cache,
         fields=fields,
+        augment=augment,
         columns=columns,
     )
     with stdout_kept_clean(), waiting("measuring"):

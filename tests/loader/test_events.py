@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError
+from penstock.base.memory import make_budget
 from penstock.loader.binding import bind
 from penstock.loader.counter import SIZING, key, permute
 from penstock.loader.counts import COUNTED
@@ -27,9 +28,10 @@ from tests.shards.foreign import foreign, write_records
 
 DEFINITION = Path(__file__).parents[2] / "docs" / "tokens.md"
 NUMBERS = make_vocabulary({"a": {"int": 2}})
+NO_LIMIT = make_budget("100%")
 
 
-def draws_by_definition(data: Data, vocabulary, length: int) -> int:
+def draws_by_definition(data: Data, vocabulary, length: int, augment: bool = False) -> int:
     """The last paragraph of docs/tokens.md, word for word, in plain Python."""
     counts = [
         len(next(column for name, column in shard.items() if name.endswith("/offsets"))) - 1 for shard in data.shards
@@ -44,7 +46,8 @@ def draws_by_definition(data: Data, vocabulary, length: int) -> int:
     used = np.zeros(128, "i4")
     shards, records = numbers[..., 0].astype("i4"), numbers[..., 1]
     noted = np.zeros(len(COUNTED), "i8")
-    encode_rows(data.shards, data.schema, vocabulary, shards, records, keys, "packed", length, out, noted, used)
+    numbers = (shards, records, keys)
+    encode_rows(data.shards, data.schema, vocabulary, *numbers, "packed", augment, length, out, noted, used)
     (rank,) = re.findall(r"S is the (\d+)th smallest", DEFINITION.read_text())
     return int(np.sort(used)[int(rank) - 1])
 
@@ -58,7 +61,7 @@ def open_data(path) -> Data:
 def test_a_row_draws_as_many_records_as_the_definition_says(datasets: Datasets, length):
     data = open_data(datasets.more_pings)
     with penstock.load(datasets.more_pings, batch_size=4, length=length) as loader:
-        assert loader._parts.order.streams[0].draws == draws_by_definition(data, PINGS, length)
+        assert loader._parts.order.streams[0].draws == draws_by_definition(data, PINGS, length, augment=True)
 
 
 @pytest.mark.parametrize("empty", [0.0, 0.5, 0.97])
@@ -66,7 +69,7 @@ def test_records_without_events_do_not_change_what_is_counted(empty):
     rng = np.random.default_rng(3)
     records = [{"a": [] if rng.random() < empty else [1] * int(rng.integers(1, 4))} for _ in range(300)]
     data = make_data([records[:200], records[200:]], {"a": "list<int16>"})
-    kind = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "packed", 0)
+    kind = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "packed", False, NO_LIMIT)
     assert kind.streams[0].draws == draws_by_definition(data, NUMBERS, 60)
 
 
@@ -74,7 +77,7 @@ def test_rows_that_would_hold_no_event_are_refused():
     """An IPv6 ping takes 40 tokens; the smallest there is, 12."""
     data = make_pings(*[{"dst_addr": "::1", "ip_version": 6}] * 9, source="::2")
     with pytest.raises(ConfigError, match="hold no event") as refused:
-        Events([data.shards], data.schema, bind(PINGS, data.schema, ""), 20, "packed", 0)
+        Events([data.shards], data.schema, bind(PINGS, data.schema, ""), 20, "packed", True, NO_LIMIT)
     assert "larger length" in refused.value.next_step
 
 
@@ -87,7 +90,7 @@ def test_lists_of_other_lengths_are_refused_by_column():
         data = make_data([[record]], types)
         vocabulary = make_vocabulary({"a": {"int": 2}, "host": {"ip": "version"}})
         with pytest.raises(ConfigError, match=f"column '{name}' has lists of other lengths"):
-            Events([data.shards], data.schema, bind(vocabulary, data.schema, ""), 60, "packed", 0)
+            Events([data.shards], data.schema, bind(vocabulary, data.schema, ""), 60, "packed", True, NO_LIMIT)
 
 
 @pytest.mark.parametrize("length", [512, 1024])
@@ -109,7 +112,7 @@ def test_what_is_odd_about_events_is_counted_by_name(datasets: Datasets):
             next(loader)
         counts = loader.stats().counts
     assert list(counts) == list(COUNTED)
-    odd = ("addresses_of_other_version", "addresses_unreadable", "values_not_a_number")
+    odd = ("nulls", "addresses_of_other_version", "addresses_unreadable", "values_not_a_number", "values_negative")
     assert all(counts[name] > 0 for name in odd)
     assert counts["ints_out_of_range"] == 0
 
@@ -117,10 +120,11 @@ def test_what_is_odd_about_events_is_counted_by_name(datasets: Datasets):
 def test_addresses_are_parsed_beforehand_as_far_as_there_is_room():
     data = make_data([[pings_of(5, source="10.0.0.1")], [pings_of(5, source="::1")]], PING_TYPES)
     bound = bind(PINGS, data.schema, "")
-    all_of_them = EventEncoder(data.shards, data.schema, bound, 50, "packed", 10**6).parsed_bytes
+    facts = (data.shards, data.schema, bound, 50, "packed", True)
+    all_of_them = EventEncoder(*facts).hold(10**6)
     assert all_of_them > 0
-    assert 0 < EventEncoder(data.shards, data.schema, bound, 50, "packed", all_of_them - 1).parsed_bytes < all_of_them
-    assert EventEncoder(data.shards, data.schema, bound, 50, "packed", 0).parsed_bytes == 0
+    assert 0 < EventEncoder(*facts).hold(all_of_them - 1) < all_of_them
+    assert EventEncoder(*facts).hold(0) == 0
 
 
 @pytest.mark.parametrize("empty", [0.0, 0.6])
@@ -133,7 +137,8 @@ def test_old_records_without_events_do_not_change_what_is_counted(tmp_path, empt
     ]
     dataset = ArrayRecordDataset("old", [write_records(tmp_path / "old.arrayrecord", written)])
     data = make_data([records], {"a": "list<int16>"})
-    assert OldEvents([dataset], NUMBERS, 60, "packed").streams[0].draws == draws_by_definition(data, NUMBERS, 60)
+    kind = OldEvents([dataset], NUMBERS, 60, "packed", False, NO_LIMIT)
+    assert kind.streams[0].draws == draws_by_definition(data, NUMBERS, 60)
 
 
 @pytest.mark.parametrize(("records", "few"), [((1,), 1), ((7, 0, 30), 16), ((0, 3000, 1, 0, 4096), 1024)])
@@ -150,7 +155,9 @@ def test_compiled_and_plain_sizing_draw_the_same_records(monkeypatch, records, f
 def test_contexts_are_those_of_every_shard_in_turn():
     records = [{"a": [1] * count} for count in (0, 1, 30, 31, 60, 61, 1000)]
     data = make_data([records[:3], records[3:]], {"a": "list<int16>"})
-    stream = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "one_key", 0).streams[0]
+    stream = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "one_key", True, NO_LIMIT).streams[
+        0
+    ]
     assert stream.shard_records == (3, 4)
     assert stream.contexts.tolist() == [1, 1, 1, 2, 2, 3, 16]
     assert stream.contexts.dtype == np.uint8

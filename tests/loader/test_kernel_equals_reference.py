@@ -29,7 +29,7 @@ from tests.loader.making import TOKEN_NAMES
 from tests.loader.test_reference import ADDRESSES, PING_TYPES, Data, make_data
 
 FILLS = st.sampled_from(["packed", "one_key"])
-ROOM = 1 << 20  # for parsed addresses
+ROOM = 1 << 20  # for parsed addresses and categories
 LEFT_OVER = -7  # in the arrays before they are filled: nothing of it may stay
 
 
@@ -44,18 +44,21 @@ def blank(rows: int, length: int) -> dict[str, np.ndarray]:
     return {name: np.full((rows, length), LEFT_OVER, np.int32) for name in TOKEN_NAMES}
 
 
-def by_reference(data: Data, draws: Draws, vocabulary: Vocabulary, fill: str, length: int) -> Filled:
+def by_reference(data: Data, draws: Draws, vocabulary: Vocabulary, fill: str, augment: bool, length: int) -> Filled:
     rows = len(draws.keys)
     filled = Filled(blank(rows, length), [], [])
     counts, used = np.zeros(len(COUNTED), "i8"), np.full(rows, LEFT_OVER, "i4")
     numbers = (draws.shards, draws.records, draws.keys)
-    encode_rows(data.shards, data.schema, vocabulary, *numbers, fill, length, filled.arrays, counts, used)
+    encode_rows(data.shards, data.schema, vocabulary, *numbers, fill, augment, length, filled.arrays, counts, used)
     return replace(filled, counts=counts.tolist(), used=used.tolist())
 
 
-def by_kernel(data: Data, draws: Draws, vocabulary: Vocabulary, fill: str, length: int, room: int) -> Filled:
+def by_kernel(
+    data: Data, draws: Draws, vocabulary: Vocabulary, fill: str, augment: bool, length: int, room: int
+) -> Filled:
     bound = bind(vocabulary, data.schema, "a test")
-    encoder = EventEncoder(data.shards, data.schema, bound, length, fill, room)
+    encoder = EventEncoder(data.shards, data.schema, bound, length, fill, augment)
+    encoder.hold(room)
     filled = Filled(blank(len(draws.keys), length), [], [])
     counts, used = encoder.encode(draws, filled.arrays, Made())
     return replace(filled, counts=counts.tolist(), used=used.tolist())
@@ -63,13 +66,15 @@ def by_kernel(data: Data, draws: Draws, vocabulary: Vocabulary, fill: str, lengt
 
 def assert_equal(data: Data, draws: Draws, vocabulary: Vocabulary, fill: str, length: int) -> None:
     vocabulary = bind(vocabulary, data.schema, "a test").vocabulary  # with every width decided
-    expected = by_reference(data, draws, vocabulary, fill, length)
-    for room in (0, ROOM):
-        found = by_kernel(data, draws, vocabulary, fill, length, room)
-        for name in TOKEN_NAMES:
-            np.testing.assert_array_equal(found.arrays[name], expected.arrays[name], err_msg=f"{name}, room={room}")
-        assert found.counts == expected.counts
-        assert found.used == expected.used
+    for augment in (True, False):
+        expected = by_reference(data, draws, vocabulary, fill, augment, length)
+        for room in (0, ROOM):
+            found = by_kernel(data, draws, vocabulary, fill, augment, length, room)
+            for name in TOKEN_NAMES:
+                told = f"{name}, room={room}, augment={augment}"
+                np.testing.assert_array_equal(found.arrays[name], expected.arrays[name], err_msg=told)
+            assert found.counts == expected.counts
+            assert found.used == expected.used
 
 
 @st.composite

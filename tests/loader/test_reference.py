@@ -92,6 +92,7 @@ def encode(
     vocabulary: Vocabulary = PINGS,
     fill: str = "one_key",
     length: int = LONG,
+    augment: bool = True,
 ) -> Rows:
     arrays = {name: np.full((len(draws), length), -7, np.int32) for name in ROW_ARRAYS}
     counts, used = np.zeros(len(COUNTED), np.int64), np.full(len(draws), -7, np.int32)
@@ -104,6 +105,7 @@ def encode(
         numbers[..., 1],
         np.array(row_keys, np.uint64),
         fill,
+        augment,
         length,
         arrays,
         counts,
@@ -240,9 +242,9 @@ MAPPED = bytes(10) + b"\xff\xff\1\2\3\4"
         ("1.2.3.4", 6, 3, b"\1\2\3\4", "addresses_of_other_version"),
         ("1.2.3.4", None, 3, b"\1\2\3\4", None),
         ("::1", None, 4, LOOPBACK, None),
-        (None, 4, 3, bytes(4), None),
-        (None, 6, 4, bytes(16), None),
-        (None, None, 3, bytes(4), None),
+        (None, 4, 3, bytes(4), "nulls"),
+        (None, 6, 4, bytes(16), "nulls"),
+        (None, None, 3, bytes(4), "nulls"),
         ("nonsense", 4, 3, bytes(4), "addresses_unreadable"),
         ("1.2.3.04", 6, 4, bytes(16), "addresses_unreadable"),
         ("", None, 3, bytes(4), "addresses_unreadable"),
@@ -251,7 +253,7 @@ MAPPED = bytes(10) + b"\xff\xff\1\2\3\4"
 def test_an_address_is_encoded_by_what_it_is(address, version, marker, payload, counted):
     (event,), counts = encode_one(make_pings({"dst_addr": address, "ip_version": version}, source=None))
     assert {each: event[each] for each in event if each in (3, 4)} == {marker: payload}
-    assert counts == Counter([counted] if counted else [])
+    assert counts == Counter(["nulls", *([counted] if counted else [])]), "the source is null"
 
 
 def test_the_address_of_the_record_is_that_of_each_event():
@@ -263,7 +265,7 @@ def test_the_address_of_the_record_is_that_of_each_event():
 def test_a_version_may_be_said_once_for_the_record():
     vocabulary = make_vocabulary({"to": {"ip": "version"}})
     data = make_data([[{"to": [None, "::1"], "version": 6}]], {"to": "list<string>", "version": "uint8"})
-    assert encode_one(data, vocabulary) == ([{2: bytes(16)}, {2: LOOPBACK}], Counter())
+    assert encode_one(data, vocabulary) == ([{2: bytes(16)}, {2: LOOPBACK}], Counter(["nulls"]))
 
 
 def test_pings_without_a_version_column_say_none():
@@ -276,7 +278,7 @@ def test_pings_without_a_version_column_say_none():
 def test_without_a_column_for_it_no_version_is_said():
     events, counts = one_field("ip", "string", [None, "::1", "1.2.3.4"])
     assert events == [{1: bytes(4)}, {2: LOOPBACK}, {1: b"\1\2\3\4"}]
-    assert not counts
+    assert counts == {"nulls": 1}
 
 
 @pytest.mark.parametrize(
@@ -326,6 +328,24 @@ def test_a_time_is_absolute_first_and_then_a_delta(times, blocks):
 
 
 @pytest.mark.parametrize(
+    ("times", "counted"),
+    [
+        ([100, 50, 60, 59], {"times_going_back": 2}),
+        ([2**63 - 1, -(2**63) + 1], {"times_going_back": 1}),
+        ([100, None, 100, -(2**63)], {"nulls": 2}),
+        ([0, 0, 2**32, 2**63 - 1], {}),
+    ],
+)
+def test_a_time_before_the_last_and_one_that_is_missing_are_counted(times, counted):
+    assert one_field("time", "timestamp[s]", times)[1] == counted
+
+
+def test_a_time_that_is_left_out_is_not_missed():
+    data = make_data([[{"a": [None, 1, None]}]], {"a": "list<timestamp[s]>"})
+    assert not encode_one(data, make_vocabulary({"a": "time"}), mode="none")[1]
+
+
+@pytest.mark.parametrize(
     ("word", "second"),
     [("timestamp[s]", 1), ("timestamp[ms, UTC]", 10**3), ("timestamp[us, +05:30]", 10**6), ("timestamp[ns]", 10**9)],
 )
@@ -363,32 +383,37 @@ def float11(exponent: int, mantissa: int) -> dict[int, bytes]:
 @pytest.mark.parametrize(
     ("rtt", "block", "counted"),
     [
-        (0.0, float11(0, 1), False),
-        (-0.0, float11(0, 1), False),
-        (5e-324, float11(0, 1), False),
-        (0.0005, float11(0, 1), False),
-        (0.0019, float11(0, 1), False),
-        (0.002, float11(0, 2), False),
-        (2.047, float11(0, 2047), False),
-        (2.0475, float11(0, 2047), False),
-        (2.048, float11(1, 1024), False),
-        (15.123, float11(3, 1890), False),
-        (1e9, float11(29, 1862), False),
-        (2047 * 2.0**31 / 1000, float11(31, 2047), False),
-        (1e300, float11(31, 2047), False),
-        (1e308, float11(31, 2047), False),
-        (math.inf, float11(31, 2047), False),
-        (-1.0, {10: b""}, False),
-        (-5e-324, {10: b""}, False),
-        (-math.inf, {10: b""}, False),
-        (math.nan, {10: b""}, True),
-        (None, {10: b""}, True),
+        (0.0, float11(0, 1), "values_too_small"),
+        (-0.0, float11(0, 1), "values_too_small"),
+        (5e-324, float11(0, 1), "values_too_small"),
+        (0.0004, float11(0, 1), "values_too_small"),
+        (0.000999, float11(0, 1), "values_too_small"),
+        (0.001, float11(0, 1), None),
+        (0.0019, float11(0, 1), None),
+        (0.002, float11(0, 2), None),
+        (2.047, float11(0, 2047), None),
+        (2.0475, float11(0, 2047), None),
+        (2.048, float11(1, 1024), None),
+        (15.123, float11(3, 1890), None),
+        (1e9, float11(29, 1862), None),
+        (2047 * 2.0**31 / 1000, float11(31, 2047), None),
+        (4_398_046_511.103, float11(31, 2047), None),
+        (4_398_046_511.104, float11(31, 2047), "values_too_large"),
+        (1e300, float11(31, 2047), "values_too_large"),
+        (1e308, float11(31, 2047), "values_too_large"),
+        (math.inf, float11(31, 2047), "values_too_large"),
+        (-1.0, {10: b""}, "values_negative"),
+        (-12.5, {10: b""}, "values_negative"),
+        (-5e-324, {10: b""}, "values_negative"),
+        (-math.inf, {10: b""}, "values_negative"),
+        (math.nan, {10: b""}, "values_not_a_number"),
+        (None, {10: b""}, "nulls"),
     ],
 )
 def test_an_rtt_has_five_bits_of_exponent_and_eleven_of_mantissa(rtt, block, counted):
     (event,), counts = encode_one(make_pings({"rtt": rtt}))
     assert {marker: event[marker] for marker in event if marker in (8, 10)} == block
-    assert counts == ({"values_not_a_number": 1} if counted else {})
+    assert counts == Counter([counted] if counted else [])
 
 
 @given(st.floats(0, 4.39e9))
@@ -435,27 +460,27 @@ def test_an_int_is_brought_to_what_its_bytes_hold(width, word, values, found, ou
 
 
 def test_a_missing_int_has_a_marker_of_its_own():
-    assert one_field({"int": 4}, "int32", [None, 5]) == ([{2: b""}, {1: b"\0\0\0\5"}], Counter())
+    assert one_field({"int": 4}, "int32", [None, 5]) == ([{2: b""}, {1: b"\0\0\0\5"}], Counter(["nulls"]))
 
 
 @pytest.mark.parametrize("word", ["string", "large_string", "dictionary<string>"])
 def test_a_category_of_text_is_a_marker(word):
     events, counts = one_field({"category": ["tcp", "naïve"]}, word, ["naïve", "tcp", "udp", None, "", "tcp\0"])
     assert [list(event) for event in events] == [[2], [1], [3], [3], [3], [3]]
-    assert counts == {"categories_other": 4}
+    assert counts == {"categories_other": 3, "nulls": 1}
 
 
 @pytest.mark.parametrize("word", ["int8", "uint64", "int32"])
 def test_a_category_of_numbers_is_a_marker(word):
     events, counts = one_field({"category": [17, 6]}, word, [6, 17, 1, None])
     assert [list(event) for event in events] == [[2], [1], [3], [3]]
-    assert counts == {"categories_other": 2}
+    assert counts == {"categories_other": 1, "nulls": 1}
 
 
 def test_bytes_have_their_length_before_them_and_are_cut():
     events, counts = one_field({"bytes": 3}, "binary", [b"", b"ab", b"abc", b"abcd", None])
     assert events == [{1: b"\0"}, {1: b"\2ab"}, {1: b"\3abc"}, {1: b"\3abc"}, {2: b""}]
-    assert counts == {"bytes_cut": 1}
+    assert counts == {"bytes_cut": 1, "nulls": 1}
 
 
 def test_text_is_cut_by_its_bytes():
@@ -759,7 +784,7 @@ def test_one_key_takes_its_first_draw_alone():
 def test_counts_are_added_to():
     data = make_pings({"rtt": None}, {"dst_addr": "x"})
     rows = encode(data, [[(0, 0)], [(0, 0)]], [1, 2])
-    assert rows.counts == {"events": 4, "segments": 2, "values_not_a_number": 2, "addresses_unreadable": 2}
+    assert rows.counts == {"events": 4, "segments": 2, "nulls": 2, "addresses_unreadable": 2}
 
 
 def test_a_row_does_not_depend_on_the_rows_beside_it():

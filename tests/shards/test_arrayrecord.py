@@ -723,3 +723,19 @@ def test_verify_counts_the_records(dataset):
     assert "train.arrayrecord holds 3 records, not the 4 it should" in found
     with pytest.raises(IntegrityError, match="holds 3 records, not 4"):
         penstock.open(dataset)
+
+
+def test_a_folder_of_the_older_scripts_has_a_split_per_file(tmp_path):
+    write_records(tmp_path / "train.arrayrecord", [foreign(), foreign()])
+    write_records(tmp_path / "test.arrayrecord", [foreign()])
+    assert (len(penstock.open(tmp_path)), len(penstock.open(tmp_path, "test"))) == (2, 1)
+    with pytest.raises(OutputError, match=r"no split 'tset'.*Did you mean 'test'") as refused:
+        penstock.open(tmp_path, "tset")
+    assert refused.value.next_step == "one of: test, train"
+
+
+def test_a_folder_that_penstock_has_not_finished_is_no_folder_of_the_older_scripts(tmp_path):
+    write_records(tmp_path / "train.arrayrecord", [foreign()])
+    (tmp_path / ".penstock").mkdir()
+    with pytest.raises(OutputError, match="this dataset is not finished"):
+        penstock.open(tmp_path)

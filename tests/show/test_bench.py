@@ -129,6 +129,23 @@ def test_events_that_are_no_pings_are_told_by_their_fields(folder, capfd):
     assert document(capfd.readouterr().out)["runs"][0]["counts"]["categories_other"] > 0
 
 
+def test_values_that_a_field_cannot_hold_are_shown(pings, capfd):
+    """Every tenth ping failed: its rtt is -1."""
+    assert main(["bench", pings, *SHORT, "--length", "64"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    (negative,) = [line.split() for line in lines if line.startswith("  values negative")]
+    assert int(negative[-1].replace(",", "")) > 0
+    assert not [line for line in lines if "values too large" in line], "only what there was"
+
+
+def test_augment_is_asked_for_and_shown(folder, pings, capfd):
+    for option, expected in (([], True), (["--augment"], True), (["--no-augment"], False)):
+        assert main(["bench", pings, *SHORT, "--length", "64", *option, "--json"]) == 0
+        assert document(capfd.readouterr().out)["augment"] is expected
+    assert main(["bench", str(make_rows(folder / "no_events")), *SHORT, "--no-augment"]) == 2
+    assert "augment=False is about events" in capfd.readouterr().err
+
+
 def test_arrayrecord_files_are_measured_with_a_word_on_what_is_faster(folder, capfd):
     files = make_pings(folder / "old", format="arrayrecord") / "train.arrayrecord"
     assert main(["bench", str(files), *SHORT, "--length", "64", "--step-ms", "1", "--json"]) == 0

@@ -140,6 +140,21 @@ def test_fields_of_any_kind_are_decoded(folder, capfd):
     assert "proto tcp" in printed
 
 
+def test_without_augmentation_every_time_is_shown(pings, capfd):
+    facts = looked(capfd, pings, "--rows", "8", "--no-augment")
+    assert facts["augment"] is False
+    assert all(each["time"] for each in measurements(facts))
+    assert main(["inspect", pings, "--tokens", "--rows", "8", "--no-augment"]) == 0
+    assert "no time" not in capfd.readouterr().out
+
+
+def test_values_that_a_field_cannot_hold_are_counted_beside_the_batch(pings, capfd):
+    assert looked(capfd, pings)["counts"]["values_negative"] > 0
+    assert main(["inspect", pings, "--tokens", "--rows", "1"]) == 0
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("not as stored")]
+    assert "values negative" in line
+
+
 def test_arrayrecord_files_are_shown_like_a_dataset(folder, capfd):
     files = str(make_pings(folder / "old", format="arrayrecord") / "train.arrayrecord")
     facts = looked(capfd, files, "--length", "64")

@@ -1,4 +1,8 @@
-"""Counts: what the encoding of rows took note of, so that nothing is changed in silence. Read by stats.py."""
+"""Counts: values that the tokens of an event cannot represent, so that nothing is changed in silence. Read by stats.py.
+
+docs/tokens.md says for each kind of field what it can hold, and what becomes of the rest. A value is counted once, each
+time that an event with it is written.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,31 @@ from __future__ import annotations
 COUNTED = (
     "events",
     "segments",
+    "nulls",  # in any field
     "addresses_of_other_version",
     "addresses_unreadable",
+    "times_going_back",
     "values_not_a_number",
+    "values_negative",
+    "values_too_small",
+    "values_too_large",
     "ints_out_of_range",
     "categories_other",
     "bytes_cut",
 )
-EVENTS, SEGMENTS, OTHER_VERSION, UNREADABLE, NOT_A_NUMBER, OUT_OF_RANGE, OTHER_CATEGORY, CUT = range(len(COUNTED))
+(
+    EVENTS,
+    SEGMENTS,
+    NULLS,
+    OTHER_VERSION,
+    UNREADABLE,
+    GOING_BACK,
+    NOT_A_NUMBER,
+    NEGATIVE,
+    TOO_SMALL,
+    TOO_LARGE,
+    OUT_OF_RANGE,
+    OTHER_CATEGORY,
+    CUT,
+) = range(len(COUNTED))
+ODD = COUNTED[NULLS:]  # the names of what could not be represented

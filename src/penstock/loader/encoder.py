@@ -5,13 +5,12 @@ Both give the same bytes. Used by events.py, and by old_records.py for columns t
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from penstock.loader.binding import Bound, BoundField
+from penstock.loader.binding import Bound
 from penstock.loader.counts import COUNTED
 from penstock.loader.engine import compiled
 from penstock.loader.kind import TOKEN_ARRAYS, Array
@@ -20,14 +19,14 @@ from penstock.loader.readahead import read_ahead
 from penstock.loader.reference import encode_rows
 from penstock.loader.tables import Made, Shard, Tables, address
 from penstock.loader.vocabulary import KINDS
-from penstock.shards.columns import Column
 from penstock.shards.schema import Schema
 
 _PARSED = "/parsed"  # slots of the loader's own: no column's name begins with a slash
+_HELD = ("ip", "category")  # kinds whose texts are read once and held as numbers, where there is room
 
 
 class EventEncoder:
-    """Rows of `length` tokens from `shards`; `room` bytes may be used to hold parsed addresses."""
+    """Rows of `length` tokens from `shards`."""
 
     def __init__(
         self,
@@ -36,19 +35,16 @@ class EventEncoder:
         bound: Bound,
         length: int,
         fill: Fill,
-        room: int = 0,
+        augment: bool,
         larger_than_memory: bool = False,
     ) -> None:
-        self._shards, self._schema, self._bound, self._length, self._fill = shards, schema, bound, length, fill
+        self._shards, self._schema, self._bound, self._length = shards, schema, bound, length
+        self._fill, self._augment = fill, augment
         self.tables = _make_tables(shards, bound)
         self.tables.larger_than_memory = larger_than_memory
-        self.parsed_bytes = 0
         self._compiled: _CompiledEvents | None = None
         if compiled():
-            if self.tables.larger_than_memory:
-                room -= self.tables.hold_column(bound.offsets, room)
-            self._parse(room)
-            self._compiled = _CompiledEvents(self.tables, bound, fill == "packed", length)
+            self._compiled = _CompiledEvents(self.tables, bound, fill == "packed", augment, length)
 
     def encode(self, draws: Draws, out: Mapping[str, Array], made: Made) -> tuple[Array, Array]:
         """Fill the rows; what was counted, and how many draws each row used."""
@@ -63,6 +59,7 @@ class EventEncoder:
             draws.records,
             draws.keys,
             self._fill,
+            self._augment,
             self._length,
             out,
             counts,
@@ -70,26 +67,19 @@ class EventEncoder:
         )
         return counts, used
 
-    def _parse(self, room: int) -> None:
-        """Addresses of dictionaries and keys as bytes, while there is room: 17 bytes each, and no text at every use."""
-        from penstock.loader.compiled.address import ENTRY, parse_texts
+    def hold(self, room: int) -> int:
+        """Hold what rows are made faster with, in at most `room` bytes; how many that took. No token depends on it.
 
-        for slot, bound in enumerate(self._bound.fields):
-            if bound.field.kind not in ("ip", "category") or not bound.offsets:
-                continue
-            place = self.tables.names.index(f"{_PARSED}/{slot}")
-            for number, shard in enumerate(self._shards):
-                texts, offsets = shard[bound.value], shard[bound.offsets]
-                count = len(offsets) - 1
-                if bound.field.kind == "category":
-                    self.tables.put(number, place, _categories(bound, texts, offsets))
-                elif ENTRY * count <= room - self.parsed_bytes and count:
-                    texts.check(0, len(texts))
-                    offsets.check(0, len(offsets))
-                    entries = np.empty((count, ENTRY), "u1")
-                    parse_texts(address(texts.array), address(offsets.array), count, address(entries))
-                    self.tables.put(number, place, entries, items=count)
-                    self.parsed_bytes += entries.nbytes
+        The offsets of data larger than memory, and what the texts of dictionaries and keys stand for: 17 bytes per
+        address, 4 per category. The others are read as text at every use.
+        """
+        if not self._compiled:
+            return 0
+        held = self.tables.hold_column(self._bound.offsets, room) if self.tables.larger_than_memory else 0
+        for field in range(len(self._bound.fields)):
+            for shard in range(len(self._shards)):
+                held += self._compiled.hold_texts(field, shard, room - held)
+        return held
 
 
 def _make_tables(shards: Sequence[Shard], bound: Bound) -> Tables:
@@ -97,24 +87,17 @@ def _make_tables(shards: Sequence[Shard], bound: Bound) -> Tables:
     return Tables(shards, [*bound.columns, *own])
 
 
-def _categories(bound: BoundField, texts: Column, offsets: Column) -> Array:
-    """For each text of a column the number of its category; one more than the last for any other."""
-    numbers = {str(value).encode(): number for number, value in enumerate(bound.field.values)}
-    edges, flat = offsets.read(0, len(offsets)).tolist(), texts.read(0, len(texts)).tobytes()
-    found = [numbers.get(flat[low:high], len(numbers)) for low, high in itertools.pairwise(edges)]
-    return np.array(found, "i4")
-
-
 class _CompiledEvents:
     """The kernel and what it is called with."""
 
-    def __init__(self, tables: Tables, bound: Bound, packed: bool, length: int) -> None:
+    def __init__(self, tables: Tables, bound: Bound, packed: bool, augment: bool, length: int) -> None:
         from penstock.loader.compiled import events, pages, plan, token_rows
 
         self._kernel, self._pages, self._token_rows = events, pages, token_rows
-        self._tables = tables
-        self._facts, self._categories = _make_facts(plan, tables, bound)
-        self._plan = _make_plan(plan, tables, bound, packed, length, self._facts, self._categories)
+        self._tables, self._bound = tables, bound
+        self._facts, self._categories, self._texts = _make_facts(plan, tables, bound)
+        arrays = (self._facts, self._categories, self._texts)
+        self._plan = _make_plan(plan, tables, bound, packed, augment, length, *map(address, arrays))
         self._scratch_words = plan.scratch_words(len(bound.fields), length, self._plan.typical)
 
     def encode(self, draws: Draws, out: Mapping[str, Array], made: Made) -> tuple[Array, Array]:
@@ -131,15 +114,39 @@ class _CompiledEvents:
             read_ahead(lambda pages: self._pages.list_events(tables, self._plan, address(memory), *drawn, pages))
         return self._tables.run(encode, made), used
 
+    def hold_texts(self, number: int, shard: int, room: int) -> int:
+        """Hold the addresses or categories that a field's texts stand for, in one shard; how many bytes that took."""
+        from penstock.loader.compiled.address import ENTRY, parse_texts
+        from penstock.loader.compiled.fields import find_texts
 
-def _make_facts(words: Any, tables: Tables, bound: Bound) -> tuple[Array, Array]:
-    """The vocabulary and its columns, as numbers; and the whole numbers of its categories."""
+        bound, columns = self._bound.fields[number], self._tables.shards[shard]
+        if bound.field.kind not in _HELD or not bound.offsets:
+            return 0
+        texts, offsets = columns[bound.value], columns[bound.offsets]
+        count, size = len(offsets) - 1, ENTRY if bound.field.kind == "ip" else 4
+        if not count or size * count > room:
+            return 0
+        texts.check(0, len(texts))
+        offsets.check(0, len(offsets))
+        held = np.empty((count, size), "u1")
+        places = (address(texts.array), address(offsets.array), count, address(held))
+        if bound.field.kind == "ip":
+            parse_texts(*places)
+        else:
+            find_texts(self._plan, number, *places)
+        self._tables.put(shard, self._tables.names.index(f"{_PARSED}/{number}"), held, items=count)
+        return held.nbytes
+
+
+def _make_facts(words: Any, tables: Tables, bound: Bound) -> tuple[Array, Array, Array]:
+    """The vocabulary and its columns, as numbers; the values of its categories, and the bytes of texts among them."""
     slots = {name: slot for slot, name in enumerate(tables.names)} | {"": -1}
     facts = np.zeros((len(bound.fields), words.FIELD_FACTS), "i8")
-    categories: list[tuple[int, int]] = []
+    categories: list[tuple[int, int, int]] = []
+    texts = b""
     for number, each in enumerate(bound.fields):
         field, row = each.field, facts[number]
-        is_parsed = field.kind in ("ip", "category") and each.offsets
+        is_parsed = field.kind in _HELD and each.offsets
         row[words.KIND] = KINDS.index(field.kind)
         row[words.MARKER : words.MARKER + 3] = (*field.tokens[:3], 0, 0)[:3]
         row[words.OF_EVENTS], row[words.VERSION_OF_EVENTS] = each.of_events, each.version_of_events
@@ -150,8 +157,12 @@ def _make_facts(words: Any, tables: Tables, bound: Bound) -> tuple[Array, Array]
         row[words.TICKS], row[words.WIDTH] = each.ticks, field.width
         row[words.FIRST_CATEGORY], row[words.CATEGORIES] = len(categories), len(field.values)
         if field.kind == "category" and not is_parsed:
-            categories += sorted((_as_i8(int(value)), place) for place, value in enumerate(field.values))
-    return facts, np.array(categories, "i8").reshape(-1, 2)
+            categories += sorted((_as_i8(int(value)), place, 0) for place, value in enumerate(field.values))
+        elif field.kind == "category":
+            for text, place in sorted((str(value).encode(), place) for place, value in enumerate(field.values)):
+                categories.append((len(texts), place, len(text)))
+                texts += text
+    return facts, np.array(categories, "i8").reshape(-1, words.CATEGORY_FACTS), np.frombuffer(texts + b"\0", "u1")
 
 
 def _as_i8(value: int) -> int:
@@ -160,18 +171,28 @@ def _as_i8(value: int) -> int:
 
 
 def _make_plan(
-    words: Any, tables: Tables, bound: Bound, packed: bool, length: int, facts: Array, categories: Array
+    words: Any,
+    tables: Tables,
+    bound: Bound,
+    packed: bool,
+    augment: bool,
+    length: int,
+    facts: Any,
+    categories: Any,
+    texts: Any,
 ) -> Any:
     own_addresses = [i for i, each in enumerate(bound.fields) if each.field.kind == "ip" and not each.of_events]
     times = [i for i, each in enumerate(bound.fields) if each.field.kind == "time"]
     return words.Plan(
-        fields=len(facts),
-        facts=address(facts),
-        categories=address(categories),
+        fields=len(bound.fields),
+        facts=facts,
+        categories=categories,
+        texts=texts,
         offsets=tables.names.index(bound.offsets),
         address_field=own_addresses[0] if own_addresses else -1,
         time_field=times[0] if times else -1,
         packed=packed,
+        augment=augment,
         length=length,
         byte_base=bound.vocabulary.byte_base,
         smallest=bound.vocabulary.smallest_event,

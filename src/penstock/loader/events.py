@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, PlanError
+from penstock.base.memory import Budget, own_memory
+from penstock.base.sizes import format_size
 from penstock.loader.binding import Bound
 from penstock.loader.counter import SIZING, key, permute
 from penstock.loader.counts import COUNTED
@@ -21,10 +24,12 @@ from penstock.shards.schema import Schema
 
 Encode = Callable[[Draws, Mapping[str, Array], Made], tuple[Array, Array]]
 _SIZING_ROWS, _SIZING_RANK, _SIZING_DRAWS = 128, 118, 1024  # more draws: fuller rows, fewer records an epoch
+_ROWS_AT_ONCE = 16  # of them: long rows, and the records of .arrayrecord files, are held together
+_RECORDS_AT_ONCE = 1 << 16
 
 
 class Events:
-    """Rows of tokens. `datasets` are the shards of each dataset; `room` bytes may be used to hold parsed addresses."""
+    """Rows of tokens. `datasets` are the shards of each dataset."""
 
     name, unit = "events", "tokens"
 
@@ -35,15 +40,19 @@ class Events:
         bound: Bound,
         length: int,
         fill: Fill,
-        room: int,
+        augment: bool,
+        budget: Budget,
         larger_than_memory: bool = False,
     ) -> None:
         self.length = length
         self.layout = token_layout(length)
-        self._bound, self._fill, self.vocabulary = bound, fill, bound.vocabulary
+        self._bound, self._fill, self._augment, self.vocabulary = bound, fill, augment, bound.vocabulary
         shards = [shard for dataset in datasets for shard in dataset]
-        self._encoder = EventEncoder(shards, schema, bound, length, fill, room, larger_than_memory)
+        self._encoder = EventEncoder(shards, schema, bound, length, fill, augment, larger_than_memory)
         self.tables = self._encoder.tables
+        if fill == "one_key":
+            records = [sum(record_counts(dataset, bound)) for dataset in datasets]
+            refuse_contexts(records, length, self._encoder.encode, budget)
         self.streams = self._make_streams(datasets)
 
     def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
@@ -51,7 +60,11 @@ class Events:
         return note(made, draws, out, *self._encoder.encode(draws, out, made))
 
     def describe(self) -> dict[str, Any]:
-        return describe(self._bound, self.length, self._fill, self.streams)
+        return describe(self._bound, self.length, self._fill, self._augment, self.streams)
+
+    def hold(self, room: int) -> int:
+        """Hold what rows are made faster with, in at most `room` bytes; how many that took."""
+        return self._encoder.hold(room)
 
     # How many records a row draws.
 
@@ -64,34 +77,63 @@ class Events:
         return tuple(streams)
 
     def _packed_stream(self, number: int, before: int, dataset: Sequence[Shard]) -> Stream:
-        records, has_empty = [], False
-        for shard in dataset:  # of one at a time: 8 bytes a record
-            events = _events_of_records(shard, self._bound)
-            records.append(len(events))
-            has_empty = has_empty or not events.all()
-        encode = self._encoder.encode
-        draws = draws_needed(number, before, tuple(records), self.length, encode, lambda: has_empty)
-        return Stream(tuple(records), draws=draws)
+        has_empty = False
+        for shard in dataset:
+            for events in _event_counts(shard, self._bound):
+                has_empty = has_empty or not events.all()
+        records, encode = record_counts(dataset, self._bound), self._encoder.encode
+        draws = draws_needed(number, before, records, self.length, encode, lambda: has_empty)
+        return Stream(records, draws=draws)
 
     def _one_key_stream(self, dataset: Sequence[Shard]) -> Stream:
-        contexts = [contexts_of(_events_of_records(shard, self._bound)) for shard in dataset]
-        return Stream(tuple(map(len, contexts)), contexts=np.concatenate(contexts))
+        records = record_counts(dataset, self._bound)
+        contexts, start = np.empty(sum(records), "u1"), 0
+        for shard in dataset:
+            for events in _event_counts(shard, self._bound):
+                contexts[start : start + len(events)] = contexts_of(events)
+                start += len(events)
+        return Stream(records, contexts=contexts)
 
 
-def _events_of_records(shard: Shard, bound: Bound) -> Array:
-    """How many events each record has; every list of a record has as many."""
-    offsets = shard[bound.offsets].read(0, len(shard[bound.offsets]))
+def refuse_contexts(records: Sequence[int], length: int, encode: Encode, budget: Budget) -> None:
+    """Refuse more records than memory has room for: with one_key, a byte of each says how many contexts it gives.
+
+    A mix has the bytes of all its datasets in one array beside. A row of nothing is encoded first, to load the kernels:
+    what they take is in use.
+    """
+    encode(empty_draws(1, 1), {name: np.zeros((1, length), "i4") for name in TOKEN_ARRAYS}, Made())
+    needed, used = sum(records) * (1 if len(records) == 1 else 2), own_memory().counted
+    if used + needed > budget.allowed:
+        raise PlanError(
+            f"fill='one_key' needs {format_size(needed)} for {sum(records):,} records; memory: {budget} leaves "
+            f"{format_size(max(0, budget.allowed - used))} after {format_size(used)} in use",
+            where="penstock.load",
+            next_step=f"memory='{math.ceil(1.1 * (used + needed) / 10**6)}MB' or more, or fill='packed'",
+        )
+
+
+def record_counts(dataset: Sequence[Shard], bound: Bound) -> tuple[int, ...]:
+    """Records of each shard."""
+    return tuple(len(shard[bound.offsets]) - 1 for shard in dataset)
+
+
+def _event_counts(shard: Shard, bound: Bound) -> Iterator[Array]:
+    """How many events each record has, some records at a time; every list of a record has as many."""
+    offsets = shard[bound.offsets]
     lists = [each.field.column for each in bound.fields if each.of_events]
     lists += [str(each.field.version) for each in bound.fields if each.version_of_events]
-    for column in dict.fromkeys(lists):
-        other = shard[f"{column}/offsets"]
-        if not np.array_equal(other.read(0, len(other)), offsets):
-            raise ConfigError(
-                f"column {column!r} has lists of other lengths than those of {bound.offsets}",
-                where=other.file,
-                next_step="the fields of an event come from lists of one length: leave one of them out of fields=",
-            )
-    return np.diff(offsets)
+    others = {column: shard[f"{column}/offsets"] for column in lists}
+    for start in range(0, len(offsets) - 1, _RECORDS_AT_ONCE):
+        stop = min(start + _RECORDS_AT_ONCE + 1, len(offsets))
+        edges = offsets.read(start, stop)
+        for column, other in others.items():
+            if not np.array_equal(other.read(start, stop), edges):
+                raise ConfigError(
+                    f"column {column!r} has lists of other lengths than those of {bound.offsets}",
+                    where=other.file,
+                    next_step="the fields of an event come from lists of one length: leave one of them out of fields=",
+                )
+        yield np.diff(edges)
 
 
 def _sizing_draws(number: int, before: int, records: tuple[int, ...], most: int, few: int) -> Draws:
@@ -121,10 +163,11 @@ def draws_needed(
     """
     most = min(sum(records), _SIZING_DRAWS)
     few = most if has_empty() else min(16, most)
-    out = {name: np.zeros((_SIZING_ROWS, length), "i4") for name in TOKEN_ARRAYS}
+    out = {name: np.zeros((_ROWS_AT_ONCE, length), "i4") for name in TOKEN_ARRAYS}
     while True:
         draws = _sizing_draws(number, before, records, most, few)
-        needed = int(np.sort(encode(draws, out, Made())[1])[_SIZING_RANK - 1])
+        used = [encode(rows, out, Made())[1] for rows in _cut(draws, _ROWS_AT_ONCE)]
+        needed = int(np.sort(np.concatenate(used))[_SIZING_RANK - 1])
         if has_empty() and few < most:
             few = most
         elif not needed:
@@ -139,6 +182,13 @@ def draws_needed(
             few = min(2 * few, most)
 
 
+def _cut(draws: Draws, rows: int) -> Iterator[Draws]:
+    """The same draws, some rows at a time."""
+    for first in range(0, len(draws.keys), rows):
+        own = slice(first, first + rows)
+        yield Draws(draws.shards[own], draws.records[own], draws.keys[own])
+
+
 def note(made: Made, draws: Draws, out: Mapping[str, Array], counts: Array, used: Array) -> Made:
     """What filling the rows came to."""
     made.rows, made.room = out["inputs"].shape[0], out["inputs"].size
@@ -150,7 +200,7 @@ def note(made: Made, draws: Draws, out: Mapping[str, Array], counts: Array, used
     return made
 
 
-def describe(bound: Bound, length: int, fill: Fill, streams: tuple[Stream, ...]) -> dict[str, Any]:
+def describe(bound: Bound, length: int, fill: Fill, augment: bool, streams: tuple[Stream, ...]) -> dict[str, Any]:
     """What of it decides the rows, for the recipe."""
-    vocabulary = asdict(bound.vocabulary)
-    return {"length": length, "fill": fill, "draws": [stream.draws for stream in streams], "vocabulary": vocabulary}
+    draws, vocabulary = [stream.draws for stream in streams], asdict(bound.vocabulary)
+    return {"length": length, "fill": fill, "augment": augment, "draws": draws, "vocabulary": vocabulary}

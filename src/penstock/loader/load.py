@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from penstock.loader.events import Events
 from penstock.loader.kind import Kind
 from penstock.loader.loader import Loader, Parts, make_draw
 from penstock.loader.opening import Opened, Path, open_all
-from penstock.loader.order import Fill, Order, Remainder, whole_shares
+from penstock.loader.order import Draws, Fill, Order, Remainder, whole_shares
 from penstock.loader.readahead import read_once, read_randomly
 from penstock.loader.recipe import Recipe
 from penstock.loader.rows import Rows, is_token_rows
@@ -31,9 +31,10 @@ Cache = Literal["memory", "disk"]
 _AHEAD = 16  # batches, where memory allows
 _FEWEST_AHEAD = 2
 _MOST_AHEAD_BYTES = 2**30
-_MOST_PARSED_BYTES = 2**29  # eight ranks of a machine have one each
-_PARSED_SHARE = 8  # one in so many bytes allowed may hold parsed addresses
+_MOST_HELD_BYTES = 2**29  # eight ranks of a machine have one each
+_HELD_SHARE = 8  # one in so many bytes allowed may hold parsed addresses and categories
 _MIX_ROWS = 256  # of each dataset, to learn how many tokens its rows have
+_MIX_ROWS_AT_ONCE = 16
 
 
 def load(
@@ -51,6 +52,7 @@ def load(
     fill: Fill = "packed",
     cache: Cache | None = None,
     fields: Mapping[str, Any] | Vocabulary | None = None,
+    augment: bool | None = None,
     columns: Sequence[str] | None = None,
     weights: Sequence[float] | None = None,
     mix_by: Literal["examples", "tokens"] = "examples",
@@ -64,7 +66,8 @@ def load(
     """Open prepared datasets for training: batch k is a pure function of the data, these options and k.
 
     `batch_size` is global: rank r of `world` gets its share of the rows of every batch. `memory` bounds this whole
-    process, buffers included. Events are encoded as docs/tokens.md says, by `fields` or as pings.
+    process, buffers included. Events are encoded as docs/tokens.md says, by `fields` or as pings. `augment` reorders
+    the events of a segment and their fields, and leaves times out: the default for pings, and not with `fields`.
     """
     arguments = dict(locals())
     _refuse_options(arguments)
@@ -76,21 +79,25 @@ def load(
     budget = _make_budget(memory)
     larger = cache == "disk" or (cache is None and _is_larger_than_memory(opened))
     with noticing_compilation():
-        kind = _make_kind(opened, length, fill, fields, columns, budget, larger)
+        kind = _make_kind(opened, length, fill, fields, augment, columns, budget, larger)
         shares = _shares(kind, weights, mix_by, len(opened))
         order = Order(kind.streams, shares, seed, shuffle, epochs)
         _refuse_no_batch(order, batch_size, remainder)
-        _warm_up(kind, order)
+        draw = make_draw(order)
+        _warm_up(kind, draw)
     if cache == "memory":
         _hold(kind, budget)
     else:
         (read_randomly if larger else read_once)(kind.tables.columns)
+    if isinstance(kind, Events):
+        kind.hold(_room_to_hold(kind, batch_size // world, budget, ahead))
     settings = {"kind": kind.name, "split": split, "batch_size": batch_size, "seed": seed, "shuffle": shuffle}
     return Loader(
         Parts(
             arguments=arguments,
             kind=kind,
             order=order,
+            draw=draw,
             recipe=Recipe(tuple(each.name for each in opened), {**settings, "shares": list(shares), **kind.describe()}),
             batch_size=batch_size,
             rank=rank,
@@ -119,6 +126,11 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
         (workers == "auto" or _is_whole(workers, 0), "workers", "'auto', 0 or more"),
         (given["epochs"] is None or _is_whole(given["epochs"], 1), "epochs", "None (no end), or a number above 0"),
         (given["ahead"] is None or _is_whole(given["ahead"], 1), "ahead", "None, or how many batches, above 0"),
+        (
+            given["augment"] is None or isinstance(given["augment"], bool),
+            "augment",
+            "True, False, or None (True for pings)",
+        ),
         (log_every is None or (isinstance(log_every, (int, float)) and log_every > 0), "log_every", "None, or seconds"),
         (
             (given["flops_per_token"] is None) == (given["peak_flops"] is None),
@@ -158,6 +170,7 @@ def _make_kind(
     length: int | None,
     fill: Fill,
     fields: Mapping[str, Any] | Vocabulary | None,
+    augment: bool | None,
     columns: Sequence[str] | None,
     budget: Budget,
     larger: bool,
@@ -165,8 +178,10 @@ def _make_kind(
     schema, where = opened[0].schema, opened[0].path
     datasets = [each.shards for each in opened]
     if opened[0].old is None and columns is None and fields is None and is_token_rows(schema):
+        _refuse_augment(augment, "rows of tokens", where)
         return Rows(datasets, schema, length, larger)
     if opened[0].old is None and (columns is not None or not (fields or is_grouped(schema))):
+        _refuse_augment(augment, "columns as they are", where)
         return Arrays(datasets, schema, columns, larger)
     if length is None:
         raise ConfigError(
@@ -179,12 +194,21 @@ def _make_kind(
             where="penstock.load",
             next_step="longer rows, or fewer fields",
         )
+    augment = vocabulary == PINGS if augment is None else augment
     if opened[0].old is not None:
         from penstock.loader.old_records import OldEvents
 
-        return OldEvents([each.old for each in opened if each.old], vocabulary, length, fill)
-    room = min(budget.allowed // _PARSED_SHARE, _MOST_PARSED_BYTES)
-    return Events(datasets, schema, bind(vocabulary, schema, where), length, fill, room, larger)
+        return OldEvents([each.old for each in opened if each.old], vocabulary, length, fill, augment, budget)
+    return Events(datasets, schema, bind(vocabulary, schema, where), length, fill, augment, budget, larger)
+
+
+def _refuse_augment(augment: bool | None, loaded: str, where: str) -> None:
+    if augment is not None:
+        raise ConfigError(
+            f"augment={augment} is about events, and this dataset is loaded as {loaded}",
+            where=where,
+            next_step="leave augment= out",
+        )
 
 
 def _refuse_cache(opened: tuple[Opened, ...], cache: Cache | None) -> None:
@@ -253,10 +277,12 @@ def _shares(kind: Kind, weights: Sequence[float] | None, mix_by: str, datasets: 
 def _tokens_a_row(kind: Kind, number: int) -> Fraction:
     """Useful tokens of the first rows of a dataset under seed 0: a fact of the data and the recipe, not of the seed."""
     shares = tuple(int(i == number) for i in range(len(kind.streams)))
-    rows = min(_MIX_ROWS, kind.streams[number].rows)
-    draws = Order(kind.streams, shares, seed=0).draw(0, rows)
-    out = {name: np.zeros((rows, *shape), dtype) for name, (shape, dtype) in kind.layout.items()}
-    return Fraction(max(1, kind.fill(draws, out).tokens), rows)
+    rows, order, tokens = min(_MIX_ROWS, kind.streams[number].rows), Order(kind.streams, shares, seed=0), 0
+    for first in range(0, rows, _MIX_ROWS_AT_ONCE):
+        draws = order.draw(first, min(_MIX_ROWS_AT_ONCE, rows - first))
+        out = {name: np.zeros((len(draws.keys), *shape), dtype) for name, (shape, dtype) in kind.layout.items()}
+        tokens += kind.fill(draws, out).tokens
+    return Fraction(max(1, tokens), rows)
 
 
 def _refuse_no_batch(order: Order, batch_size: int, remainder: Remainder) -> None:
@@ -274,10 +300,10 @@ def _refuse_no_batch(order: Order, batch_size: int, remainder: Remainder) -> Non
         )
 
 
-def _warm_up(kind: Kind, order: Order) -> None:
+def _warm_up(kind: Kind, draw: Callable[[int, int], Draws]) -> None:
     """Make one row: what has to be compiled or loaded for the first batch is then there."""
     out = {name: np.zeros((1, *shape), dtype) for name, (shape, dtype) in kind.layout.items()}
-    kind.fill(make_draw(order)(0, 1), out)
+    kind.fill(draw(0, 1), out)
 
 
 def _hold(kind: Kind, budget: Budget) -> None:
@@ -291,6 +317,12 @@ def _hold(kind: Kind, budget: Budget) -> None:
             next_step="leave cache= out: columns are mapped, and the system keeps in memory what it can",
         )
     kind.tables.hold()
+
+
+def _room_to_hold(kind: Kind, rows: int, budget: Budget, ahead: int | None) -> int:
+    """Bytes for what makes rows faster: a share of what is allowed, of what is left beside the fewest batches."""
+    least = ((ahead or _FEWEST_AHEAD) + 2) * batch_bytes(kind.layout, rows)
+    return max(0, min(budget.allowed // _HELD_SHARE, _MOST_HELD_BYTES, budget.allowed - own_memory().counted - least))
 
 
 def _batches_ahead(kind: Kind, rows: int, budget: Budget, is_limited: bool, asked: int | None) -> int:

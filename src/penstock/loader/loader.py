@@ -46,6 +46,7 @@ class Parts:
     arguments: Mapping[str, Any]
     kind: Kind
     order: Order
+    draw: Callable[[int, int], Draws]  # rows of the order, made once: its tables may be large
     recipe: Recipe
     batch_size: int
     rank: int
@@ -298,7 +299,6 @@ class _Maker:
         self._parts, self._functions, self._totals, self._processes = parts, functions, totals, processes
         self._rows = parts.batch_size // parts.world
         self._buffers = Buffers(parts.kind.layout, self._rows, keep=parts.ahead + 2)
-        self._draw = make_draw(parts.order)
 
     def with_processes(self, count: int, timeout: float) -> _Maker:
         if not count:
@@ -312,7 +312,7 @@ class _Maker:
     def make(self, k: int) -> tuple[Batch, Made]:
         parts, timing = self._parts, Timing()
         started = time.perf_counter()
-        draws = self._draw(k * parts.batch_size + parts.rank * self._rows, self._rows)
+        draws = parts.draw(k * parts.batch_size + parts.rank * self._rows, self._rows)
         drawn, cpu, faults = time.perf_counter(), time.thread_time(), _major_faults()
         batch = self._buffers.take()
         made = parts.kind.fill(draws, batch)

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from penstock.base.memory import Budget
 from penstock.loader.binding import bind
 from penstock.loader.encoder import EventEncoder
-from penstock.loader.events import describe, draws_needed, note
+from penstock.loader.events import describe, draws_needed, note, refuse_contexts
 from penstock.loader.kind import Array, token_layout
 from penstock.loader.order import Draws, Fill, Stream, contexts_of
 from penstock.loader.tables import Made, Shard, Tables
@@ -33,17 +34,27 @@ class OldEvents:
 
     name, unit = "old events", "tokens"
 
-    def __init__(self, datasets: Sequence[ArrayRecordDataset], vocabulary: Vocabulary, length: int, fill: Fill) -> None:
+    def __init__(
+        self,
+        datasets: Sequence[ArrayRecordDataset],
+        vocabulary: Vocabulary,
+        length: int,
+        fill: Fill,
+        augment: bool,
+        budget: Budget,
+    ) -> None:
         self.length = length
         self.layout = token_layout(length)
         self.tables = Tables((), ())
-        self._fill = fill
+        self._fill, self._augment = fill, augment
         self._files = [(dataset, file) for dataset in datasets for file in range(len(dataset.counts))]
         self._reading = threading.Lock()  # readers are opened and let go as they are used
         self._schema, _ = self._read([(0, 0)])
         self._bound = bind(vocabulary, self._schema, datasets[0].paths[0])
         self.vocabulary = self._bound.vocabulary
         self._filled, self._told, self._met_empty = 0, False, False
+        if fill == "one_key":
+            refuse_contexts([len(dataset) for dataset in datasets], length, self._encode, budget)
         self.streams = tuple(self._make_stream(number, dataset) for number, dataset in enumerate(datasets))
 
     def _make_stream(self, number: int, dataset: ArrayRecordDataset) -> Stream:
@@ -52,8 +63,11 @@ class OldEvents:
             facts = (number, before, dataset.counts, self.length)
             # Of the records that were read: to read them all takes too long.
             return Stream(dataset.counts, draws_needed(*facts, self._encode, has_empty=lambda: self._met_empty))
-        counts = [batch.column("n_measurements").to_numpy() for batch in dataset.batches(256)]
-        return Stream(dataset.counts, contexts=contexts_of(np.concatenate(counts)))
+        contexts, start = np.empty(len(dataset), "u1"), 0
+        for batch in dataset.batches(256):
+            contexts[start : start + len(batch)] = contexts_of(batch.column("n_measurements").to_numpy())
+            start += len(batch)
+        return Stream(dataset.counts, contexts=contexts)
 
     def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
         made = Made()
@@ -61,7 +75,7 @@ class OldEvents:
         return note(made, draws, out, *self._encode(draws, out, made))
 
     def describe(self) -> dict[str, Any]:
-        return describe(self._bound, self.length, self._fill, self.streams)
+        return describe(self._bound, self.length, self._fill, self._augment, self.streams)
 
     def _encode(self, draws: Draws, out: Mapping[str, Array], made: Made) -> tuple[Array, Array]:
         started = time.perf_counter()
@@ -77,7 +91,7 @@ class OldEvents:
         local = Draws(np.where(places < 0, -1, 0).astype("i4"), np.maximum(places, 0), draws.keys)
         read = time.perf_counter()
         made.read_seconds = read - started
-        encoder = EventEncoder([shard], self._schema, self._bound, self.length, self._fill)
+        encoder = EventEncoder([shard], self._schema, self._bound, self.length, self._fill, self._augment)
         encoded = encoder.encode(local, out, made)
         self._tell(read - started, time.perf_counter() - read)
         return encoded

@@ -17,7 +17,20 @@ import numpy as np
 from penstock.base.errors import InputError
 from penstock.loader.address import NO_ADDRESS, UNREADABLE, parse_address
 from penstock.loader.counter import below, draw, log_uniform, permute, segment_key
-from penstock.loader.counts import CUT, EVENTS, NOT_A_NUMBER, OTHER_CATEGORY, OTHER_VERSION, OUT_OF_RANGE, SEGMENTS
+from penstock.loader.counts import (
+    CUT,
+    EVENTS,
+    GOING_BACK,
+    NEGATIVE,
+    NOT_A_NUMBER,
+    NULLS,
+    OTHER_CATEGORY,
+    OTHER_VERSION,
+    OUT_OF_RANGE,
+    SEGMENTS,
+    TOO_LARGE,
+    TOO_SMALL,
+)
 from penstock.loader.counts import UNREADABLE as ADDRESS_UNREADABLE
 from penstock.loader.order import EVENTS_A_CONTEXT, Fill
 from penstock.loader.vocabulary import START, TokenField, Vocabulary
@@ -40,6 +53,7 @@ def encode_rows(
     record_numbers: Array,
     row_keys: Array,
     fill: Fill,
+    augment: bool,
     length: int,
     out: Mapping[str, Array],
     counts: Array,
@@ -52,12 +66,18 @@ def encode_rows(
     """
     fields = {field.name: field for field in schema}
     fill_row = _fill_packed if fill == "packed" else _fill_one_key
+    recipe = _Recipe(vocabulary, augment)
     for row, row_key in enumerate(row_keys.tolist()):
         draws = zip(shard_numbers[row].tolist(), record_numbers[row].tolist(), strict=True)
         drawn = itertools.takewhile(lambda each: each[0] != NO_DRAW, draws)
         records = (Record(shards[shard], fields, record) for shard, record in drawn)
-        segments, used[row] = fill_row(records, row_key, vocabulary, length + 1, counts)
+        segments, used[row] = fill_row(records, row_key, recipe, length + 1, counts)
         _write_row(segments, length, out, row)
+
+
+class _Recipe(NamedTuple):
+    vocabulary: Vocabulary
+    augment: bool
 
 
 @dataclass(frozen=True)
@@ -129,13 +149,13 @@ def _read_value(field: Field, columns: Mapping[str, Column], row: int) -> Any:
 
 
 def _fill_one_key(
-    records: Iterator[Record], row_key: int, vocabulary: Vocabulary, room: int, counts: Array
+    records: Iterator[Record], row_key: int, recipe: _Recipe, room: int, counts: Array
 ) -> tuple[list[list[int]], int]:
     """(the one segment, 1), or nothing where there is no draw or no event. The last event is cut at the row's end."""
     segment: list[int] = []
     for record in itertools.islice(records, 1):
         target = max(1, (room - 1) // EVENTS_A_CONTEXT)
-        for event in _encode_events(record, segment_key(row_key, 0), target, vocabulary):
+        for event in _encode_events(record, segment_key(row_key, 0), target, recipe):
             if len(segment) >= room:
                 break
             segment += event.tokens
@@ -145,18 +165,18 @@ def _fill_one_key(
 
 
 def _fill_packed(
-    records: Iterator[Record], row_key: int, vocabulary: Vocabulary, room: int, counts: Array
+    records: Iterator[Record], row_key: int, recipe: _Recipe, room: int, counts: Array
 ) -> tuple[list[list[int]], int]:
     """(segments of whole events until one does not fit, draws up to the last of them)."""
     segments: list[list[int]] = []
-    used, left = 0, room
+    vocabulary, used, left = recipe.vocabulary, 0, room
     for number, record in enumerate(records):
         if left < vocabulary.smallest_event:
             break
         target = left // vocabulary.typical_event(record.address_bytes(vocabulary)) + 1
         segment: list[int] = []
         does_fit = True
-        for event in _encode_events(record, segment_key(row_key, number), target, vocabulary):
+        for event in _encode_events(record, segment_key(row_key, number), target, recipe):
             does_fit = len(event.tokens) <= left
             if not does_fit:
                 break
@@ -198,26 +218,31 @@ def _count_event(event: Event, counts: Array) -> None:
         counts[each] += 1
 
 
-def _encode_events(record: Record, own: int, target: int, vocabulary: Vocabulary) -> Iterator[Event]:
+def _encode_events(record: Record, own: int, target: int, recipe: _Recipe) -> Iterator[Event]:
     """The events of a segment whose key is `own`, as tokens, in the order in which they are written."""
+    vocabulary, augment = recipe
     count = record.event_count(vocabulary)
     if not count:
         return
     draws = (draw(own, i) for i in itertools.count())
     last_ticks: int | None = None
-    for event, is_timed in _arrange_events(_choose_events(count, target, draws), draws):
-        blocks = []
+    chosen = _choose_events(count, target, draws)
+    for event, is_timed in _arrange_events(chosen, draws) if augment else [(event, True) for event in chosen]:
+        blocks, nulls = [], []
         for field in vocabulary.fields:
             if field.kind != "time":
                 blocks.append(_encode_field(field, record, event))
-            elif is_timed and (ticks := record.value(field.column, event)) not in (None, _NO_TIME):
+            elif is_timed and (ticks := record.value(field.column, event)) in (None, _NO_TIME):
+                nulls.append(NULLS)
+            elif is_timed:
                 blocks.append(_encode_time(field, ticks, last_ticks, record.ticks_a_second(field.column)))
                 last_ticks = ticks
-        _shuffle(blocks, next(draws))
+        if augment:
+            _shuffle(blocks, next(draws))
         tokens = [START]
         for block in blocks:
             tokens += [block.marker, *(vocabulary.byte_base + byte for byte in block.payload)]
-        yield Event(tokens, [block.noted for block in blocks if block.noted is not None])
+        yield Event(tokens, nulls + [block.noted for block in blocks if block.noted is not None])
 
 
 def _choose_events(count: int, target: int, draws: Draws) -> list[int]:
@@ -292,7 +317,7 @@ def _encode_address(field: TokenField, text: bytes | None, version: int | None) 
     family, packed = (UNREADABLE, NO_ADDRESS) if text is None else parse_address(text)
     noted = None
     if family == UNREADABLE:
-        noted = None if text is None else ADDRESS_UNREADABLE
+        noted = NULLS if text is None else ADDRESS_UNREADABLE
         family = 6 if version == 6 else 4
     elif version is not None and version != family:
         noted = OTHER_VERSION
@@ -301,9 +326,11 @@ def _encode_address(field: TokenField, text: bytes | None, version: int | None) 
 
 
 def _encode_time(field: TokenField, ticks: int, last_ticks: int | None, ticks_a_second: int) -> Block:
-    """The difference is taken before it is rounded down."""
+    """The difference is taken before it is rounded down; no difference is negative."""
     absolute, short, long = field.tokens
-    difference = None if last_ticks is None else max(0, (ticks - last_ticks) // ticks_a_second)
+    if last_ticks is not None and ticks < last_ticks:
+        return Block(short, bytes(1), GOING_BACK)
+    difference = None if last_ticks is None else (ticks - last_ticks) // ticks_a_second
     if difference is None or difference >= 2**32:
         return Block(absolute, (ticks // ticks_a_second).to_bytes(8, "big", signed=True))
     return Block(short, bytes([difference])) if difference < 256 else Block(long, difference.to_bytes(4, "big"))
@@ -312,20 +339,21 @@ def _encode_time(field: TokenField, ticks: int, last_ticks: int | None, ticks_a_
 def _encode_float11(field: TokenField, number: float | None) -> Block:
     """Five bits of exponent, eleven of mantissa: a tenth of a percent, or one unit below 2048."""
     value, failed = field.tokens
-    if number is None or number != number:
-        return Block(failed, noted=NOT_A_NUMBER)
-    if number < 0:
-        return Block(failed)
-    us, exponent = max(1.0, 1000.0 * float(number)), 0
+    if number is None or number != number or number < 0:
+        return Block(failed, noted=NULLS if number is None else NEGATIVE if number < 0 else NOT_A_NUMBER)
+    us, exponent = 1000.0 * float(number), 0
+    noted = TOO_SMALL if us < 1 else None
+    us = max(1.0, us)
     while us >= 2048 and exponent < 31:
         us, exponent = us / 2, exponent + 1
-    return Block(value, (exponent << 11 | int(min(us, 2047.0))).to_bytes(2, "big"))
+    noted = TOO_LARGE if us >= 2048 else noted
+    return Block(value, (exponent << 11 | int(min(us, 2047.0))).to_bytes(2, "big"), noted)
 
 
 def _encode_int(field: TokenField, number: int | None) -> Block:
     value, missing = field.tokens
     if number is None:
-        return Block(missing)
+        return Block(missing, noted=NULLS)
     most = 2 ** (8 * field.width - 1) - 1
     nearest = min(max(number, -most - 1), most)
     return Block(value, nearest.to_bytes(field.width, "big", signed=True), None if nearest == number else OUT_OF_RANGE)
@@ -334,12 +362,14 @@ def _encode_int(field: TokenField, number: int | None) -> Block:
 def _encode_category(field: TokenField, found: bytes | int | None) -> Block:
     """Text is told apart by its UTF-8 bytes."""
     known = [value.encode() if isinstance(value, str) else value for value in field.values]
-    return Block(field.tokens[known.index(found)]) if found in known else Block(field.tokens[-1], noted=OTHER_CATEGORY)
+    if found in known:
+        return Block(field.tokens[known.index(found)])
+    return Block(field.tokens[-1], noted=NULLS if found is None else OTHER_CATEGORY)
 
 
 def _encode_bytes(field: TokenField, found: bytes | None) -> Block:
     value, missing = field.tokens
     if found is None:
-        return Block(missing)
+        return Block(missing, noted=NULLS)
     cut = found[: field.width]
     return Block(value, bytes([len(cut)]) + cut, None if cut == found else CUT)

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 def to_grain(loader: Loader) -> Any:
-    """A `grain.MapDataset` of batches: `.to_iter_dataset()` reads it in threads, `.mp_prefetch(...)` in processes.
+    """A `grain.MapDataset` of batches.
 
-    Element k is batch k wherever the loader stands: `dataset[loader.step:]` goes on from there. A loader without end
-    (epochs=None) has length sys.maxsize, as Grain's own `repeat()` has. A program that has not parsed its absl flags
-    has them marked as parsed, with their defaults: Grain's processes read one.
+    `.to_iter_dataset()` reads it in threads, `.to_iter_dataset().mp_prefetch(...)` in processes. Element k is batch k
+    wherever the loader stands: `dataset[loader.step:]` resumes there. A loader without end (epochs=None) has length
+    sys.maxsize, as Grain's own `repeat()` has. A program that has not parsed its absl flags has them marked as parsed,
+    with their defaults: Grain's processes read one.
     """
     try:
         import grain

@@ -17,7 +17,7 @@ from penstock.base.paths import local_path
 from penstock.shards import arrayrecord
 from penstock.shards.arrayrecord_file import SUFFIX, check_size, open_reader, read_records
 from penstock.shards.columns import Column, damaged_file, open_columns
-from penstock.shards.manifest import Manifest, read_manifest
+from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 from penstock.shards.record import decode_batches, decode_record
 from penstock.shards.schema import schema_to_arrow
 
@@ -165,19 +165,19 @@ class ArrayRecordDataset(Records):
 
 
 def open_dataset(path: str | os.PathLike[str], split: str = "train") -> Dataset | ArrayRecordDataset:
-    """Open one split of a finished dataset for reading, or .arrayrecord files by name or pattern, which have none."""
+    """Open one split of a finished dataset for reading, or .arrayrecord files by name or pattern, which have none.
+
+    A folder of the older scripts has no manifest, and one file per split.
+    """
     root = local_path(path)
     if root.endswith(SUFFIX) and not os.path.isdir(root):
         return ArrayRecordDataset(root, _matching(root))
     folder = Folder(root)
+    if older := _older_files(folder):
+        _refuse_split(split, list(older), folder)
+        return ArrayRecordDataset(older[split], [older[split]])
     manifest = read_manifest(folder)
-    if split not in manifest.splits:
-        names = list(manifest.splits)
-        raise OutputError(
-            f"there is no split {split!r}.{did_you_mean(split, names)}",
-            where=folder.root,
-            next_step=f"one of: {', '.join(names)}",
-        )
+    _refuse_split(split, list(manifest.splits), folder)
     if manifest.config.get("format") == "npz":
         raise OutputError(
             "these are batch files, which are not put together yet",
@@ -187,6 +187,23 @@ def open_dataset(path: str | os.PathLike[str], split: str = "train") -> Dataset 
     if manifest.config.get("format") == arrayrecord.FORMAT:
         return _open_split(folder, manifest, split)
     return Dataset(folder, manifest, split)
+
+
+def _refuse_split(split: str, names: list[str], folder: Folder) -> None:
+    if split not in names:
+        raise OutputError(
+            f"there is no split {split!r}.{did_you_mean(split, names)}",
+            where=folder.root,
+            next_step=f"one of: {', '.join(names)}",
+        )
+
+
+def _older_files(folder: Folder) -> dict[str, str]:
+    """The .arrayrecord files of a folder that penstock did not write, by split."""
+    if not os.path.isdir(folder.root) or folder.exists(MANIFEST) or folder.exists(".penstock"):
+        return {}
+    names = sorted(name for name in os.listdir(folder.root) if name.endswith(SUFFIX))
+    return {name.removesuffix(SUFFIX): folder.path(name) for name in names}
 
 
 def _matching(pattern: str) -> list[str]:

@@ -22,6 +22,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.machine import cpu_count
 from penstock.base.memory import make_budget, own_memory
 from penstock.base.sizes import format_count, format_size
+from penstock.loader.counts import ODD
 from penstock.loader.loader import Loader
 from penstock.loader.stats import STAGES, Stats
 from penstock.show.loading import Wanted
@@ -73,6 +74,7 @@ def _warm_up(wanted: Wanted) -> Facts:
         "kind": recipe["kind"],
         "length": recipe.get("length"),
         "fill": recipe.get("fill"),
+        "augment": recipe.get("augment"),
         "unit": unit,
         "warm_up_seconds": time.perf_counter() - started,
     }
@@ -180,7 +182,7 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "dataset", ", ".join(facts["datasets"])
     yield "path", f"{facts['path']}, split {facts['split']}"
     size = f" x {format_count(facts['length'])} tokens" if facts["length"] else ""
-    fill = f", {facts['fill']}" if facts["fill"] else ""
+    fill = f", {facts['fill']}{', augmented' if facts['augment'] else ''}" if facts["fill"] else ""
     yield "batches", f"{counted(facts['batch_size'], 'row')}{size}{fill} ({facts['kind']})"
     yield "machine", f"{counted(facts['cores'], 'core')}, memory {format_size(facts['memory_allowed_bytes'])}"
     yield "warm-up", f"{facts['warm_up_seconds']:.2f} s to a first batch that is not measured"
@@ -211,6 +213,10 @@ def _rows(facts: Facts) -> Iterator[tuple[str, list[str]]]:
     if "events" in facts["kind"]:
         yield "coverage, draws used", [f"{run['coverage']:.1%}" for run in runs]
         yield "draws unused", [format_count(run["draws_unused"]) for run in runs]
+        yield "events", [format_count(run["counts"]["events"]) for run in runs]
+        for name in ODD:
+            if any(run["counts"][name] for run in runs):
+                yield f"  {name.replace('_', ' ')}", [format_count(run["counts"][name]) for run in runs]
     yield "verified", [f"{format_size(run['verified_bytes'])} in {_ms(1000 * run['verify_seconds'])}" for run in runs]
 
 

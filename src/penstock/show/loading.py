@@ -28,6 +28,7 @@ class Wanted:
     memory: str | None = None
     cache: str | None = None
     fields: str | None = None
+    augment: bool | None = None
     columns: str | None = None
 
     def open(self) -> Loader:
@@ -55,6 +56,7 @@ class Wanted:
             fill=cast(Any, self.fill),
             cache=cast(Any, self.cache),
             fields=_parse_fields(self.fields),
+            augment=self.augment,
             columns=columns,
         )
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from penstock.base.errors import ConfigError
 from penstock.base.files import Folder
 from penstock.base.sizes import format_count
+from penstock.loader.counts import ODD
 from penstock.loader.decode import Measurement, decode
 from penstock.loader.loader import Loader
 from penstock.loader.vocabulary import START, Vocabulary
@@ -48,7 +49,7 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
     with _open(wanted) as loader:
         state, vocabulary = loader.state(), loader.vocabulary
         arrays = loader.batch(batch)
-        padding = loader.stats().padding
+        stats = loader.stats()
     recipe = state["recipe"]
     shown = range(min(rows, wanted.batch_size))
     decoder = None
@@ -64,8 +65,10 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
         "batch_size": wanted.batch_size,
         "length": recipe["length"],
         "fill": recipe.get("fill"),
+        "augment": recipe.get("augment"),
         "seed": wanted.seed,
-        "padding": padding,
+        "padding": stats.padding,
+        "counts": stats.counts,
         "segments": int(sum(len(_runs(row)) for row in arrays["inputs_segmentation"])),
         "vocabulary": _vocabulary_facts(vocabulary) if vocabulary else None,
         "rows": [_row_facts({n: array[row] for n, array in arrays.items()}, row, vocabulary, decoder) for row in shown],
@@ -161,9 +164,12 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "dataset", ", ".join(facts["datasets"])
     yield "path", f"{facts['path']}, split {facts['split']}, seed {facts['seed']}"
     size = f"{counted(facts['batch_size'], 'row')} x {format_count(facts['length'])} tokens"
-    fill = f", {facts['fill']}" if facts["fill"] else ""
+    fill = f", {facts['fill']}{', augmented' if facts['augment'] else ''}" if facts["fill"] else ""
     yield "batch", f"{format_count(facts['batch'])}, {size}{fill}"
     yield "padding", f"{facts['padding']:.2%} of the batch, which has {counted(facts['segments'], 'segment')}"
+    odd = {name: facts["counts"][name] for name in ODD if facts["counts"].get(name)}
+    if odd:
+        yield "not as stored", ", ".join(f"{name.replace('_', ' ')} {format_count(n)}" for name, n in odd.items())
 
 
 def _plain_table(row: Facts) -> RenderableType:

@@ -57,9 +57,9 @@ def _sort(values: Any, count: int) -> None:
 
 
 @jit_inline
-def arrange_events(scratch: Any, taken: int) -> int:
+def arrange_events(plan: Any, scratch: Any, taken: int) -> int:
     """Decide the time mode: the order of the chosen events, and which of them keep their time."""
-    mode = below(draw(scratch.stream), 10)
+    mode = below(draw(scratch.stream), 10) if plan.augment else 0
     if mode < 4:
         for i in range(taken):
             write_i8(scratch.order, i, i)

@@ -86,7 +86,7 @@ def _encode_segment(
     for number in range(plan.fields):
         if not fact(plan, number, OF_EVENTS):
             encode_field(tables, plan, scratch, notes, shard, record, first, number)
-    taken = arrange_events(scratch, choose_events(scratch, events, target_events(plan, scratch, left)))
+    taken = arrange_events(plan, scratch, choose_events(scratch, events, target_events(plan, scratch, left)))
     _fetch_events(tables, plan, scratch, shard, first, taken)
     took, last_time = 0, NO_TIME
     for i in range(taken):
@@ -94,8 +94,9 @@ def _encode_segment(
         time, size = NO_TIME, 1
         for number in range(plan.fields):
             if number == plan.time_field:
-                time = read_time(tables, plan, notes, shard, event) if read_i8(scratch.timed, i) else NO_TIME
-                encode_time(plan, scratch, time, last_time)
+                is_timed = read_i8(scratch.timed, i) != 0
+                time = read_time(tables, plan, notes, shard, event) if is_timed else NO_TIME
+                encode_time(plan, scratch, time, last_time, is_timed)
             elif fact(plan, number, OF_EVENTS):
                 encode_field(tables, plan, scratch, notes, shard, record, event, number)
             elif fact(plan, number, VERSION_OF_EVENTS):
@@ -128,22 +129,17 @@ def _end_segment(notes: Any, took: int) -> int:
 
 @jit_inline
 def _write_event(plan: Any, scratch: Any, notes: Any, place: int) -> None:
-    """The start token and the blocks in random order; scratch memory has room for one event behind the row."""
+    """The start token and the blocks; scratch memory has room for one event behind the row."""
     blocks = 0
     for number in range(plan.fields):
+        if read_i8(scratch.noted, number) >= 0:
+            count(notes, read_i8(scratch.noted, number))
         if read_i8(scratch.sizes, number):
             write_i8(scratch.places, blocks, number)
             blocks += 1
-            if read_i8(scratch.noted, number) >= 0:
-                count(notes, read_i8(scratch.noted, number))
     count(notes, EVENTS)
-    mixed = draw(scratch.stream) >> np.uint64(32)
-    for i in range(blocks - 1, 0, -1):
-        mixed, left_over = _divided(mixed, i + 1)
-        j = np.int64(left_over)
-        swapped = read_i8(scratch.places, i)
-        write_i8(scratch.places, i, read_i8(scratch.places, j))
-        write_i8(scratch.places, j, swapped)
+    if plan.augment:
+        _shuffle_blocks(scratch, blocks)
     write_i4(scratch.tokens, place, START)
     place += 1
     for i in range(blocks):
@@ -155,6 +151,17 @@ def _write_event(plan: Any, scratch: Any, notes: Any, place: int) -> None:
         if size > SHORT_BLOCK:
             copy_bytes(to, block, 4 * size)
         place += size
+
+
+@jit_inline
+def _shuffle_blocks(scratch: Any, blocks: int) -> None:
+    mixed = draw(scratch.stream) >> np.uint64(32)
+    for i in range(blocks - 1, 0, -1):
+        mixed, left_over = _divided(mixed, i + 1)
+        j = np.int64(left_over)
+        swapped = read_i8(scratch.places, i)
+        write_i8(scratch.places, i, read_i8(scratch.places, j))
+        write_i8(scratch.places, j, swapped)
 
 
 @jit_inline

@@ -8,10 +8,14 @@ import numpy as np
 
 from penstock.loader.compiled.address import ENTRY, parse_address
 from penstock.loader.compiled.columns import BLOCK_BITS, base, is_valid, items, real, touch, whole
-from penstock.loader.compiled.jit import jit_inline
+from penstock.loader.compiled.jit import jit, jit_inline
 from penstock.loader.compiled.plan import (
     CATEGORIES,
     CATEGORY,
+    CATEGORY_FACTS,
+    CATEGORY_PLACE,
+    CATEGORY_SIZE,
+    CATEGORY_VALUE,
     CODES,
     FIRST_CATEGORY,
     FLOAT11,
@@ -35,7 +39,19 @@ from penstock.loader.compiled.plan import (
     fact,
 )
 from penstock.loader.compiled.pointers import U8, read_i4, read_i8, read_u1, shifted, write_i4, write_i8
-from penstock.loader.counts import CUT, NOT_A_NUMBER, OTHER_CATEGORY, OTHER_VERSION, OUT_OF_RANGE, UNREADABLE
+from penstock.loader.counts import (
+    CUT,
+    GOING_BACK,
+    NEGATIVE,
+    NOT_A_NUMBER,
+    NULLS,
+    OTHER_CATEGORY,
+    OTHER_VERSION,
+    OUT_OF_RANGE,
+    TOO_LARGE,
+    TOO_SMALL,
+    UNREADABLE,
+)
 
 NO_TIME = -(2**63)  # no event happened then: numpy's NaT
 _NO_VERSION = -1
@@ -58,7 +74,7 @@ def encode_field(
         _encode_address(tables, plan, scratch, notes, shard, index, number, valid, version)
     elif kind == FLOAT11:
         value = real(tables, notes, shard, fact(plan, number, VALUE), index) if valid else np.nan
-        _encode_float11(plan, scratch, number, value)
+        _encode_float11(plan, scratch, number, value, valid)
     elif kind == INT:
         _encode_int(tables, plan, scratch, notes, shard, index, number, valid)
     elif kind == CATEGORY:
@@ -101,6 +117,8 @@ def _encode_address(
             write_i8(scratch.noted, number, UNREADABLE)
         elif version != _NO_VERSION and version != family:
             write_i8(scratch.noted, number, OTHER_VERSION)
+    else:
+        write_i8(scratch.noted, number, NULLS)
     write_i8(scratch.families, number, family)
     block = shifted(scratch.blocks, 4 * (number * MOST_BLOCK + 1))
     is_long = family == 6 or (family == 0 and version == 6)
@@ -176,12 +194,14 @@ def _seconds(time: int, last_time: int, ticks: int) -> int:
 
 
 @jit_inline
-def encode_time(plan: Any, scratch: Any, time: int, last_time: int) -> None:
+def encode_time(plan: Any, scratch: Any, time: int, last_time: int, is_timed: bool) -> None:
+    """An event that keeps its time may have none: that is a null."""
     number, ticks = plan.time_field, fact(plan, plan.time_field, TICKS)
-    write_i8(scratch.noted, number, -1)
     if time == NO_TIME:
+        write_i8(scratch.noted, number, NULLS if is_timed else -1)
         write_i8(scratch.sizes, number, 0)
         return
+    write_i8(scratch.noted, number, GOING_BACK if time < last_time else -1)
     seconds = _seconds(time, last_time, ticks)
     if 0 <= seconds < 256:
         _put_number(plan, scratch, number, MARKER_2, seconds, 1)
@@ -192,18 +212,25 @@ def encode_time(plan: Any, scratch: Any, time: int, last_time: int) -> None:
 
 
 @jit_inline
-def _encode_float11(plan: Any, scratch: Any, number: int, value: float) -> None:
+def _encode_float11(plan: Any, scratch: Any, number: int, value: float, valid: bool) -> None:
     if np.isnan(value):
-        _put_marker(plan, scratch, number, MARKER_2, NOT_A_NUMBER)
+        _put_marker(plan, scratch, number, MARKER_2, NOT_A_NUMBER if valid else NULLS)
         return
     if value < 0:
-        _put_marker(plan, scratch, number, MARKER_2, -1)
+        _put_marker(plan, scratch, number, MARKER_2, NEGATIVE)
         return
-    scaled, exponent = max(1.0, 1000.0 * value), 0
+    scaled, exponent = 1000.0 * value, 0
+    if scaled < 1.0:
+        scaled = 1.0
+        write_i8(scratch.noted, number, TOO_SMALL)
     while scaled >= 2048.0 and exponent < 31:
         scaled *= 0.5
         exponent += 1
-    mantissa = 2047 if scaled >= 2048.0 else np.int64(scaled)
+    mantissa = 2047
+    if scaled >= 2048.0:
+        write_i8(scratch.noted, number, TOO_LARGE)
+    else:
+        mantissa = np.int64(scaled)
     _put_number(plan, scratch, number, MARKER, exponent << 11 | mantissa, 2)
 
 
@@ -212,7 +239,7 @@ def _encode_int(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
 ) -> None:
     if not valid:
-        _put_marker(plan, scratch, number, MARKER_2, -1)
+        _put_marker(plan, scratch, number, MARKER_2, NULLS)
         return
     slot, width = fact(plan, number, VALUE), fact(plan, number, WIDTH)
     value = whole(tables, notes, shard, slot, index)
@@ -229,17 +256,64 @@ def _encode_category(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
 ) -> None:
     other = fact(plan, number, CATEGORIES)
-    category, parsed = other, fact(plan, number, PARSED)
-    if valid and parsed >= 0:
-        code = _code(tables, plan, notes, shard, index, number)
-        if 0 <= code < items(tables, shard, parsed):
-            category = read_i4(base(tables, shard, parsed), code)
+    category = other
+    if valid and fact(plan, number, PARSED) >= 0:
+        category = _read_category(tables, plan, notes, shard, index, number)
     elif valid:
         category = _find_category(plan, number, whole(tables, notes, shard, fact(plan, number, VALUE), index))
     if category == other:
-        write_i8(scratch.noted, number, OTHER_CATEGORY)
+        write_i8(scratch.noted, number, OTHER_CATEGORY if valid else NULLS)
     _put(scratch, number, 0, fact(plan, number, MARKER) + category)
     write_i8(scratch.sizes, number, 1)
+
+
+@jit_inline
+def _read_category(tables: Any, plan: Any, notes: Any, shard: int, index: int, number: int) -> int:
+    """The category of a text: among those that are held, else found by its bytes."""
+    code, parsed = _code(tables, plan, notes, shard, index, number), fact(plan, number, PARSED)
+    held = base(tables, shard, parsed)
+    if held and 0 <= code < items(tables, shard, parsed):
+        return read_i4(held, code)
+    start, stop = _text(tables, plan, notes, shard, code, number)
+    return _find_text(plan, number, shifted(base(tables, shard, fact(plan, number, VALUE)), start), stop - start)
+
+
+@jit
+def find_texts(plan: Any, number: int, flat: Any, offsets: Any, count: int, found: Any) -> None:
+    """`count` texts, by the addresses of their bytes and offsets -> the category of each, as int32."""
+    for i in range(count):
+        start = read_i8(offsets, i)
+        write_i4(found, i, _find_text(plan, number, shifted(flat, start), read_i8(offsets, i + 1) - start))
+
+
+@jit
+def _find_text(plan: Any, number: int, text: Any, size: int) -> int:
+    """Which of the declared texts it is, by halving; one more than the last if none."""
+    categories = fact(plan, number, CATEGORIES)
+    low = fact(plan, number, FIRST_CATEGORY)
+    high = low + categories
+    while low < high:
+        middle = (low + high) // 2
+        other = shifted(plan.texts, read_i8(plan.categories, middle * CATEGORY_FACTS + CATEGORY_VALUE))
+        other_size = read_i8(plan.categories, middle * CATEGORY_FACTS + CATEGORY_SIZE)
+        order = _compare(text, size, other, other_size)
+        if order == 0:
+            return read_i8(plan.categories, middle * CATEGORY_FACTS + CATEGORY_PLACE)
+        if order > 0:
+            low = middle + 1
+        else:
+            high = middle
+    return categories
+
+
+@jit_inline
+def _compare(text: Any, size: int, other: Any, other_size: int) -> int:
+    """Below, at or above 0, as the bytes of the first text are below, equal to or above those of the other."""
+    for i in range(min(size, other_size)):
+        difference = read_u1(text, i) - read_u1(other, i)
+        if difference:
+            return difference
+    return size - other_size
 
 
 @jit_inline
@@ -250,12 +324,12 @@ def _find_category(plan: Any, number: int, value: int) -> int:
     high = end = low + categories
     while low < high:
         middle = (low + high) // 2
-        if read_i8(plan.categories, 2 * middle) < value:
+        if read_i8(plan.categories, middle * CATEGORY_FACTS + CATEGORY_VALUE) < value:
             low = middle + 1
         else:
             high = middle
-    found = low < end and read_i8(plan.categories, 2 * low) == value
-    return read_i8(plan.categories, 2 * low + 1) if found else categories
+    found = low < end and read_i8(plan.categories, low * CATEGORY_FACTS + CATEGORY_VALUE) == value
+    return read_i8(plan.categories, low * CATEGORY_FACTS + CATEGORY_PLACE) if found else categories
 
 
 @jit_inline
@@ -263,7 +337,7 @@ def _encode_bytes(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
 ) -> None:
     if not valid:
-        _put_marker(plan, scratch, number, MARKER_2, -1)
+        _put_marker(plan, scratch, number, MARKER_2, NULLS)
         return
     start, stop = _text(tables, plan, notes, shard, _code(tables, plan, notes, shard, index, number), number)
     size = min(stop - start, fact(plan, number, WIDTH))

@@ -33,7 +33,7 @@ def make_table(made: order.Order) -> OrderTable:
     shard = context = checkpoint = 0
     for stream in made.streams:
         own = np.empty(0, "u1") if stream.contexts is None else stream.contexts
-        sums = np.cumsum([0, *np.add.reduceat(own, np.arange(0, len(own), _CHECKPOINT), dtype="i8")][:-1], dtype="i8")
+        sums = _checkpoints(own)
         shards = len(stream.shard_records)
         streams.append(
             [stream.rows, stream.places, stream.draws, shard, shard + shards, context, checkpoint, len(sums)]
@@ -49,9 +49,17 @@ def make_table(made: order.Order) -> OrderTable:
         shares=np.array(made.shares, "i8"),
         streams=np.array(streams, "i8"),
         starts=np.concatenate(starts),
-        contexts=np.concatenate(contexts),
+        contexts=contexts[1] if len(made.streams) == 1 else np.concatenate(contexts),  # a byte per record: no copy
         checkpoints=np.concatenate(checkpoints),
     )
+
+
+def _checkpoints(contexts: Any) -> Any:
+    """The contexts before every 256th record, the first included."""
+    whole = contexts[: max(0, len(contexts) - 1) // _CHECKPOINT * _CHECKPOINT].reshape(-1, _CHECKPOINT)
+    sums = np.zeros(len(whole) + 1 if len(contexts) else 0, "i8")
+    np.cumsum(whole.sum(axis=1, dtype="i8"), out=sums[1:])
+    return sums
 
 
 def draw(table: OrderTable, first: int, count: int) -> order.Draws:

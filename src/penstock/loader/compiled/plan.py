@@ -30,6 +30,8 @@ IP, TIME, FLOAT11, INT, CATEGORY, BYTES = range(6)  # in the order of vocabulary
     CATEGORIES,
     FIELD_FACTS,
 ) = range(18)
+# One row of `Plan.categories` per value: the number or where its text begins, its place in the vocabulary, text size.
+CATEGORY_VALUE, CATEGORY_PLACE, CATEGORY_SIZE, CATEGORY_FACTS = range(4)
 MOST_BLOCK = 2 + 255  # tokens of one field: a marker, a length, 255 bytes
 SHORT_BLOCK = 8  # tokens: as many are copied at once, and what is too much written over
 
@@ -39,11 +41,13 @@ class Plan(NamedTuple):
 
     fields: int
     facts: Any  # address of int64 [fields, FIELD_FACTS]
-    categories: Any  # address of int64 [values, 2]: whole numbers in order, and the place of each in its vocabulary
+    categories: Any  # address of int64 [values, CATEGORY_FACTS]: of each field in ascending order
+    texts: Any  # address of the bytes of all categories that are text
     offsets: int  # slot of the records' events
     address_field: int  # the field of the record's own address, or -1
     time_field: int
     packed: bool
+    augment: bool  # reorder events, leave times out, reorder blocks
     length: int
     byte_base: int
     smallest: int
