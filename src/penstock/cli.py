@@ -136,8 +136,12 @@ BatchSize = Annotated[
     int | None, typer.Option("--batch-size", metavar="N", help="Rows of it. [128]", rich_help_panel=_WITH_TOKENS)
 ]
 Length = Annotated[
-    int | None, typer.Option("--length", metavar="N", help="Tokens of a row. [256]", rich_help_panel=_WITH_TOKENS)
+    int | None,
+    typer.Option(
+        "--length", metavar="N", help="Tokens of a row: 256, or as the dataset has them.", rich_help_panel=_WITH_TOKENS
+    ),
 ]
+LongerRows = "truncate: cut stored rows of tokens that are longer than --length."
 Fill = Annotated[
     str | None, typer.Option("--fill", metavar="NAME", help="packed or one_key.", rich_help_panel=_WITH_TOKENS)
 ]
@@ -437,6 +441,9 @@ def inspect(
     rows: ShownRows = None,
     batch_size: BatchSize = None,
     length: Length = None,
+    overflow: Annotated[
+        str | None, typer.Option("--overflow", metavar="NAME", help=LongerRows, rich_help_panel=_WITH_TOKENS)
+    ] = None,
     fill: Fill = None,
     seed: Seed = None,
     fields: Annotated[
@@ -454,7 +461,7 @@ def inspect(
     from penstock.show.tokens import refuse_without_tokens, token_facts, token_tables
 
     view: dict[str, Any] = {"batch": batch, "rows": rows, "batch_size": batch_size, "length": length}
-    view |= {"fill": fill, "seed": seed, "fields": fields, "augment": augment}
+    view |= {"overflow": overflow, "fill": fill, "seed": seed, "fields": fields, "augment": augment}
     with waiting("reading"):
         if tokens:
             facts = token_facts(path, split, view)
@@ -470,11 +477,12 @@ def bench(
     step_ms: Annotated[
         float | None, typer.Option("--step-ms", metavar="MS", help="Also against a consumer busy so long per step.")
     ] = None,
-    split: Annotated[str, typer.Option("--split", metavar="NAME", help="The split to load.")] = "train",
+    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="The split to load. [train]")] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", help="Rows of a batch.")] = 128,
     length: Annotated[
         int | None, typer.Option("--length", metavar="N", help="Tokens of a row: 1024, or as the dataset has them.")
     ] = None,
+    overflow: Annotated[str | None, typer.Option("--overflow", metavar="NAME", help=LongerRows)] = None,
     fill: Annotated[str, typer.Option("--fill", metavar="NAME", help="Of events: packed or one_key.")] = "packed",
     workers: Annotated[
         str, typer.Option("--workers", "-w", metavar="N", help="Threads; 0 makes each batch when asked, or auto.")
@@ -504,6 +512,7 @@ def bench(
         split=split,
         batch_size=batch_size,
         length=length,
+        overflow=overflow,
         fill=fill,
         workers=workers,
         memory=memory,

@@ -82,6 +82,12 @@ def test_an_error_in_placing_or_handing_out_a_batch_loses_none(load, expected):
     assert all(same(batch, expected(number)) for number, batch in enumerate(found))
 
 
+@pytest.mark.parametrize("ahead", [-1, 1.5, "2", True, 2**63, None])
+def test_a_number_of_batches_ahead_that_cannot_be_is_refused(load, ahead):
+    with pytest.raises(ConfigError, match="batches on their way to a device cannot be"):
+        Ahead(load(), lambda batch: lambda: batch, ahead=ahead)
+
+
 def test_a_refused_state_leaves_the_position(load, expected, made_into):
     batches = made_into(load())
     for _ in range(4):

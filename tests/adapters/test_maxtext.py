@@ -85,6 +85,14 @@ def test_a_refused_state_changes_nothing(load, expected):
     assert same(next(batches), expected(0))
 
 
+@pytest.mark.parametrize("state", [b"", b"{", b"\xff", None, 3])
+def test_what_is_no_state_is_refused(load, expected, state):
+    batches = load().to_maxtext()
+    with pytest.raises(ConfigError, match="this state cannot be restored"):
+        batches.set_state(state)
+    assert same(next(batches), expected(0))
+
+
 def test_a_padding_batch_counts_for_nothing(load):
     batches = load(epochs=1).to_maxtext()
     batch = next(batches)

@@ -20,7 +20,7 @@ def main() -> None:
             (datasets.pings, {"length": 100, "fill": "one_key"}),
             (datasets.events, {"length": 80, "fields": FIELDS}),
             (datasets.rows, {}),
-            (datasets.ragged_rows, {"length": 40}),
+            (datasets.ragged_rows, {"length": 60}),
             (datasets.arrays, {"columns": ["features"]}),
         ]
         for path, options in kinds:

@@ -73,11 +73,12 @@ def test_below_reaches_its_first_and_its_last_number():
 def test_permutations_are_pinned():
     assert [permute(i, 1, KEY) for i in range(1)] == [0]
     assert [permute(i, 3, KEY) for i in range(3)] == [0, 2, 1]
-    assert [permute(i, 10, KEY) for i in range(10)] == [1, 8, 5, 0, 2, 7, 4, 3, 6, 9]
-    assert [permute(i, 10, 0) for i in range(10)] == [3, 0, 2, 4, 8, 6, 9, 5, 7, 1]
-    assert [permute(i, 16, KEY) for i in range(16)] == [11, 15, 12, 0, 2, 7, 4, 3, 6, 14, 10, 1, 5, 13, 9, 8]
-    assert [permute(i, 2**32 + 1, KEY) for i in range(3)] == [823389237, 2552580642, 2696758228]
-    assert [permute(i, 10**12, KEY) for i in range(3)] == [262245346275, 937099704936, 435028072409]
+    assert [permute(i, 10, KEY) for i in range(10)] == [0, 9, 7, 2, 3, 5, 6, 1, 4, 8]
+    assert [permute(i, 10, 0) for i in range(10)] == [5, 8, 4, 3, 0, 7, 1, 6, 2, 9]
+    assert [permute(i, 32, KEY) for i in range(8)] == [21, 13, 23, 2, 20, 24, 6, 25]
+    assert [permute(i, 33, KEY) for i in range(8)] == [10, 19, 4, 18, 30, 7, 21, 24]
+    assert [permute(i, 2**32 + 1, KEY) for i in range(3)] == [1298941312, 3973989329, 673163235]
+    assert [permute(i, 10**12, KEY) for i in range(3)] == [637960697700, 649819688561, 931366105413]
 
 
 def test_a_permutation_reaches_every_place_once():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import subprocess
 import sys
@@ -96,13 +97,61 @@ def test_token_rows_come_as_they_were_packed(load, datasets):
         assert batch["targets_position"][row].tolist() == (positions[1:] * inside).tolist()
 
 
-def test_token_rows_may_be_cut_shorter_or_have_lengths_of_their_own(load, datasets):
-    assert next(load(datasets.plain_rows, length=10))["inputs"].shape == (8, 10)
+def test_token_rows_may_have_lengths_of_their_own(load, datasets):
     records = penstock.open(datasets.ragged_rows)[:].to_pylist()
-    batch = next(load(datasets.ragged_rows, length=50, shuffle=False))
+    batch = next(load(datasets.ragged_rows, length=60, shuffle=False))
     for row, record in enumerate(records[:8]):
-        count = min(50, len(record["tokens"]))
-        assert batch["inputs"][row].tolist() == [*record["tokens"][:count], *[0] * (50 - count)]
+        count = len(record["tokens"])
+        assert batch["inputs"][row].tolist() == [*record["tokens"], *[0] * (60 - count)]
+
+
+@pytest.mark.parametrize("length", [32, 33, None])
+def test_rows_of_their_own_width_or_one_less_are_whole(load, datasets, length):
+    """With one less, the last token is a target alone."""
+    loader = load(datasets.plain_rows, length=length)
+    batch = next(loader)
+    assert batch["inputs"].shape == (8, 33 if length == 33 else 32)
+    assert np.count_nonzero(batch["targets_segmentation"]) == 8 * 32
+    assert loader.stats().tokens_truncated == 0
+
+
+@pytest.mark.parametrize("length", [31, 10, 1])
+def test_rows_that_would_lose_tokens_are_refused_unless_that_is_asked_for(load, datasets, length):
+    with pytest.raises(ConfigError, match=f"length={length} takes {length + 1} tokens") as refused:
+        load(datasets.plain_rows, length=length)
+    assert "its rows have 33" in refused.value.what
+    assert "length=32, or overflow='truncate'" in refused.value.next_step
+    loader = load(datasets.plain_rows, length=length, overflow="truncate", workers=0, shuffle=False)
+    batch = next(loader)
+    record = penstock.open(datasets.plain_rows)[0]["tokens"]
+    assert batch["inputs"][0].tolist() == list(record[:length])
+    assert batch["targets"][0].tolist() == list(record[1 : length + 1])
+    assert loader.stats().tokens_truncated == 8 * (33 - length - 1)
+
+
+def test_rows_of_different_lengths_are_refused_where_one_is_longer(load, datasets):
+    lengths = [len(record["tokens"]) for record in penstock.open(datasets.ragged_rows)]
+    longer = sum(each > 51 for each in lengths)
+    with pytest.raises(ConfigError, match=f"{longer} rows have more, up to {max(lengths)}") as refused:
+        load(datasets.ragged_rows, length=50)
+    assert f"length={max(lengths) - 1}, or overflow='truncate'" in refused.value.next_step
+    assert load(datasets.ragged_rows, length=max(lengths) - 1).stats().tokens_truncated == 0
+    loader = load(datasets.ragged_rows, length=50, overflow="truncate", shuffle=False, workers=0, epochs=1)
+    for _ in loader:
+        pass
+    assert loader.stats().tokens_truncated == sum(max(0, each - 51) for each in lengths)
+
+
+def test_overflow_is_part_of_the_recipe(load, datasets):
+    whole = load(datasets.plain_rows)
+    with pytest.raises(ConfigError, match="overflow was None and is 'truncate'"):
+        load(datasets.plain_rows, overflow="truncate").restore(whole.state())
+
+
+@pytest.mark.parametrize(("name", "options"), [("pings", {"length": 50}), ("arrays", {})])
+def test_overflow_is_refused_where_no_rows_were_packed(load, datasets, name, options):
+    with pytest.raises(ConfigError, match="overflow='truncate' is about rows of tokens"):
+        load(getattr(datasets, name), overflow="truncate", **options)
 
 
 def test_arrays_come_under_their_own_names_and_types(load, datasets):
@@ -278,10 +327,44 @@ def test_a_state_of_other_shares_or_another_map_is_refused_by_name(load, dataset
         load().map(transforms.echo).restore(load().map(transforms.double).state())
 
 
-@pytest.mark.parametrize("state", [{}, None, [], {"version": 1, "step": "x", "datasets": [], "recipe": {}}])
+@pytest.mark.parametrize("state", [{}, None, [], {"version": 2, "datasets": [], "recipe": {}}])
 def test_what_is_no_state_is_refused(load, state):
-    with pytest.raises(ConfigError, match=r"no state of a loader|it is no dict"):
+    with pytest.raises(ConfigError, match=r"it has no .*step|it is no dict"):
         load().restore(state)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        *(("step", wrong, "its step is") for wrong in (1.5, 3.0, "3", True, None, [3], math.nan, -1, 2**63, 2**40 + 1)),
+        *(("version", wrong, "version") for wrong in ("2", 2.0, True, None, 0, -1, 3)),
+        *(("datasets", wrong, "its datasets are") for wrong in (None, "abc", 7, {"a": 1}, [1], [None])),
+        *(("recipe", wrong, "its recipe is") for wrong in (None, "seed", 7, [], [["seed", 3]], {1: 2})),
+        ("recipe", {}, "of another recipe"),
+        ("recipe", {"seed": math.nan}, "seed was nan and is 3"),
+        ("recipe", {"seed": np.arange(3)}, "seed was"),
+    ],
+)
+def test_nonsense_in_a_state_is_refused_by_name(load, name, value, told):
+    loader = load()
+    state = loader.state()
+    wrong = {**state["recipe"], **value} if name == "recipe" and isinstance(value, dict) and value else value
+    with pytest.raises(ConfigError, match=told):
+        loader.restore({**state, name: wrong})
+    assert loader.step == 0
+
+
+def test_a_step_of_numpy_is_a_step(load):
+    loader = load()
+    loader.restore({**loader.state(), "step": np.int64(3)})
+    assert (loader.step, type(loader.step)) == (3, int)
+
+
+def test_a_state_of_the_earlier_order_is_refused_by_name(load):
+    loader = load()
+    with pytest.raises(ConfigError, match="made by an earlier version, whose order was different") as refused:
+        loader.restore({**loader.state(), "version": 1})
+    assert "start a new pass over the data" in refused.value.next_step
 
 
 def test_a_state_that_is_still_text_is_told_so(load):
@@ -554,6 +637,52 @@ def test_data_larger_than_memory_gives_the_same_bytes(load, datasets, kind):
         ({"batch_size": "8"}, "batch_size='8'"),
         ({"batch_size": 8.0}, "batch_size=8.0"),
         ({"batch_size": True}, "batch_size=True"),
+        ({"batch_size": 2**63}, "batch_size="),
+        ({"batch_size": np.array([8])}, "batch_size="),
+        ({"batch_size": np.float64(8)}, "batch_size="),
+        ({"length": "100"}, "length='100'"),
+        ({"length": 2**63}, "length="),
+        ({"length": 2**31 - 1, "memory": "1GB"}, "2,147,483,647 tokens"),
+        ({"length": True}, "length=True"),
+        ({"seed": "3"}, "seed='3'"),
+        ({"seed": True}, "seed=True"),
+        ({"seed": 1.5}, "seed=1.5"),
+        ({"world": True}, "world=True"),
+        ({"world": "2"}, "world='2'"),
+        ({"rank": False}, "rank=False"),
+        ({"rank": 0.0}, "rank=0.0"),
+        ({"workers": True}, "workers=True"),
+        ({"workers": "2"}, "workers='2'"),
+        ({"workers": 2**63}, "workers="),
+        ({"workers": np.array([1, 2])}, "workers="),
+        ({"epochs": True}, "epochs=True"),
+        ({"epochs": 2**63}, "epochs="),
+        ({"ahead": True}, "ahead=True"),
+        ({"ahead": 2.0}, "ahead=2.0"),
+        ({"ahead": 2**63}, "ahead="),
+        ({"memory": True}, "memory=True"),
+        ({"memory": 1.5}, "memory=1.5"),
+        ({"memory": -5}, "memory=-5"),
+        ({"memory": math.nan}, "memory=nan"),
+        ({"log_every": True}, "log_every=True"),
+        ({"log_every": "3"}, "log_every='3'"),
+        ({"log_every": math.nan}, "log_every=nan"),
+        ({"log_every": math.inf}, "log_every=inf"),
+        ({"flops_per_token": "3", "peak_flops": 1.0}, "flops_per_token='3'"),
+        ({"flops_per_token": 1.0, "peak_flops": -1}, "peak_flops=-1"),
+        ({"shuffle": "no"}, "shuffle='no'"),
+        ({"shuffle": 1}, "shuffle=1"),
+        ({"fill": np.array(["packed", "one_key"])}, "fill="),
+        ({"overflow": "drop"}, "overflow='drop'"),
+        ({"columns": "rtt"}, "columns='rtt'"),
+        ({"split": 3}, "split=3"),
+        ({"split": ""}, "there is no split ''"),
+        ({"weights": 1}, "weights=1"),
+        ({"weights": "1"}, "weights='1'"),
+        ({"weights": [math.nan]}, "one is nan"),
+        ({"weights": [True]}, "one is True"),
+        ({"weights": ["1"]}, "one is '1'"),
+        ({"weights": [[1]]}, "one is [1]"),
         ({"length": 0}, "length=0"),
         ({"length": 1.5}, "length=1.5"),
         ({"seed": -1}, "seed=-1"),
@@ -767,14 +896,35 @@ def test_old_records_load_with_a_message(datasets, tmp_path):
                 state = loader.state()
         messages = [str(each.message) for each in told if "arrayrecord" in str(each.message)]
         assert len(messages) == 1
-        assert "`penstock run` would make it" in messages[0]
+        assert "`penstock run` saves at least the first" in messages[0]
         with (
-            penstock.load(str(old / "*.arrayrecord"), "train", **options, workers=0) as loader,
+            penstock.load(str(old / "*.arrayrecord"), **options, workers=0) as loader,
             pytest.raises(ConfigError),
         ):
             loader.restore(state)  # a test split more: other data
         decoded = penstock.decode(kept[0]["inputs"], segmentation=kept[0]["inputs_segmentation"])
         assert all(len(row) > 0 for row in decoded)
+
+
+def test_a_split_that_a_file_by_itself_is_not_is_refused_with_the_one_that_is(tmp_path):
+    stages = PRESETS["pings"].stages({"test": 0.3})
+    old = prepare(tmp_path / "old", make_pings(600, 40, 4), stages, format="arrayrecord")
+    file, options = old / "train.arrayrecord", {"batch_size": 4, "length": 100, "workers": 0}
+    for look in (lambda split: penstock.load(file, split, **options), lambda split: penstock.open(file, split)):
+        with pytest.raises(
+            ConfigError, match=r"split 'test' was asked for, and .*train.arrayrecord is a file"
+        ) as refused:
+            look("test")
+        assert refused.value.next_step == f"give {old / 'test.arrayrecord'}"
+        with pytest.raises(ConfigError, match="split 'tset' was asked for") as refused:
+            look("tset")
+        assert "leave the split out" in refused.value.next_step
+    with pytest.raises(ConfigError, match=r"split 'train' was asked for, and .*test.arrayrecord"):
+        penstock.open(old / "*.arrayrecord", "train")
+    assert len(penstock.open(file)) == len(penstock.open(file, "train")) == len(penstock.open(old, "train"))
+    assert len(penstock.open(old / "test.arrayrecord", "test")) == len(penstock.open(old, "test"))
+    with penstock.load(file, **options) as loader:
+        assert loader.state()["recipe"]["split"] is None
 
 
 def test_old_records_give_the_tokens_of_prepared_ones(tmp_path):

@@ -40,30 +40,30 @@ def test_orders_are_pinned():
 
 
 ORDER_PINNED = [
-    (1, 1),
-    (0, 1),
-    (1, 2),
-    (0, 0),
     (0, 2),
+    (1, 2),
+    (0, 1),
+    (1, 1),
     (1, 0),
     (0, 3),
-    (0, 3),
     (0, 0),
-    (1, 1),
-    (1, 2),
-    (0, 2),
-    (1, 0),
+    (0, 0),
     (0, 1),
+    (0, 2),
+    (1, 1),
+    (0, 3),
+    (1, 2),
+    (1, 0),
 ]
 THREE_PINNED = [
-    [(1, 5), (0, 3), (0, 1)],
-    [(1, 1), (0, 2), (1, 0)],
-    [(1, 2), (1, 6), (0, 0)],
-    [(1, 3), (0, 4), (1, 4)],
-    [(0, 0), (0, 3), (1, 5)],
+    [(1, 1), (0, 4), (0, 1)],
+    [(0, 2), (0, 3), (1, 4)],
+    [(1, 6), (1, 5), (1, 3)],
+    [(1, 2), (1, 0), (0, 0)],
+    [(1, 5), (0, 4), (1, 2)],
 ]
-CONTEXTS_PINNED = [(0, 1), (1, 0), (0, 1), (0, 0), (0, 1), (1, 0), (1, 0), (1, 0), (0, 0), (0, 1), (0, 1), (0, 1)]
-MIXED_PINNED = [0, 1, 0, 0, 2, 1, 1, 0, 0, 0, 2, 1, 0, 1, 2, 0, 1, 0]
+CONTEXTS_PINNED = [(0, 1), (1, 0), (0, 0), (0, 1), (1, 0), (0, 1), (0, 1), (0, 1), (1, 0), (0, 1), (0, 0), (1, 0)]
+MIXED_PINNED = [0, 2, 1, 0, 1, 0, 0, 0, 2, 1, 1, 0, 0, 2, 1, 1, 0, 0]
 KEYS_PINNED = [0x93C0B1883E054742, 0x8612C72551F12372, 0x2F2CE98901F76BCB]
 
 
@@ -153,6 +153,7 @@ def test_a_permutation_mixes_shards_well():
         ([0.99985, 0.00015], (6666, 1)),
         ([1, 1e-9], (10**9, 1)),
         ([1e-300, 3e-300], (1, 3)),
+        ([6e-13, 9e-13], (2, 3)),
         ([1 / 7, 2 / 7, 4 / 7], (1, 2, 4)),
         (list(range(1, 51)), tuple(range(1, 51))),
         ([1] * 2000, (1,) * 2000),
@@ -173,10 +174,22 @@ def test_every_weight_is_kept_to_a_thousandth(weights):
     assert math.gcd(*shares) == 1
 
 
-@pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf])
+@pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf, "1", True, None, np.True_, np.float32("nan"), [1]])
 def test_a_weight_that_is_none_is_refused(wrong):
     with pytest.raises(ConfigError, match="above 0"):
         whole_shares([1, wrong])
+
+
+@pytest.mark.parametrize("weights", [[1e-320, 1], [1, 5e-324], [1e-13, 1], [1e308, 1e-308], [10**400, 1]])
+def test_weights_that_are_too_far_apart_are_refused_with_the_numbers(weights):
+    with pytest.raises(ConfigError, match="too far apart"):
+        whole_shares(weights)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int8, np.uint64, Fraction])
+def test_weights_may_be_of_any_type_of_number(kind):
+    assert whole_shares([kind(2), kind(6)]) == (1, 3)
+    assert whole_shares(np.array([2, 6], dtype=kind if kind is not Fraction else "f8")) == (1, 3)
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=4), st.integers(0, 2**32), st.integers(0, 1000))

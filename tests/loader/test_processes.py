@@ -355,7 +355,10 @@ def test_numbers_that_cannot_be_are_refused(count, timeout):
     assert "processes=1 or more, and timeout= in seconds" in str(caught.value.next_step)
 
 
-@pytest.mark.parametrize(("count", "timeout"), [(-1, 4.0), (1.5, 4.0), (True, 4.0), (0, -1.0), (2, float("nan"))])
+@pytest.mark.parametrize(
+    ("count", "timeout"),
+    [(-1, 4.0), (1.5, 4.0), (True, 4.0), (0, -1.0), (2, float("nan")), ("2", 4.0), (2**63, 4.0), (1, "4"), (1, True)],
+)
 def test_a_map_in_no_process_is_one_in_threads_and_fewer_are_refused(count, timeout):
     check_count(0, 4.0)
     with pytest.raises(ConfigError, match="cannot be") as caught:

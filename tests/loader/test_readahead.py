@@ -131,7 +131,7 @@ def long_rows(lengths: list[int]) -> Data:
 
 
 def rows_of(data: Data) -> Rows:
-    kind = Rows([data.shards], data.schema, 100)
+    kind = Rows([data.shards], data.schema, 100, overflow="truncate")
     for column in data.shards[0].values():
         column.check(0, len(column))
         kind.tables.seen[:] = 0
@@ -163,7 +163,7 @@ def test_lists_of_any_length_are_listed_with_all_their_pages(monkeypatch, page):
 
 def test_blocks_that_have_to_be_verified_are_listed_whole(monkeypatch):
     data = long_rows([30_000, 30_000])
-    kind = Rows([data.shards], data.schema, 100)
+    kind = Rows([data.shards], data.schema, 100, overflow="truncate")
     ranges = listed(kind, [(0, 1)], monkeypatch)
     tokens = data.shards[0]["tokens/values"].array
     block = tokens.ctypes.data + (4 * 30_000 >> 16 << 16)
@@ -184,7 +184,7 @@ def test_damaged_offsets_list_nothing_outside_their_column():
 
 @pytest.mark.parametrize("name", ["rows", "ragged_rows", "plain_rows"])
 def test_rows_on_disk_are_the_same(datasets: Datasets, name):
-    options = {"batch_size": 8, "length": 30, "seed": 2, "workers": 0}
+    options = {"batch_size": 8, "length": 30, "seed": 2, "workers": 0, "overflow": "truncate"}
     with (
         penstock.load(getattr(datasets, name), cache="disk", **options) as large,
         penstock.load(getattr(datasets, name), **options) as usual,

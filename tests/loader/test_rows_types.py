@@ -111,7 +111,9 @@ def packed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def load(path: Path, **options: Any) -> Any:
-    return penstock.load(path, **{"batch_size": 10, "length": LENGTH, "seed": 3, "workers": 0, **options})
+    return penstock.load(
+        path, **{"batch_size": 10, "length": LENGTH, "seed": 3, "workers": 0, "overflow": "truncate", **options}
+    )
 
 
 def test_an_epoch_has_every_row_once_with_its_ids_segments_and_positions(packed):

@@ -46,7 +46,7 @@ def prepare_all(folder: Path) -> dict[str, Kind]:
         "rows": Kind(making.prepare(folder / "rows", making.make_token_rows(2000, 65, 2), [], slice_size=ONE_SHARD),
                      {}),
         "ragged": Kind(making.prepare(folder / "ragged", making.make_ragged_rows(900, 60, 2), [], slice_size=ONE_SHARD),
-                       {"length": 40}),
+                       {"length": 60}),
         "arrays": Kind(making.prepare(folder / "arrays", arrays, [], slice_size=ONE_SHARD), {}),
     }  # fmt: skip
 

@@ -22,8 +22,10 @@ from penstock.loader.order import Draws
 from penstock.loader.stats import Stats
 from penstock.loader.tables import Made
 from penstock.loader.verdict import NOT_BOUND, Rhythm, judge
+from penstock.prepare.presets import PRESETS
 from tests.loader import slowly
-from tests.loader.making import make_token_rows, prepare
+from tests.loader.making import make_pings, make_token_rows, prepare
+from tests.promises import workshop
 
 ATTEMPTS = 4  # the machine may be busy with something else, and only ever slower for it
 BATCHES = 60
@@ -222,6 +224,78 @@ def timed_waits(loader: Loader, step: float, count: int) -> Iterator[float]:
         time.sleep(step)
 
 
+# Files that are decoded on the way.
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    stages = PRESETS["pings"].stages({"test": 0})
+    folder = tmp_path_factory.mktemp("old")
+    return prepare(folder, make_pings(6000, 100, 3), stages, format="arrayrecord") / "train.arrayrecord"
+
+
+@pytest.mark.filterwarnings("ignore:batches are read from")
+@pytest.mark.parametrize("workers", [1, 2, 8] if workshop.THOROUGH else [1])
+def test_decoding_of_old_records_is_not_taken_for_a_slow_disk(old, workers):
+    """One thread at a time decodes, and one may encode meanwhile: more change nothing, and none is advised."""
+    feed = Feed(old, options={"workers": workers, "length": 256})
+    told = []
+    for _ in range(ATTEMPTS):
+        interval, stats = feed.run(every(0.0), batches=24)
+        assert stats.fix is None or stats.fix.change["workers"] <= max(2, cpu_count().amount), stats.verdict
+        many, _ = feed.changed({"workers": 8}).run(every(0.0), batches=24)
+        said = stats.fix.speedup if stats.fix else 1.0
+        told.append((stats.verdict, interval / many))
+        if stats.limiting == "encode" and abs(interval / many / said - 1) < 0.3:
+            break
+    else:
+        raise AssertionError(told)
+    if workers == 8:
+        assert "one thread at a time reads these files: prepare them as columns (penstock run)" in stats.verdict
+
+
+@pytest.mark.filterwarnings("ignore:batches are read from")
+def test_auto_starts_no_threads_that_would_only_wait_for_each_other(old):
+    with penstock.load(old, batch_size=8, length=256) as loader:
+        for _, _batch in zip(range(60), loader, strict=False):
+            pass
+        assert loader.stats().threads <= max(2, cpu_count().amount)
+
+
+def test_old_records_say_what_they_cost_and_promise_no_number(old):
+    with (
+        penstock.load(old, batch_size=8, length=256, workers=0) as loader,
+        pytest.warns(UserWarning, match=r"batches are read from \.arrayrecord files") as told,
+    ):
+        next(loader)
+    (message,) = [str(each.message) for each in told if "arrayrecord" in str(each.message)]
+    assert re.search(r"[\d,]+ ms to read and decode the records of one, by one thread at a time", message)
+    assert "times" not in message.replace("at a time", "")
+
+
+# Too little seen.
+
+
+def test_a_handful_of_batches_is_too_few_for_a_verdict(rows):
+    with penstock.load(rows, batch_size=8, workers=1) as loader:
+        for _ in range(4):
+            next(loader)
+        stats = loader.stats()
+    assert stats.verdict == "too early to tell: 3 batches so far, and it takes 8"
+    assert (stats.limiting, stats.fix) == (None, None)
+
+
+def test_batches_that_were_made_ahead_are_no_proof_of_speed(rows):
+    """A slow function, and a consumer that has not yet used up what was made before it asked."""
+    with penstock.load(rows, batch_size=8, workers=1, ahead=30).map(slowly.nap) as loader:
+        next(loader)
+        time.sleep(1.0)
+        for _ in range(12):
+            next(loader)
+        stats = loader.stats()
+    assert stats.verdict == "too early to tell: no waiting so far, and up to 30 batches were made ahead"
+
+
 # The sentence, from the numbers alone.
 
 
@@ -232,6 +306,7 @@ USUAL = Rhythm(
     stages={"order": 0.001, "read": 0.0, "encode": 0.195, "map": 0.0},
     computing=0.19,
     map_computing=0.0,
+    alone=0.0,
     consumer_computing=0.0,
     threads=2,
     processes=0,
@@ -256,12 +331,20 @@ USUAL = Rhythm(
         ),
         ({"threads": 0}, "input-bound 12%: encode, in the consumer's own thread; 3 workers remove it (workers=3)"),
         ({"wait": 0.0005}, "not input-bound: waits 0.6% of the time, makers busy 100%"),
+        (
+            {"alone": 0.19, "wait": 0.1, "threads": 2},
+            "input-bound 53%: encode, 2 threads at 52%; one thread at a time reads these files: prepare them",
+        ),
+        (
+            {"alone": 0.09, "wait": 0.11, "threads": 1},
+            "input-bound 56%: encode, 1 thread at 99%; 2 more make it 2.2 times as fast (workers=3)",
+        ),
         ({"threads": 4}, f"input-bound 12%: encode, 4 threads at 49%, {UNEVEN} (ahead=32)"),
         ({"threads": 4, "burst": 40.0}, f"input-bound 12%: encode, 4 threads at 49%, {UNEVEN} (ahead=43)"),
     ],
 )
 def test_the_sentence_follows_from_the_numbers(changes, sentence):
-    assert judge(replace(USUAL, **changes))[2].startswith(sentence)
+    assert judge(replace(USUAL, **changes), 100)[2].startswith(sentence)
 
 
 def test_no_sentence_before_the_second_batch(rows):

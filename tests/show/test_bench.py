@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from penstock.cli import main
 from tests.show.desk import document, give
-from tests.show.prepared import TOKENS_IN_A_ROW, make_arrays, make_pings, make_requests, make_rows, make_uneven_rows
+from tests.show.prepared import (
+    TOKENS_IN_A_ROW,
+    make_arrays,
+    make_pings,
+    make_requests,
+    make_rows,
+    make_uneven_rows,
+    prepare,
+)
 
 SHORT = ["--seconds", "0.1", "--batch-size", "8"]
 
@@ -120,6 +130,35 @@ def test_rows_of_tokens_have_the_length_they_were_made_with(folder, capfd):
     assert document(capfd.readouterr().out)["length"] == 1024
 
 
+def test_rows_that_are_cut_are_cut_on_request_and_counted(folder, capfd):
+    rows = str(make_rows(folder / "cut"))
+    assert main(["bench", rows, *SHORT, "--length", "20"]) == 2
+    assert "its rows have 33" in capfd.readouterr().err
+    assert main(["bench", rows, *SHORT, "--length", "20", "--overflow", "truncate", "--json"]) == 0
+    run = document(capfd.readouterr().out)["runs"][0]
+    assert run["tokens_truncated"] >= 12 * 8 * run["batches"]
+    assert main(["bench", rows, *SHORT, "--length", "20", "--overflow", "truncate"]) == 0
+    assert "tokens truncated" in first_words(capfd.readouterr().out)
+    assert main(["bench", rows, *SHORT, "--overflow", "drop"]) == 2
+    assert "overflow='drop'" in capfd.readouterr().err
+
+
+def test_rows_of_tokens_are_measured_whole_however_long(folder, capfd):
+    wide = pa.array(np.arange(50 * 1500).reshape(50, 1500).tolist(), pa.list_(pa.int32(), 1500))
+    rows = str(prepare(folder / "wide", {"tokens": wide}, []))
+    assert main(["bench", rows, *SHORT, "--json"]) == 0
+    assert document(capfd.readouterr().out)["length"] == 1499
+
+
+def test_a_split_of_a_file_by_itself_is_refused(folder, capfd):
+    files = make_pings(folder / "by_itself", format="arrayrecord") / "train.arrayrecord"
+    assert main(["bench", str(files), *SHORT, "--length", "64", "--split", "test"]) == 2
+    assert "split 'test' was asked for" in capfd.readouterr().err
+    assert main(["inspect", str(files), "--tokens", "--split", "test"]) == 2
+    assert main(["inspect", str(files), "--split", "test"]) == 2
+    assert main(["inspect", str(files), "--split", "train"]) == 0
+
+
 def test_events_that_are_no_pings_are_told_by_their_fields(folder, capfd):
     requests = str(make_requests(folder / "requests"))
     assert main(["bench", requests, *SHORT, "--length", "64"]) == 2
@@ -151,7 +190,7 @@ def test_arrayrecord_files_are_measured_with_a_word_on_what_is_faster(folder, ca
     assert main(["bench", str(files), *SHORT, "--length", "64", "--step-ms", "1", "--json"]) == 0
     printed = capfd.readouterr()
     (warning,) = document(printed.out)["warnings"]
-    assert "times faster: prepare the events" in warning
+    assert "saves at least the first: prepare the events" in warning
     assert "UserWarning" not in printed.err
 
 

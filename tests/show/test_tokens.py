@@ -124,8 +124,15 @@ def test_rows_of_tokens_are_shown_with_their_documents(folder, capfd):
 def test_rows_longer_than_a_screen_are_shown_as_far_as_asked(folder, capfd):
     wide = pa.array(np.arange(50 * 600).reshape(50, 600).tolist(), pa.list_(pa.int32(), 600))
     rows = str(prepared.prepare(folder / "wide", {"tokens": wide}, []))
-    assert looked(capfd, rows, "--batch-size", "4")["length"] == 256
-    assert looked(capfd, rows, "--batch-size", "4", "--length", "500")["length"] == 500
+    facts = looked(capfd, rows, "--batch-size", "4")
+    assert (facts["length"], facts["tokens_truncated"]) == (256, 4 * (600 - 257))
+    assert main(["inspect", rows, "--tokens", "--batch-size", "4"]) == 0
+    assert "1,372 tokens of longer rows are left out" in capfd.readouterr().out
+    assert main(["inspect", rows, "--tokens", "--length", "500"]) == 2
+    assert "its rows have 600" in capfd.readouterr().err
+    cut = looked(capfd, rows, "--batch-size", "4", "--length", "500", "--overflow", "truncate")
+    assert (cut["length"], cut["tokens_truncated"]) == (500, 4 * (600 - 501))
+    assert looked(capfd, rows, "--batch-size", "4", "--length", "599")["tokens_truncated"] == 0
 
 
 def test_fields_of_any_kind_are_decoded(folder, capfd):

@@ -11,10 +11,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from penstock.base.errors import ConfigError
+from penstock.base.numbers import is_whole
+
 if TYPE_CHECKING:
     from penstock.loader.loader import Batch, Loader
 
 T = TypeVar("T")
+_MOST = 1024  # batches
 
 
 class Ahead(Generic[T]):
@@ -25,6 +29,12 @@ class Ahead(Generic[T]):
     """
 
     def __init__(self, loader: Loader, place: Callable[[Batch], Callable[[], T]], ahead: int) -> None:
+        if not is_whole(ahead, 0, _MOST):
+            raise ConfigError(
+                f"ahead={ahead!r} batches on their way to a device cannot be",
+                where="to_torch or to_jax",
+                next_step=f"give a whole number from 0 to {_MOST:,}: ahead=2",
+            )
         self._loader = loader
         self._place = place
         self._ahead = ahead

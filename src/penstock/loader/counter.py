@@ -9,7 +9,7 @@ from math import isqrt
 
 GOLDEN = 0x9E3779B97F4A7C15
 MIX, ORDER, ROW, SIZING = 1, 2, 3, 4  # what a key is for, so that no two uses share one
-ROUNDS = 6
+FEW, ROUNDS = 32, 8  # above, a network costs less than a shuffle; with 6 rounds pairs of places still stay together
 _WORD = 2**64 - 1
 
 
@@ -40,20 +40,35 @@ def below(x: int, n: int) -> int:
 
 
 def permute(x: int, n: int, own: int) -> int:
-    """Where place `x` of [0, n) goes. A Feistel network over the bits of n - 1, walked until it is below n."""
-    if n == 1:
-        return 0
-    bits = max(2, (n - 1).bit_length())
-    low = bits // 2
-    high_mask, low_mask = (1 << (bits - low)) - 1, (1 << low) - 1
+    """Where place `x` of [0, n) goes: exactly uniform for few places, a Feistel network for many."""
+    return _permute_few(x, n, own) if n <= FEW else _permute_many(x, n, own)
+
+
+def _permute_few(x: int, n: int, own: int) -> int:
+    """A Fisher-Yates shuffle, followed for one place: place i, from 1 on, changes with one of those up to it."""
+    place, x = x, below(draw(own, x), x + 1)
+    for i in range(place + 1, n):
+        if below(draw(own, i), i + 1) == x:
+            x = i
+    return x
+
+
+def _permute_many(x: int, n: int, own: int) -> int:
+    """A Feistel network over the smallest whole number of powers of two that n fits in, walked until it is below n.
+
+    Both halves are turned by addition: an exclusive or of two bits or more makes even permutations alone.
+    """
+    low = (n - 1).bit_length() // 2
+    low_mask = (1 << low) - 1
+    high = (n + low_mask) >> low
     while True:
         left, right = x >> low, x & low_mask
         for i in range(ROUNDS):
             round_key = (own + (i + 1) * GOLDEN) & _WORD
             if i % 2 == 0:
-                left ^= mix(round_key ^ right) & high_mask
+                left = (left + below(mix(round_key ^ right), high)) % high
             else:
-                right ^= mix(round_key ^ left) & low_mask
+                right = (right + mix(round_key ^ left)) & low_mask
         x = left << low | right
         if x < n:
             return x

@@ -12,22 +12,26 @@ import numpy as np
 from penstock.base import machine
 from penstock.base.errors import ConfigError, PlanError
 from penstock.base.memory import Budget, make_budget, own_memory
+from penstock.base.numbers import is_positive, is_whole
 from penstock.base.sizes import format_size
 from penstock.loader.arrays import Arrays
 from penstock.loader.binding import bind, fits_pings, is_grouped
 from penstock.loader.buffers import batch_bytes
 from penstock.loader.engine import noticing_compilation
 from penstock.loader.events import Events
-from penstock.loader.kind import Kind
+from penstock.loader.kind import TOKEN_ARRAYS, Kind
 from penstock.loader.loader import Loader, Parts, make_draw
 from penstock.loader.opening import Opened, Path, open_all
 from penstock.loader.order import Draws, Fill, Order, Remainder, whole_shares
 from penstock.loader.readahead import read_once, read_randomly
 from penstock.loader.recipe import Recipe
-from penstock.loader.rows import Rows, is_token_rows
+from penstock.loader.rows import Overflow, Rows, is_token_rows
 from penstock.loader.vocabulary import PINGS, Vocabulary, make_vocabulary
+from penstock.shards.dataset import DEFAULT_SPLIT, is_bare
 
 Cache = Literal["memory", "disk"]
+_MOST = 2**31 - 1  # of rows, tokens, ranks, epochs: their products stay within 64 bits
+_MOST_WORKERS = 1024
 _AHEAD = 16  # batches, where memory allows
 _FEWEST_AHEAD = 2
 _MOST_AHEAD_BYTES = 2**30
@@ -39,7 +43,7 @@ _MIX_ROWS_AT_ONCE = 16
 
 def load(
     path: Path | Sequence[Path],
-    split: str = "train",
+    split: str | None = None,
     *,
     batch_size: int,
     length: int | None = None,
@@ -54,6 +58,7 @@ def load(
     fields: Mapping[str, Any] | Vocabulary | None = None,
     augment: bool | None = None,
     columns: Sequence[str] | None = None,
+    overflow: Overflow | None = None,
     weights: Sequence[float] | None = None,
     mix_by: Literal["examples", "tokens"] = "examples",
     shuffle: bool = True,
@@ -64,6 +69,9 @@ def load(
     peak_flops: float | None = None,
 ) -> Loader:
     """Open prepared datasets for training: batch k is a pure function of the data, these options and k.
+
+    `split` is "train" unless another is named; an .arrayrecord file is a split by itself. Stored rows of tokens that
+    are longer than `length` are refused, or cut with overflow="truncate".
 
     `batch_size` is global: rank r of `world` gets its share of the rows of every batch. `memory` bounds this whole
     process, buffers included. Events are encoded as docs/tokens.md says, by `fields` or as pings. `augment` reorders
@@ -76,10 +84,12 @@ def load(
     length, epochs, ahead = (None if each is None else int(each) for each in (length, epochs, ahead))
     opened = open_all(path, split)
     _refuse_cache(opened, cache)
+    _refuse_weights(weights, len(opened))
     budget = _make_budget(memory)
+    _refuse_length(length, batch_size // world, budget)
     larger = cache == "disk" or (cache is None and _is_larger_than_memory(opened))
     with noticing_compilation():
-        kind = _make_kind(opened, length, fill, fields, augment, columns, budget, larger)
+        kind = _make_kind(opened, length, fill, fields, augment, columns, overflow, budget, larger)
         shares = _shares(kind, weights, mix_by, len(opened))
         order = Order(kind.streams, shares, seed, shuffle, epochs)
         _refuse_no_batch(order, batch_size, remainder)
@@ -91,7 +101,8 @@ def load(
         (read_randomly if larger else read_once)(kind.tables.columns)
     if isinstance(kind, Events):
         kind.hold(_room_to_hold(kind, batch_size // world, budget, ahead))
-    settings = {"kind": kind.name, "split": split, "batch_size": batch_size, "seed": seed, "shuffle": shuffle}
+    named = None if all(is_bare(each.path) for each in opened) else DEFAULT_SPLIT if split is None else split
+    settings = {"kind": kind.name, "split": named, "batch_size": batch_size, "seed": seed, "shuffle": bool(shuffle)}
     return Loader(
         Parts(
             arguments=arguments,
@@ -118,31 +129,47 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
     """What cannot be, before anything is opened."""
     rank, world, workers, log_every = (given[name] for name in ("rank", "world", "workers", "log_every"))
     checks: list[tuple[bool, str, str]] = [
-        (_is_whole(given["batch_size"], 1), "batch_size", "a whole number above 0"),
-        (given["length"] is None or _is_whole(given["length"], 1), "length", "tokens of a row, above 0"),
-        (_is_whole(given["seed"], 0) and given["seed"] < 2**64, "seed", "a whole number from 0 to 2^64 - 1"),
-        (_is_whole(world, 1), "world", "how many ranks there are, above 0"),
-        (_is_whole(rank, 0) and rank < world, "rank", "a whole number from 0 to world - 1"),
-        (workers == "auto" or _is_whole(workers, 0), "workers", "'auto', 0 or more"),
-        (given["epochs"] is None or _is_whole(given["epochs"], 1), "epochs", "None (no end), or a number above 0"),
-        (given["ahead"] is None or _is_whole(given["ahead"], 1), "ahead", "None, or how many batches, above 0"),
+        (given["split"] is None or isinstance(given["split"], str), "split", "the name of a split, such as 'train'"),
+        (is_whole(given["batch_size"], 1, _MOST), "batch_size", f"a whole number from 1 to {_MOST:,}"),
+        (_is_none_or_whole(given["length"]), "length", f"tokens of a row, from 1 to {_MOST:,}"),
+        (is_whole(given["seed"], 0, 2**64 - 1), "seed", "a whole number from 0 to 2^64 - 1"),
+        (is_whole(world, 1, _MOST), "world", "how many ranks there are, above 0"),
+        (is_whole(world, 1, _MOST) and is_whole(rank, 0, world - 1), "rank", "a whole number from 0 to world - 1"),
         (
-            given["augment"] is None or isinstance(given["augment"], bool),
+            (isinstance(workers, str) and workers == "auto") or is_whole(workers, 0, _MOST_WORKERS),
+            "workers",
+            f"'auto', or a whole number from 0 to {_MOST_WORKERS:,}",
+        ),
+        (_is_none_or_whole(given["epochs"]), "epochs", f"None (no end), or a whole number from 1 to {_MOST:,}"),
+        (_is_none_or_whole(given["ahead"]), "ahead", f"None, or how many batches, from 1 to {_MOST:,}"),
+        (isinstance(given["shuffle"], (bool, np.bool_)), "shuffle", "True or False"),
+        (
+            given["augment"] is None or isinstance(given["augment"], (bool, np.bool_)),
             "augment",
             "True, False, or None (True for pings)",
         ),
-        (log_every is None or (isinstance(log_every, (int, float)) and log_every > 0), "log_every", "None, or seconds"),
+        (not isinstance(given["columns"], (str, bytes)), "columns", "a list of names: columns=['features']"),
+        (log_every is None or is_positive(log_every), "log_every", "None, or seconds above 0"),
+        *(
+            (given[name] is None or is_positive(given[name]), name, "None, or a number above 0")
+            for name in ("flops_per_token", "peak_flops")
+        ),
         (
             (given["flops_per_token"] is None) == (given["peak_flops"] is None),
             "flops_per_token" if given["peak_flops"] is None else "peak_flops",
             "both flops_per_token and peak_flops, or neither",
         ),
         *(
-            (given[name] in words, name, " or ".join(map(repr, words)))
+            (
+                any(given[name] is word or _is_text(given[name], word) for word in words),
+                name,
+                " or ".join(map(repr, words)),
+            )
             for name, words in (
                 ("fill", ("packed", "one_key")),
                 ("cache", (None, "memory", "disk")),
                 ("mix_by", ("examples", "tokens")),
+                ("overflow", (None, "truncate")),
                 ("remainder", ("drop", "pad")),
             )
         ),
@@ -161,8 +188,39 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
         )
 
 
-def _is_whole(value: Any, least: int) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool) and value >= least
+def _is_none_or_whole(value: Any) -> bool:
+    return value is None or is_whole(value, 1, _MOST)
+
+
+def _is_text(value: Any, word: str | None) -> bool:
+    return isinstance(value, str) and value == word
+
+
+def _refuse_weights(weights: Any, datasets: int) -> None:
+    if weights is None:
+        return
+    if isinstance(weights, (str, bytes)) or not isinstance(weights, (Sequence, np.ndarray)) or not np.ndim(weights):
+        raise ConfigError(
+            f"weights={weights!r} is no list of numbers", where="load(weights=...)", next_step="weights=[0.3, 0.7]"
+        )
+    if len(weights) != datasets:
+        raise ConfigError(
+            f"weights= has {len(weights)} numbers for {datasets} datasets",
+            where="load(weights=...)",
+            next_step="one weight per dataset, in the order of the paths",
+        )
+    whole_shares(list(weights))
+
+
+def _refuse_length(length: int | None, rows: int, budget: Budget) -> None:
+    """Before anything of that length is made."""
+    size = rows * (length or 0) * 4 * len(TOKEN_ARRAYS)
+    if size > budget.allowed:
+        raise PlanError(
+            f"one batch of {rows:,} rows of {length:,} tokens takes {format_size(size)}; memory: {budget}",
+            where="penstock.load",
+            next_step="a smaller length or batch_size, or more memory=",
+        )
 
 
 def _make_kind(
@@ -172,6 +230,7 @@ def _make_kind(
     fields: Mapping[str, Any] | Vocabulary | None,
     augment: bool | None,
     columns: Sequence[str] | None,
+    overflow: Overflow | None,
     budget: Budget,
     larger: bool,
 ) -> Kind:
@@ -179,7 +238,13 @@ def _make_kind(
     datasets = [each.shards for each in opened]
     if opened[0].old is None and columns is None and fields is None and is_token_rows(schema):
         _refuse_augment(augment, "rows of tokens", where)
-        return Rows(datasets, schema, length, larger)
+        return Rows(datasets, schema, length, larger, overflow)
+    if overflow is not None:
+        raise ConfigError(
+            f"overflow={overflow!r} is about rows of tokens that were packed before, and this dataset has none",
+            where=where,
+            next_step="leave overflow= out: events are taken as they fit, and arrays are whole",
+        )
     if opened[0].old is None and (columns is not None or not (fields or is_grouped(schema))):
         _refuse_augment(augment, "columns as they are", where)
         return Arrays(datasets, schema, columns, larger)
@@ -258,17 +323,9 @@ def _vocabulary(fields: Mapping[str, Any] | Vocabulary | None, schema: Any, wher
 
 def _shares(kind: Kind, weights: Sequence[float] | None, mix_by: str, datasets: int) -> tuple[int, ...]:
     """Rows of each dataset in a block of the stream."""
-    if weights is None:
-        weights = [1.0] * datasets
-    if len(weights) != datasets:
-        raise ConfigError(
-            f"weights= has {len(weights)} numbers for {datasets} datasets",
-            where="load(weights=...)",
-            next_step="one weight a dataset, in the order of the paths",
-        )
     if datasets == 1:
         return (1,)
-    shares = whole_shares(weights)
+    shares = whole_shares([1.0] * datasets if weights is None else list(weights))
     if mix_by == "tokens":
         shares = whole_shares([share / _tokens_a_row(kind, number) for number, share in enumerate(shares)])
     return shares

@@ -7,6 +7,7 @@ the same batches ahead of time, on threads. Next: to_torch.py, to_jax.py, to_max
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import resource
 import threading
@@ -24,7 +25,7 @@ from penstock.loader.kind import Array, Kind
 from penstock.loader.order import Draws, Order, Remainder
 from penstock.loader.prefetch import Prefetch
 from penstock.loader.processes import Processes
-from penstock.loader.recipe import Recipe
+from penstock.loader.recipe import MOST_STEPS, Recipe
 from penstock.loader.sendable import check_count, check_sendable, name_of, place_of
 from penstock.loader.served import other_types, wrong_result
 from penstock.loader.stats import Stats, Timing, Totals
@@ -34,7 +35,6 @@ from penstock.loader.vocabulary import Vocabulary
 
 Batch = dict[str, Array]
 Function = Callable[[Batch], Batch]
-_MOST_STEPS = 2**40  # no run gets there, and the rows of a batch stay within 64 bits
 _THREADS_THAT_WAIT = 16  # at most: threads that wait need no core each
 log = logging.getLogger("penstock")
 
@@ -83,12 +83,14 @@ class Loader:
 
     def batch(self, k: int) -> Batch:
         """This rank's rows of global batch k, whatever was asked for before."""
-        if not hasattr(k, "__index__"):
-            raise TypeError(f"a batch is asked for by its number, not by {type(k).__name__}")
-        if not 0 <= k < (_MOST_STEPS if self._steps is None else self._steps):
+        try:
+            k = operator.index(k)
+        except TypeError:
+            raise TypeError(f"a batch is asked for by its number, not by {type(k).__name__}") from None
+        if not 0 <= k < (MOST_STEPS if self._steps is None else self._steps):
             end = f" of {self._steps:,}" if self._steps is not None else ""
             raise IndexError(f"there is no batch {k:,}{end}")
-        return self._maker.make(int(k))[0]
+        return self._maker.make(k)[0]
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -325,6 +327,7 @@ class _Maker:
         timing.map_computing = time.thread_time() - before_map
         timing.order, timing.map = drawn - started, time.perf_counter() - filled
         timing.encode = filled - drawn - timing.read
+        timing.alone = made.alone_seconds
         self._totals.add_made(made, timing)
         return batch, made
 

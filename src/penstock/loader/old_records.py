@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.base.errors import ConfigError
 from penstock.base.memory import Budget
 from penstock.loader.binding import bind
 from penstock.loader.encoder import EventEncoder
@@ -49,13 +50,28 @@ class OldEvents:
         self._fill, self._augment = fill, augment
         self._files = [(dataset, file) for dataset in datasets for file in range(len(dataset.counts))]
         self._reading = threading.Lock()  # readers are opened and let go as they are used
-        self._schema, _ = self._read([(0, 0)])
+        self._schema, _ = self._read([(0, 0)], Made())
+        self._refuse_other_columns()
         self._bound = bind(vocabulary, self._schema, datasets[0].paths[0])
         self.vocabulary = self._bound.vocabulary
         self._filled, self._told, self._met_empty = 0, False, False
         if fill == "one_key":
             refuse_contexts([len(dataset) for dataset in datasets], length, self._encode, budget)
         self.streams = tuple(self._make_stream(number, dataset) for number, dataset in enumerate(datasets))
+
+    def _refuse_other_columns(self) -> None:
+        """Files are decoded as the first one is: the first record of each tells its columns."""
+        for number, (dataset, file) in enumerate(self._files):
+            if not dataset.counts[file]:
+                continue
+            schema, _ = self._read([(number, 0)], Made())
+            if schema != self._schema:
+                first = self._files[0][0].paths[0]
+                raise ConfigError(
+                    f"{dataset.paths[file]} and {first} cannot be mixed: their columns differ",
+                    where=f"{_columns(self._schema)} against {_columns(schema)}",
+                    next_step="load files of the same columns together, the others apart",
+                )
 
     def _make_stream(self, number: int, dataset: ArrayRecordDataset) -> Stream:
         before = next(place for place, (each, _) in enumerate(self._files) if each is dataset)
@@ -84,27 +100,30 @@ class OldEvents:
         wanted = [(int(file), int(record)) for file, record in distinct if file >= 0]
         if not wanted:
             wanted = [(0, 0)]
-        _, shard = self._read(wanted)
+        _, shard = self._read(wanted, made)
         self._met_empty = self._met_empty or not np.diff(shard[self._bound.offsets].array).all()
         missing = int(np.count_nonzero(distinct[:, 0] < 0))  # they come first
         places = places.reshape(draws.shards.shape) - missing
         local = Draws(np.where(places < 0, -1, 0).astype("i4"), np.maximum(places, 0), draws.keys)
         read = time.perf_counter()
-        made.read_seconds = read - started
         encoder = EventEncoder([shard], self._schema, self._bound, self.length, self._fill, self._augment)
         encoded = encoder.encode(local, out, made)
         self._tell(read - started, time.perf_counter() - read)
         return encoded
 
-    def _read(self, wanted: Sequence[tuple[int, int]]) -> tuple[Schema, Shard]:
-        """Records (file, number), in order, as the columns of a shard."""
+    def _read(self, wanted: Sequence[tuple[int, int]], noted: Made) -> tuple[Schema, Shard]:
+        """Records (file, number), in order, as the columns of a shard. Decoding computes: only the rest is waiting."""
         columns: dict[str, list[Array]] = {}
         schema: Schema = ()
         made: list[Any] = []
         for file in dict.fromkeys(file for file, _ in wanted):
             dataset, own = self._files[file]
             with self._reading:
+                started, cpu = time.perf_counter(), time.thread_time()
                 batch = dataset.records(own, [record for each, record in wanted if each == file])
+                seconds, computing = time.perf_counter() - started, time.thread_time() - cpu
+            noted.alone_seconds += seconds
+            noted.read_seconds += max(0.0, seconds - computing)
             if not made:
                 schema = schema_from_arrow(batch.schema, dataset.paths[own])
                 made = encoders(schema)
@@ -125,12 +144,16 @@ class OldEvents:
                 return
             self._told = True
         warnings.warn(
-            f"batches are read from .arrayrecord files: {read * 1000:,.0f} ms to read and decode their records, "
-            f"{encoded * 1000:,.1f} ms to encode them. `penstock run` would make it {(read + encoded) / encoded:,.0f} "
-            "times faster: prepare the events as columns, without --format arrayrecord (docs/events.md)",
+            f"batches are read from .arrayrecord files: {read * 1000:,.0f} ms to read and decode the records of "
+            f"one, by one thread at a time, {encoded * 1000:,.1f} ms to encode them. `penstock run` "
+            "saves at least the first: prepare the events as columns, without --format arrayrecord (docs/events.md)",
             UserWarning,
             stacklevel=2,
         )
+
+
+def _columns(schema: Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def _lay_down(columns: dict[str, list[Array]], pieces: Any) -> None:

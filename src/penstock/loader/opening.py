@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import resource
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,15 +14,18 @@ from typing import Any
 
 from penstock.base.errors import ConfigError, FileError
 from penstock.base.files import Folder
-from penstock.base.fingerprint import fingerprint
+from penstock.base.fingerprint import digest, fingerprint
 from penstock.base.paths import local_path
-from penstock.shards.columns import Column
-from penstock.shards.dataset import ArrayRecordDataset, Dataset, open_dataset
-from penstock.shards.manifest import dataset_id
+from penstock.shards.columns import Column, FileFacts, damaged_file
+from penstock.shards.dataset import DEFAULT_SPLIT, ArrayRecordDataset, Dataset, is_bare, open_dataset
+from penstock.shards.manifest import Manifest, dataset_id
 from penstock.shards.schema import Schema
 
 Path = str | os.PathLike[str]
 _SPARE_FILES = 64  # descriptors that the rest of the program may need
+_TOKENIZER = "artifacts/tokenizer.json"
+_NORMALIZE = re.compile(r"artifacts/normalize(-\d+)?\.json")
+_SHORT = 12
 
 
 @dataclass(frozen=True)
@@ -29,11 +35,12 @@ class Opened:
     path: str
     name: str  # the dataset's id
     schema: Schema = ()
+    manifest: Manifest | None = None
     shards: tuple[Mapping[str, Column], ...] = ()
     old: ArrayRecordDataset | None = None
 
 
-def open_all(paths: Path | Sequence[Path], split: str) -> tuple[Opened, ...]:
+def open_all(paths: Path | Sequence[Path], split: str | None) -> tuple[Opened, ...]:
     names: list[Any] = list(paths) if isinstance(paths, (list, tuple)) else [paths]
     for name in names:
         if not isinstance(name, (str, os.PathLike)):
@@ -44,6 +51,7 @@ def open_all(paths: Path | Sequence[Path], split: str) -> tuple[Opened, ...]:
         raise ConfigError("no dataset to load", where="load()", next_step="give a path, or several")
     opened = tuple(_open(local_path(path), split) for path in names)
     first = opened[0]
+    _refuse_other_tokenizers(opened)
     for other in opened[1:]:
         if (other.old is None) != (first.old is None) or other.schema != first.schema:
             raise ConfigError(
@@ -51,21 +59,82 @@ def open_all(paths: Path | Sequence[Path], split: str) -> tuple[Opened, ...]:
                 where=f"{_columns(first)} against {_columns(other)}",
                 next_step="prepare them with the same stages, or load them apart",
             )
+        _warn_of_other_scales(first, other)
+    _warn_of_no_tokenizer(opened)
     return opened
+
+
+def _refuse_other_tokenizers(opened: Sequence[Opened]) -> None:
+    """A token means something in one tokenizer alone."""
+    kept = [(each, file) for each in opened if (file := _artifact(each, _TOKENIZER))]
+    for other, file in kept[1:]:
+        first, own = kept[0]
+        if file.digest != own.digest:
+            raise ConfigError(
+                f"{other.path} and {first.path} cannot be mixed: their tokens were made by different tokenizers",
+                where=" against ".join(
+                    f"{os.path.join(each.path, _TOKENIZER)} ({kept_file.digest[:_SHORT]})"
+                    for each, kept_file in (kept[0], (other, file))
+                ),
+                next_step="prepare one of them again with the other's tokenizer, or load them apart",
+            )
+
+
+def _warn_of_no_tokenizer(opened: Sequence[Opened]) -> None:
+    without = [each.path for each in opened if not _artifact(each, _TOKENIZER)]
+    if without and len(without) < len(opened):
+        warnings.warn(
+            f"{', '.join(without)} keeps no tokenizer, and the others do: whether their tokens mean the same is not "
+            "known",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _warn_of_other_scales(first: Opened, other: Opened) -> None:
+    """Equal values of two datasets that were normalized apart were different ones before."""
+    one, two = (_scales(each) for each in (first, other))
+    differing = sorted(name for name in {**one, **two} if one.get(name) != two.get(name))
+    if differing:
+        warnings.warn(
+            f"{other.path} and {first.path} were normalized with different statistics: equal values of "
+            f"{', '.join(differing)} do not mean the same in both (artifacts/normalize.json of each has the numbers)",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _scales(opened: Opened) -> dict[str, Any]:
+    """Mean and standard deviation of each column that was normalized."""
+    found: dict[str, Any] = {}
+    for file in opened.manifest.artifacts if opened.manifest else ():
+        if _NORMALIZE.fullmatch(file.file):
+            data = Folder(opened.path).read(file.file)
+            if digest(data) != file.digest:
+                raise damaged_file(file.file, "is not the file that was written")
+            columns = json.loads(data)
+            found |= {name: (facts.get("mean"), facts.get("std")) for name, facts in columns.items()}
+    return found
+
+
+def _artifact(opened: Opened, name: str) -> FileFacts | None:
+    files = opened.manifest.artifacts if opened.manifest else ()
+    return next((file for file in files if file.file == name), None)
 
 
 def _columns(opened: Opened) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in opened.schema) or "an .arrayrecord file"
 
 
-def _open(path: str, split: str) -> Opened:
+def _open(path: str, split: str | None) -> Opened:
     dataset = open_dataset(path, split)
     if not len(dataset):
-        raise ConfigError(f"there are no records in split {split!r}", where=path, next_step="choose another split")
+        place = "" if is_bare(path) else f" in split {(DEFAULT_SPLIT if split is None else split)!r}"
+        raise ConfigError(f"there are no records{place}", where=path, next_step="choose another split or file")
     if isinstance(dataset, ArrayRecordDataset):
         facts = [[os.path.basename(file), os.path.getsize(file)] for file in dataset.paths]
         return Opened(path, fingerprint([facts, len(dataset)]), old=dataset)
-    return Opened(path, dataset_id(Folder(path)), dataset.schema, _map_shards(dataset))
+    return Opened(path, dataset_id(Folder(path)), dataset.schema, dataset.manifest, _map_shards(dataset))
 
 
 def _map_shards(dataset: Dataset) -> tuple[Mapping[str, Column], ...]:

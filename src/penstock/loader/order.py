@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd, inf, lcm
+from math import gcd, lcm
 from typing import Any, Literal
 
 import numpy as np
 
 from penstock.base.errors import ConfigError
+from penstock.base.numbers import is_positive
 from penstock.loader.counter import MIX, ORDER, ROW, key, permute
 
 Array = np.ndarray[Any, Any]
@@ -62,13 +63,23 @@ def whole_shares(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
 
     The smallest that are exact, if their sum is small; otherwise the smallest of which each is exact to a thousandth.
     """
-    if any(not 0 < weight < inf for weight in weights):
+    wrong = [weight for weight in weights if not is_positive(weight)]
+    if wrong:
         raise ConfigError(
-            f"weights= must be above 0, and they are {', '.join(str(weight) for weight in weights)}",
+            f"weights= must be numbers above 0, and one is {wrong[0]!r}",
             where="load(weights=...)",
-            next_step="leave the dataset out instead",
+            next_step="one finite number above 0 for each dataset; leave a dataset out whose share is nothing",
         )
-    exact = [Fraction(weight).limit_denominator(_FINEST_WEIGHT) or Fraction(weight) for weight in weights]
+    given = [Fraction(weight.item() if isinstance(weight, np.generic) else weight) for weight in weights]
+    largest = max(given)
+    if largest > _FINEST_WEIGHT * min(given):
+        raise ConfigError(
+            f"weights= are too far apart: {min(weights)!s:.12} and {max(weights)!s:.12}, and at most "
+            f"{_FINEST_WEIGHT:,} to 1 can be kept",
+            where="load(weights=...)",
+            next_step="leave out the dataset that would never come, or give it more",
+        )
+    exact = [(weight / largest).limit_denominator(_FINEST_WEIGHT) for weight in given]
     common = lcm(*(weight.denominator for weight in exact))
     shares = [int(weight * common) for weight in exact]
     if sum(shares) // gcd(*shares) > _EXACT_BLOCK:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.fingerprint import fingerprint
+from penstock.base.numbers import is_whole
 
-STATE_VERSION = 1
+STATE_VERSION = 2  # 1 had another order of records
+MOST_STEPS = 2**40  # no run gets there, and the rows of a batch stay within 64 bits
+_FURTHEST = 2**64
+_AS_RETURNED = "give what loader.state() returned"
 _MOST_NAMES = 8  # of datasets spelled out in a state, so that it stays small
 _SHORT = 16
 
@@ -26,27 +31,30 @@ class Recipe:
     def step_of(self, state: Mapping[str, Any]) -> int:
         """Where a state was; refused by name if it was of other data, or of rows made in another way."""
         if not isinstance(state, Mapping):
-            hint = "json.loads it first" if isinstance(state, (str, bytes)) else "give what loader.state() returned"
+            hint = "json.loads it first" if isinstance(state, (str, bytes)) else _AS_RETURNED
             raise _refused(f"it is no dict but a {type(state).__name__}", hint)
-        try:
-            version, step = int(state["version"]), int(state["step"])
-            datasets, facts = list(state["datasets"]), dict(state["recipe"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise _refused(f"it is no state of a loader: {error!r}", "give what loader.state() returned") from error
-        if version != STATE_VERSION:
-            raise _refused(f"it is of version {version}, this is {STATE_VERSION}", "use the penstock that wrote it")
+        missing = [name for name in ("version", "step", "datasets", "recipe") if name not in state]
+        if missing:
+            raise _refused(f"it has no {', '.join(missing)}", _AS_RETURNED)
+        _refuse_version(_whole(state, "version"))
+        step, datasets, facts = _whole(state, "step"), state["datasets"], state["recipe"]
+        if not isinstance(datasets, (list, tuple)) or not all(isinstance(each, str) for each in datasets):
+            raise _refused(f"its datasets are {datasets!r}, and not a list of ids", _AS_RETURNED)
+        if not isinstance(facts, Mapping) or not all(isinstance(each, str) for each in facts):
+            raise _refused(f"its recipe is {facts!r}, and not a dict of settings", _AS_RETURNED)
+        datasets = list(datasets)
         if datasets != _names(self.datasets):
             raise _refused(
                 f"it is of other data: datasets {', '.join(datasets)}, these are {', '.join(_names(self.datasets))}",
                 "load the dataset it was saved with; one that was prepared again from the same input has the same id",
             )
         own = self._facts()
-        differing = [name for name in {**facts, **own} if facts.get(name) != own.get(name)]
+        differing = [name for name in {**facts, **own} if not _are_equal(facts, own, name)]
         if differing:
             listed = ", ".join(f"{name} was {facts.get(name)!r} and is {own.get(name)!r}" for name in differing)
             raise _refused(f"it is of another recipe: {listed}", "load with the options it was saved with")
-        if step < 0:
-            raise _refused(f"its step is {step}", "give what loader.state() returned")
+        if not 0 <= step <= MOST_STEPS:
+            raise _refused(f"its step is {step:,}, and steps are from 0 to {MOST_STEPS:,}", _AS_RETURNED)
         return step
 
     def _facts(self) -> dict[str, Any]:
@@ -56,6 +64,33 @@ class Recipe:
             name: value if isinstance(value, plain) or _is_short(value) else _fingerprint(value)
             for name, value in self.settings.items()
         }
+
+
+def _whole(state: Mapping[str, Any], name: str) -> int:
+    if not is_whole(state[name], -_FURTHEST, _FURTHEST):
+        raise _refused(f"its {name} is {state[name]!r}, and not a whole number", _AS_RETURNED)
+    return operator.index(state[name])
+
+
+def _refuse_version(version: int) -> None:
+    if version > STATE_VERSION or version < 1:
+        raise _refused(f"it is of version {version}, this is {STATE_VERSION}", "use the penstock that wrote it")
+    if version < STATE_VERSION:
+        raise _refused(
+            f"it was made by an earlier version, whose order was different (version {version}, this is "
+            f"{STATE_VERSION}): batch k of that order holds other rows than batch k of this one",
+            "use the penstock that wrote it to the end of this run, or start a new pass over the data",
+        )
+
+
+def _are_equal(facts: Mapping[str, Any], own: Mapping[str, Any], name: str) -> bool:
+    """As JSON: a state may have come from a file, and may hold anything."""
+    if name not in facts or name not in own:
+        return False
+    try:
+        return json.dumps(facts[name]) == json.dumps(own[name])
+    except (TypeError, ValueError):
+        return False
 
 
 def _fingerprint(value: Any) -> str:

@@ -8,7 +8,7 @@ and positions follow from it; without, a row is one document. Neither has nulls.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,9 +18,12 @@ from penstock.loader.kind import TOKEN_ARRAYS, Array, token_layout
 from penstock.loader.order import Draws, Stream
 from penstock.loader.readahead import read_ahead
 from penstock.loader.tables import Made, Shard, Tables, address
+from penstock.shards.columns import Column
 from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
 from penstock.shards.schema import NUMBERS, Schema
 
+Overflow = Literal["truncate"]
+_LISTS_AT_ONCE = 1 << 20
 _START_TYPES = (*TOKEN_TYPES, "uint32", "int64")
 
 
@@ -33,12 +36,17 @@ def is_token_rows(schema: Schema) -> bool:
 
 
 class Rows:
-    """Rows of tokens, cut or padded to `length` + 1."""
+    """Rows of tokens, padded to `length` + 1, or cut where `overflow` says so."""
 
     name, unit, vocabulary = "rows", "tokens", None
 
     def __init__(
-        self, datasets: Sequence[Sequence[Shard]], schema: Schema, length: int | None, larger_than_memory: bool = False
+        self,
+        datasets: Sequence[Sequence[Shard]],
+        schema: Schema,
+        length: int | None,
+        larger_than_memory: bool = False,
+        overflow: Overflow | None = None,
     ) -> None:
         types = {field.name: field.parsed for field in schema}
         _refuse_types(schema)
@@ -49,6 +57,9 @@ class Rows:
         self.length = self._check_length(length)
         self.layout = token_layout(self.length)
         self._shards = [shard for dataset in datasets for shard in dataset]
+        self._overflow = overflow
+        if overflow is None:
+            self._refuse_longer()
         self._has_documents = DOCUMENTS in types
         tokens = [TOKENS] if fixed else [f"{TOKENS}/values", f"{TOKENS}/offsets"]
         documents = [f"{DOCUMENTS}/offsets", f"{DOCUMENTS}/values"] if self._has_documents else []
@@ -76,6 +87,22 @@ class Rows:
             )
         return length
 
+    def _refuse_longer(self) -> None:
+        """A row of one token more than `length` is whole: each input has its target."""
+        taken, longest, longer = self.length + 1, self._width, 0
+        if not self._width:
+            for shard in self._shards:
+                most, count = _longer_lists(shard[f"{TOKENS}/offsets"], taken)
+                longest, longer = max(longest, most), longer + count
+        if longest > taken:
+            rows = f"its rows have {longest:,}" if self._width else f"{longer:,} rows have more, up to {longest:,}"
+            raise ConfigError(
+                f"length={self.length} takes {taken:,} tokens of a row, and {rows}: the others would be dropped",
+                where="load(length=...)",
+                next_step=f"length={longest - 1}, or overflow='truncate' to drop them (stats().tokens_truncated counts "
+                "them)",
+            )
+
     def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
         rows = len(draws.keys)
         made = Made(rows=rows, room=rows * self.length, draws=int(np.count_nonzero(draws.shards >= 0)))
@@ -84,7 +111,8 @@ class Rows:
             self._fill_compiled(draws, out, made)
         else:
             for row in range(rows):
-                self._fill_row(int(draws.shards[row, 0]), int(draws.records[row, 0]), {n: out[n][row] for n in out})
+                place = int(draws.shards[row, 0]), int(draws.records[row, 0])
+                made.tokens_truncated += self._fill_row(*place, {n: out[n][row] for n in out})
         made.tokens = int(np.count_nonzero(out["targets_segmentation"]))
         made.filled = int(np.count_nonzero(out["inputs_segmentation"]))
         return made
@@ -96,7 +124,8 @@ class Rows:
         shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
 
         def encode(tables: Any, notes: Any) -> None:
-            rows.encode_rows(tables, notes, self._slots, self._width, self.length, shards, records, places)
+            numbers = (self._slots, self._width, self.length, shards, records)
+            made.tokens_truncated = int(rows.encode_rows(tables, notes, *numbers, places))
 
         if self.tables.larger_than_memory:
             self._read_ahead(shards, records)
@@ -122,13 +151,14 @@ class Rows:
         if self._lists:
             read_ahead(list_values)
 
-    def _fill_row(self, shard: int, record: int, row: Mapping[str, Array]) -> None:
-        """In plain numpy: what the kernel does."""
+    def _fill_row(self, shard: int, record: int, row: Mapping[str, Array]) -> int:
+        """In plain numpy: what the kernel does. How many tokens had no room."""
         for array in row.values():
             array[:] = 0
         if shard < 0:
-            return
-        tokens = self._read_list(self._shards[shard], TOKENS, record).astype("i4")[: self.length + 1]
+            return 0
+        stored = self._read_list(self._shards[shard], TOKENS, record)
+        tokens = stored.astype("i4")[: self.length + 1]
         edges = self._edges(self._shards[shard], record, len(tokens))
         positions = np.concatenate([np.empty(0, "i4"), *(np.arange(high - low, dtype="i4") for low, high in edges)])
         segments = np.repeat(np.arange(1, len(edges) + 1), [high - low for low, high in edges]).astype("i4")
@@ -139,6 +169,7 @@ class Rows:
         same = segments[:-1] == segments[1:]
         row["targets_segmentation"][: len(same)] = segments[:-1] * same
         row["targets_position"][: len(same)] = positions[1:] * same
+        return len(stored) - len(tokens)
 
     def _read_list(self, shard: Shard, name: str, record: int) -> Array:
         if f"{name}/offsets" not in shard:
@@ -159,7 +190,17 @@ class Rows:
         return [*edges, (begin, count)] if count else []
 
     def describe(self) -> dict[str, Any]:
-        return {"length": self.length}
+        return {"length": self.length, "overflow": self._overflow}
+
+
+def _longer_lists(offsets: Column, most: int) -> tuple[int, int]:
+    """(the longest list, how many are longer than `most`), a piece of the offsets at a time."""
+    longest, longer = 0, 0
+    for start in range(0, len(offsets) - 1, _LISTS_AT_ONCE):
+        lengths = np.diff(offsets.read(start, min(start + _LISTS_AT_ONCE + 1, len(offsets))))
+        longest = max(longest, int(lengths.max(initial=0)))
+        longer += int(np.count_nonzero(lengths > most))
+    return longest, longer
 
 
 def _refuse_types(schema: Schema) -> None:

@@ -13,11 +13,13 @@ from multiprocessing import current_process
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError
+from penstock.base.numbers import is_positive, is_whole
 from penstock.loader.served import Job
 
 if TYPE_CHECKING:
     from penstock.loader.served import Function
 
+_MOST = 1024  # processes
 _MOST_CHARACTERS = 80  # of the arguments in a name: it goes into every state
 
 
@@ -42,11 +44,10 @@ def check_sendable(function: Function) -> None:
 
 def check_count(processes: int, timeout: float, least: int = 0) -> None:
     """Refuse numbers of map() that cannot be."""
-    is_whole = hasattr(processes, "__index__") and not isinstance(processes, bool)
-    if not is_whole or processes < least or not 0 < timeout <= threading.TIMEOUT_MAX:
+    if not is_whole(processes, least, _MOST) or not is_positive(timeout) or timeout > threading.TIMEOUT_MAX:
         threads = " (or 0: the loader's threads)" if least == 0 else ""
         raise ConfigError(
-            f"map: {processes} processes with timeout={timeout} cannot be",
+            f"map: {processes!r} processes with timeout={timeout!r} cannot be",
             where="loader.map",
             next_step=f"processes=1 or more{threads}, and timeout= in seconds, above 0: processes=4, timeout=4.0",
         )

@@ -16,7 +16,7 @@ STAGES = ("order", "read", "encode", "map")
 class Timing:
     """Seconds of one batch in each stage. `read` is what a thread was blocked on the disk, and verifying.
 
-    `map_computing` is what the thread was on a core in map.
+    `map_computing` is what the thread was on a core in map, `alone` what no other thread could do at the same time.
     """
 
     order: float = 0.0
@@ -24,6 +24,7 @@ class Timing:
     encode: float = 0.0
     map: float = 0.0
     map_computing: float = 0.0
+    alone: float = 0.0
 
     @property
     def total(self) -> float:
@@ -62,6 +63,7 @@ class Stats:
     draws: int
     draws_unused: int
     coverage: float  # draws used, of all that were made
+    tokens_truncated: int  # of stored rows longer than those of a batch: overflow="truncate"
     counts: dict[str, int]
     verified_bytes: int
     verify_seconds: float
@@ -112,7 +114,7 @@ class Totals:
         with self.lock:
             self.batches_made += 1
             _add(self.made, made)
-            for name in (*STAGES, "map_computing"):
+            for name in (*STAGES, "map_computing", "alone"):
                 setattr(self.timing, name, getattr(self.timing, name) + getattr(timing, name))
 
     def add_taken(self, made: Made, waited: float, ready: int, threads: int, is_start: bool = False) -> None:
@@ -146,7 +148,8 @@ class Totals:
             per_batch = _ratio(self.timing.total, self.batches_made)
             limiting, fix, verdict = None, None, "no second batch was asked for yet"
             if after_first > 0:
-                limiting, fix, verdict = judge(self._rhythm(seconds / after_first, ahead, processes))
+                rhythm = self._rhythm(seconds / after_first, ahead, processes)
+                limiting, fix, verdict = judge(rhythm, after_first)
             return Stats(
                 batches=self.taken,
                 rows=self.taken_made.rows,
@@ -166,6 +169,7 @@ class Totals:
                 draws=self.made.draws,
                 draws_unused=self.made.draws - self.made.draws_used,
                 coverage=_ratio(self.made.draws_used, self.made.draws),
+                tokens_truncated=self.made.tokens_truncated,
                 counts=dict(self.made.counts),
                 verified_bytes=self.made.verified_bytes,
                 verify_seconds=self.made.verify_seconds,
@@ -184,6 +188,7 @@ class Totals:
             stages={stage: _ratio(getattr(self.timing, stage), self.batches_made) for stage in STAGES},
             computing=_ratio(self.timing.computing, self.batches_made),
             map_computing=_ratio(self.timing.map_computing, self.batches_made),
+            alone=_ratio(self.timing.alone, self.batches_made),
             consumer_computing=self.consumer_computing / (self.taken - 1),
             threads=self.threads,
             processes=processes,
@@ -194,7 +199,8 @@ class Totals:
 
 
 def _add(total: Made, made: Made) -> None:
-    for name in ("rows", "tokens", "filled", "room", "draws", "draws_used", "verified_bytes", "verify_seconds"):
+    names = ("rows", "tokens", "filled", "room", "draws", "draws_used", "tokens_truncated")
+    for name in (*names, "verified_bytes", "verify_seconds"):
         setattr(total, name, getattr(total, name) + getattr(made, name))
     for name, count in made.counts.items():
         total.counts[name] = total.counts.get(name, 0) + count

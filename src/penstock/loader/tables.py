@@ -40,7 +40,9 @@ class Made:
     room: int = 0  # tokens there is room for
     draws: int = 0
     draws_used: int = 0
-    read_seconds: float = 0.0  # of reading that is not by page faults
+    tokens_truncated: int = 0  # of rows longer than those of the batch
+    read_seconds: float = 0.0  # waited for reading that is not by page faults
+    alone_seconds: float = 0.0  # in which no other thread could do the same
     verified_bytes: int = 0
     verify_seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)

@@ -51,7 +51,14 @@ class MaxTextBatches:
         return json.dumps(self._loader.state()).encode()
 
     def set_state(self, state: bytes) -> None:
-        first = json.loads(state)
+        try:
+            first = json.loads(state)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"this state cannot be restored: it is no JSON ({error})",
+                where="set_state(state)",
+                next_step="give what get_state() returned",
+            ) from error
         self._loader.restore(first)  # it may refuse: then all stays as it was
         self._first = first
 

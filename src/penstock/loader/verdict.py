@@ -1,8 +1,9 @@
 """Verdict: the rhythm of a consumer and its makers -> what limits, what to change, and the sentence. Used by stats.py.
 
 `threads` makers give a batch every making / threads seconds, the consumer takes one every step. Where that is too slow
-on average, more makers help, as far as there are cores for what they compute. Where it is fast enough, and batches are
-waited for all the same, they are asked for in bursts, and more batches ahead help.
+on average, more makers help, as far as there are cores for what they compute, and as far as they need not do it one
+after the other. Where it is fast enough, and batches are waited for all the same, they are asked for in bursts, and
+more batches ahead help.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Any
 
 NOT_BOUND = 0.01  # of the consumer's time: below that, nobody would notice
 _MARGIN = 1.05  # times what is needed: makers that are just fast enough are waited for now and then
+_ALONE = 0.7  # of the time from batch to batch: above that, waiting for one another is what limits
 _HELPS = 1.05  # times as fast: less is not worth a change, unless the waiting ends
 _MOST_MAKERS = 64
+_FEWEST = 8  # batches: fewer are the start, and say nothing of what comes
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Rhythm:
     stages: dict[str, float]  # of one maker
     computing: float  # of that, on a core
     map_computing: float
+    alone: float  # of one maker, while no other can do the same: files that one thread reads at a time
     consumer_computing: float  # of the step
     threads: int  # that make batches; 0: the consumer's own does
     processes: int  # of map(); 0: it runs in the threads
@@ -74,8 +78,12 @@ class Rhythm:
 Answer = tuple[str | None, Fix | None, str]
 
 
-def judge(rhythm: Rhythm) -> Answer:
-    """The limiting stage, what to change, and the sentence."""
+def judge(rhythm: Rhythm, batches: int) -> Answer:
+    """The limiting stage, what to change, and the sentence, after so many batches."""
+    if batches < _FEWEST:
+        return None, None, f"too early to tell: {_counted(batches, 'batch')} so far, and it takes {_FEWEST}"
+    if rhythm.wait_share < NOT_BOUND and rhythm.threads and batches < rhythm.ahead:
+        return None, None, f"too early to tell: no waiting so far, and up to {rhythm.ahead} batches were made ahead"
     if rhythm.wait_share < NOT_BOUND:
         return None, None, f"not input-bound: waits {rhythm.wait_share:.1%} of the time, makers busy {rhythm.load:.0%}"
     if rhythm.threads and rhythm.making <= rhythm.threads * rhythm.step:
@@ -101,18 +109,22 @@ def _ahead(rhythm: Rhythm) -> tuple[Fix, str]:
 
 
 def _makers(rhythm: Rhythm, option: str) -> Fix:
-    """As many as the consumer needs, or as many as cores go round."""
+    """As many as the consumer needs, as cores go round, and as need not wait for each other."""
     needed = _MARGIN * rhythm.making / max(rhythm.step, 1e-6)
     fed = rhythm.making * rhythm.free_cores / max(rhythm.computing, 1e-6)
-    count = min(math.ceil(needed), max(1, round(fed)), _MOST_MAKERS)
-    interval = max(rhythm.step, rhythm.making / count, rhythm.computing / rhythm.free_cores, 1e-9)
+    together = math.ceil(rhythm.making / rhythm.alone) if rhythm.alone else _MOST_MAKERS
+    count = min(math.ceil(needed), max(1, round(fed)), together, _MOST_MAKERS)
+    interval = max(rhythm.step, rhythm.making / count, rhythm.computing / rhythm.free_cores, rhythm.alone, 1e-9)
     return Fix({option: count}, max(0.0, 1 - rhythm.step / interval), rhythm.interval / interval)
 
 
 def _more(rhythm: Rhythm, fix: Fix, now: int, noun: str) -> tuple[Fix | None, str]:
     """Say what the fix comes to beside the `now` workers or processes there are; none, if it comes to nothing."""
     ((option, count),) = fix.change.items()
-    if count <= now or (fix.speedup < _HELPS and fix.wait_share >= NOT_BOUND):
+    is_no_use = count <= now or (fix.speedup < _HELPS and fix.wait_share >= NOT_BOUND)
+    if is_no_use and rhythm.alone > _ALONE * rhythm.interval:
+        return None, f"{_head(rhythm)}; one thread at a time reads these files: prepare them as columns (penstock run)"
+    if is_no_use:
         used = f"all {rhythm.cores} cores are used: give it more, or have each row do with less work"
         return None, f"{_head(rhythm)}; {used}"
     more, s = f"{count - now} more" if now else _counted(count, noun), "s" if count - now == 1 else ""
@@ -130,5 +142,5 @@ def _head(rhythm: Rhythm) -> str:
 
 
 def _counted(count: int, noun: str) -> str:
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    plural = f"{noun}es" if noun.endswith(("s", "ch")) else f"{noun}s"
     return f"{count} {noun if count == 1 else plural}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from penstock.base.errors import OutputError, did_you_mean
+from penstock.base.errors import ConfigError, OutputError, did_you_mean
 from penstock.base.files import Folder
 from penstock.base.paths import local_path
 from penstock.shards import arrayrecord
@@ -24,6 +24,7 @@ from penstock.shards.schema import schema_to_arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
+DEFAULT_SPLIT = "train"
 Range = tuple[int, int, int]  # a shard, the first of its records, and the one behind the last
 _MAPPED_FILES = 256  # Python keeps a descriptor for each mapping, and 1,024 is a common limit
 _OPEN_READERS = 64  # each holds the index of its file: 30 bytes a record
@@ -164,14 +165,20 @@ class ArrayRecordDataset(Records):
         return self[:1].schema if len(self) else arrayrecord.facts_schema()
 
 
-def open_dataset(path: str | os.PathLike[str], split: str = "train") -> Dataset | ArrayRecordDataset:
-    """Open one split of a finished dataset for reading, or .arrayrecord files by name or pattern, which have none.
+def open_dataset(path: str | os.PathLike[str], split: str | None = None) -> Dataset | ArrayRecordDataset:
+    """Open one split of a finished dataset for reading ("train" by default), or .arrayrecord files by name or pattern.
 
-    A folder of the older scripts has no manifest, and one file per split.
+    Such a file is one split by itself: a split that is named must be the one in its name. A folder of the older scripts
+    has no manifest, and one file per split.
     """
+    if split is not None and not isinstance(split, str):
+        raise ConfigError(f"split={split!r} is no name of a split", next_step="give its name, such as 'train'")
     root = local_path(path)
-    if root.endswith(SUFFIX) and not os.path.isdir(root):
-        return ArrayRecordDataset(root, _matching(root))
+    if is_bare(root):
+        paths = _matching(root)
+        _refuse_other_split(paths, split)
+        return ArrayRecordDataset(root, paths)
+    split = DEFAULT_SPLIT if split is None else split
     folder = Folder(root)
     if older := _older_files(folder):
         _refuse_split(split, list(older), folder)
@@ -204,6 +211,25 @@ def _older_files(folder: Folder) -> dict[str, str]:
         return {}
     names = sorted(name for name in os.listdir(folder.root) if name.endswith(SUFFIX))
     return {name.removesuffix(SUFFIX): folder.path(name) for name in names}
+
+
+def is_bare(path: str) -> bool:
+    """Whether the path means .arrayrecord files, and not a dataset with a manifest."""
+    return path.endswith(SUFFIX) and not os.path.isdir(path)
+
+
+def _refuse_other_split(paths: Sequence[str], split: str | None) -> None:
+    for path in paths:
+        name = os.path.basename(path).removesuffix(SUFFIX)
+        if split is not None and name != split and not name.startswith(f"{split}-"):
+            other = os.path.join(os.path.dirname(path), f"{split}{SUFFIX}")
+            raise ConfigError(
+                f"split {split!r} was asked for, and {path} is a file by itself: a split is one of a dataset's",
+                where=f"split {split!r}",
+                next_step=f"give {other}"
+                if os.path.exists(other)
+                else "leave the split out, or give the folder with its manifest.json",
+            )
 
 
 def _matching(pattern: str) -> list[str]:

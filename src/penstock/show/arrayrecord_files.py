@@ -12,31 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import RenderableType
 
-from penstock.base.errors import ConfigError
 from penstock.base.sizes import format_count, format_size
 from penstock.prepare.stages.group_summary import LARGEST
-from penstock.shards.arrayrecord import FORMAT
 from penstock.shards.dataset import ArrayRecordDataset, open_dataset
 from penstock.show.keys import key_tables
 from penstock.show.tables import counted, filled, make_list, make_table
 from penstock.show.values import jsonable
 
-_SUFFIX = f".{FORMAT}"
 _AT_ONCE = 16  # records decoded together: one may be as large as the max_record it was made with
 
 
-def are_files(path: str) -> bool:
-    return path.endswith(_SUFFIX) and not os.path.isdir(path)
-
-
 def file_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
-    if split is not None:
-        raise ConfigError(
-            f"a split is one of a dataset's, and {path} is a file by itself",
-            where=f"--split {split}",
-            next_step="leave --split out, or give the folder with its manifest.json",
-        )
-    dataset = open_dataset(path)
+    dataset = open_dataset(path, split)
     assert isinstance(dataset, ArrayRecordDataset)
     sizes = [os.path.getsize(each) for each in dataset.paths]
     files = zip(dataset.paths, dataset.counts, sizes, strict=True)

@@ -40,12 +40,11 @@ def bench_facts(wanted: Wanted, seconds: float, step_ms: float | None) -> Facts:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         warm_up = _warm_up(wanted)
-        wanted = replace(wanted, length=warm_up["length"])
+        wanted = replace(wanted, length=warm_up["length"], overflow=warm_up["overflow"])
         runs = [_run(wanted, seconds, step) for step in dict.fromkeys([None, step_ms])]
     return {
         "path": wanted.path,
         **warm_up,
-        "split": wanted.split,
         "batch_size": wanted.batch_size,
         "seed": wanted.seed,
         "workers": wanted.workers,
@@ -71,8 +70,10 @@ def _warm_up(wanted: Wanted) -> Facts:
     recipe = state["recipe"]
     return {
         "datasets": state["datasets"],
+        "split": recipe["split"],
         "kind": recipe["kind"],
         "length": recipe.get("length"),
+        "overflow": recipe.get("overflow"),
         "fill": recipe.get("fill"),
         "augment": recipe.get("augment"),
         "unit": unit,
@@ -139,6 +140,7 @@ def _numbers(before: Stats, stats: Stats, waits: list[float], cpu_seconds: float
         "draws": stats.draws,
         "draws_unused": stats.draws_unused,
         "coverage": stats.coverage,
+        "tokens_truncated": stats.tokens_truncated,
         "counts": stats.counts,
         "verified_bytes": stats.verified_bytes,
         "verify_seconds": stats.verify_seconds,
@@ -180,7 +182,7 @@ def _style(run: Facts) -> str:
 
 def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "dataset", ", ".join(facts["datasets"])
-    yield "path", f"{facts['path']}, split {facts['split']}"
+    yield "path", f"{facts['path']}, split {facts['split']}" if facts["split"] else facts["path"]
     size = f" x {format_count(facts['length'])} tokens" if facts["length"] else ""
     fill = f", {facts['fill']}{', augmented' if facts['augment'] else ''}" if facts["fill"] else ""
     yield "batches", f"{counted(facts['batch_size'], 'row')}{size}{fill} ({facts['kind']})"
@@ -217,6 +219,8 @@ def _rows(facts: Facts) -> Iterator[tuple[str, list[str]]]:
         for name in ODD:
             if any(run["counts"][name] for run in runs):
                 yield f"  {name.replace('_', ' ')}", [format_count(run["counts"][name]) for run in runs]
+    if facts["overflow"]:
+        yield "tokens truncated", [format_count(run["tokens_truncated"]) for run in runs]
     yield "verified", [f"{format_size(run['verified_bytes'])} in {_ms(1000 * run['verify_seconds'])}" for run in runs]
 
 

@@ -15,10 +15,10 @@ from penstock.base.files import STATE, Folder
 from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.ledger import read_rows
 from penstock.prepare.text import TOKENIZER
-from penstock.shards.dataset import open_dataset
+from penstock.shards.dataset import is_bare, open_dataset
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 from penstock.shards.schema import short_type
-from penstock.show.arrayrecord_files import are_files, file_facts, file_tables
+from penstock.show.arrayrecord_files import file_facts, file_tables
 from penstock.show.decoded import document_facts, open_decoder, row_tables
 from penstock.show.keys import key_facts, key_tables
 from penstock.show.packed import packed_facts, packed_tables
@@ -35,7 +35,7 @@ from penstock.show.values import jsonable, short
 
 
 def inspect_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
-    if are_files(path):
+    if is_bare(path):
         return file_facts(path, split, records)
     folder = Folder(path)
     if not folder.exists(MANIFEST) and folder.exists(STATE):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,13 +16,17 @@ from penstock.loader.loader import Loader
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is wanted, as it was typed. `usual_length`: of rows that need a length, and at most, where none was said."""
+    """What is wanted, as it was typed.
+
+    `usual_length` is for rows without a length of their own, if none was said. For a look, longer rows are cut to it.
+    """
 
     path: str
-    split: str = "train"
+    split: str | None = None
     batch_size: int = 128
     length: int | None = None
     usual_length: int = 1024
+    is_a_look: bool = False
     fill: str = "packed"
     seed: int = 0
     workers: str = "auto"
@@ -30,20 +35,25 @@ class Wanted:
     fields: str | None = None
     augment: bool | None = None
     columns: str | None = None
+    overflow: str | None = None
 
     def open(self) -> Loader:
         if self.length is not None:
-            return self._load(self.length)
+            return self._load(self.length, self.overflow)
+        with suppress(ConfigError):  # it has no length of its own; any other refusal comes again
+            loader = self._load(None, self.overflow)
+            if not self.is_a_look or loader.state()["recipe"].get("length", 0) <= self.usual_length:
+                return loader
+            loader.close()
         try:
-            loader = self._load(None)
-        except ConfigError:  # it has no length of its own; any other refusal comes again
-            return self._load(self.usual_length)
-        if loader.state()["recipe"].get("length", 0) <= self.usual_length:
-            return loader
-        loader.close()
-        return self._load(self.usual_length)
+            return self._load(self.usual_length, self.overflow)
+        except ConfigError:  # rows of different lengths, some of them longer: cut, and counted
+            if self.overflow is None:
+                with suppress(ConfigError):
+                    return self._load(self.usual_length, "truncate")
+            raise
 
-    def _load(self, length: int | None) -> Loader:
+    def _load(self, length: int | None, overflow: str | None) -> Loader:
         columns = [column.strip() for column in self.columns.split(",")] if self.columns else None
         return load(
             self.path,
@@ -58,6 +68,7 @@ class Wanted:
             fields=_parse_fields(self.fields),
             augment=self.augment,
             columns=columns,
+            overflow=cast(Any, overflow),
         )
 
 

@@ -45,7 +45,7 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
     """`view` has the number of the batch, how many of its rows to show, and options of load(); None: as usual."""
     options = {name: value for name, value in view.items() if value is not None}
     batch, rows = options.pop("batch", 0), options.pop("rows", _SHOWN_ROWS)
-    wanted = Wanted(path=path, split=split or "train", usual_length=_USUAL_LENGTH, workers="0", **options)
+    wanted = Wanted(path=path, split=split, usual_length=_USUAL_LENGTH, is_a_look=True, workers="0", **options)
     with _open(wanted) as loader:
         state, vocabulary = loader.state(), loader.vocabulary
         arrays = loader.batch(batch)
@@ -59,13 +59,15 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
     return {
         "datasets": state["datasets"],
         "path": wanted.path,
-        "split": wanted.split,
+        "split": recipe["split"],
         "kind": recipe["kind"],
         "batch": batch,
         "batch_size": wanted.batch_size,
         "length": recipe["length"],
         "fill": recipe.get("fill"),
         "augment": recipe.get("augment"),
+        "overflow": recipe.get("overflow"),
+        "tokens_truncated": stats.tokens_truncated,
         "seed": wanted.seed,
         "padding": stats.padding,
         "counts": stats.counts,
@@ -162,7 +164,8 @@ def token_tables(facts: Facts) -> Iterator[RenderableType]:
 
 def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "dataset", ", ".join(facts["datasets"])
-    yield "path", f"{facts['path']}, split {facts['split']}, seed {facts['seed']}"
+    split = f", split {facts['split']}" if facts["split"] else ""
+    yield "path", f"{facts['path']}{split}, seed {facts['seed']}"
     size = f"{counted(facts['batch_size'], 'row')} x {format_count(facts['length'])} tokens"
     fill = f", {facts['fill']}{', augmented' if facts['augment'] else ''}" if facts["fill"] else ""
     yield "batch", f"{format_count(facts['batch'])}, {size}{fill}"
@@ -170,6 +173,8 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     odd = {name: facts["counts"][name] for name in ODD if facts["counts"].get(name)}
     if odd:
         yield "not as stored", ", ".join(f"{name.replace('_', ' ')} {format_count(n)}" for name, n in odd.items())
+    if facts["overflow"]:
+        yield "truncated", f"{counted(facts['tokens_truncated'], 'token')} of longer rows are left out"
 
 
 def _plain_table(row: Facts) -> RenderableType:

@@ -12,7 +12,7 @@ from penstock.loader.compiled.pointers import read_u8, write_u8
 
 _GOLDEN = np.uint64(counter.GOLDEN)
 _ROOTS = np.array(counter.ROOTS, np.uint64)
-_ROUNDS = counter.ROUNDS
+_FEW, _ROUNDS = counter.FEW, counter.ROUNDS
 _ONE, _31, _32 = np.uint64(1), np.uint64(31), np.uint64(32)
 _30, _27, _37 = np.uint64(30), np.uint64(27), np.uint64(37)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -60,21 +60,37 @@ def bit_length(n: int) -> int:
 
 @jit
 def permute(place: int, n: int, own: Any) -> int:
-    if n == 1:
-        return 0
-    bits = max(2, bit_length(n - 1))
-    low = np.uint64(bits // 2)
-    high_mask, low_mask = (_ONE << (np.uint64(bits) - low)) - _ONE, (_ONE << low) - _ONE
+    return _permute_few(place, n, own) if n <= _FEW else _permute_many(place, n, own)
+
+
+@jit
+def _permute_few(place: int, n: int, own: Any) -> int:
+    draw_key = own + np.uint64(place + 1) * _GOLDEN
+    x = below(mix(draw_key), place + 1)
+    for i in range(place + 1, n):
+        draw_key += _GOLDEN
+        if below(mix(draw_key), i + 1) == x:
+            x = i
+    return x
+
+
+@jit
+def _permute_many(place: int, n: int, own: Any) -> int:
+    low = np.uint64(bit_length(n - 1) // 2)
+    low_mask = (_ONE << low) - _ONE
     x, end = np.uint64(place), np.uint64(n)
+    high = (end + low_mask) >> low
     while True:
         left, right = x >> low, x & low_mask
         round_key = own
         for i in range(_ROUNDS):
             round_key += _GOLDEN
             if i % 2 == 0:
-                left ^= mix(round_key ^ right) & high_mask
+                left += ((mix(round_key ^ right) >> _32) * high) >> _32
+                if left >= high:
+                    left -= high
             else:
-                right ^= mix(round_key ^ left) & low_mask
+                right = (right + mix(round_key ^ left)) & low_mask
         x = (left << low) | right
         if x < end:
             return np.int64(x)

@@ -50,17 +50,20 @@ def encode_rows(
     shards: Any,
     records: Any,
     rows: Any,
-) -> None:
+) -> int:
     """Token rows: `slots` are those of the tokens, of their offsets (-1: all rows have `width`), of the documents'
-    offsets and of their starts (-1: a row is one document)."""
+    offsets and of their starts (-1: a row is one document). How many tokens had no room."""
+    truncated = 0
     for i in range(len(shards)):
         shard, record = np.int64(shards[i]), records[i]
         filled, first = 0, 0
         if shard >= 0:
             first, filled = _row_tokens(tables, notes, slots, width, shard, record)
+        truncated += max(0, filled - (length + 1))
         filled = min(filled, length + 1)
         _copy_tokens(tables, slots[0], shard, first, filled, length, rows, i)
         _number_documents(tables, notes, slots, shard, record, filled, length, rows, i)
+    return truncated
 
 
 @jit

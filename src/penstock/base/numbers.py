@@ -1,0 +1,26 @@
+"""Numbers: whether what a person gave as an option is a number of the sort that is wanted."""
+
+from __future__ import annotations
+
+import math
+import operator
+from numbers import Real
+from typing import Any
+
+
+def is_whole(value: Any, least: int, most: int) -> bool:
+    """A whole number of Python or numpy, which True and 3.0 are not."""
+    try:
+        return not _is_truth(value) and least <= operator.index(value) <= most
+    except TypeError:
+        return False
+
+
+def is_positive(value: Any) -> bool:
+    """A finite number above 0, of Python or numpy."""
+    return isinstance(value, Real) and not _is_truth(value) and bool(0 < value < math.inf)  # type: ignore[operator]
+
+
+def _is_truth(value: Any) -> bool:
+    """True and False are numbers to Python, and never what was meant."""
+    return type(value).__name__ in ("bool", "bool_")
