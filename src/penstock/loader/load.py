@@ -259,7 +259,7 @@ def _make_kind(
             where="penstock.load",
             next_step="longer rows, or fewer fields",
         )
-    augment = vocabulary == PINGS if augment is None else augment
+    augment = vocabulary == PINGS if augment is None else bool(augment)
     if opened[0].old is not None:
         from penstock.loader.old_records import OldEvents
 
