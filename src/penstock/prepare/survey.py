@@ -17,6 +17,7 @@ from penstock.base.fingerprint import fingerprint
 from penstock.prepare.checking import check_stages, refuse_unfit_format
 from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
+from penstock.prepare.listing import Unread
 from penstock.prepare.sample_schema import declared_schema
 from penstock.prepare.scouting import Scouted
 from penstock.prepare.slices import Segment, Slice, cut_slices
@@ -59,6 +60,7 @@ class Survey:
     formats: tuple[str, ...]
     files: int
     bad_files: tuple[BadFile, ...]
+    unread: tuple[Unread, ...]  # what lies in the input and is not read; decides nothing
     sample: pa.RecordBatch  # the first rows, at most a hundred
     stored_row_bytes: float  # bytes a row takes in the input, as far as can be told without reading it
     given: tuple[pa.Schema, ...]  # what each stage is given
@@ -67,6 +69,10 @@ class Survey:
     @property
     def bytes(self) -> int:
         return sum(piece.bytes for piece in self.slices)
+
+    @property
+    def rows_are_estimated(self) -> bool:
+        return any(piece.rows < 0 for piece in self.slices)
 
     def rows_of(self, piece: Slice) -> int:
         """Rows of a slice: counted where a footer tells, estimated for text."""
@@ -88,7 +94,8 @@ Scout = Callable[[Sequence[File], SourceOptions, str, dict[str, Any]], Scouted]
 def take_survey(config: Config, scout: Scout) -> Survey:
     """`scout` calls a user's function somewhere, to see what it yields."""
     stages = config.build_stages()
-    files = find_files(config)
+    found = find_files(config)
+    files = found.files
     sources, scouted = _scout(config, files, scout)
     good, bad = _survey_files(config, sources, files)
     schema = _nullable(good[0][1].schema)
@@ -120,6 +127,7 @@ def take_survey(config: Config, scout: Scout) -> Survey:
         formats=formats,
         files=len(files),
         bad_files=(*bad, *wrong),
+        unread=found.unread,
         sample=sample,
         stored_row_bytes=stored_row_bytes,
         given=given,
