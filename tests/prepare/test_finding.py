@@ -154,7 +154,7 @@ def test_fifos_devices_and_links_to_folders_are_not_read_and_said(tmp_path, odd)
 @pytest.mark.parametrize("name", ["pipe.jsonl", "s.jsonl", "device.jsonl"])
 def test_what_is_no_file_is_refused_by_name_where_it_is_named(tmp_path, odd, key, name):
     more = {"function": "json:loads"} if key == "files" else {}
-    with pytest.raises(InputError, match="this is a (FIFO|socket|device), and not a file") as caught:
+    with pytest.raises(InputError, match=r"this is a (FIFO|socket|device), and not a file") as caught:
         _plan(tmp_path, {key: str(odd / name), **more})
     assert caught.value.where == str(odd / name)
 

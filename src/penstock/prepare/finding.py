@@ -21,9 +21,10 @@ from penstock.prepare.listing import (
     is_finished_batches,
     written_by_penstock,
 )
+from penstock.prepare.row_range import RowRange
 from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.sources import COMPRESSIONS, SUFFIXES, File, format_of
-from penstock.prepare.sources.saved import is_saved, saved_files
+from penstock.prepare.sources.saved import UNNAMED, is_saved, saved_files, saved_name
 
 _TABLES = tuple(suffix for suffix, format_name in SUFFIXES.items() if format_name != "text")
 _TEXTS = (".txt", ".text", ".md")
@@ -31,9 +32,10 @@ _TEXTS = (".txt", ".text", ".md")
 
 @dataclass(frozen=True)
 class Found:
-    """The files to read, and what lies among them and is not read."""
+    """The files to read, which of their rows where not all, and what lies among them and is not read."""
 
     files: list[File]
+    ranges: dict[int, RowRange]  # by source
     unread: tuple[Unread, ...]
 
 
@@ -41,7 +43,15 @@ def find_files(config: Config) -> Found:
     tally = Tally()
     files = [file for number, source in enumerate(config.input) for file in _files_of(config, number, source, tally)]
     _refuse_twice(files)
-    return Found(files, tally.unread())
+    ranges = {number: rows for number, source in enumerate(config.input) if (rows := _row_range(config, source))}
+    return Found(files, ranges, tally.unread())
+
+
+def _row_range(config: Config, source: SourceConfig) -> RowRange | None:
+    """Some rows of the split. What was saved as `train[:10%]` is all of that."""
+    place = os.path.join(config.folder, source.patterns[0])
+    is_all = source.row_range and is_saved(place) and saved_name(place) == source.split
+    return None if is_all else source.row_range
 
 
 def _files_of(config: Config, number: int, source: SourceConfig, tally: Tally) -> list[File]:
@@ -50,10 +60,11 @@ def _files_of(config: Config, number: int, source: SourceConfig, tally: Tally) -
     for pattern in source.patterns:
         place = os.path.join(config.folder, pattern)
         if source.path and is_saved(place):
-            root, locations = place, _others(saved_files(place, source.split), place, _written(config))
-        elif source.split:
+            root, locations = place, _others(saved_files(place, source.whole_split), place, _written(config))
+        elif source.split and not _names_files(place):
             return _shards_of(config, number, source, pattern)
         else:
+            _refuse_split_of_files(number, source)
             root, locations = _match(place, source, _written(config), tally)
         for location in locations:
             path = _name(location, root)
@@ -91,10 +102,30 @@ def _name(location: str, root: str) -> str:
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
+def _names_files(place: str) -> bool:
+    return glob.has_magic(place) or os.path.isfile(place)
+
+
+def _refuse_split_of_files(number: int, source: SourceConfig) -> None:
+    if source.whole_split not in (None, UNNAMED):
+        raise InputError(
+            f"files have no split {source.whole_split!r}: all their rows are `split: {UNNAMED}`",
+            where=f"input[{number}]",
+            next_step="name the files of that split, or a folder, in which the `datasets` library finds splits",
+        )
+
+
 def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) -> list[File]:
     from penstock.prepare.sources.hub import Split, hub_files
 
-    assert source.split
+    assert source.whole_split
+    if "+" in source.whole_split:
+        each = " and ".join(f"`split: {part.strip()}`" for part in source.whole_split.split("+"))
+        raise InputError(
+            f"`split: {source.whole_split}` names several splits, and a source is one of them",
+            where=f"input[{number}]",
+            next_step=f"make each a source of its own in `input:`, with {each}",
+        )
     place = os.path.join(config.folder, pattern)
     path = place if os.path.isdir(place) else pattern
     for own in _written(config) if path == place else ():
@@ -106,7 +137,7 @@ def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) 
             )
     if path == place:
         _refuse_outputs(place)
-    return hub_files(number, Split(path, source.split, source.name, source.revision))
+    return hub_files(number, Split(path, source.whole_split, source.name, source.revision))
 
 
 def _advice(pattern: str, root: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from penstock.prepare.checking import check_stages, refuse_unfit_format
 from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
 from penstock.prepare.listing import Unread
+from penstock.prepare.row_range import RowRange, pieces_in_range
 from penstock.prepare.sample_schema import declared_schema
 from penstock.prepare.scouting import Scouted
 from penstock.prepare.slices import Segment, Slice, cut_slices
@@ -106,10 +107,11 @@ def take_survey(config: Config, scout: Scout) -> Survey:
     good, wrong = _same_schema(good, schema, columns, config)
     formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))
     most = _files_a_slice(len(files)) if "function" in formats else None
-    pieces = chain.from_iterable(survey.pieces for _, survey in good)
+    reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, sources)
+    pieces = list(chain.from_iterable(survey.pieces for _, survey in good))
+    pieces = _in_ranges(pieces, found.ranges, (*bad, *wrong), reading)
     most_rows = _DOCUMENTS_A_SLICE if any(stage.keyed_by() for stage in stages) else None
     slices = cut_slices(pieces, config.slice_bytes, most, most_rows)
-    reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, sources)
     if scouted:
         sample, stored_row_bytes = scouted.sample.select(list(columns)), scouted.stored_row_bytes
     else:
@@ -214,6 +216,24 @@ def _difference(found: pa.Schema, expected: pa.Schema, columns: tuple[str, ...],
     if extra and len(columns) == len(expected.names):
         return f"it has a column {extra[0]!r} that the first has not"
     return None
+
+
+def _in_ranges(
+    pieces: list[Segment], ranges: dict[int, RowRange], bad: Sequence[BadFile], reading: Reading
+) -> list[Segment]:
+    """The pieces with the rows that the sources ask for: all, or those of `split: train[a:b]`."""
+    for each in bad:
+        if each.source in ranges:
+            raise InputError(
+                f"its rows cannot be counted, which `split: {ranges[each.source]}` needs: {each.detail}",
+                where=each.path,
+                next_step="replace the file, or leave it out of the input",
+            )
+    by_source = groupby(pieces, lambda piece: piece.source)
+    chosen = (
+        pieces_in_range(list(own), ranges[number], reading) if number in ranges else own for number, own in by_source
+    )
+    return list(chain.from_iterable(chosen))
 
 
 def describe_files(slices: Sequence[Slice], bad_files: Sequence[BadFile]) -> dict[str, Any]:

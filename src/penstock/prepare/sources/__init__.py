@@ -110,6 +110,15 @@ class UnreadablePart(Exception):
         self.title = title or ("unreadable row group" if rows >= 0 else "unreadable file")
         self.trace = trace  # of the user's own code
 
+    def between(self, first: int, last: int) -> UnreadablePart | None:
+        """The part as far as its rows are in a range; None if none is. Of a whole file nobody knows."""
+        if self.rows < 0:
+            return self
+        start, stop = max(first, self.ordinal), min(last, self.ordinal + self.rows)
+        if start >= stop:
+            return None
+        return UnreadablePart(self.segment, self.part, start, stop - start, self.reason, self.title, self.trace)
+
 
 def survey_file(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
     """Raises InputError, with the reason, for a file that cannot be read."""
@@ -122,6 +131,26 @@ def survey_file(file: File, options: SourceOptions, slice_bytes: int) -> FileSur
 
 def read_segment(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
     """Rows of one segment, in order. `excluded` parts are known to be unreadable and are passed over."""
+    found = _all_rows(segment, reading, excluded)
+    return _kept(found, *segment.keeps) if segment.keeps else found
+
+
+def _kept(found: Iterator[Rows | UnreadablePart], first: int, last: int) -> Iterator[Rows | UnreadablePart]:
+    """The rows whose ordinals are in the range; reading ends behind it."""
+    try:
+        for rows in found:
+            if isinstance(rows, Rows):
+                yield rows.between(first, last)
+                if len(rows) and rows.ordinals[-1] >= last:
+                    return
+            elif part := rows.between(first, last):
+                yield part
+    except UnreadablePart as error:
+        if part := error.between(first, last):
+            raise part from error
+
+
+def _all_rows(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
     module = _format(reading.formats[segment.source])
     column = reading.options[segment.source].text_column
     if not column:
