@@ -169,9 +169,15 @@ def _survey_files(
 ) -> tuple[Surveyed, list[BadFile]]:
     good: Surveyed = []
     bad = []
+    slice_bytes = config.slice_bytes
+    schemas: dict[int, pa.Schema] = {}  # by source: of the last file, held once however many files have it
     for file in files:
         try:
-            good.append((file, survey_file(file, sources[file.source], config.slice_bytes)))
+            found = survey_file(file, sources[file.source], slice_bytes, schemas.get(file.source))
+            known = schemas.get(file.source)
+            if known is None or not known.equals(found.schema):
+                schemas[file.source] = found.schema
+            good.append((file, FileSurvey(schemas[file.source], found.pieces)))
         except InputError as error:
             if config.on_bad_input == "fail":
                 raise

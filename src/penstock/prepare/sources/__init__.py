@@ -1,6 +1,7 @@
 """Source: files of one format. Survey a file (schema, pieces, identity), then read segments of it as Rows.
 
-Each format is a module with two functions, `survey` and `read`; adding a format is adding a module here.
+Each format is a module with two functions, `survey` and `read`; adding a format is adding a module here. Those that
+infer types from the first file have `survey_alike` for the others.
 """
 
 from __future__ import annotations
@@ -120,9 +121,14 @@ class UnreadablePart(Exception):
         return UnreadablePart(self.segment, self.part, start, stop - start, self.reason, self.title, self.trace)
 
 
-def survey_file(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
-    """Raises InputError, with the reason, for a file that cannot be read."""
-    surveyed: FileSurvey = _format(file.format).survey(file, options, slice_bytes)
+def survey_file(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema | None = None) -> FileSurvey:
+    """Raises InputError, with the reason, for a file that cannot be read. `known` is the schema of an earlier file of
+    its source: where only the first file tells types, they are not inferred again."""
+    module = _format(file.format)
+    alike: FileSurvey | None = None
+    if known is not None and hasattr(module, "survey_alike"):
+        alike = module.survey_alike(file, options, slice_bytes, known)
+    surveyed: FileSurvey = alike or module.survey(file, options, slice_bytes)
     if not options.text_column:
         return surveyed
     refuse_no_text(options.text_column, surveyed.schema, file.location)
