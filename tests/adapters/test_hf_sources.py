@@ -19,6 +19,7 @@ from penstock.base.errors import ConfigError, InputError
 from penstock.base.memory import make_budget
 from penstock.prepare.config import make_config
 from penstock.prepare.job import _is_small
+from penstock.prepare.row_range import parse_split
 from penstock.prepare.scouting import scout
 from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.sources import Reading, read_segment, survey_file
@@ -338,3 +339,33 @@ def test_a_file_of_the_hub_is_called_as_it_is_there_and_others_by_their_number()
     assert _names([f"{commit}/web/a.parquet", f"{commit}/b.parquet"], "org/name") == ["web/a.parquet", "b.parquet"]
     elsewhere = ["https://example.org/a.parquet", f"{commit}/b.parquet"]
     assert _names(elsewhere, "org/name") == ["00000-of-00002", "00001-of-00002"]
+
+
+RANGES = ["[:100]", "[10%:20%]", "[-100:]", "[:-5%]", "[33%:]", "[1_0:5_00]", "[:50%]", "[99%:]", "[-7%:-3]"]
+
+
+@pytest.mark.parametrize("name", ["corpus", "books", "tables"])
+def test_a_range_of_rows_is_what_the_library_gives(corpus, books, tables, tmp_path, name):
+    folder = {"corpus": corpus, "books": books, "tables": tables}[name]
+    source = {"path": str(folder), "text_column": "body"}
+    for number, spelled in enumerate(RANGES[:7] if name == "corpus" else RANGES[:3]):
+        split = f"train{spelled}"
+        assert run(tmp_path / str(number), {**source, "split": split}) == of_library(folder, split), split
+
+
+@pytest.mark.parametrize("count", [1, 3, 50, 99, 100, 101, 567, 1000])
+def test_a_range_begins_and_ends_where_the_librarys_does(count):
+    for start in ("", "0", "7", "-7", "0%", "1%", "33%", "-50%", "100%"):
+        for stop in ("", "9", "-1", "2000", "2%", "50%", "-1%", "-100%"):
+            spelled = f"train[{start}:{stop}]"
+            units = {each.endswith("%") for each in (start, stop) if each}
+            if len(units) == 2:
+                continue
+            (theirs,) = datasets.ReadInstruction.from_spec(spelled).to_absolute({"train": count})
+            try:
+                ours = parse_split(spelled)
+            except ValueError:
+                assert theirs.from_ >= theirs.to, spelled
+                continue
+            assert ours
+            assert ours.of(count) == (theirs.from_, theirs.to), spelled

@@ -179,3 +179,11 @@ def wait_for(condition: Any, seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {condition}"
         time.sleep(0.005)
+
+
+def on_screen(job: Path, do: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """The command as a person gives it."""
+    called = [sys.executable, "-m", "penstock", do, str(job), *options]
+    done = subprocess.run(called, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done

@@ -17,6 +17,8 @@ START = {
     "projected": 300_000_000,
     "rows": 4000,
     "input_rows": 1000,
+    "rows_are_estimated": False,
+    "not_read": [],
     "unit": "documents",
     "bad_files": 0,
 }

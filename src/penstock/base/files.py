@@ -13,6 +13,7 @@ import itertools
 import mmap
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -24,6 +25,7 @@ STATE = ".penstock"
 TEMPORARY = f"{STATE}/tmp"
 LOCK = f"{STATE}/lock"
 _attempts = itertools.count()
+_KINDS = {stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
 
 
 @contextmanager
@@ -36,13 +38,31 @@ def _doing(action: str, path: str, kind: str) -> Iterator[None]:
         raise file_error(error, action, path) from error
 
 
+def special_kind(path: str) -> str | None:
+    """`FIFO`, `socket` or `device`, reading which may wait for ever; None for a file, and for a link to nothing."""
+    try:
+        return _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    except OSError:
+        return None
+
+
+def _open_file(path: str, flags: int) -> int:
+    """Open without waiting, and refuse what is not a file: a FIFO would wait for somebody to write to it."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    kind = _KINDS.get(stat.S_IFMT(os.fstat(descriptor).st_mode))
+    if kind:
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"it is a {kind}, not a file")
+    return descriptor
+
+
 class ReadFile(io.FileIO):
     """A file open for reading, whose every read is announced and whose errors name it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         with _doing("open", path, "open"):
-            super().__init__(path, "rb")
+            super().__init__(path, "rb", opener=_open_file)
 
     def read(self, size: int | None = -1, /) -> bytes:
         with _doing("read", self.path, "read"):

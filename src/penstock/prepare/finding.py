@@ -5,38 +5,70 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 
-from penstock.base.errors import InputError, file_error
+from penstock.base.errors import InputError
+from penstock.base.files import special_kind
 from penstock.base.paths import local_path
 from penstock.prepare.config import Config
+from penstock.prepare.listing import (
+    EXPORT,
+    PENSTOCK,
+    Tally,
+    Unread,
+    files_below,
+    files_matching,
+    is_finished_batches,
+    written_by_penstock,
+)
+from penstock.prepare.row_range import RowRange
 from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.sources import COMPRESSIONS, SUFFIXES, File, format_of
-from penstock.prepare.sources.saved import is_saved, saved_files
+from penstock.prepare.sources.saved import UNNAMED, is_saved, saved_files, saved_name
 
 _TABLES = tuple(suffix for suffix, format_name in SUFFIXES.items() if format_name != "text")
 _TEXTS = (".txt", ".text", ".md")
 
 
-def find_files(config: Config) -> list[File]:
-    files = [file for number, source in enumerate(config.input) for file in _files_of(config, number, source)]
+@dataclass(frozen=True)
+class Found:
+    """The files to read, which of their rows where not all, and what lies among them and is not read."""
+
+    files: list[File]
+    ranges: dict[int, RowRange]  # by source
+    unread: tuple[Unread, ...]
+
+
+def find_files(config: Config) -> Found:
+    tally = Tally()
+    files = [file for number, source in enumerate(config.input) for file in _files_of(config, number, source, tally)]
     _refuse_twice(files)
-    return files
+    ranges = {number: rows for number, source in enumerate(config.input) if (rows := _row_range(config, source))}
+    return Found(files, ranges, tally.unread())
 
 
-def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
+def _row_range(config: Config, source: SourceConfig) -> RowRange | None:
+    """Some rows of the split. What was saved as `train[:10%]` is all of that."""
+    place = local_path(source.patterns[0], config.folder)
+    is_all = source.row_range and is_saved(place) and saved_name(place) == source.split
+    return None if is_all else source.row_range
+
+
+def _files_of(config: Config, number: int, source: SourceConfig, tally: Tally) -> list[File]:
     """Files of one source in bytewise order of their paths relative to the pattern's fixed part; batch files by the
     numbers in those paths."""
     found: dict[str, File] = {}
     for pattern in source.patterns:
         place = local_path(pattern, config.folder)
         if source.path and is_saved(place):
-            root, locations = place, _others(saved_files(place, source.split), place, _written(config))
-        elif source.split:
+            root, locations = place, _others(saved_files(place, source.whole_split), place, _written(config))
+        elif source.split and not _names_files(place):
             return _shards_of(config, number, source, pattern)
         else:
-            root, locations = _match(place, _endings_of(source), _written(config))
+            _refuse_split_of_files(number, source)
+            root, locations = _match(place, source, _written(config), tally)
         for location in locations:
             path = _name(location, root)
             if found.get(path, File(number, path, location, "")).location != location:
@@ -51,7 +83,7 @@ def _files_of(config: Config, number: int, source: SourceConfig) -> list[File]:
         if not locations:
             raise InputError(
                 f"no file matches {pattern!r}",
-                where=f"input[{number}], looked in {root}",
+                where=f"input[{number}], looked in {root}{_only(tally)}",
                 next_step=_advice(pattern, root),
             )
     files = sorted(found.values(), key=_numbered if source.npz else _bytewise)
@@ -83,10 +115,30 @@ def _name(location: str, root: str) -> str:
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
+def _names_files(place: str) -> bool:
+    return glob.has_magic(place) or os.path.isfile(place)
+
+
+def _refuse_split_of_files(number: int, source: SourceConfig) -> None:
+    if source.whole_split not in (None, UNNAMED):
+        raise InputError(
+            f"files have no split {source.whole_split!r}: all their rows are `split: {UNNAMED}`",
+            where=f"input[{number}]",
+            next_step="name the files of that split, or a folder, in which the `datasets` library finds splits",
+        )
+
+
 def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) -> list[File]:
     from penstock.prepare.sources.hub import Split, hub_files
 
-    assert source.split
+    assert source.whole_split
+    if "+" in source.whole_split:
+        each = " and ".join(f"`split: {part.strip()}`" for part in source.whole_split.split("+"))
+        raise InputError(
+            f"`split: {source.whole_split}` names several splits, and a source is one of them",
+            where=f"input[{number}]",
+            next_step=f"make each a source of its own in `input:`, with {each}",
+        )
     place = local_path(pattern, config.folder)
     path = place if os.path.isdir(place) else pattern
     for own in _written(config) if path == place else ():
@@ -96,7 +148,9 @@ def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) 
                 where=f"input[{number}]: {place}, and the job writes {own}",
                 next_step="write elsewhere: `output:` or `export: {path: ...}` outside of that folder",
             )
-    return hub_files(number, Split(path, source.split, source.name, source.revision))
+    if path == place:
+        _refuse_outputs(place)
+    return hub_files(number, Split(path, source.whole_split, source.name, source.revision))
 
 
 def _advice(pattern: str, root: str) -> str:
@@ -156,29 +210,67 @@ def _endings_of(source: SourceConfig) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(suffix + packed for suffix in group for packed in ("", *COMPRESSIONS)) for group in groups)
 
 
-def _match(pattern: str, endings: tuple[tuple[str, ...], ...], written: tuple[str, ...]) -> tuple[str, list[str]]:
-    """(the folder that positions are relative to, the files). A folder means every file below it of a known ending.
-
-    A link that leads nowhere counts as a file: reading it fails by name, where leaving it out would say nothing.
-    """
+def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: Tally) -> tuple[str, list[str]]:
+    """(the folder that positions are relative to, the files). A folder means every file below it of a known ending."""
+    own = frozenset(map(os.path.abspath, written))
     if os.path.isdir(pattern):
-        below = _others(_files_below(pattern), pattern, written)
-        groups = ([each for each in below if each.lower().endswith(group)] for group in endings)
-        return pattern, next(filter(None, groups), [])
+        enters = is_finished_batches if source.npz else _nowhere
+        _refuse_dataset(pattern, enters)
+        below = _others(files_below(pattern, own, enters, tally), pattern, written)
+        groups = ([each for each in below if each.lower().endswith(group)] for group in _endings_of(source))
+        taken = next(filter(None, groups), [])
+        chosen = set(taken)
+        tally.add_files(each for each in below if each not in chosen)
+        return pattern, taken
     if os.path.lexists(pattern):
+        _refuse_special(pattern)
         root = os.path.dirname(pattern)
         return root, _others([pattern], root, written)
     root = pattern
     while glob.has_magic(root):
         root = os.path.dirname(root)
-    found = (each for each in glob.glob(pattern, recursive=True) if not os.path.isdir(each))
-    return root, _others(found, root, written)
+    return root, _others(files_matching(pattern, root, own, tally), root, written)
 
 
-def _files_below(folder: str) -> Iterator[str]:
-    def refuse(error: OSError) -> None:
-        raise file_error(error, "list", error.filename or folder)
+def _nowhere(_folder: str) -> bool:
+    return False
 
-    for place, _, names in os.walk(folder, onerror=refuse):
-        if not os.path.basename(place).startswith(".penstock"):
-            yield from (os.path.join(place, name) for name in names)
+
+def _refuse_dataset(folder: str, enters: Callable[[str], bool]) -> None:
+    if written_by_penstock(folder) and not enters(folder):
+        raise InputError(
+            "penstock wrote this folder: it is an output, and its files are not input",
+            where=folder,
+            next_step="name the data that it was made from; `penstock.open` and `penstock export` read a dataset, "
+            f"and {os.path.join(folder, 'rejected')} holds the rows that were set aside",
+        )
+
+
+def _refuse_outputs(folder: str) -> None:
+    """The `datasets` library takes every file of a folder, also what penstock wrote there."""
+    _refuse_dataset(folder, _nowhere)
+    tally = Tally()
+    for _ in files_below(folder, frozenset(), _nowhere, tally):
+        pass
+    for each in tally.unread():
+        if each.what in (PENSTOCK, EXPORT):
+            raise InputError(
+                f"the folder of this split holds a {each.what}, whose files the `datasets` library would read too",
+                where=f"{each.first}, in {folder}",
+                next_step="move it elsewhere, or name the files of the split: `path: 'folder/train-*.parquet'`",
+            )
+
+
+def _refuse_special(place: str) -> None:
+    if kind := special_kind(place):
+        raise InputError(
+            f"this is a {kind}, and not a file: its bytes can be read once only, if they come at all",
+            where=place,
+            next_step="write what comes from it to a file, and name that file",
+        )
+
+
+def _only(tally: Tally) -> str:
+    """What was there instead, for an error."""
+    there = ", ".join(f"{each.count:,} {each.what} ({each.first})" for each in tally.unread()[:3])
+    return f"; not read there: {there}" if there else ""

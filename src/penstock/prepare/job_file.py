@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from penstock.base.errors import ConfigError
+from penstock.base.files import special_kind
 from penstock.base.paths import local_path
 
 _WHOLE = r"^(?:[-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$"
@@ -31,6 +32,7 @@ class JobFile:
 
 def read_job_file(name: str | os.PathLike[str]) -> JobFile:
     path = Path(local_path(name))
+    _refuse_special(path)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -40,6 +42,17 @@ def read_job_file(name: str | os.PathLike[str]) -> JobFile:
             next_step="`penstock init` writes one to start from",
         ) from error
     return JobFile(path, *_read(text, path))
+
+
+def _refuse_special(path: Path) -> None:
+    """A FIFO without a writer would be waited for without a word. `/dev/stdin` and `/dev/fd/3` have one."""
+    kind = special_kind(str(path))
+    if kind and not (kind == "FIFO" and str(path).startswith("/dev/")):
+        raise ConfigError(
+            f"the job file is a {kind}, not a file",
+            where=str(path),
+            next_step="name a YAML file; `penstock init` writes one to start from",
+        )
 
 
 def _read(text: str, path: Path) -> tuple[dict[str, Any], dict[str, int]]:

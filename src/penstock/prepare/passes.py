@@ -230,8 +230,9 @@ def direct_layout(survey: Survey) -> Layout:
     counts = np.zeros((len(splits), len(survey.slices)), "i8")
     for piece in survey.slices:
         for segment in piece.segments:
-            for start in range(segment.ordinal, segment.ordinal + segment.rows, _POSITIONS_AT_ONCE):
-                stop = min(start + _POSITIONS_AT_ONCE, segment.ordinal + segment.rows)
+            end = segment.first_ordinal + segment.rows
+            for start in range(segment.first_ordinal, end, _POSITIONS_AT_ONCE):
+                stop = min(start + _POSITIONS_AT_ONCE, end)
                 decided = np.zeros(stop - start, "u1")
                 if split:
                     decided = split.decide(hash_positions([segment.path], None, np.arange(start, stop)))

@@ -31,6 +31,11 @@ class SetAside:
     kept: Sequence[dict[str, Any]] = ()
     tokens: int = 0  # of these rows, or of rows that go on without them
 
+    def between(self, first: int, last: int) -> SetAside:
+        """Those whose lines tell a position in this range. A reader keeps the line of every record."""
+        kept = [line for line in self.kept if first <= line["position"] < last]
+        return self if len(kept) == len(self.kept) else replace(self, count=len(kept), kept=kept)
+
 
 class _Lines(Sequence[dict[str, Any]]):
     """The lines of some rows, each made when it is asked for: all at once they would outweigh the batch."""
@@ -95,6 +100,14 @@ class Rows:
             files=None if self.files is None else self.files[mask],
             set_aside=(*self.set_aside, SetAside(reason, len(dropped), kept, self._tokens_in(dropped))),
         )
+
+    def between(self, first: int, last: int) -> Rows:
+        """The rows, and those set aside, whose ordinals are in a range. The others were never asked for."""
+        mask = (self.ordinals >= first) & (self.ordinals < last)
+        aside = tuple(found for each in self.set_aside if (found := each.between(first, last)).count)
+        if mask.all():
+            return replace(self, set_aside=aside)
+        return replace(self, batch=self.batch.filter(pa.array(mask)), ordinals=self.ordinals[mask], set_aside=aside)
 
     @property
     def tokens(self) -> int:

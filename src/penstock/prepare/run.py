@@ -151,8 +151,10 @@ def _start_facts(plan: Plan, rows: dict[str, LedgerRow], changes: list[str]) -> 
         "projected": plan.projected_memory,
         "rows": sum(each.projected.rows for each in plan.passes),
         "input_rows": sum(map(plan.survey.rows_of, plan.survey.slices)),
+        "rows_are_estimated": plan.survey.rows_are_estimated,
         "unit": plan.survey.unit,
         "bad_files": len(plan.survey.bad_files),
+        "not_read": [asdict(each) for each in plan.survey.unread],
     }
 
 
@@ -271,6 +273,7 @@ def _run_facts(plan: Plan, progress: Progress) -> bytes:
         "passes": [{"kind": each.cut.kind, **asdict(each.settings)} for each in plan.passes],
         "spill_bytes": progress.spill_bytes,
         "input": [list(source.patterns) for source in plan.config.input],
+        "not_read": [asdict(each) for each in plan.survey.unread],
         "output": plan.config.output_path,
         "machine": machine.describe(),
         "versions": {

@@ -13,6 +13,7 @@ class Segment:
 
     `path` is the file's name in positions and in the manifest, relative to its source; `location` is where this
     machine finds it. `ordinal` is the position of its first row. `rows` is -1 where only reading would tell.
+    `keeps` are the ordinals of the rows that are read, from the first on to before the last; None is all of them.
     """
 
     source: int
@@ -24,13 +25,20 @@ class Segment:
     ordinal: int
     rows: int
     bytes: int
+    keeps: tuple[int, int] | None = None
+
+    @property
+    def first_ordinal(self) -> int:
+        """Ordinal of the first row that is read."""
+        return self.keeps[0] if self.keeps else self.ordinal
 
     def __str__(self) -> str:
         return f"{self.path} [{self.first}:{self.last}]"
 
     def describe(self) -> list[Any]:
         """What the segment is, wherever it lies: part of a task's fingerprint."""
-        return [self.source, self.path, self.identity, self.first, self.last]
+        kept = [list(self.keeps)] if self.keeps else []
+        return [self.source, self.path, self.identity, self.first, self.last, *kept]
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,8 @@ def cut_slices(
 
 
 def _follows(left: Segment, right: Segment) -> bool:
-    return (left.source, left.path, left.last) == (right.source, right.path, right.first)
+    is_next = (left.source, left.path, left.last) == (right.source, right.path, right.first)
+    return is_next and left.keeps is None and right.keeps is None
 
 
 def _joined(left: Segment, right: Segment) -> Segment:

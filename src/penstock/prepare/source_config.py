@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from penstock.base.sizes import parse_size
+from penstock.prepare.row_range import RowRange, parse_split
 from penstock.prepare.sample_schema import SampleSchema
 from penstock.prepare.sources import SourceOptions
 from penstock.prepare.user_code import code_identity
@@ -35,7 +36,10 @@ class SourceConfig(BaseModel):
     bad_utf8: Literal["set_aside", "repair"] = Field(
         "set_aside", description="rows with text that is not UTF-8; or repair: U+FFFD for what is not"
     )
-    split: str | None = Field(None, description="of a dataset of the hub, or saved by the `datasets` library")
+    split: str | None = Field(
+        None,
+        description="of a dataset of the hub, or saved by the `datasets` library; or some of its rows: train[:10%]",
+    )
     name: str | None = Field(None, description="configuration of a dataset of the hub")
     revision: str | None = Field(None, description="branch, tag or commit of a dataset of the hub")
     types: dict[str, str] = Field({}, description="column types of text formats, such as {time: 'timestamp[us]'}")
@@ -79,6 +83,13 @@ class SourceConfig(BaseModel):
             raise ValueError(f"{value!r} cannot separate values; write one character such as ';' or \"\\t\"")
         return value
 
+    @field_validator("split")
+    @classmethod
+    def _known_range(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_split(value)
+        return value
+
     @field_validator("function_memory", mode="before")
     @classmethod
     def _size(cls, value: Any) -> Any:
@@ -119,6 +130,16 @@ class SourceConfig(BaseModel):
         for name in ("name", "revision"):
             if getattr(self, name) is not None and self.split is None:
                 raise ValueError(f"{name}: is of a dataset of the hub, and those need `split:`, such as `split: train`")
+
+    @property
+    def row_range(self) -> RowRange | None:
+        """Some rows of the split, where `split:` says which."""
+        return parse_split(self.split) if self.split else None
+
+    @property
+    def whole_split(self) -> str | None:
+        """Name of the split, whichever of its rows are read."""
+        return self.row_range.split if self.row_range else self.split
 
     @property
     def patterns(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,8 @@ from penstock.base.fingerprint import fingerprint
 from penstock.prepare.checking import check_stages, refuse_unfit_format
 from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
+from penstock.prepare.listing import Unread
+from penstock.prepare.row_range import RowRange, pieces_in_range
 from penstock.prepare.sample_schema import declared_schema
 from penstock.prepare.scouting import Scouted
 from penstock.prepare.slices import Segment, Slice, cut_slices
@@ -60,6 +62,7 @@ class Survey:
     formats: tuple[str, ...]
     files: int
     bad_files: tuple[BadFile, ...]
+    unread: tuple[Unread, ...]  # what lies in the input and is not read; decides nothing
     sample: pa.RecordBatch  # the first rows, at most a hundred
     stored_row_bytes: float  # bytes a row takes in the input, as far as can be told without reading it
     given: tuple[pa.Schema, ...]  # what each stage is given
@@ -69,6 +72,10 @@ class Survey:
     @property
     def bytes(self) -> int:
         return sum(piece.bytes for piece in self.slices)
+
+    @property
+    def rows_are_estimated(self) -> bool:
+        return any(piece.rows < 0 for piece in self.slices)
 
     def rows_of(self, piece: Slice) -> int:
         """Rows of a slice: counted where a footer tells, estimated for text."""
@@ -90,7 +97,8 @@ Scout = Callable[[Sequence[File], SourceOptions, str | None, dict[str, Any]], Sc
 def take_survey(config: Config, scout: Scout) -> Survey:
     """`scout` calls a user's function somewhere, to see what it yields."""
     stages = config.build_stages()
-    files = find_files(config)
+    found = find_files(config)
+    files = found.files
     sources, scouted = _scout(config, files, scout)
     sources = tuple(replace(each, named=_named(stages)) for each in sources)
     good, bad = _survey_files(config, sources, files)
@@ -102,10 +110,11 @@ def take_survey(config: Config, scout: Scout) -> Survey:
     good, wrong = _same_schema(good, schema, columns, config)
     formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))
     most = _files_a_slice(len(files)) if "function" in formats else None
-    pieces = chain.from_iterable(survey.pieces for _, survey in good)
+    reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, sources)
+    pieces = list(chain.from_iterable(survey.pieces for _, survey in good))
+    pieces = _in_ranges(pieces, found.ranges, (*bad, *wrong), reading)
     most_rows = _DOCUMENTS_A_SLICE if any(stage.keyed_by() for stage in stages) else None
     slices = cut_slices(pieces, config.slice_bytes, most, most_rows)
-    reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, sources)
     if scouted:
         sample, stored_row_bytes = scouted.sample.select(list(columns)), scouted.stored_row_bytes
     else:
@@ -123,6 +132,7 @@ def take_survey(config: Config, scout: Scout) -> Survey:
         formats=formats,
         files=len(files),
         bad_files=(*bad, *wrong),
+        unread=found.unread,
         sample=sample,
         stored_row_bytes=stored_row_bytes,
         given=given,
@@ -163,9 +173,15 @@ def _survey_files(
 ) -> tuple[Surveyed, list[BadFile]]:
     good: Surveyed = []
     bad = []
+    slice_bytes = config.slice_bytes
+    schemas: dict[int, pa.Schema] = {}  # by source: of the last file, held once however many files have it
     for file in files:
         try:
-            good.append((file, survey_file(file, sources[file.source], config.slice_bytes)))
+            found = survey_file(file, sources[file.source], slice_bytes, schemas.get(file.source))
+            known = schemas.get(file.source)
+            if known is None or not known.equals(found.schema):
+                schemas[file.source] = found.schema
+            good.append((file, FileSurvey(schemas[file.source], found.pieces)))
         except InputError as error:
             if config.on_bad_input == "fail":
                 raise
@@ -217,6 +233,24 @@ def _difference(found: pa.Schema, expected: pa.Schema, columns: tuple[str, ...],
 def _named(stages: tuple[Stage, ...]) -> tuple[str, ...]:
     """Every column that a stage names."""
     return tuple(sorted(frozenset[str]().union(*(stage.needs(frozenset()) or () for stage in stages))))
+
+
+def _in_ranges(
+    pieces: list[Segment], ranges: dict[int, RowRange], bad: Sequence[BadFile], reading: Reading
+) -> list[Segment]:
+    """The pieces with the rows that the sources ask for: all, or those of `split: train[a:b]`."""
+    for each in bad:
+        if each.source in ranges:
+            raise InputError(
+                f"its rows cannot be counted, which `split: {ranges[each.source]}` needs: {each.detail}",
+                where=each.path,
+                next_step="replace the file, or leave it out of the input",
+            )
+    by_source = groupby(pieces, lambda piece: piece.source)
+    chosen = (
+        pieces_in_range(list(own), ranges[number], reading) if number in ranges else own for number, own in by_source
+    )
+    return list(chain.from_iterable(chosen))
 
 
 def describe_files(slices: Sequence[Slice], bad_files: Sequence[BadFile]) -> dict[str, Any]:

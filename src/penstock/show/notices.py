@@ -9,7 +9,7 @@ from rich.text import Text
 from penstock.base.events import Event
 from penstock.base.sizes import format_count, format_size
 from penstock.show.failure import working_stack
-from penstock.show.tables import by_workers, counted
+from penstock.show.tables import by_workers, counted, unread_words
 
 
 def notices(event: Event) -> Iterator[Text]:
@@ -28,6 +28,8 @@ def _start(event: Event) -> Iterator[Text]:
         yield Text(f"going on from an earlier run: {kept:,} of {counted(event['tasks'], 'task')} done", style="green")
     if event["bad_files"]:
         yield Text(f"set aside as unusable: {counted(event['bad_files'], 'file')}", style="yellow")
+    if event["not_read"]:
+        yield Text(f"not read: {unread_words(event['not_read'])}", style="yellow")
     workers = by_workers(event["workers"])
     memory = f"{format_size(event['projected'])} projected, {format_size(event['allowed'])} allowed"
     yield Text(f"{counted(left, 'task')} to do, {_input(event)} in all, {workers}; memory: {memory}")
@@ -35,7 +37,8 @@ def _start(event: Event) -> Iterator[Text]:
 
 def _input(event: Event) -> str:
     """Each row once, however many passes take it."""
-    return counted(event["input_rows"], event["unit"].removesuffix("s"))
+    about = "about " if event["rows_are_estimated"] else ""
+    return about + counted(event["input_rows"], event["unit"].removesuffix("s"))
 
 
 def _pass(event: Event) -> Iterator[Text]:

@@ -24,7 +24,7 @@ from penstock.prepare.scouting import MOST_FILES
 from penstock.prepare.stages.pack import Pack
 from penstock.shards.schema import short_type, type_from_arrow
 from penstock.show.asked import Asked, job_text, plan_job
-from penstock.show.tables import by_workers, counted, filled, make_list, make_table
+from penstock.show.tables import by_workers, counted, filled, make_list, make_table, unread_words
 
 # What passes leave for others, by their kind.
 _FOR_OTHERS = ("spill", "keys", "duplicate marks", "parts", "tokens")
@@ -50,10 +50,11 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
             "files": survey.files,
             "bytes": survey.bytes,
             "rows": plan.passes[-1].projected.rows,
-            "rows_are_estimated": any(piece.rows < 0 for piece in survey.slices),
+            "rows_are_estimated": survey.rows_are_estimated,
             "unit": survey.unit,
             "slices": len(survey.slices),
             "bad_files": [asdict(each) for each in survey.bad_files],
+            "not_read": [asdict(each) for each in survey.unread],
         },
         "functions": [_function_facts(plan, number) for number, each in enumerate(survey.sources) if each.function],
         "memory": _memory_facts(plan),
@@ -241,6 +242,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     files = f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"
     rows = counted(source["rows"], source["unit"].removesuffix("s"))
     yield "input", f"{files}, {about}{rows}, in {counted(source['slices'], 'slice')}"
+    if source["not_read"]:
+        yield "not read", unread_words(source["not_read"])
     for each in facts["functions"]:
         yield "function", _function_words(each)
     yield "output", facts["output"]

@@ -151,7 +151,8 @@ class Lines:
 
 def progress_words(tracker: Tracker, with_total: bool = True) -> list[str]:
     """Rows, speed, memory and time left; what is not known yet is left out."""
-    total = f" of {format_count(max(tracker.total, tracker.rows))}" if with_total else ""
+    about = "about " if tracker.is_estimated else ""
+    total = f" of {about}{format_count(max(tracker.total, tracker.rows))}" if with_total else ""
     words = [f"{format_count(tracker.rows)}{total} rows"]
     if speed := tracker.rows_per_second:
         words.append(f"{format_count(float(f'{speed:.3g}'))} rows/s")

@@ -20,12 +20,13 @@ from penstock.prepare.plan import Plan
 from penstock.shards.manifest import Manifest, Step, dataset_id
 from penstock.shards.packed import TOKENS
 from penstock.shards.schema import Field
-from penstock.show.tables import account_table, balance_line, by_workers, counted, make_list, split_table
+from penstock.show.tables import account_table, balance_line, by_workers, counted, make_list, split_table, unread_words
 
 
 def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
     facts = dataset_facts(Folder(plan.config.output_path), manifest)
-    return {"already_done": already_done, "export": plan.config.export_path or None, **facts}
+    not_read = [asdict(each) for each in plan.survey.unread]
+    return {"already_done": already_done, "export": plan.config.export_path or None, "not_read": not_read, **facts}
 
 
 def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
@@ -112,6 +113,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "output", facts["output"]
     if facts.get("export"):
         yield "export", facts["export"]
+    if facts.get("not_read"):
+        yield "not read", unread_words(facts["not_read"])
     yield from (("empty", why) for why in _why_empty(facts))
     if aside := facts["first_rejected"]:
         detail = f": {aside['detail']}" if aside.get("detail") else ""

@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.base.sizes import format_count, format_size
+from penstock.prepare.listing import EXPORT, HIDDEN, NO_ENDING, OWN, PENSTOCK
 
 _MOST_ROWS = 40
+_MOST_UNREAD = 6
 
 
 def counted(count: int, noun: str) -> str:
@@ -22,6 +24,25 @@ def counted(count: int, noun: str) -> str:
 
 def by_workers(workers: int) -> str:
     return counted(workers, "worker") if workers else "inside the driver"
+
+
+def unread_words(unread: list[dict[str, Any]]) -> str:
+    """`100 .txt files (notes/a.txt), 1 FIFO (pipe)`: what lies in the input and is not read, with the first of each."""
+    words = [f"{format_count(each['count'])} {_unread_noun(each)} ({each['first']})" for each in unread[:_MOST_UNREAD]]
+    more = len(unread) - _MOST_UNREAD
+    return ", ".join([*words, *([f"and {counted(more, 'other kind')}; --json lists all"] if more > 0 else [])])
+
+
+def _unread_noun(unread: dict[str, Any]) -> str:
+    what, plural = unread["what"], "" if unread["count"] == 1 else "s"
+    if what.startswith("."):
+        return f"{what} file{plural}"
+    if what == NO_ENDING:
+        return f"file{plural} without an ending"
+    if what == HIDDEN:
+        return f"hidden file{plural} or folder{plural}"
+    noun, space, rest = what.partition(" ") if what in (OWN, PENSTOCK, EXPORT) else (what, "", "")
+    return f"{noun}{plural}{space}{rest}"
 
 
 def make_table(*columns: str) -> Table:

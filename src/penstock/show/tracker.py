@@ -19,6 +19,7 @@ class Tracker:
     tasks: int = 0
     tasks_done: int = 0
     total: int = 0  # rows of all passes: exact where footers tell, an estimate for text
+    is_estimated: bool = False  # whether `total` is
     kept: int = 0  # rows of tasks that an earlier run did
     finished: int = 0  # rows of tasks that this run did
     seen: int = 0  # the same, with the rows of tasks at work
@@ -50,6 +51,7 @@ class Tracker:
     def _start(self, event: Event) -> None:
         self.started = event["time"]
         self.workers, self.allowed, self.total = event["workers"], event["allowed"], event["rows"]
+        self.is_estimated = event["rows_are_estimated"]
         self.tasks, self.tasks_done = event["tasks"], event["tasks_kept"]
         # The ledger's rows are not in the event; slices are about equal, so their share is near enough for a bar.
         self.kept = round(self.total * self.tasks_done / max(1, self.tasks))

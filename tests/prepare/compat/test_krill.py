@@ -92,6 +92,14 @@ def test_each_key_becomes_what_it_means(keys, changed):
         ),
         ({"path": "saved/", "split": "test"}, {"path": "saved/", "split": "test", "text_column": "text"}),
         ({"path": "docs/*.parquet", "split": "train"}, {"path": "docs/*.parquet", "text_column": "text"}),
+        (
+            {"path": "org/name", "split": "train[:10_000]"},
+            {"path": "org/name", "split": "train[:10_000]", "text_column": "text"},
+        ),
+        (
+            {"path": "docs/*.parquet", "split": "train[:10%]"},
+            {"path": "docs/*.parquet", "split": "train[:10%]", "text_column": "text"},
+        ),
         ({"path": "docs.jsonl.zst", "text_column": "body"}, {"path": "docs.jsonl.zst", "text_column": "body"}),
     ],
 )
@@ -134,7 +142,8 @@ def test_a_config_without_what_rows_need_is_told_all_of_it(missing):
         ({"datasets": "org/name"}, "datasets: expected a list"),
         ({"datasets": ["org/name"]}, "datasets[0]: expected `path:`"),
         ({"datasets": [{"path": "a/b", "column": "text"}]}, "datasets[0].column: unknown key"),
-        ({"datasets": [{"path": "a/b", "split": "train[:10_000]"}]}, "save_to_disk('saved')"),
+        ({"datasets": [{"path": "a/b", "split": "train[10_000]"}]}, "datasets[0].split: 'train[10_000]' is no range"),
+        ({"datasets": [{"path": "a/*.csv", "split": "test[:5]"}]}, "files have no split 'test'"),
         ({"datasets": [{"path": "a/b", "split": "train+test"}]}, "make each split an entry of its own"),
         ({"datasets": [{"path": "a/*.parquet", "split": "test"}]}, "files have no split 'test'"),
         ({"preprocess": {"sequence_len": 7}}, "preprocess.sequence_len: sequence_len stands there too"),

@@ -112,9 +112,9 @@ def test_a_split_of_a_saved_dataset_is_chosen_by_name(tmp_path):
     with pytest.raises(InputError, match=r"no split 'tran'. Did you mean 'train'") as caught:
         run(tmp_path, path=str(saved), split="tran")
     assert "train, test" in caught.value.next_step
-    with pytest.raises(InputError, match="is some of a split") as caught:
-        run(tmp_path, path=str(saved), split="train[:10%]")
-    assert "train, test" in caught.value.next_step
+    assert run(tmp_path / "some", path=str(saved), split="train[10%:20%]") == [2, 3]
+    with pytest.raises(InputError, match=r"no split 'tran'"):
+        run(tmp_path, path=str(saved), split="tran[:10%]")
     with pytest.raises(InputError, match="2 splits: train, test"):
         run(tmp_path, path=str(saved))
     with pytest.raises(InputError, match="no split 'train'"):
@@ -123,7 +123,15 @@ def test_a_split_of_a_saved_dataset_is_chosen_by_name(tmp_path):
 
 @pytest.mark.parametrize(
     ("saved", "split"),
-    [(None, None), (None, "train"), ("dev", None), ("dev", "dev"), ("train[:10%]", "train"), ("a+b", "a+b")],
+    [
+        (None, None),
+        (None, "train"),
+        ("dev", None),
+        ("dev", "dev"),
+        ("train[:10%]", "train"),
+        ("train[:10%]", "train[:10%]"),
+        ("a+b", "a+b"),
+    ],
 )
 def test_a_dataset_that_was_saved_alone_is_read_whole_under_its_own_name_or_none(tmp_path, saved, split):
     """`train` is what a dataset without a name is called, and what some of `train` was saved from."""
@@ -137,16 +145,20 @@ def test_a_dataset_that_was_saved_alone_is_read_whole_under_its_own_name_or_none
         (None, "dev", r"no split 'dev'. One dataset was saved here, without the name of a split"),
         ("dev", "train", r"no split 'train'. One dataset was saved here, of split 'dev'"),
         ("train[:10%]+test[:10%]", "train", r"of split 'train\[:10%\]\+test"),
-        (None, "train[:10%]", r"'train\[:10%\]' is some of a split, and what was saved is read whole. One dataset"),
-        ("train", "train[:10%]", r"read whole. One dataset was saved here, of split 'train'"),
+        ("dev", "train[:10%]", r"no split 'train'. One dataset was saved here, of split 'dev'"),
     ],
 )
-def test_another_split_than_the_one_that_was_saved_is_refused_and_so_is_a_part_of_it(tmp_path, saved, split, told):
+def test_another_split_than_the_one_that_was_saved_is_refused(tmp_path, saved, split, told):
     save(tmp_path / "saved", table_of(20), split=saved)
     with pytest.raises(InputError, match=told) as caught:
         run(tmp_path, path=str(tmp_path / "saved"), split=split)
     assert "leave `split:` out" in caught.value.next_step
-    assert ("save_to_disk('part')" in caught.value.next_step) == split.endswith("]")
+
+
+@pytest.mark.parametrize("saved", [None, "train"])
+def test_some_rows_of_a_dataset_that_was_saved_alone_are_read_by_their_range(tmp_path, saved):
+    save(tmp_path / "saved", table_of(1000), split=saved, shards=3)
+    assert run(tmp_path, path=str(tmp_path / "saved"), split="train[330:340]") == list(range(330, 340))
 
 
 def test_a_saved_dataset_that_cannot_be_read_as_it_lies_says_why(tmp_path):

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.sizes import parse_size
 from penstock.prepare.compat.translated import Translated, left_alone
+from penstock.prepare.row_range import RowRange, parse_split
 from penstock.prepare.sources import COMPRESSIONS, SUFFIXES
 
 _BLOCKS = {  # block -> its keys, each with the name that it has at the top
@@ -141,22 +142,27 @@ def _source(place: str, dataset: Any) -> dict[str, Any]:
                 f"{place}.{key}: unknown key. Keys: {', '.join(_DATASET)}.{did_you_mean(str(key), list(_DATASET))}"
             )
     path, split = dataset["path"], str(dataset.get("split") or "train")
-    if not re.fullmatch(r"[\w.-]+", split):
-        raise ConfigError(
-            f"{place}.split: {split!r} is some of a split, or several; one whole split is read",
-            next_step="make each split an entry of its own"
-            if "+" in split
-            else f"save what you want of it, datasets.load_dataset({path!r}, split={split!r})"
-            ".save_to_disk('saved'), and write `path: saved`",
-        )
+    rows = _row_range(place, split)
     if is_file := bool(_FILE.fullmatch(path.lower())):
-        _refuse_split_of_files(place, split)
+        _refuse_split_of_files(place, rows.split if rows else split)
     return {
         "path": path,
-        **({} if is_file else {"split": split}),
+        **({} if is_file and not rows else {"split": split}),
         **({"name": dataset["name"]} if dataset.get("name") else {}),
         "text_column": dataset.get("text_column") or "text",
     }
+
+
+def _row_range(place: str, split: str) -> RowRange | None:
+    if "+" in split:
+        raise ConfigError(
+            f"{place}.split: {split!r} names several splits, and an entry is one of them",
+            next_step="make each split an entry of its own",
+        )
+    try:
+        return parse_split(split)
+    except ValueError as error:
+        raise ConfigError(f"{place}.split: {error}") from error
 
 
 def _refuse_split_of_files(place: str, split: str) -> None:

@@ -1,6 +1,7 @@
 """Source: files of one format. Survey a file (schema, pieces, identity), then read segments of it as Rows.
 
-Each format is a module with two functions, `survey` and `read`; adding a format is adding a module here.
+Each format is a module with two functions, `survey` and `read`; adding a format is adding a module here. Those that
+infer types from the first file have `survey_alike` for the others.
 """
 
 from __future__ import annotations
@@ -111,10 +112,24 @@ class UnreadablePart(Exception):
         self.title = title or ("unreadable row group" if rows >= 0 else "unreadable file")
         self.trace = trace  # of the user's own code
 
+    def between(self, first: int, last: int) -> UnreadablePart | None:
+        """The part as far as its rows are in a range; None if none is. Of a whole file nobody knows."""
+        if self.rows < 0:
+            return self
+        start, stop = max(first, self.ordinal), min(last, self.ordinal + self.rows)
+        if start >= stop:
+            return None
+        return UnreadablePart(self.segment, self.part, start, stop - start, self.reason, self.title, self.trace)
 
-def survey_file(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
-    """Raises InputError, with the reason, for a file that cannot be read."""
-    surveyed: FileSurvey = _format(file.format).survey(file, options, slice_bytes)
+
+def survey_file(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema | None = None) -> FileSurvey:
+    """Raises InputError, with the reason, for a file that cannot be read. `known` is the schema of an earlier file of
+    its source: where only the first file tells types, they are not inferred again."""
+    module = _format(file.format)
+    alike: FileSurvey | None = None
+    if known is not None and hasattr(module, "survey_alike"):
+        alike = module.survey_alike(file, options, slice_bytes, known)
+    surveyed: FileSurvey = alike or module.survey(file, options, slice_bytes)
     if not options.text_column:
         return surveyed
     refuse_no_text(options.text_column, surveyed.schema, file.location)
@@ -123,6 +138,26 @@ def survey_file(file: File, options: SourceOptions, slice_bytes: int) -> FileSur
 
 def read_segment(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
     """Rows of one segment, in order. `excluded` parts are known to be unreadable and are passed over."""
+    found = _all_rows(segment, reading, excluded)
+    return _kept(found, *segment.keeps) if segment.keeps else found
+
+
+def _kept(found: Iterator[Rows | UnreadablePart], first: int, last: int) -> Iterator[Rows | UnreadablePart]:
+    """The rows whose ordinals are in the range; reading ends behind it."""
+    try:
+        for rows in found:
+            if isinstance(rows, Rows):
+                yield rows.between(first, last)
+                if len(rows) and rows.ordinals[-1] >= last:
+                    return
+            elif part := rows.between(first, last):
+                yield part
+    except UnreadablePart as error:
+        if part := error.between(first, last):
+            raise part from error
+
+
+def _all_rows(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
     module = _format(reading.formats[segment.source])
     column = reading.options[segment.source].text_column
     if not column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 
 import pyarrow as pa
 
@@ -45,6 +45,14 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
     return FileSurvey(schema, pieces_of(file, dialect.header_bytes, slice_bytes, whole=dialect.quoted))
 
 
+def survey_alike(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:
+    """Survey a later file of a source. The first file tells the types: here, the same header is enough."""
+    _, dialect = _open(file, options)
+    if list(dialect.names) != known.names:
+        return None
+    return FileSurvey(known, pieces_of(file, dialect.header_bytes, slice_bytes, whole=dialect.quoted))
+
+
 def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
     if excluded:  # it has one part, the whole file
         return
@@ -82,13 +90,18 @@ def _header(line: bytes, delimiter: str, file: File) -> tuple[str, ...]:
         stray = b"\r" in line.rstrip(b"\r\n")
         raise _bad_header(file, "lines end with a carriage return alone, not with a newline" if stray else OPEN_QUOTE)
     try:
-        names = read_csv(line + b"\n", delimiter, None, {}).schema.names
+        names = list(_names_in(line, delimiter))
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise _bad_header(file, str(error)) from error
     for name in names:
         if names.count(name) > 1:
             raise _bad_header(file, f"column {name!r} is there twice")
     return tuple(names)
+
+
+@lru_cache(maxsize=64)  # most files of a source have the same
+def _names_in(line: bytes, delimiter: str) -> tuple[str, ...]:
+    return tuple(read_csv(line + b"\n", delimiter, None, {}).schema.names)
 
 
 def _bad_header(file: File, reason: str) -> InputError:

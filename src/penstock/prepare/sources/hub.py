@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import InputError, PenstockError
+from penstock.base.files import special_kind
 from penstock.base.fingerprint import fingerprint
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
@@ -250,11 +251,22 @@ def _resolve(split: Split) -> _Resolved:
         if splits and split.split not in splits:
             raise ValueError(f"Bad split: {split.split}. Available splits: {list(map(str, splits))}")
     files = splits.get(split.split, [])
+    _refuse_special(files)
     versions = tuple(tuple(map(str, each)) for each in getattr(files, "origin_metadata", [()] * len(files)))
     commit = next((each[1] for each in versions if len(each) == 2), split.revision)
     return _Resolved(
         replace(split, revision=commit), tuple(map(str, files)), versions, _own_format(builder, list(map(str, files)))
     )
+
+
+def _refuse_special(files: Iterable[Any]) -> None:
+    for file in map(str, files):
+        if kind := special_kind(file):
+            raise InputError(
+                f"this is a {kind}, and not a file, and the `datasets` library counts it to the split",
+                where=file,
+                next_step="move it elsewhere",
+            )
 
 
 def _own_format(builder: Any, files: list[str]) -> str:

@@ -50,6 +50,14 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
     return FileSurvey(schema, pieces_of(file, 0, slice_bytes, whole=False))
 
 
+def survey_alike(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:
+    """Survey a later file of a source. The first file tells the types: here, an object on the first line is enough."""
+    first = head_of(file, line_ends).removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0]
+    if options.text_column or not (_is_braced(first) and isinstance(_object(first), dict)):
+        return None
+    return FileSurvey(known, pieces_of(file, 0, slice_bytes, whole=False))
+
+
 def _kind_of_text(column: str, file: File) -> pa.DataType:
     """The type of the text column: string if one line of the sample has text there. No other column matters.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.errors import InputError
-from penstock.base.files import ReadFile, read_range
+from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
@@ -19,13 +20,15 @@ from penstock.prepare.sources.remote import RemoteFile, open_input
 
 # Compressed pages are fetched this much at a time a column; without it Arrow holds a whole column chunk.
 _BUFFER_BYTES = 1 << 20
+_SMALL_FILE = 64 << 10  # read whole by a survey: there may be a hundred thousand, and every read has its price
 
 
 def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG001
     with open_input(file.location) as handle:
         size = handle.seek(0, 2)
+        source = handle if size > _SMALL_FILE else _in_memory(handle)
         try:
-            metadata = pq.read_metadata(handle)
+            metadata = pq.read_metadata(source)
             schema = metadata.schema.to_arrow_schema().remove_metadata()
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(
@@ -33,8 +36,8 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey: 
                 where=f"{file.location}, footer, {size:,} bytes",
                 next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
             ) from error
+        known = digest(file.location.encode()) if is_remote(file.location) else _identity_of(source, size)
     _refuse_twins(schema, file.location)
-    known = identity(file.location)
     pieces, ordinal = [], 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -67,9 +70,19 @@ def identity(location: str) -> str:
     if is_remote(location):  # it names a commit, and what that holds does not change
         return digest(location.encode())
     with ReadFile(location) as handle:
-        size = handle.seek(0, 2)
-    length = int.from_bytes(read_range(location, max(0, size - 8), 4), "little")
-    return f"{size}-{digest(read_range(location, max(0, size - 8 - length), length + 8))}"
+        return _identity_of(handle, handle.seek(0, 2))
+
+
+def _in_memory(handle: ReadFile | RemoteFile) -> pa.NativeFile:
+    handle.seek(0)
+    return pa.BufferReader(handle.read())
+
+
+def _identity_of(handle: Any, size: int) -> str:
+    handle.seek(max(0, size - 8))
+    length = int.from_bytes(handle.read(4), "little")
+    handle.seek(max(0, size - 8 - length))
+    return f"{size}-{digest(handle.read(length + 8))}"
 
 
 def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:

@@ -11,7 +11,7 @@ from penstock.base.errors import InputError, did_you_mean
 from penstock.base.files import ReadFile
 
 _SPLITS, _STATE, _FACTS = "dataset_dict.json", "state.json", "dataset_info.json"
-_UNNAMED = "train"  # what the `datasets` library calls rows of which nobody said a split
+UNNAMED = "train"  # what the `datasets` library calls rows of which nobody said a split
 _PART = re.compile(r"([^+\[]+)\[[^\]]*\]")  # `train[:10%]`, as that library names what it saves of a split, too
 
 
@@ -42,6 +42,11 @@ def saved_files(place: str, split: str | None) -> list[str]:
     return [os.path.join(place, name) for name in names]
 
 
+def saved_name(place: str) -> str | None:
+    """The split that was saved here alone, under the name that the library had for it: maybe `train[:10%]`."""
+    return None if _has(place, _SPLITS) else _read(place, _STATE).get("_split")
+
+
 def _chosen(splits: list[str], split: str | None, place: str) -> str:
     if split is None and len(splits) == 1:
         return splits[0]
@@ -58,12 +63,12 @@ def _chosen(splits: list[str], split: str | None, place: str) -> str:
 
 
 def _refuse_other(split: str | None, saved: str | None, place: str) -> None:
-    """Of a dataset that was saved alone, all rows are read: `split` may say whose they are, and chooses none of them.
+    """A dataset that was saved alone has no splits to choose from: `split` may only say whose rows they are.
 
     Many have no name of a split. `train` is right for those: it is what the library itself makes of data without
     splits, and the default of configs that always name one. Another name may be that of rows which are not here.
     """
-    whole = saved or _UNNAMED
+    whole = saved or UNNAMED
     if split not in (None, whole, _PART.sub(r"\1", whole)):
         there = f"of split {saved!r}" if saved else "without the name of a split"
         choice = "leave `split:` out to read all of it, or give the folder of that split"
@@ -71,14 +76,7 @@ def _refuse_other(split: str | None, saved: str | None, place: str) -> None:
 
 
 def _no_split(split: str, there: str, place: str, choice: str) -> InputError:
-    if not _PART.fullmatch(split):
-        return InputError(f"there is no split {split!r}.{there}", where=place, next_step=choice)
-    return InputError(
-        f"{split!r} is some of a split, and what was saved is read whole.{there}",
-        where=place,
-        next_step=f"{choice}; for some of it, load_from_disk(...).select(range(1000)).save_to_disk('part') with the "
-        "`datasets` library, and `path: part`",
-    )
+    return InputError(f"there is no split {split!r}.{there}", where=place, next_step=choice)
 
 
 def _read(place: str, name: str) -> dict[str, Any]:
