@@ -216,7 +216,10 @@ def test_a_column_is_of_the_kind_that_most_of_its_values_are(tmp_path):
     assert survey(path).schema == pa.schema([("a", pa.int64()), ("b", pa.float64()), ("c", pa.bool_())])
     answer = read(path)
     assert [row["a"] for row in answer.rows] == [3, 4, None]
-    assert answer.details == ["column 'b': \"?\" is not float64", "column 'a': \"seven\" is not int64"]
+    assert [detail.partition(",")[0] for detail in answer.details] == [
+        "column 'b': \"?\" is not float64",
+        "column 'a': \"seven\" is not int64",
+    ]
     draw = write(tmp_path, '{"a":null}\n{"a":"x"}\n{"a":1}\n')
     assert survey(draw).schema == pa.schema([("a", pa.string())])
 
@@ -242,9 +245,9 @@ def test_values_that_no_column_can_hold_together_are_told_at_the_survey(tmp_path
         ("float16", "0.5", '"x"'),
         ("float32", "1", "true"),
         ("bool", "true", "1"),
-        ("string", '"x"', "5"),
-        ("large_string", '"x"', "5"),
-        ("dictionary<string>", '"x"', "5"),
+        ("string", '"x"', '{"b": 5}'),
+        ("large_string", '"x"', "[5]"),
+        ("dictionary<string>", '"x"', "[false]"),
         ("fixed_size_binary[2]", '"ab"', '"abc"'),
         ("decimal128(5, 2)", '"1.25"', '"x"'),
         ("timestamp[us]", '"2020-01-02 03:04:05"', '"yesterday"'),
