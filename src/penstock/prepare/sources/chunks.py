@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.base.errors import InputError
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import File, UnreadablePart, compression_of, identity_of_ends
+from penstock.prepare.sources.gzipped import Gzipped
 from penstock.prepare.sources.remote import open_input
 
 Array = np.ndarray[Any, Any]
@@ -74,8 +75,8 @@ class Unpacked:
         self._stream = self._open()
 
     def _open(self) -> Any:
-        compression = compression_of(self._location)
-        return pa.CompressedInputStream(pa.PythonFile(open_input(self._location), "r"), compression)
+        compression, file = compression_of(self._location), open_input(self._location)
+        return Gzipped(file) if compression == "gzip" else pa.CompressedInputStream(pa.PythonFile(file, "r"), compression)
 
     def __enter__(self) -> Unpacked:
         return self
