@@ -36,7 +36,8 @@ def check_stages(
     """Let every stage check the columns it is given; the answer is the stages, the columns they write and are given."""
     _refuse_order(config, stages)
     rows = Rows(sample, 0, ("",), np.arange(sample.num_rows))
-    schema = pa.schema([schema.field(name) for name in schema.names if name in columns])
+    chosen = set(columns)
+    schema = pa.schema([field for field in schema if field.name in chosen])
     checked: list[Stage] = []
     given: list[pa.Schema] = []
     for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):

@@ -76,7 +76,9 @@ class Unpacked:
 
     def _open(self) -> Any:
         compression, file = compression_of(self._location), open_input(self._location)
-        return Gzipped(file) if compression == "gzip" else pa.CompressedInputStream(pa.PythonFile(file, "r"), compression)
+        return (
+            Gzipped(file) if compression == "gzip" else pa.CompressedInputStream(pa.PythonFile(file, "r"), compression)
+        )
 
     def __enter__(self) -> Unpacked:
         return self
