@@ -341,3 +341,30 @@ def test_a_line_that_is_longer_than_may_be_held_is_set_aside_however_the_file_is
     assert {aside["reason"] for aside in found.aside} <= {"record too large for this memory"}
     places = sorted([*found.ordinals, *(aside["position"] for aside in found.aside)])
     assert len(set(places)) == len(lines)
+
+
+DEEP = "[" * 10_000 + "1" + "]" * 10_000
+
+
+def test_a_line_that_nests_ten_thousand_levels_deep_is_a_bad_record_wherever_it_stands(tmp_path):
+    first = read(write(tmp_path, f'{{"a":1,"d":{DEEP}}}\n{{"a":2,"d":[3]}}\n'))
+    later = read(write(tmp_path, f'{{"a":2,"d":[3]}}\n{{"a":1,"d":{DEEP}}}\n'))
+    assert first.rows == later.rows == [{"a": 2, "d": [3]}]
+    assert first.details == later.details == ["its lists and objects nest more than 100 levels deep"]
+
+
+def test_a_line_that_nests_deep_in_a_column_that_is_not_read_is_an_ordinary_one(tmp_path):
+    path = write(tmp_path, f'{{"a":1,"d":{DEEP}}}\n{{"a":2}}\nbad\n')
+    assert read(path, columns=["a"]).rows == [{"a": 1}, {"a": 2}]
+
+
+def test_a_file_of_nothing_but_deep_lines_is_refused_by_name(tmp_path):
+    objects = '{"x":' * 10_000 + "1" + "}" * 10_000
+    for value in (DEEP, objects):
+        with pytest.raises(InputError, match="nest more than 100 levels deep"):
+            survey(write(tmp_path, f'{{"d":{value}}}\n'))
+
+
+def test_the_text_beside_a_value_that_nests_deep_is_found(tmp_path):
+    path = write(tmp_path, f'{{"body":"x","d":{DEEP}}}\n{{"body":"y"}}\n')
+    assert read(path, text_column="body").rows == [{"text": "x"}, {"text": "y"}]
