@@ -38,7 +38,8 @@ def check_stages(
     and the names of features in what they write."""
     _refuse_order(config, stages)
     rows = Rows(sample, 0, ("",), np.arange(sample.num_rows))
-    schema = pa.schema([schema.field(name) for name in schema.names if name in columns])
+    chosen = set(columns)
+    schema = pa.schema([field for field in schema if field.name in chosen])
     checked: list[Stage] = []
     given: list[pa.Schema] = []
     for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):

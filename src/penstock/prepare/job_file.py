@@ -66,6 +66,8 @@ def _read(text: str, path: Path) -> tuple[dict[str, Any], dict[str, int]]:
         raise ConfigError(f"not YAML: {error.problem}", where=f"{path}{line}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"not YAML: {error}", where=str(path)) from error
+    except RecursionError as error:
+        raise ConfigError("its lists and mappings nest too deep", where=str(path)) from error
     except _WrittenTwice as twice:
         raise ConfigError(f"{twice.name}: written twice", where=f"{path}, line {twice.line}") from twice
     if not isinstance(written, dict):

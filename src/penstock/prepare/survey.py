@@ -217,15 +217,17 @@ def _same_schema(
 def _difference(found: pa.Schema, expected: pa.Schema, columns: tuple[str, ...], file: File) -> str | None:
     if file.format == "jsonl":
         return None  # a line tells its own columns, and is held against the schema when it is read
+    types = dict(zip(found.names, found.types, strict=True))
+    expected_types = dict(zip(expected.names, expected.types, strict=True))
     for name in columns:
-        if name not in found.names:
+        if name not in types:
             return f"it has no column {name!r}"
         if wrong := misaligned(names_of(found.field(name)), names_of(expected.field(name))):
             return f"column {name!r}: {wrong}"
-        if file.format not in ("csv", "text") and found.field(name).type != expected.field(name).type:
-            return f"column {name!r} is {found.field(name).type}, not {expected.field(name).type}"
-    extra = [name for name in found.names if name not in expected.names]
-    if extra and len(columns) == len(expected.names):
+        if file.format not in ("csv", "text") and types[name] != expected_types[name]:
+            return f"column {name!r} is {types[name]}, not {expected_types[name]}"
+    extra = [name for name in types if name not in expected_types]
+    if extra and len(columns) == len(expected_types):
         return f"it has a column {extra[0]!r} that the first has not"
     return None
 

@@ -155,11 +155,12 @@ def parse_type(word: str) -> Type:
 
 def schema_from_arrow(schema: pa.Schema, where: str) -> Schema:
     """Our words for an Arrow schema; a type that columns cannot hold is refused by name."""
-    for name in schema.names:
-        if schema.names.count(name) > 1:
-            raise InputError(
-                f"column {name!r} is there twice", where=where, next_step="give each column a name of its own"
-            )
+    names = schema.names
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(
+            f"column {twice!r} is there twice", where=where, next_step="give each column a name of its own"
+        )
     return tuple(_field_from_arrow(field, where) for field in schema)
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.prepare.source_config import SourceConfig
 from penstock.prepare.sources import File, FileSurvey, Reading, format_of, read_segment, survey_file
 
@@ -41,14 +43,19 @@ def read(
     bytes_at_once: int = 1 << 20,
     rows_at_once: int = 1000,
     most_record_bytes: int = 1 << 62,
+    schema: pa.Schema | None = None,
     **options: Any,
 ) -> Answer:
-    """Everything in the file, segment after segment. Without `columns` all of them, and no others are allowed."""
+    """Everything in the file, segment after segment. Without `columns` all of them, and no others are allowed.
+
+    `schema` is that of the job's first file, where it is another one.
+    """
     source = SourceConfig(path=(str(path),), **options)
     surveyed = survey(path, slice_bytes, **options)
+    schema = schema or surveyed.schema
     reading = Reading(
-        schema=surveyed.schema,
-        columns=tuple(columns or surveyed.schema.names),
+        schema=schema,
+        columns=tuple(columns or schema.names),
         strict=columns is None,
         rows_at_once=rows_at_once,
         bytes_at_once=bytes_at_once,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -252,6 +253,27 @@ def test_compressed_input_is_the_same_rows(tmp_path, suffix, pack):
     assert packed.rows == plain.rows
     assert packed.raw == plain.raw == ["bad"]
     assert packed.ordinals == plain.ordinals
+
+
+ROWS = b"a,b\n" + b"".join(b"%d,%d\n" % (i, i * i) for i in range(1000))
+
+
+@pytest.mark.parametrize("zeros", [1, 512, 200_000])
+@pytest.mark.parametrize("members", [1, 2, 100])
+def test_a_gzip_file_may_have_many_members_and_end_in_zeros(tmp_path, zeros, members):
+    cuts = [len(ROWS) * number // members for number in range(members + 1)]
+    packed = b"".join(gzip.compress(ROWS[start:stop]) for start, stop in pairwise(cuts))
+    path = write(tmp_path, packed + bytes(zeros), "rows.csv.gz")
+    plain = read(write(tmp_path, ROWS))
+    for size in (100, 1 << 20):
+        assert read(path, bytes_at_once=size).rows == plain.rows
+
+
+@pytest.mark.parametrize("end", [b"garbage", b"\0\0garbage"])
+def test_what_follows_a_gzip_member_and_is_neither_another_nor_zeros_is_refused(tmp_path, end):
+    path = write(tmp_path, gzip.compress(ROWS) + end, "rows.csv.gz")
+    with pytest.raises((InputError, UnreadablePart), match="incorrect header check"):
+        read(path)
 
 
 def test_a_compressed_file_smaller_than_its_header_loses_no_row(tmp_path):

@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.base.errors import InputError
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import File, UnreadablePart, compression_of, identity_of_ends
+from penstock.prepare.sources.gzipped import Gzipped
 from penstock.prepare.sources.remote import open_input
 
 Array = np.ndarray[Any, Any]
@@ -74,8 +75,10 @@ class Unpacked:
         self._stream = self._open()
 
     def _open(self) -> Any:
-        compression = compression_of(self._location)
-        return pa.CompressedInputStream(pa.PythonFile(open_input(self._location), "r"), compression)
+        compression, file = compression_of(self._location), open_input(self._location)
+        return (
+            Gzipped(file) if compression == "gzip" else pa.CompressedInputStream(pa.PythonFile(file, "r"), compression)
+        )
 
     def __enter__(self) -> Unpacked:
         return self
@@ -311,9 +314,13 @@ def _last_end(data: bytes | bytearray, ends: Ends, seen: int = 0) -> int:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """What is inferred from text: bool, int64, float64, string. Times must be declared, or they stay text.
+    """The type that JSON infers: bool, int64, float64, string, and lists and objects of them.
 
-    Text that is not UTF-8 is inferred as binary; it is text all the same, and its bad rows are set aside.
+    Times must be declared, or they stay text.
     """
     is_a = pa.types
+    if is_a.is_list(kind):
+        return pa.list_(plain_type(kind.value_type))
+    if is_a.is_struct(kind):
+        return pa.struct([(field.name, plain_type(field.type)) for field in kind])
     return pa.string() if is_a.is_temporal(kind) or is_a.is_binary(kind) else kind

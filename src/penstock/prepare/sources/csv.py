@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import pyarrow as pa
@@ -19,9 +21,9 @@ from penstock.prepare.sources.chunks import (
     head_of,
     line_ends,
     pieces_of,
-    plain_type,
 )
 from penstock.prepare.sources.csv_records import OPEN_QUOTE, CsvParser, Dialect, quoted_ends, read_csv, row_pattern
+from penstock.prepare.sources.exact import inferred_type
 from penstock.shards.schema import parse_type, type_to_arrow
 
 identity = identity_of_ends  # what tells that a file is still the one that was surveyed
@@ -30,18 +32,17 @@ identity = identity_of_ends  # what tells that a file is still the one that was 
 def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
     sample, dialect = _open(file, options)
     declared = {name: type_to_arrow(parse_type(word)) for name, word in options.types.items()}
+    known = dict.fromkeys(dialect.names)
     for name in declared:
-        if name not in dialect.names:
-            known = list(dialect.names)
+        if name not in known:
             raise InputError(
-                f"`types` names a column {name!r} that is not there.{did_you_mean(name, known)}",
+                f"`types` names a column {name!r} that is not there.{did_you_mean(name, list(known))}",
                 where=f"{file.location}, line 1: {', '.join(known)}",
             )
     if options.text_column in dialect.names:
         declared[options.text_column] = pa.string()  # digits and dates are text where the job says so
-    inferred = _infer(sample[dialect.header_bytes :], dialect, declared)
-    schema = pa.schema([(field.name, declared.get(field.name, plain_type(field.type))) for field in inferred])
-    _refuse_types(dialect, schema, file.location)
+    _refuse_types(dialect, declared, file.location)
+    schema = _infer(sample[dialect.header_bytes :], dialect, declared)
     return FileSurvey(schema, pieces_of(file, dialect.header_bytes, slice_bytes, whole=dialect.quoted))
 
 
@@ -59,7 +60,8 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
     file = File(segment.source, segment.path, segment.location, "csv")
     options = reading.options[segment.source]
     _, dialect = _open(file, options)
-    parser = CsvParser(dialect, pa.schema([reading.schema.field(name) for name in reading.columns]))
+    schema = pa.schema([reading.schema.field(name) for name in reading.columns])
+    parser = CsvParser(dialect, schema, frozenset(reading.columns) - options.types.keys())
     make = partial(parse_chunk, parser=parser, repair=options.bad_utf8 == "repair")
     ends = parser.ends if dialect.quoted else line_ends
     yield from read_records(segment, reading, ends, parser.schema, make)
@@ -93,9 +95,9 @@ def _header(line: bytes, delimiter: str, file: File) -> tuple[str, ...]:
         names = list(_names_in(line, delimiter))
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise _bad_header(file, str(error)) from error
-    for name in names:
-        if names.count(name) > 1:
-            raise _bad_header(file, f"column {name!r} is there twice")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _bad_header(file, f"column {twice!r} is there twice")
     return tuple(names)
 
 
@@ -110,21 +112,23 @@ def _bad_header(file: File, reason: str) -> InputError:
 
 def _infer(body: bytes, dialect: Dialect, declared: dict[str, pa.DataType]) -> pa.Schema:
     """Types of the columns; null where no row tells. Bad rows are left for the reading to report."""
-    nothing = pa.schema([(name, pa.null()) for name in dialect.names])
-    try:
-        types = {name: pa.binary() for name in declared}
-        return read_csv(body, dialect.delimiter, dialect, types, on_bad_row=lambda _row: "skip").schema
-    except pa.ArrowInvalid:  # not a single row
-        return nothing
+    types = dict.fromkeys(dialect.names, pa.string())
+    kinds = dict.fromkeys(dialect.names, pa.null())
+    with suppress(pa.ArrowInvalid):  # not a single row
+        batch = read_csv(body, dialect.delimiter, dialect, types, on_bad_row=lambda _row: "skip")
+        kinds = {
+            name: pa.null() if name in declared else inferred_type(texts, dialect.null_values)
+            for name, texts in zip(dialect.names, batch.columns, strict=True)
+        }
+    return pa.schema(list((kinds | declared).items()))
 
 
-def _refuse_types(dialect: Dialect, schema: pa.Schema, location: str) -> None:
+def _refuse_types(dialect: Dialect, declared: dict[str, pa.DataType], location: str) -> None:
     """A type that CSV cannot hold is one mistake in the job, not a mistake in every row."""
-    row = dialect.delimiter.join(['""'] * len(dialect.names)).encode()
-    for field in schema:
+    for name, kind in declared.items():
         try:
-            CsvParser(dialect, pa.schema([field])).parse(row)
+            CsvParser(replace(dialect, names=(name,)), pa.schema([(name, kind)])).parse(b'""')
         except pa.ArrowNotImplementedError as error:
-            raise InputError(f"column {field.name!r} cannot be {field.type} in CSV", where=location) from error
+            raise InputError(f"column {name!r} cannot be {kind} in CSV", where=location) from error
         except pa.ArrowInvalid:  # an empty value is not null here: the type is known all the same
             continue

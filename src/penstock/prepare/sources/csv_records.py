@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from penstock.prepare.sources.chunks import Array, Bytes, Chunk, line_ends
+from penstock.prepare.sources.exact import KINDS, exact_array, how_to_declare, keeps
 from penstock.shards.schema import type_from_arrow
 
 OPEN_QUOTE = "a value starts with a quote that does not end on its line: set `newlines_in_values: true` if it goes on"
@@ -72,10 +73,12 @@ def _record(delimiter: str, newline: bytes, end: bytes) -> re.Pattern[bytes]:
 
 @dataclass(frozen=True)
 class CsvParser:
-    """Parses rows of one dialect into `schema`, a choice of its columns."""
+    """Parses rows of one dialect into `schema`, a choice of its columns. A value that the type of an `inferred` column
+    would change makes its row bad."""
 
     dialect: Dialect
     schema: pa.Schema
+    inferred: frozenset[str] = frozenset()
     blank: ClassVar[bytes] = b"\r\n"
 
     @cached_property
@@ -86,8 +89,32 @@ class CsvParser:
         return quoted_ends(data, self.dialect.delimiter) if self.dialect.quoted else line_ends(data)
 
     def parse(self, data: Bytes) -> pa.RecordBatch:
+        batch = read_csv(data, self.dialect.delimiter, self.dialect, self._read_as, self.schema.names)
+        return self._exact(batch) if self._exact_names else batch
+
+    @cached_property
+    def _exact_names(self) -> dict[pa.DataType, list[str]]:
+        """The columns of which each value is looked at as the file spells it, by type."""
+        names: dict[pa.DataType, list[str]] = {}
+        for field in self.schema:
+            if field.name in self.inferred and field.type in KINDS:
+                names.setdefault(field.type, []).append(field.name)
+        return names
+
+    @cached_property
+    def _read_as(self) -> dict[str, pa.DataType]:
         types = {field.name: field.type for field in self.schema}
-        return read_csv(data, self.dialect.delimiter, self.dialect, types, self.schema.names)
+        return types | {name: pa.string() for names in self._exact_names.values() for name in names}
+
+    def _exact(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in the types of `schema`. All columns of a type are looked at together: there may be thousands."""
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+        rows = batch.num_rows
+        for kind, names in self._exact_names.items():
+            texts = pa.concat_arrays([arrays[name] for name in names])
+            whole = exact_array(texts, kind, self.dialect.null_values)
+            arrays |= {name: whole.slice(number * rows, rows) for number, name in enumerate(names)}
+        return pa.RecordBatch.from_arrays(list(arrays.values()), schema=self.schema)
 
     def together(self, data: Chunk, starts: Array, ends: Array) -> bool:
         """A row has fewer lines or more only where a quote stays open or a carriage return stands alone."""
@@ -123,8 +150,10 @@ class CsvParser:
             return reasons
         left = [number for number in range(len(records)) if number not in reasons]
         for field, values in zip(self.schema, batch.columns, strict=True):
-            for row in np.flatnonzero(~_has_shape(values, field.type, self.dialect.null_values)):
-                reasons.setdefault(left[row], _wrong_value(field, values[int(row)].as_py()))
+            inferred = field.name in self.inferred
+            fitting = _stay if inferred and field.type in KINDS else _has_shape
+            for row in np.flatnonzero(~fitting(values, field.type, self.dialect.null_values)):
+                reasons.setdefault(left[row], _wrong_value(field, values[int(row)].as_py(), inferred))
         return reasons
 
 
@@ -134,13 +163,21 @@ def _split_reason(record: bytes, dialect: Dialect) -> str:
     return "a value starts with a quote that never ends" if dialect.quoted else OPEN_QUOTE
 
 
-def _wrong_value(field: pa.Field, value: bytes) -> str:
+def _wrong_value(field: pa.Field, value: bytes, inferred: bool) -> str:
     text = value[:100].decode("utf-8", "backslashreplace")
-    return f"column {field.name!r}: {text!r} is not {type_from_arrow(field.type)}"
+    reason = f"column {field.name!r}: {text!r} is not {type_from_arrow(field.type)}"
+    return f"{reason}, {how_to_declare(field.name)}" if inferred else reason
+
+
+def _stay(values: pa.Array, kind: pa.DataType, null_values: tuple[str, ...]) -> Array:
+    """Which values are the ones that the file spells."""
+    texts = (value.decode("utf-8", "replace") for value in values.to_pylist())
+    return np.array([text in null_values or keeps(text, kind) for text in texts], bool)
 
 
 # What a value of each family looks like, at least; the parser decides about the ones that do.
 _INTEGER = r"^\s*-?(0[xX][0-9a-fA-F]+|[0-9]+)\s*$"
+_LONGEST_INTEGER = 1000  # characters; Python makes no number of many thousands
 _NUMBER = r"^\s*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$|[iI][nN][fF]|[nN][aA][nN])"
 _BOOL = r"^(0|1|true|True|TRUE|false|False|FALSE)$"
 _DATE = r"^\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -157,7 +194,8 @@ def _has_shape(values: pa.Array, kind: pa.DataType, null_values: tuple[str, ...]
         high = 2 ** (kind.bit_width - signed)
         for row in np.flatnonzero(fitting):
             text = values[int(row)].as_py()
-            fitting[row] = b"x" in text.lower() or (-high if signed else 0) <= int(text) < high
+            is_short = len(text) <= _LONGEST_INTEGER
+            fitting[row] = b"x" in text.lower() or (is_short and (-high if signed else 0) <= int(text) < high)
     null: Array = np.asarray(pc.is_in(values, pa.array([value.encode() for value in null_values], pa.binary())))
     return np.logical_or(fitting, null)
 

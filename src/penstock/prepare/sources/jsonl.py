@@ -29,11 +29,24 @@ from penstock.prepare.sources.chunks import (
     pieces_of,
     plain_type,
 )
-from penstock.prepare.sources.text_column import missing_column
+from penstock.prepare.sources.exact import KINDS, how_to_declare, keeps
+from penstock.prepare.sources.json_literals import (
+    TOO_DEEP,
+    Literal,
+    has_large_float,
+    inexact_literal,
+    literals_as_text,
+    literals_in,
+    nests_too_deep,
+    settled_types,
+)
+from penstock.prepare.sources.text_column import is_text, missing_column
 from penstock.shards.schema import parse_type, type_from_arrow, type_to_arrow
 
 # Escapes that are kept, pairs of halves among them; then the halves that stand alone.
 _HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_LONGEST_INTEGER = 1000  # digits; Python makes no number of many thousands
+AS_TEXT = {b"penstock": b"numbers as text"}  # of a field: its numbers fit no type, so their spelling is kept
 _ESCAPES = re.compile(rb"(\\[^u]|%b%b)|%b|%b" % (_HIGH, _LOW, _HIGH, _LOW))
 identity = identity_of_ends  # what tells that a file is still the one that was surveyed
 
@@ -44,10 +57,10 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
         return FileSurvey(pa.schema([(options.text_column, kind)]), pieces_of(file, 0, slice_bytes, whole=False))
     sample = head_of(file, line_ends, at_least=b"{").removeprefix(BYTE_ORDER_MARK)
     declared = {name: type_to_arrow(parse_type(word)) for name, word in options.types.items()}
-    fields = {field.name: plain_type(field.type) for field in _infer(sample, declared, file)} | declared
-    schema = pa.schema(list(fields.items()))
-    _refuse_types(schema, file.location)
-    return FileSurvey(schema, pieces_of(file, 0, slice_bytes, whole=False))
+    _refuse_types(declared, file.location)
+    fields = {field.name: field for field in _infer(sample, declared, file)}
+    fields |= {name: pa.field(name, kind) for name, kind in declared.items()}
+    return FileSurvey(pa.schema(list(fields.values())), pieces_of(file, 0, slice_bytes, whole=False))
 
 
 def survey_alike(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:
@@ -64,14 +77,17 @@ def _kind_of_text(column: str, file: File) -> pa.DataType:
     A first line of hundreds of megabytes is not read for that if its start tells.
     """
     sample = head_of(file, line_ends).removeprefix(BYTE_ORDER_MARK)
+    text = re.compile(rb'[{,]\s*%b\s*:\s*"' % re.escape(json.dumps(column).encode()))
     if b"\n" not in sample:
-        if re.search(rb'[{,]\s*%b\s*:\s*"' % re.escape(json.dumps(column).encode()), sample):
+        if text.search(sample):
             return pa.string()
         sample = head_of(file, line_ends, at_least=b"{").removeprefix(BYTE_ORDER_MARK)
     names: dict[str, None] = {}
     values: list[Any] = []
     for line in sample.split(b"\n"):
-        record = _object(line) if _is_braced(line) else None
+        if nests_too_deep(line) and text.search(line):
+            return pa.string()
+        record = _object(line) if _is_told(line) else None
         if isinstance(record, dict):
             names |= dict.fromkeys(record)
             values += [record[column]] if column in record else []
@@ -80,38 +96,53 @@ def _kind_of_text(column: str, file: File) -> pa.DataType:
     if names and column not in names:
         raise missing_column(column, names, file.location)
     if not names and sample.strip():
-        raise _untold(sample, file, "no line of it is a JSON object")
+        raise _untold(sample, file, _no_object(sample))
     found = [value for value in values if value is not None]
     return pa.infer_type(found[:1])  # of nothing at all, null
 
 
-def _refuse_types(schema: pa.Schema, location: str) -> None:
+def _refuse_types(declared: dict[str, pa.DataType], location: str) -> None:
     """A type that JSON cannot hold is one mistake in the job, not a mistake in every row."""
-    for field in schema:
+    for name, kind in declared.items():
+        schema = pa.schema([(name, kind)])
         try:
-            JsonParser(pa.schema([field]), pa.schema([field]), strict=False).parse(b"{}\n")
+            JsonParser(schema, schema, strict=False).parse(b"{}\n")
         except pa.ArrowNotImplementedError as error:
-            raise InputError(f"column {field.name!r} cannot be {field.type} in JSON", where=location) from error
+            raise InputError(f"column {name!r} cannot be {kind} in JSON", where=location) from error
 
 
 def _infer(sample: bytes, declared: dict[str, pa.DataType], file: File) -> pa.Schema:
     """Bad lines are left for the reading to report; a sample with no good line is an error here."""
-    lines = [line for line in sample.split(b"\n") if _is_braced(line)]
+    lines = [line for line in sample.split(b"\n") if _is_told(line)]
     try:
-        return _read_json(b"\n".join(lines), None, "infer").schema
+        return _settled(_read_json(b"\n".join(lines), None, "infer"), lines, declared)
     except pa.ArrowException:
         objects = [each for each in map(_object, lines) if isinstance(each, dict)]
     if not objects:
         if sample.strip() and not declared:
-            raise _untold(sample, file, "no line of it is a JSON object")
+            raise _untold(sample, file, _no_object(sample))
         return pa.schema([])
     usual = _usual_values([{name: each[name] for name in each if name not in declared} for each in objects])
     try:
-        schema = _read_json("\n".join(map(json.dumps, usual)).encode(), None, "infer").schema
+        batch = _read_json("\n".join(map(json.dumps, usual)).encode(), None, "infer")
     except pa.ArrowException as error:
         raise _untold(sample, file, str(error)) from error
-    told = {field.name: field.type for field in schema}
-    return pa.schema({name: told.get(name, pa.null()) for each in objects for name in each})
+    told = {field.name: field for field in _settled(batch, lines, declared)}
+    names = dict.fromkeys(name for each in objects for name in each)
+    return pa.schema([told.get(name, pa.field(name, pa.null())) for name in names])
+
+
+def _settled(batch: pa.RecordBatch, lines: list[bytes], declared: dict[str, pa.DataType]) -> pa.Schema:
+    """The fields in types that change no value: Arrow's reader makes a float of a large integer."""
+    plain = pa.schema([(field.name, plain_type(field.type)) for field in batch.schema])
+    large = [name for name in batch.schema.names if name not in declared and has_large_float(batch.column(name))]
+    settled = {field.name: field for field in settled_types(lines, pa.schema([plain.field(name) for name in large]))}
+    return pa.schema([settled[each.name].with_metadata(AS_TEXT) if each.name in settled else each for each in plain])
+
+
+def _no_object(sample: bytes) -> str:
+    is_deep = any(map(nests_too_deep, sample.split(b"\n")))
+    return TOO_DEEP if is_deep else "no line of it is a JSON object"
 
 
 def _usual_values(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -142,19 +173,29 @@ def _untold(sample: bytes, file: File, reason: str) -> InputError:
 def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
     if excluded:  # it has one part, the whole file
         return
+    options = reading.options[segment.source]
     wanted = pa.schema([reading.schema.field(name) for name in reading.columns])
-    parser = JsonParser(wanted, reading.schema if reading.strict else wanted, reading.strict)
-    make = partial(parse_chunk, parser=parser, repair=reading.options[segment.source].bad_utf8 == "repair")
+    known = reading.schema if reading.strict else wanted
+    inferred = frozenset(known.names) - options.types.keys() - {options.text_column}
+    as_text = frozenset(field.name for field in known if field.metadata == AS_TEXT) | options.types.keys()
+    parser = JsonParser(_bare(wanted), _bare(known), reading.strict, inferred, as_text)
+    make = partial(parse_chunk, parser=parser, repair=options.bad_utf8 == "repair")
     yield from read_records(segment, reading, line_ends, parser.schema, make)
 
 
 @dataclass(frozen=True)
 class JsonParser:
-    """Parses lines into `schema`. When `strict`, a field that is not in `known` makes its line bad."""
+    """Parses lines into `schema`. When `strict`, a field that is not in `known` makes its line bad.
+
+    A number that the type of an `inferred` column would change makes its line bad as well. In `as_text` columns, text
+    may be written as a number, true or false.
+    """
 
     schema: pa.Schema
     known: pa.Schema
     strict: bool
+    inferred: frozenset[str] = frozenset()
+    as_text: frozenset[str] = frozenset()
     blank: ClassVar[bytes] = b" \t\r\n"
 
     def ends(self, data: Bytes) -> Array:
@@ -164,10 +205,33 @@ class JsonParser:
     def _readable(self) -> pa.Schema:
         return pa.schema([(field.name, _readable(field.type)) for field in self.known])
 
+    @cached_property
+    def _text(self) -> pa.Schema:
+        return pa.schema([field for field in self._readable if field.name in self.as_text])
+
+    @cached_property
+    def _inferred(self) -> pa.Schema:
+        return pa.schema([field for field in self.known if field.name in self.inferred])
+
     def parse(self, data: Bytes) -> pa.RecordBatch:
-        batch = _read_json(data, self._readable, "error" if self.strict else "ignore")
+        batch = self._read(data)
+        if any(has_large_float(batch.column(name)) for name in self._inferred.names):
+            literal = inexact_literal(bytes(data), self._inferred)
+            if literal:
+                raise pa.ArrowInvalid(_changed(literal))
         arrays = [batch.column(field.name).cast(field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _read(self, data: Bytes) -> pa.RecordBatch:
+        unexpected = "error" if self.strict else "ignore"
+        try:
+            return _read_json(data, self._readable, unexpected)
+        except pa.ArrowInvalid:
+            given = bytes(data)
+            quoted = literals_as_text(given, self._text)
+            if quoted == given:
+                raise
+            return _read_json(quoted, self._readable, unexpected)
 
     def together(self, data: Chunk, starts: Array, ends: Array) -> bool:
         """No JSON value has `}` at the end of one line and `{` at the start of the next: none spans two lines.
@@ -195,20 +259,47 @@ class JsonParser:
 
     def _refusal(self, line: bytes) -> str | None:
         """Why a line is bad, where Python's parser can tell as surely as Arrow's."""
+        if nests_too_deep(line):
+            return TOO_DEEP if self.strict else None  # it may do so in a column that is not read
         answer = _object(line)
         if isinstance(answer, str):
             unsure = b"Inf" in line or b"NaN" in line  # Arrow knows Inf and -NaN, Python does not
             return None if unsure else f"not JSON: {answer}"
         for name, value in answer.items():
-            field = self.known.get_field_index(name)
-            if field < 0:
+            if self.known.get_field_index(name) < 0:
                 if self.strict:
                     return f"unexpected field {name!r}"
-            elif not _has_shape(value, self.known.field(field).type):
-                return (
-                    f"column {name!r}: {json.dumps(value)[:100]} is not {type_from_arrow(self.known.field(field).type)}"
-                )
-        return None
+            elif not self._has_shape(name, value):
+                word = type_from_arrow(self.known.field(name).type)
+                reason = f"column {name!r}: {json.dumps(value)[:100]} is not {word}"
+                could_be_text = name in self.inferred and not isinstance(value, list | dict)
+                return f"{reason}, {how_to_declare(name)}" if could_be_text else reason
+        wrong = (each for each in literals_in(line, self._inferred) if _is_changed(each))
+        return next(map(_changed, wrong), None)
+
+    def _has_shape(self, name: str, value: Any) -> bool:
+        kind = self.known.field(name).type
+        if pa.types.is_null(kind):
+            return value is None
+        is_literal = isinstance(value, int | float)  # true and false are int
+        return (name in self.as_text and is_text(kind) and is_literal) or _has_shape(value, kind)
+
+
+def _is_changed(literal: Literal) -> bool:
+    if literal.kind not in KINDS:
+        return False
+    return not keeps("0" if literal.text == "-0" else literal.text, literal.kind)  # both are one number in JSON
+
+
+def _changed(literal: Literal) -> str:
+    """The reason why a line with a literal that its column would change is bad."""
+    place = ".".join(filter(None, literal.path))
+    kind = type_from_arrow(literal.kind)
+    return f"column {place!r}: {literal.text[:100]} is not {kind}, {how_to_declare(literal.path[0])}"
+
+
+def _bare(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.remove_metadata() for field in schema])
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
@@ -232,15 +323,22 @@ def _is_braced(line: bytes) -> bool:
     return line.startswith(b"{") and line.endswith(b"}")
 
 
+def _is_told(line: bytes) -> bool:
+    """Whether a line can tell types."""
+    return _is_braced(line) and not nests_too_deep(line)
+
+
 def _object(line: bytes) -> dict[str, Any] | str:
     """The object on a line, or what is wrong with it. Text that is not UTF-8 is told of elsewhere."""
     try:
-        answer: dict[str, Any] = json.loads(line.decode("utf-8", "replace"))
+        answer: dict[str, Any] = json.loads(line.decode("utf-8", "replace"), parse_int=_integer)
         return answer
     except ValueError as error:
         return str(error)
-    except RecursionError:
-        return {}
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) < _LONGEST_INTEGER else float(digits)
 
 
 def _has_shape(value: Any, kind: pa.DataType) -> bool:

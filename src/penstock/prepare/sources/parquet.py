@@ -60,9 +60,10 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey: 
 
 
 def _refuse_twins(schema: pa.Schema, location: str) -> None:
-    for name in schema.names:
-        if schema.names.count(name) > 1:
-            raise InputError(f"column {name!r} is there twice", where=f"{location}, footer")
+    names = schema.names
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"column {twice!r} is there twice", where=f"{location}, footer")
 
 
 def identity(location: str) -> str:

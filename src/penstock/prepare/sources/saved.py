@@ -85,5 +85,5 @@ def _read(place: str, name: str) -> dict[str, Any]:
         with ReadFile(path) as file:
             facts: dict[str, Any] = json.loads(file.read())
             return facts
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"this dataset's own description is not JSON: {error}", where=path) from error

@@ -152,7 +152,7 @@ def _said(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as handle:
             said = json.load(handle)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"cannot read what lies beside the tokenizer: {error}",
             where=path,

@@ -81,7 +81,7 @@ def _read_outline(location: str, *_: int) -> Outline:
         data = handle.read()
     try:
         return outline_of(data)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"this is no tokenizer.json of Hugging Face tokenizers ({type(error).__name__}: {error})",
             where=location,
