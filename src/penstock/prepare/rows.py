@@ -150,12 +150,19 @@ def rejected_line(source: int, path: str, position: int | None, reason: str, **f
 
 def jsonable(scalar: pa.Scalar) -> Any:
     """JSON's own types as they are; NaN, bytes, decimals and times by a text that no library's version changes."""
-    if pa.types.is_temporal(scalar.type) and scalar.is_valid:
+    kind, is_a = scalar.type, pa.types
+    if not scalar.is_valid:
+        return None
+    if is_a.is_temporal(kind):
         return _time_text(scalar)
-    if pa.types.is_list(scalar.type) or pa.types.is_large_list(scalar.type) or pa.types.is_fixed_size_list(scalar.type):
-        return [jsonable(each) for each in scalar.values] if scalar.is_valid else None
+    if is_a.is_dictionary(kind) or is_a.is_union(kind) or isinstance(kind, pa.BaseExtensionType):
+        return jsonable(scalar.value)
+    if is_a.is_struct(kind):
+        return {name: jsonable(each) for name, each in scalar.items()}
+    if isinstance(scalar, pa.ListScalar):  # of any kind of list, a map too
+        return [jsonable(each) for each in scalar.values]
     value = scalar.as_py()
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if np.isfinite(value) else str(value)

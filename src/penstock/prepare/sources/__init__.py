@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
+from penstock.prepare.layouts import plain_schema
 from penstock.prepare.rows import Rows
 from penstock.prepare.sample_schema import SampleSchema
 from penstock.prepare.slices import Segment, Slice
@@ -115,7 +116,7 @@ def survey_file(file: File, options: SourceOptions, slice_bytes: int) -> FileSur
     """Raises InputError, with the reason, for a file that cannot be read."""
     surveyed: FileSurvey = _format(file.format).survey(file, options, slice_bytes)
     if not options.text_column:
-        return surveyed
+        return replace(surveyed, schema=plain_schema(surveyed.schema))
     refuse_no_text(options.text_column, surveyed.schema, file.location)
     return FileSurvey(TEXT_SCHEMA, surveyed.pieces)
 
