@@ -143,19 +143,23 @@ def _is_utf8_inside(array: pa.Array) -> Array:
     if pa.types.is_struct(array.type):
         for field in array.flatten():
             good &= _is_utf8(field)
-    elif isinstance(array, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray) and has_text(array.type):
+    elif _is_list(array.type) and _has_text(array.type):
         inside = _is_utf8(array.flatten())
         if not inside.all():
             good[np.asarray(pc.list_parent_indices(array))[~inside]] = False
     return good
 
 
-def has_text(kind: pa.DataType) -> bool:
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _has_text(kind: pa.DataType) -> bool:
     """Whether text lies somewhere inside of the type: others need no look."""
     if pa.types.is_dictionary(kind):
-        return has_text(kind.value_type)
+        return _has_text(kind.value_type)
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return bool(is_text or any(has_text(kind.field(number).type) for number in range(kind.num_fields)))
+    return bool(is_text or any(_has_text(kind.field(number).type) for number in range(kind.num_fields)))
 
 
 def _is_ascii(array: pa.Array) -> bool:
