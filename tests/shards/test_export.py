@@ -63,6 +63,19 @@ def test_pieces_are_put_together_up_to_a_size_and_one_that_is_larger_stays_alone
     assert [[len(piece) for piece in group] for group in groups] == expected
 
 
+@EXPORTS
+def test_no_file_is_larger_than_the_size_that_was_asked_for(tmp_path, export):
+    """Ids are stored in 2 bytes and written in 4, or in 3 with a head for each row; codes are written as text."""
+    rows = np.random.default_rng(0).integers(0, 65_535, (1500, 256)).astype("u2")
+    kinds = pa.array(["x" * 50, "y"] * 750).dictionary_encode()
+    columns = {"tokens": pa.array(list(rows), pa.list_(pa.uint16())), "kind": kinds}
+    write_dataset(tmp_path / "in", {"train": [[pa.RecordBatch.from_pydict(columns)]]})
+    export(tmp_path / "in", tmp_path / "out", shard_size="500KB")
+    sizes = sorted(path.stat().st_size for path in (tmp_path / "out").rglob("*.arr*"))
+    assert sizes[-1] <= 500_000
+    assert sizes[1] > 250_000  # all but the last are filled
+
+
 def test_rows_are_read_so_many_at_once_that_they_have_the_bytes_allowed(tmp_path):
     texts = ["x" * (row * 37 % 500) for row in range(300)]
     columns = {

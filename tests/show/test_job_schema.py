@@ -31,7 +31,7 @@ def accepts(job: Any) -> bool:
 def test_the_starter_is_accepted_as_it_stands_and_with_every_line_uncommented():
     assert accepts(yaml.safe_load(STARTER))
     uncommented = STARTER.replace("  # - ", "  - ")
-    assert len(yaml.safe_load(uncommented)["stages"]) == 11
+    assert len(yaml.safe_load(uncommented)["stages"]) == 12
     assert accepts(yaml.safe_load(uncommented))
 
 

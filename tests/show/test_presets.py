@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 import yaml
+from array_record.python.array_record_module import ArrayRecordReader
 
 import penstock
 from penstock.cli import app, main
@@ -138,15 +140,55 @@ def test_pings_does_not_group_by_anything_else(events, capfd):
     assert main(["plan", "pings", *paths(events), "--set", "by=src_addr"]) == 0
 
 
-def test_pings_refuses_other_types_where_readers_expect_its_own(tmp_path, capfd):
-    data = str(make_events(tmp_path / "data", rtt=pa.float64(), ip_version=pa.int64()))
-    assert main(["run", "pings", *paths(data), "--format", "arrayrecord"]) == 2
+PINGS = {
+    "src_addr": pa.array(["a", "b", "a"], pa.large_string()),
+    "event_time": pa.array([3000, 1000, 2000], pa.timestamp("ns", "UTC")),
+    "dst_addr": pa.array(["x", None, "y"], pa.large_string()),
+    "ip_version": pa.array([4, 6, 4], pa.int64()),
+    "rtt": pa.array([0.5, float("nan"), None], pa.float64()),
+}
+FAILS = ["--format", "arrayrecord", "--set", "test=0"]
+
+
+def test_pings_casts_to_the_types_that_readers_expect_where_nothing_is_lost(tmp_path, capfd):
+    pq.write_table(pa.table(PINGS), tmp_path / "wide.parquet")
+    options = [*paths(str(tmp_path / "wide.parquet")), *FAILS]
+    assert main(["plan", "pings", *options, "--json"]) == 0
+    cast = {"event_time": "timestamp[us, UTC]", "ip_version": "int8", "rtt": "float32"}
+    assert document(capfd.readouterr().out)["job_file"]["stages"][1] == {"cast": cast}
+    assert main(["run", "pings", *options]) == 0
+    (key,) = [record for record in ArrayRecordReader("rows/train.arrayrecord").read_all() if b"x" in record]
+    events = pa.ipc.open_stream(pa.ipc.open_stream(key).read_all()["measurements"][0].as_py()).read_all()
+    assert events.schema.types == [pa.timestamp("us"), pa.string(), pa.string(), pa.int8(), pa.float32()]
+    assert events.to_pydict()["rtt"] == [None, 0.5]
+    assert events["event_time"].cast(pa.int64()).to_pylist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "told"),
+    [
+        ("rtt", pa.array([0.5, 0.1, 1.0]), "column 'rtt' has 0.1 of double, and float has no such value"),
+        ("ip_version", pa.array([4, 300, 6]), "column 'ip_version' has 300 of int64, and int8 has no such value"),
+        ("event_time", pa.array([0, 1, 0], pa.timestamp("ns")), "'event_time' has '1970-01-01T00:00:00.000000001'"),
+    ],
+)
+def test_pings_names_the_row_whose_value_would_be_lost_and_the_stage_that_rounds(tmp_path, capfd, column, values, told):
+    pq.write_table(pa.table({**PINGS, column: values}), tmp_path / "wide.parquet")
+    assert main(["run", "pings", *paths(str(tmp_path / "wide.parquet")), *FAILS]) == 4
+    printed = capfd.readouterr().err
+    assert told in printed
+    assert "where: wide.parquet, row 1" in printed
+    assert "cast: {columns: {...}, lossy: true}" in printed
+
+
+def test_pings_refuses_types_that_are_not_numbers_where_readers_expect_them(tmp_path, capfd):
+    pq.write_table(pa.table({**PINGS, "rtt": ["1", "2", "3"]}), tmp_path / "text.parquet")
+    assert main(["run", "pings", *paths(str(tmp_path / "text.parquet")), *FAILS]) == 2
     told = capfd.readouterr().err
-    assert "ip_version is int64 and not int8, rtt is float64 and not float32" in told
-    assert "`events`, which takes any types" in told
+    assert "rtt is string and not float32" in told
+    assert "- cast: {rtt: float32}" in told
     assert not Path("rows").exists()
-    assert main(["plan", "events", *paths(data), *BY_KEY, "--format", "arrayrecord"]) == 0
-    assert main(["plan", "pings", *paths(data)]) == 0
+    assert main(["plan", "pings", *paths(str(tmp_path / "text.parquet"))]) == 0
 
 
 def test_strategies_write_the_same_bytes(events, capfd):

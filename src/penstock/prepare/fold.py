@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.base.errors import InputError
 from penstock.prepare.rows import Rows, SetAside
 from penstock.prepare.sinks import Rejected
 from penstock.prepare.stage import Fit, Stage
@@ -89,6 +90,7 @@ class Fold:
     stages: dict[int, Stage]
     taps: dict[int, Tap]  # of the stages whose reduction this pass runs
     rejected: Rejected
+    refuses: bool = False  # whether bad input stops the job
 
     def __post_init__(self) -> None:
         self.counts = {number: Count() for number in self.stages}
@@ -101,6 +103,8 @@ class Fold:
                 self.taps[number].add(rows)
             if not (number in self.taps and stage.uses_artifact):  # its artifact is what this pass is for
                 rows = stage(rows)
+                if self.refuses:
+                    _refuse_bad(rows)
             self.counts[number].tokens += tokens or rows.tokens  # those that a tokenizer makes are its own
             self.counts[number].tokens_given += rows.tokens
             rows = self.count(rows, taken, self.counts[number])
@@ -109,3 +113,14 @@ class Fold:
     def count(self, rows: Rows, taken: int, count: Count) -> Rows:
         count.add(taken, [self.rejected.take(aside) for aside in rows.set_aside])
         return replace(rows, set_aside=(), made_of=None)
+
+
+def _refuse_bad(rows: Rows) -> None:
+    for aside in rows.set_aside:
+        if aside.advice:
+            line = aside.kept[0]
+            raise InputError(
+                f"{aside.reason}: {line['detail']}",
+                where=f"{line['file']}, row {line['position']:,}",
+                next_step=f"{aside.advice}, or set `on_bad_input: set_aside` to keep such rows in rejected/ and go on",
+            )

@@ -74,6 +74,16 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
+def has_hash(kind: pa.DataType) -> bool:
+    """Whether values of the type are single ones, which hash_array knows."""
+    is_a = pa.types
+    if is_a.is_dictionary(kind):
+        return has_hash(kind.value_type)
+    number = is_a.is_boolean(kind) or is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind)
+    time = is_a.is_temporal(kind) and kind.bit_width <= 64
+    return bool(number or time or is_text(kind) or is_a.is_null(kind))
+
+
 def _words(array: pa.Array) -> Array:
     """Each value of a fixed-width column as one 64-bit word."""
     kind = array.type

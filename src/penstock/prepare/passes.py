@@ -261,6 +261,7 @@ def _source(cut: Cut, config: Config, survey: Survey) -> FromSlices | FromBucket
         exchange=exchange,
         buckets=writer.buckets,
         spills=spills,
+        on_bad_input=config.on_bad_input,
     )
 
 

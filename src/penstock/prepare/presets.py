@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.plan import Plan
+from penstock.prepare.survey import Survey
 from penstock.shards.schema import type_from_arrow
 
 REQUIRED = object()  # in place of a default
@@ -35,6 +35,10 @@ class Preset:
         group = {name: chosen[name] for name in ("by", "order", "max_record", "null_keys") if chosen[name] is not None}
         split = [{"split": {"by": "key", "test": chosen["test"]}}] if chosen["test"] != 0 else []
         return [*select, {"group": group}, *split]
+
+    def casts_for(self, output_format: str | None) -> bool:
+        """Whether readers of the format expect certain types. The native format says its own, and takes any."""
+        return output_format == "arrayrecord" and bool(self.types)
 
 
 @dataclass(frozen=True)
@@ -70,25 +74,47 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 )
 
 
-def refuse_types(preset: Preset, plan: Plan) -> None:
-    """Readers of pings in ArrayRecord files expect its very types; the native format says its own, and takes any."""
-    if plan.config.format != "arrayrecord" or not preset.types:
-        return
-    group = next(number for number, stage in enumerate(plan.survey.stages) if stage.exchange())
-    given = plan.survey.given[group]
-    found = {name: _word(given.field(name).type) for name in preset.types if name in given.names}
-    wrong = [(name, word) for name, word in found.items() if not word.startswith(preset.types[name])]
-    if wrong:
-        differences = ", ".join(f"{name} is {word} and not {preset.types[name]}" for name, word in wrong)
+def casts_needed(preset: Preset, survey: Survey) -> dict[str, str]:
+    """Columns that need another type, and which: readers of pings in ArrayRecord files expect its very types.
+
+    Numbers are cast to numbers, and times to microseconds; another difference is refused.
+    """
+    group = next(number for number, stage in enumerate(survey.stages) if stage.exchange())
+    given = survey.given[group]
+    found = {name: _plain(given.field(name).type) for name in preset.types if name in given.names}
+    wrong = {name: kind for name, kind in found.items() if not _is_written_as(kind, preset.types[name])}
+    refused = {name: kind for name, kind in wrong.items() if not _is_castable(kind, preset.types[name])}
+    if refused:
+        differences = ", ".join(f"{name} is {kind} and not {preset.types[name]}" for name, kind in refused.items())
         raise ConfigError(
             f"in ArrayRecord files, readers of {preset.name} expect its very types: {differences}",
             where="format: arrayrecord",
-            next_step="cast them in a stage of your own (`module:function` before `group`; `penstock plan` prints the "
-            "job file to put it in), declare text columns (--set input.types.rtt=float32), leave the format out, or "
-            "take the preset `events`, which takes any types",
+            next_step="add `- cast: {rtt: float32}` before `group` (`penstock plan` prints the job file to put it in), "
+            "declare text columns (--set input.types.rtt=float32), leave the format out, or take the preset `events`, "
+            "which takes any types",
         )
+    return {name: _target(kind, preset.types[name]) for name, kind in wrong.items()}
 
 
-def _word(kind: pa.DataType) -> str:
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return type_from_arrow(plain) or str(plain)
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_written_as(kind: pa.DataType, word: str) -> bool:
+    """Text is written as plain string, and times as microseconds, which hold seconds and milliseconds too."""
+    if word == "timestamp":
+        return bool(pa.types.is_timestamp(kind) and kind.unit != "ns")
+    return (type_from_arrow(kind) or "").removeprefix("large_") == word
+
+
+def _is_castable(kind: pa.DataType, word: str) -> bool:
+    if word == "timestamp":
+        return bool(pa.types.is_timestamp(kind))
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return bool(is_number and word != "string")
+
+
+def _target(kind: pa.DataType, word: str) -> str:
+    if word != "timestamp":
+        return word
+    return f"timestamp[us, {kind.tz}]" if kind.tz else "timestamp[us]"

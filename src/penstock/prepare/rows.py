@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -30,6 +30,7 @@ class SetAside:
     count: int
     kept: Sequence[dict[str, Any]] = ()
     tokens: int = 0  # of these rows, or of rows that go on without them
+    advice: str = ""  # for bad input, which stops a job with `on_bad_input: fail`: what to do about it
 
     def between(self, first: int, last: int) -> SetAside:
         """Those whose lines tell a position in this range. A reader keeps the line of every record."""
@@ -40,14 +41,16 @@ class SetAside:
 class _Lines(Sequence[dict[str, Any]]):
     """The lines of some rows, each made when it is asked for: all at once they would outweigh the batch."""
 
-    def __init__(self, rows: Rows, numbers: Array, reason: str) -> None:
-        self._rows, self._numbers, self._reason = rows, numbers, reason
+    def __init__(self, rows: Rows, numbers: Array, reason: str, detail: Callable[[int], str] | None = None) -> None:
+        self._rows, self._numbers, self._reason, self._detail = rows, numbers, reason, detail
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._rows.line(int(self._numbers[index]), self._reason)
+        row = int(self._numbers[index])
+        line = self._rows.line(row, self._reason)
+        return {**line, "detail": self._detail(row)} if self._detail else line
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,22 @@ class Rows:
             return self
         dropped = np.flatnonzero(~mask)
         kept = _Lines(self, dropped, reason) if keep_rejected else ()
+        return self._without(mask, SetAside(reason, len(dropped), kept, self._tokens_in(dropped)))
+
+    def reject(self, mask: Array, reason: str, detail: Callable[[int], str], advice: str) -> Rows:
+        """Like `keep`, but the others are bad input: `detail` says of a row what is, `advice` what to do about it."""
+        dropped = np.flatnonzero(~mask)
+        lines = _Lines(self, dropped, reason, detail)
+        return self._without(mask, SetAside(reason, len(dropped), lines, self._tokens_in(dropped), advice))
+
+    def _without(self, mask: Array, aside: SetAside) -> Rows:
         return replace(
             self,
             batch=self.batch.filter(pa.array(mask)),
             ordinals=self.ordinals[mask],
             splits=None if self.splits is None else self.splits[mask],
             files=None if self.files is None else self.files[mask],
-            set_aside=(*self.set_aside, SetAside(reason, len(dropped), kept, self._tokens_in(dropped))),
+            set_aside=(*self.set_aside, aside),
         )
 
     def between(self, first: int, last: int) -> Rows:
@@ -163,12 +175,19 @@ def rejected_line(source: int, path: str, position: int | None, reason: str, **f
 
 def jsonable(scalar: pa.Scalar) -> Any:
     """JSON's own types as they are; NaN, bytes, decimals and times by a text that no library's version changes."""
-    if pa.types.is_temporal(scalar.type) and scalar.is_valid:
+    kind, is_a = scalar.type, pa.types
+    if not scalar.is_valid:
+        return None
+    if is_a.is_temporal(kind):
         return _time_text(scalar)
-    if pa.types.is_list(scalar.type) or pa.types.is_large_list(scalar.type) or pa.types.is_fixed_size_list(scalar.type):
-        return [jsonable(each) for each in scalar.values] if scalar.is_valid else None
+    if is_a.is_dictionary(kind) or is_a.is_union(kind) or isinstance(kind, pa.BaseExtensionType):
+        return jsonable(scalar.value)
+    if is_a.is_struct(kind):
+        return {name: jsonable(each) for name, each in scalar.items()}
+    if isinstance(scalar, pa.ListScalar):  # of any kind of list, a map too
+        return [jsonable(each) for each in scalar.values]
     value = scalar.as_py()
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if np.isfinite(value) else str(value)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.base.errors import InputError, PenstockError
 from penstock.base.files import Folder
@@ -20,6 +23,8 @@ from penstock.shards.part import PartWriter, bytes_of
 from penstock.shards.placed import Edges, Layout, Placer
 from penstock.shards.record import encoders
 from penstock.shards.schema import Schema
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -106,13 +111,26 @@ class Direct:
 
 def refuse_nulls(rows: Rows) -> None:
     for name, column in zip(rows.batch.schema.names, rows.batch.columns, strict=True):
-        if column.null_count:
-            row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        missing = _null_rows(column)
+        if len(missing):
+            row = int(missing[0])
+            inside = "" if column.null_count else "a value inside a list of "
             raise InputError(
-                f"column {name!r} is null, and an array has no place for that",
+                f"{inside}column {name!r} is null, and an array has no place for that",
                 where=f"{rows.path_of(row)}, position {int(rows.ordinals[row]):,}",
                 next_step="fill it in a stage of your own, or drop such rows: `filter: " + f"{name} is not null`",
             )
+
+
+def _null_rows(column: pa.Array) -> Array:
+    """Numbers of the rows that are null, or else of the lists that have a null inside."""
+    if column.null_count:
+        return np.flatnonzero(np.asarray(column.is_null()))
+    is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+    if not is_list or not column.flatten().null_count:
+        return np.zeros(0, "i8")
+    rows: Array = np.asarray(pc.list_parent_indices(column))[np.asarray(column.flatten().is_null())]
+    return rows
 
 
 @dataclass(frozen=True)

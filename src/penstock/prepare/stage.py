@@ -17,8 +17,9 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError, TaskError, did_you_mean
 from penstock.base.files import Folder
 from penstock.prepare.exchange import Exchange, Sorted
+from penstock.prepare.layouts import plain_batch
 from penstock.prepare.room import Room
-from penstock.prepare.rows import Rows
+from penstock.prepare.rows import Rows, jsonable
 from penstock.prepare.user_code import call_user
 
 
@@ -173,6 +174,7 @@ class FunctionStage(Stage):
                 next_step=f"drop rows with `filter: {self.target}` (a function that returns a mask), so that "
                 "they are counted",
             )
+        answer = plain_batch(answer)
         return answer if self.expected is None else self._cast(answer)
 
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -189,7 +191,7 @@ class FunctionStage(Stage):
         whole = self._apply(sample.cast(schema))
         middle = sample.num_rows // 2
         halves = [self._apply(part.cast(schema)) for part in (sample.slice(0, middle), sample.slice(middle))]
-        if middle and repr([row for half in halves for row in half.to_pylist()]) != repr(whole.to_pylist()):
+        if middle and _values(pa.concat_batches(halves)) != _values(whole):
             raise ConfigError(
                 f"{self.target} gives other values when it is given the same rows in two batches",
                 next_step="make each row's values depend on that row alone: how rows are cut into batches "
@@ -209,6 +211,11 @@ class FunctionStage(Stage):
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _values(batch: pa.RecordBatch) -> str:
+    """All values by their text: NaN is equal to NaN, and -0.0 is not 0.0."""
+    return repr([[jsonable(value) for value in column] for column in batch.columns])
 
 
 def _columns(schema: pa.Schema) -> str:

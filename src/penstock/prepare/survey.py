@@ -17,6 +17,7 @@ from penstock.base.fingerprint import fingerprint
 from penstock.prepare.checking import check_stages, refuse_unfit_format
 from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
+from penstock.prepare.layouts import refuse_other_layouts
 from penstock.prepare.listing import Unread
 from penstock.prepare.row_range import RowRange, pieces_in_range
 from penstock.prepare.sample_schema import declared_schema
@@ -32,6 +33,7 @@ from penstock.prepare.sources import (
     survey_file,
 )
 from penstock.prepare.stage import Stage
+from penstock.prepare.stages.select import path_to
 from penstock.shards.feature_names import FeatureNames, misaligned, names_of
 from penstock.shards.schema import Schema
 
@@ -103,10 +105,11 @@ def take_survey(config: Config, scout: Scout) -> Survey:
     sources = tuple(replace(each, named=_named(stages)) for each in sources)
     good, bad = _survey_files(config, sources, files)
     schema = _nullable(good[0][1].schema)
-    needed = columns_needed(stages)
+    needed = _whole_columns(columns_needed(stages), schema)
     if needed and not needed <= set(schema.names):  # the stage that names a column too many says so
         check_stages(config, stages, pa.RecordBatch.from_pylist([], schema=schema), schema, tuple(schema.names))
     columns = tuple(name for name in schema.names if needed is None or name in needed)
+    refuse_other_layouts(schema, columns)
     good, wrong = _same_schema(good, schema, columns, config)
     formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))
     most = _files_a_slice(len(files)) if "function" in formats else None
@@ -274,6 +277,11 @@ def columns_needed(stages: tuple[Stage, ...]) -> frozenset[str] | None:
     for stage in reversed(stages):
         needed = stage.needs(needed)
     return needed
+
+
+def _whole_columns(needed: frozenset[str] | None, schema: pa.Schema) -> frozenset[str] | None:
+    """Columns to read: a field of a struct is read with its column."""
+    return None if needed is None else frozenset((path_to(name, schema) or (name,))[0] for name in needed)
 
 
 def _sample(slices: tuple[Slice, ...], reading: Reading) -> tuple[pa.RecordBatch, float]:

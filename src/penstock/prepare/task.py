@@ -98,6 +98,7 @@ class FromBuckets:
     exchange: Exchange
     buckets: int
     spills: tuple[str, ...]  # in the order of their rows' positions
+    on_bad_input: str
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,8 @@ def _attempt(task: Task, recipe: Recipe, unreadable: list[UnreadablePart], repor
     lost: list[UnreadablePart] = []
     with ExitStack() as stack:
         rejected = Rejected(folder, _rejected_name(task, recipe), stack, recipe.is_for_good, _files_of(task))
-        fold = Fold(recipe.open_stages(folder, task.input.number), recipe.taps(), rejected)
+        refuses = isinstance(recipe.source, FromSlices | FromBuckets) and recipe.source.on_bad_input == "fail"
+        fold = Fold(recipe.open_stages(folder, task.input.number), recipe.taps(), rejected, refuses)
         sink = recipe.open_sink(folder, task.input.number, stack)
         for rows in _rows(task, recipe, unreadable, fold, counts, lost, report):
             rows = fold(rows)

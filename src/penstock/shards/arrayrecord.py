@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 FORMAT = "arrayrecord"
 MEASUREMENTS = "measurements"
 _FACTS = ("src_id", MEASUREMENTS, "n_measurements", "time_span_seconds", "first_timestamp", "last_timestamp")
-_UNITS = ("s", "ms", "us")  # those that microseconds hold exactly
 
 
 def refuse_unfit(schema: pa.Schema, by: tuple[str, ...], order: tuple[str, ...]) -> None:
@@ -53,9 +52,9 @@ def refuse_unfit(schema: pa.Schema, by: tuple[str, ...], order: tuple[str, ...])
     if str(kind.value_type if pa.types.is_dictionary(kind) else kind) not in ("string", "large_string"):
         raise _unfit(f"takes a key of type string; {by[0]!r} is {kind}", "make it text in a stage before")
     times = schema.field(order[0]).type if order else None
-    if times is None or not pa.types.is_timestamp(times) or times.unit not in _UNITS:
+    if times is None or not pa.types.is_timestamp(times):
         found = f"{order[0]!r} is {times}" if order else "this job names no order"
-        raise _unfit(f"orders events by a timestamp[s], [ms] or [us] first; {found}", "order by such a column")
+        raise _unfit(f"orders events by a timestamp first; {found}", "order by such a column")
     for field in schema:
         if not _holds(field.type):
             raise _unfit(f"cannot hold column {field.name!r} of type {field.type}", "leave it out with `select:`")
@@ -172,7 +171,11 @@ def _microseconds(name: str, times: pa.Array) -> pa.Array:
     try:
         return times.cast(pa.timestamp("us", times.type.tz)).view(pa.timestamp("us"))
     except pa.ArrowInvalid as error:
-        raise InputError(f"column {name!r} has a time that microseconds cannot count: {error}") from error
+        raise InputError(
+            f"column {name!r} has a time that microseconds cannot count: {error}",
+            next_step=f"cut it to microseconds before `group`: `- cast: {{columns: {{{name}: 'timestamp[us]'}}, "
+            "lossy: true}`, or leave `format:` out",
+        ) from error
 
 
 def decode_record(data: bytes, where: str) -> dict[str, Any]:

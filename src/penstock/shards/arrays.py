@@ -141,7 +141,15 @@ def fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
         filler = array_from_fixed(np.zeros((1, *kind.shape), NUMBERS[kind.number.name]), kind, None).cast(array.type)
         indices = pa.array(np.where(array.is_valid(), np.arange(len(array)), len(array)))
         return pa.concat_arrays([array, filler]).take(indices)
+    if kind.name == "decimal128":  # Arrow's own fill_null multiplies a decimal of negative scale
+        return _zeroed(array, kind)
     return pc.fill_null(array, pa.scalar(_zero(kind), array.type))
+
+
+def _zeroed(array: pa.Array, kind: Type) -> pa.Array:
+    values = fixed_values(array, kind).copy()
+    values[np.asarray(array.is_null())] = 0
+    return array_from_fixed(values, kind, None)
 
 
 def _zero(kind: Type) -> Any:

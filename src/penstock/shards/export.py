@@ -160,7 +160,18 @@ class Piece(Protocol):
 P = TypeVar("P", bound=Piece)
 
 
-def cut(pieces: Iterator[P], most: int) -> Iterator[Iterator[P]]:
+@dataclass(frozen=True)
+class Overhead:
+    """Bytes that a format writes beside the pieces: in each file, and with each piece."""
+
+    file: int = 0
+    piece: int = 0
+
+
+NO_OVERHEAD = Overhead()
+
+
+def cut(pieces: Iterator[P], most: int, overhead: Overhead = NO_OVERHEAD) -> Iterator[Iterator[P]]:
     """Pieces in groups of at most `most` bytes, or of one that is larger; without pieces, one group without any.
 
     Each group has to be taken whole before the next.
@@ -169,9 +180,9 @@ def cut(pieces: Iterator[P], most: int) -> Iterator[Iterator[P]]:
 
     def group() -> Iterator[P]:
         nonlocal following
-        room = most
-        while following is not None and (room == most or len(following) <= room):
-            room -= len(following)
+        room, is_first = most - overhead.file, True
+        while following is not None and (is_first or len(following) + overhead.piece <= room):
+            room, is_first = room - len(following) - overhead.piece, False
             yield following
             following = next(pieces, None)
 
@@ -187,10 +198,11 @@ def write_files(
     pieces: Iterator[P],
     most: int,
     write: Callable[[WriteFile, Iterator[P]], None],
+    overhead: Overhead = NO_OVERHEAD,
 ) -> list[str]:
     """Write pieces into `{stem}-00000-of-00004{suffix}` and so on, `most` bytes in each; the names, one at least."""
     count = 0
-    for group in cut(pieces, most):
+    for group in cut(pieces, most, overhead):
         with _new_file(folder, f"{stem}-{count:05d}") as file:
             write(file, group)
         count += 1

@@ -27,6 +27,7 @@ from penstock.shards.dataset import Dataset
 from penstock.shards.export import (
     SHARD_SIZE,
     Exported,
+    Overhead,
     Written,
     finish,
     open_splits,
@@ -175,8 +176,9 @@ def _write_split(
     described = {feature.name: _described(feature.type) for feature in features}
     schema = _arrow_schema(features, described)
     written = Written(tokens=0 if INPUT_IDS in described and has_tokens(dataset.schema) else None)
-    messages = _messages(_batches(dataset, features, schema, min(most, _AT_ONCE)), written)
-    files = write_files(folder, f"{place}data", ".arrow", messages, most, partial(_write_stream, schema))
+    overhead = Overhead(file=len(schema.serialize()) + len(_END_OF_STREAM))
+    messages = _messages(_batches(dataset, features, schema, min(most, _AT_ONCE)), written, most - overhead.file)
+    files = write_files(folder, f"{place}data", ".arrow", messages, most, partial(_write_stream, schema), overhead)
     written.files = len(files)
     write_json(folder, f"{place}dataset_info.json", {"features": described})
     state: dict[str, Any] = {
@@ -208,13 +210,24 @@ def _batches(dataset: Dataset, features: list[_Feature], schema: pa.Schema, most
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _messages(batches: Iterator[pa.RecordBatch], written: Written) -> Iterator[pa.Buffer]:
+def _messages(batches: Iterator[pa.RecordBatch], written: Written, most: int) -> Iterator[pa.Buffer]:
     """Each batch as an Arrow stream has it, and counted."""
     for batch in batches:
         written.rows += batch.num_rows
         if written.tokens is not None:
             written.tokens += len(batch.column(INPUT_IDS).values)
-        yield batch.serialize()
+        yield from _serialized(batch, most)
+
+
+def _serialized(batch: pa.RecordBatch, most: int) -> Iterator[pa.Buffer]:
+    """Some rows take more bytes here than they are stored in: the batch is halved until a message fits, or is a row."""
+    message = batch.serialize()
+    if len(message) <= most or batch.num_rows == 1:
+        yield message
+        return
+    middle = batch.num_rows // 2
+    for part in (batch.slice(0, middle), batch.slice(middle)):
+        yield from _serialized(part, most)
 
 
 def _write_stream(schema: pa.Schema, file: WriteFile, messages: Iterator[pa.Buffer]) -> None:

@@ -17,8 +17,10 @@ from penstock.shards.arrayrecord_file import SUFFIX, open_reader, write_records
 from penstock.shards.dataset import Dataset
 from penstock.shards.example import encode_examples
 from penstock.shards.export import (
+    NO_OVERHEAD,
     SHARD_SIZE,
     Exported,
+    Overhead,
     Written,
     finish,
     open_splits,
@@ -33,6 +35,9 @@ from penstock.shards.packed import TOKENS, Array, Columns, has_tokens, read_toke
 FEATURE = "text"
 _AT_ONCE = 2**18  # bytes of tokens that are encoded together: each takes some 40 bytes on the way
 _LARGEST = 2**31 - 1
+_OVERHEAD = Overhead(
+    file=2**17, piece=64
+)  # of ArrayRecord at most: blocks of 64 KiB are filled up, records have a head
 
 
 def export_maxtext(
@@ -68,7 +73,8 @@ def _refuse_without_tokens(splits: Mapping[str, Dataset], where: str) -> None:
 def _write_split(folder: Folder, dataset: Dataset, most: int) -> Written:
     written = Written(tokens=0)
     examples = _examples(dataset, most, written)
-    written.files = len(write_files(folder, dataset.split, SUFFIX, examples, most, _write_file))
+    overhead = _OVERHEAD if most >= 2 * _OVERHEAD.file else NO_OVERHEAD  # no file is smaller: else a record in each
+    written.files = len(write_files(folder, dataset.split, SUFFIX, examples, most, _write_file, overhead))
     return written
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.base.errors import InputError
 from penstock.shards.arrays import (
     MOST_RAGGED,
     Array,
@@ -80,8 +81,15 @@ class Encoder:
                 yield f"{self.field.name}/bytes", flat
                 yield f"{self.field.name}/offsets", self._shift(offsets)
             else:
-                yield self.field.name, fixed_values(fill_nulls(array, self._type), self._type)
+                yield self.field.name, self._fixed(array)
         self._rows += len(array)
+
+    def _fixed(self, array: pa.Array) -> Array:
+        try:
+            return fixed_values(fill_nulls(array, self._type), self._type)
+        except InputError as error:  # nulls inside lists
+            error.where = f"column {self.field.name!r}"
+            raise
 
     def finish(self) -> Pieces:
         """What the last window of a dictionary holds."""

@@ -16,7 +16,7 @@ from penstock.base.errors import ConfigError, did_you_mean
 from penstock.prepare.config import Config, load_config, make_config, understood
 from penstock.prepare.job_file import read_yaml
 from penstock.prepare.plan import Plan
-from penstock.prepare.presets import PRESETS, REQUIRED, Preset, refuse_types
+from penstock.prepare.presets import PRESETS, REQUIRED, Preset, casts_needed
 from penstock.show.older_names import into_stages, refuse_contradiction
 from penstock.show.overrides import Override, lay_over
 
@@ -64,10 +64,20 @@ def plan_job(asked: Asked) -> Plan:
 
     about = f"of preset {asked.name}" if asked.preset else f"on top of {asked.name}"
     with _naming(asked.overrides, about, asked.preset):
-        planned = plan(asked.config)
-        if asked.preset:
-            refuse_types(asked.preset, planned)
-        return planned
+        return plan(_with_casts(asked.preset, asked.config) if asked.preset else asked.config)
+
+
+def _with_casts(preset: Preset, config: Config) -> Config:
+    """The preset's job with a stage that casts, behind its `select`, where the format asks for certain types."""
+    from penstock.prepare.job import written
+    from penstock.prepare.scouting import scout
+    from penstock.prepare.survey import take_survey
+
+    casts = casts_needed(preset, take_survey(config, scout)) if preset.casts_for(config.format) else {}
+    if not casts:
+        return config
+    select, *others = written(config)["stages"]
+    return make_config({**written(config), "stages": [select, {"cast": dict(casts)}, *others]}, folder=config.folder)
 
 
 def told(asked: Asked) -> str:

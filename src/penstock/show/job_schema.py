@@ -40,6 +40,14 @@ def _mapping(required: list[str], additional: Any = False, **properties: Schema)
 
 # What may stand after the name of a stage that has short forms. The others are given by their fields alone.
 _FORMS: dict[str, list[Schema]] = {
+    "cast": [
+        _mapping([], additional=_NAME),
+        _mapping(
+            ["columns"],
+            columns=_mapping([], additional=_NAME),
+            lossy={"type": "boolean", "default": False, "description": "round what the new type cannot hold exactly"},
+        ),
+    ],
     "filter": [
         _NAME,
         _NAMES,

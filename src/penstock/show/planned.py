@@ -14,7 +14,7 @@ from rich.text import Text
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.files import Folder
 from penstock.base.sizes import format_count, format_seconds, format_size
-from penstock.prepare.job import halves_of
+from penstock.prepare.job import halves_of, written
 from penstock.prepare.ledger import files_are_there, read_rows
 from penstock.prepare.passes import buckets_of
 from penstock.prepare.plan import Pass, Plan
@@ -35,8 +35,9 @@ PLANNING = "planning: listing the input, measuring its first rows"  # shown whil
 def asked_facts(asked: Asked) -> dict[str, Any]:
     """Of the job; where batch files are kept, of the half that makes them: the other half's input is not there yet."""
     first, *merge = halves_of(asked.config)
-    facts = plan_facts(plan_job(replace(asked, config=first)))
-    return {**facts, "job_file": dict(asked.job), "merged_into": merge[0].output_path if merge else None}
+    planned = plan_job(replace(asked, config=first))
+    job = {**asked.job, "stages": written(planned.config)["stages"]} if asked.preset else dict(asked.job)
+    return {**plan_facts(planned), "job_file": job, "merged_into": merge[0].output_path if merge else None}
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:

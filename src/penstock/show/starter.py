@@ -60,7 +60,9 @@ output: prepared
 
 # What to do with each row, in this order.
 stages:
-  # - select: [user, time, value]         # these columns; {new_name: old_name} renames
+  # - select: [user, time, value]         # these columns; {new_name: old_name} renames, {os: device.os} takes a field
+  # - cast: {value: float32}              # other types; a value that one cannot hold is a bad row, unless you write
+  #                                       # {columns: {value: float32}, lossy: true}, which rounds it
   # - filter: value > 0                   # also ==, !=, in [a, b], is not null, or a list of conditions
   # - my_module:my_function: {option: 1}  # your own: a pyarrow.RecordBatch in, one of as many rows out
   # - group: {by: user, order: time}      # all rows of a user as one record, in order; {max_record: 8MiB} cuts long

@@ -102,6 +102,27 @@ def test_text_that_is_not_utf8_is_set_aside_in_plain_and_dictionary_columns(tmp_
     assert answer.aside[1]["row"] == {"a": 3, "plain": "ok", "kind": "\\xff"}
 
 
+def test_text_that_is_not_utf8_is_set_aside_inside_lists_and_structs(tmp_path):
+    bad = invalid_utf8([b"ok", b"caf\xe9", b"ok"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 1, 3, 3], pa.int32()), bad)
+    structs = pa.StructArray.from_arrays([invalid_utf8([b"ok", b"\xff", None, b"ok"])], ["s"])
+    path = write(tmp_path, pa.table({"a": range(4), "list": lists, "struct": structs}))
+    answer = read(path)
+    assert [row["a"] for row in answer.rows] == [0, 3]
+    assert [line["position"] for line in answer.aside] == [1, 2]
+    assert answer.aside[1]["row"] == {"a": 2, "list": ["caf\\xe9", "ok"], "struct": {"s": None}}
+
+
+def test_views_and_runs_come_as_plain_types(tmp_path):
+    texts = ["", "a" * 20, None]
+    lists = pa.array([[text] for text in texts], pa.list_(pa.string_view()))
+    table = pa.table({"a": pa.array(texts, pa.string_view()), "b": lists})
+    path = write(tmp_path, table)
+    assert survey(path).schema.types == [pa.string(), pa.list_(pa.field("element", pa.string()))]
+    assert [row["a"] for row in read(path).rows] == texts
+    assert [row["b"] for row in read(path).rows] == [[text] for text in texts]
+
+
 @pytest.mark.parametrize("kept", [0, 3, 8, 100, -1, -9])
 def test_a_file_that_breaks_off_is_refused_by_name_at_the_survey(tmp_path, kept):
     path = write(tmp_path, table_of(100))

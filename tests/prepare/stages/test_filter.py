@@ -17,6 +17,11 @@ from tests.prepare.stages.rows import checked_stage, make_rows
 NAN = float("nan")
 INTS = pa.array([1, 2, None, -3], pa.int8())
 FLOATS = pa.array([0.1, NAN, None, 2], pa.float32())
+DOUBLES = pa.array([0.1, 0.1 + 0.2, None])
+ZEROS = pa.array([0.0, -0.0, NAN], pa.float32())
+LARGE = pa.array([2**53, 2**53 + 1, 2**63 - 1])
+NOONS = pa.array([12 * 3600 * 10**6, 13 * 3600 * 10**6, None], pa.time64("us"))
+TENTHS = pa.array(np.array([0.1, 0.2], "f2"))
 HALVES = pa.array(np.array([0.5, 1], "f2"))
 WORDS = pa.array(["a", "b", None, ""])
 KINDS = WORDS.dictionary_encode()
@@ -54,9 +59,37 @@ BYTES = pa.array([b"a", b"b"])
         ("x in [2.0]", FLOATS, [3]),
         ("x not in [2]", FLOATS, [0, 1]),
         ("x is not null", FLOATS, [0, 1, 3]),
-        ("x > 0.1", FLOATS, [0, 3]),  # the float32 next to 0.1 is larger than 0.1
-        ("x == 0.1", FLOATS, []),
-        ("x in [0.1]", FLOATS, []),
+        ("x > 0.1", FLOATS, [3]),  # compared with the float32 next to 0.1, which row 0 holds
+        ("x >= 0.1", FLOATS, [0, 3]),
+        ("x == 0.1", FLOATS, [0]),
+        ("x != 0.1", FLOATS, [1, 3]),
+        ("x < 0.1", FLOATS, []),
+        ("x in [0.1]", FLOATS, [0]),
+        ("x not in [0.1]", FLOATS, [1, 3]),
+        ("x == 0.1", TENTHS, [0]),
+        ("x > 0.1", TENTHS, [1]),
+        ("x == 0.1", DOUBLES, [0]),
+        ("x in [0.1, 0.3]", DOUBLES, [0]),  # 0.1 + 0.2 is not 0.3
+        ("x == 0", ZEROS, [0, 1]),
+        ("x in [0]", ZEROS, [0, 1]),
+        ("x not in [0]", ZEROS, [2]),
+        ("x in [-0.0]", ZEROS, [0, 1]),
+        ("x in [false, true]", FLAGS, [0, 1]),
+        ("x in [.nan]", ZEROS, []),
+        ("x not in [.nan]", ZEROS, [0, 1, 2]),
+        ("x <= .inf", ZEROS, [0, 1]),
+        ("x == 9007199254740993", LARGE, [1]),
+        ("x == 9007199254740993.0", LARGE, [1]),
+        ("x > 9007199254740992.0", LARGE, [1, 2]),
+        ("x == 9.223372036854775807e18", LARGE, [2]),
+        ("x == 18446744073709551615", pa.array([2**64 - 1, 2**63], pa.uint64()), [0]),
+        ("x >= 9223372036854775808", pa.array([2**64 - 1, 2**63, 1], pa.uint64()), [0, 1]),
+        ("x == 0.1234567890123456789", pa.array([Decimal("0.1234567890123456789")], pa.decimal128(38, 19)), [0]),
+        ("x > 12:30:00", NOONS, [1]),
+        ("x == 12:00:00", NOONS, [0]),
+        ("x == 12:00:00", NOONS.cast(pa.time32("s")), [0]),
+        ("x == 007", pa.array(["007", "7"]), [0]),
+        ("x > 1000000000", pa.array([10**9, 10**9 + 1], pa.timestamp("s")), [1]),
         ("x > 0.5", HALVES, [1]),
         ("x in [0.5]", HALVES, [0]),
         ("x == a", WORDS, [0]),
@@ -124,6 +157,23 @@ def test_a_condition_keeps_these_rows(condition, column, kept):
         ("x > 1.5", pa.array([1], pa.duration("s"))),
         ("x == [1]", INTS),
         ("x == 1", pa.array([[1]])),
+        ("x > 2.5", LARGE),
+        ("x > 9007199254740992.5", LARGE),
+        ("x < 18446744073709551616", pa.array([1], pa.uint64())),
+        ("x <= 1e39", FLOATS),  # infinite in float32
+        ("x >= 1e-50", FLOATS),  # 0 in float32
+        ("x < 70000", HALVES),
+        ("x < 1e400", DOUBLES),
+        ("x == 0x10", FLAGS),
+        ("x == 010", INTS),  # eight, or ten?
+        ("x > 1:30", INTS),
+        ("x > 12:30", DAYS),
+        ("x > 2020-01-01 00:00:00Z", TIMES),  # a zone, and the column has none
+        ("x > 2020-01-01 00:00:00.123456789", TIMES.cast(pa.timestamp("ns"))),
+        ("x == 1.0", TIMES),
+        ("x > 12.5", NOONS),
+        ("x > 2020-01-01", NOONS),
+        ("x > 3000-01-01", TIMES.cast(pa.timestamp("ns"))),
     ],
 )
 def test_a_value_that_does_not_fit_the_column_is_refused_and_named(condition, column):
@@ -163,6 +213,19 @@ def test_what_is_not_a_condition_is_refused(written, message):
 def test_a_column_that_is_not_there_is_named():
     with pytest.raises(ConfigError, match=r"there is no column 'y'. Columns: x."):
         checked_stage("filter", "y > 1", make_rows({"x": INTS}))
+
+
+def test_another_columns_name_is_refused_unless_it_is_quoted():
+    rows = make_rows({"x": WORDS, "a": WORDS})
+    with pytest.raises(ConfigError, match="'a' is a column, and columns are compared with values") as caught:
+        checked_stage("filter", "x == a", rows)
+    assert "x == 'a'" in str(caught.value.next_step)
+    assert checked_stage("filter", "x == 'a'", rows)(rows).ordinals.tolist() == [0]
+
+
+def test_a_job_is_another_one_where_numbers_with_a_point_came_to_mean_other_rows():
+    assert build_stage("filter", "x > 5").describe() == {"where": ("x > 5",), "keep": False}
+    assert build_stage("filter", "x > 0.1").describe()["compares"] == "in the column's type"
 
 
 def test_a_name_with_spaces_and_signs_goes_between_backquotes():

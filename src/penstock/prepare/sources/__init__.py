@@ -18,6 +18,7 @@ import pyarrow as pa
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
+from penstock.prepare.layouts import plain_schema
 from penstock.prepare.rows import Rows
 from penstock.prepare.sample_schema import SampleSchema
 from penstock.prepare.slices import Segment, Slice
@@ -131,7 +132,7 @@ def survey_file(file: File, options: SourceOptions, slice_bytes: int, known: pa.
         alike = module.survey_alike(file, options, slice_bytes, known)
     surveyed: FileSurvey = alike or module.survey(file, options, slice_bytes)
     if not options.text_column:
-        return surveyed
+        return replace(surveyed, schema=plain_schema(surveyed.schema))
     refuse_no_text(options.text_column, surveyed.schema, file.location)
     return FileSurvey(TEXT_SCHEMA, surveyed.pieces)
 

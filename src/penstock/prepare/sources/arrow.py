@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
+from penstock.prepare.layouts import plain_batch
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import (
@@ -71,7 +72,7 @@ def _cut(batch: pa.RecordBatch, ordinal: int, segment: Segment, reading: Reading
     repair = reading.options[segment.source].bad_utf8 == "repair"
     count = reading.rows_of(batch.nbytes / max(batch.num_rows, 1))
     for start in range(0, batch.num_rows, count):
-        some = batch.slice(start, count)
+        some = plain_batch(batch.slice(start, count))
         ordinals = np.arange(ordinal + start, ordinal + start + some.num_rows)
         yield sound_text(Rows(some, segment.source, (segment.path,), ordinals), repair)
 

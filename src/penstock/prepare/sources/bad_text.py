@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.prepare.rows import Rows, SetAside, jsonable
 
@@ -22,17 +23,17 @@ _REPAIRED_AT_ONCE = 1 << 20
 
 
 def sound_text(rows: Rows, repair: bool = False, line_of: Callable[[int], int | None] | None = None) -> Rows:
-    """The rows whose text is UTF-8; with `repair` all of them, bad bytes replaced by U+FFFD.
+    """The rows whose text is UTF-8; with `repair` those with bad text inside lists and structs alone are left out,
+    and all other bad bytes replaced by U+FFFD.
 
     `line_of` tells the line of a row in its file, where there are lines.
     """
-    good = np.ones(len(rows), bool)
-    for array in rows.batch.columns:
-        good &= _is_utf8(array)
+    good = _is_sound(rows.batch)
+    if repair and not good.all():
+        rows = rows.with_batch(_repaired(rows.batch))
+        good = _is_sound(rows.batch)
     if good.all():
         return rows
-    if repair:
-        return rows.with_batch(_repaired(rows.batch))
     bad = np.flatnonzero(~good)
     left = rows.batch.filter(pa.array(good))
     arrays = [_without_unused(array) for array in left.columns]
@@ -43,6 +44,13 @@ def sound_text(rows: Rows, repair: bool = False, line_of: Callable[[int], int | 
         ordinals=rows.ordinals[good],
         set_aside=(*rows.set_aside, SetAside(REASON, len(bad), lines)),
     )
+
+
+def _is_sound(batch: pa.RecordBatch) -> Array:
+    good = np.ones(batch.num_rows, bool)
+    for array in batch.columns:
+        good &= _is_utf8(array)
+    return good
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,10 @@ def _shown(value: pa.Scalar) -> Any:
 
 
 def _repaired(batch: pa.RecordBatch) -> pa.RecordBatch:
-    arrays = [array if _is_utf8(array).all() else _repaired_array(array) for array in batch.columns]
+    arrays = [
+        array if pa.types.is_nested(array.type) or _is_utf8(array).all() else _repaired_array(array)
+        for array in batch.columns
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
 
@@ -113,6 +124,8 @@ def _is_utf8(array: pa.Array) -> Array:
         known = np.append(_is_utf8(array.dictionary), True)  # the last stands for null
         answer: Array = known[array.indices.cast(pa.int64()).fill_null(-1).to_numpy()]
         return answer
+    if pa.types.is_nested(array.type):
+        return _is_utf8_inside(array)
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         return np.ones(len(array), bool)
     if not len(array) or _is_ascii(array):
@@ -122,6 +135,31 @@ def _is_utf8(array: pa.Array) -> Array:
         return np.ones(len(array), bool)
     except pa.ArrowInvalid:
         return np.array([_decodes(value) for value in as_binary(array)])
+
+
+def _is_utf8_inside(array: pa.Array) -> Array:
+    """Rows of lists and structs in which all text is UTF-8."""
+    good = np.ones(len(array), bool)
+    if pa.types.is_struct(array.type):
+        for field in array.flatten():
+            good &= _is_utf8(field)
+    elif _is_list(array.type) and _has_text(array.type):
+        inside = _is_utf8(array.flatten())
+        if not inside.all():
+            good[np.asarray(pc.list_parent_indices(array))[~inside]] = False
+    return good
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    """Whether text lies somewhere inside of the type: others need no look."""
+    if pa.types.is_dictionary(kind):
+        return _has_text(kind.value_type)
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(is_text or any(_has_text(kind.field(number).type) for number in range(kind.num_fields)))
 
 
 def _is_ascii(array: pa.Array) -> bool:
@@ -152,8 +190,22 @@ def _without_unused(array: pa.Array) -> pa.Array:
 
 
 def as_binary(array: pa.Array) -> pa.Array:
+    """The array with text as bytes, in lists and structs too, so that nothing trusts it to be UTF-8."""
     if pa.types.is_dictionary(array.type):
         return as_binary(array.dictionary_decode())
-    if pa.types.is_string(array.type):
-        return array.cast(pa.binary())
-    return array.cast(pa.large_binary()) if pa.types.is_large_string(array.type) else array
+    wanted = _binary_type(array.type)
+    return array if array.type == wanted else array.cast(wanted)
+
+
+def _binary_type(kind: pa.DataType) -> pa.DataType:
+    is_a = pa.types
+    if is_a.is_string(kind) or is_a.is_string_view(kind):
+        return pa.binary() if is_a.is_string(kind) else pa.binary_view()
+    if is_a.is_large_string(kind):
+        return pa.large_binary()
+    if is_a.is_list(kind) or is_a.is_large_list(kind):
+        inner = kind.value_field.with_type(_binary_type(kind.value_type))
+        return pa.list_(inner) if is_a.is_list(kind) else pa.large_list(inner)
+    if is_a.is_struct(kind):
+        return pa.struct([each.with_type(_binary_type(each.type)) for each in kind])
+    return kind

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
+from penstock.prepare.layouts import plain_batch
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, first_line, is_remote
@@ -143,7 +144,7 @@ def _read_group(
     try:
         for batch in file.iter_batches(at_once, row_groups=[group], columns=list(reading.columns), use_threads=False):
             ordinals = np.arange(ordinal, ordinal + batch.num_rows)
-            ordered = batch.select(list(reading.columns))  # the file may order them otherwise
+            ordered = plain_batch(batch.select(list(reading.columns)))  # the file may order them otherwise
             yield sound_text(Rows(ordered, segment.source, (segment.path,), ordinals), repair)
             ordinal += batch.num_rows
             seen += batch.num_rows

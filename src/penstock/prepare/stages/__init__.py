@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 BUILT_IN = {
+    "cast": "penstock.prepare.stages.cast:Cast",
     "clean": "penstock.prepare.stages.clean:Clean",
     "dedup": "penstock.prepare.stages.dedup:Dedup",
     "filter": "penstock.prepare.stages.filter:Filter",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, datetime, time
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +15,7 @@ import yaml
 from penstock.base.errors import ConfigError, TaskError
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.stages.literals import read_literal, scalar_of
 from penstock.prepare.user_code import call_user, load_user_object
 
 _OPERATORS = {
@@ -47,18 +46,21 @@ class Condition:
 
     def mask(self, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
         """Where it holds. A comparison with null holds nowhere; `is null` asks for nulls."""
-        array = _comparable(batch.column(self.column))
+        array = batch.column(self.column)
         if self.measure:
-            array = _MEASURES[self.measure](array).cast(pa.int64())
+            array = _MEASURES[self.measure](_comparable(array)).cast(pa.int64())
+        kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+        array = _comparable(array)
         if self.operator in ("is", "is not"):
             answer = pc.is_null(array) if self.operator == "is" else pc.is_valid(array)
         elif self.operator in ("in", "not in"):
-            known = pa.array([_scalar(value, array.type) for value in self.value], array.type)
-            answer = pc.is_in(array, known)
+            values = [value for value in self.value if value == value]  # no value is equal to NaN
+            known = pa.array([scalar_of(value, kind) for value in values], array.type)
+            answer = pc.is_in(_with_one_zero(array), _with_one_zero(known))
             if self.operator == "not in":
                 answer = pc.and_(pc.invert(answer), pc.is_valid(array))
         else:
-            answer = _OPERATORS[self.operator](array, _scalar(self.value, array.type))
+            answer = _OPERATORS[self.operator](array, scalar_of(self.value, kind))
         return np.asarray(pc.fill_null(answer, False))
 
 
@@ -68,7 +70,8 @@ class Filter(Stage):
 
     Rows that fail are counted by condition; `keep: true` also writes them to `rejected/`.
     Operators: == != < <= > >= in, not in, is null, is not null. A name with spaces goes between backquotes.
-    `characters(text)` and `bytes(text)` measure a text, `length(tokens)` a list.
+    `characters(text)` and `bytes(text)` measure a text, `length(tokens)` a list. A value is compared as the column's
+    type holds it: `== 0.1` finds the float32 that is next to 0.1.
     """
 
     where: tuple[str, ...]
@@ -104,6 +107,7 @@ class Filter(Stage):
         for condition in self._conditions:
             if isinstance(condition, Condition):
                 require_columns(schema, [condition.column])
+                _refuse_column(condition, schema)
                 _check_value(condition, schema.field(condition.column).type)
         return schema
 
@@ -112,6 +116,13 @@ class Filter(Stage):
         if after is None or len(named) < len(self.where):  # a function may look at any column
             return None
         return after | frozenset(named)
+
+    def describe(self) -> dict[str, Any]:
+        """Numbers with a point were once compared in float64, and may now keep other rows of a narrower column."""
+        values = [each.value for each in self._conditions if isinstance(each, Condition)]
+        flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
+        changed = {"compares": "in the column's type"} if any(isinstance(one, float) for one in flat) else {}
+        return {**super().describe(), **changed}
 
     def takes_codes(self) -> bool:
         return not self.code()
@@ -132,7 +143,7 @@ def parse_condition(text: str) -> Condition:
     measured = _MEASURED.fullmatch(column)
     measure, column = (measured[1], measured[2].strip().strip("`")) if measured else ("", column.strip("`"))
     try:
-        value = yaml.load(match[3], _Values)
+        value = read_literal(match[3])
     except yaml.YAMLError as error:
         raise ConfigError(f"{text!r}: cannot read the value {match[3]!r}") from error
     if operator in ("is", "is not") and value is not None:
@@ -143,6 +154,17 @@ def parse_condition(text: str) -> Condition:
     if operator not in ("is", "is not") and None in values:
         raise ConfigError(f"{text!r}: no comparison with null holds, write `is null` or `is not null`")
     return Condition(text.strip(), column, operator, value, measure)
+
+
+def _refuse_column(condition: Condition, schema: pa.Schema) -> None:
+    """`x == y` with a column y is taken for neither: quotes make a text of it."""
+    value = condition.value
+    if isinstance(value, str) and value in schema.names and condition.text.endswith(value):
+        raise ConfigError(
+            f"{condition.text!r}: {value!r} is a column, and columns are compared with values, not with each other",
+            next_step=f"for the text write {condition.text.removesuffix(value)}'{value}'; to compare columns, "
+            "name a function of your own: `filter: module:function`",
+        )
 
 
 def _check_value(condition: Condition, kind: pa.DataType) -> None:
@@ -157,47 +179,16 @@ def _check_value(condition: Condition, kind: pa.DataType) -> None:
         ) from error
 
 
-class _Values(yaml.SafeLoader):
-    """YAML's values, where 1e-3 is a number too."""
-
-
-_Values.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
 def _comparable(array: pa.Array) -> pa.Array:
-    """Floats are compared in float64: `rtt > 0.1` means the decimal people read, not its float32 neighbour."""
+    """Floats as float64, which holds them exactly and has all of Arrow's kernels."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     return array.cast(pa.float64()) if pa.types.is_floating(array.type) else array
 
 
-def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """The value in the column's type; raises where that would be another value."""
-    is_a = pa.types
-    if is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind):
-        return _number(value, kind)
-    if isinstance(value, float) and not value.is_integer():
-        raise ValueError("a whole number is needed")
-    if is_a.is_date(kind) and isinstance(value, datetime):
-        raise TypeError("a day without a time is needed")
-    if is_a.is_timestamp(kind) and isinstance(value, date):
-        value = value if isinstance(value, datetime) else datetime.combine(value, time())
-        return pa.scalar(value, pa.timestamp("us", kind.tz)).cast(kind)
-    return pa.scalar(value, kind)
-
-
-def _number(value: Any, kind: pa.DataType) -> pa.Scalar:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError("a number is needed")
-    if pa.types.is_decimal(kind):
-        return pa.scalar(Decimal(str(value)), kind)
-    if pa.types.is_floating(kind):
-        return pa.scalar(float(value), kind)
-    if value != int(value):
-        raise ValueError("a whole number is needed")
-    return pa.scalar(int(value), kind)
+def _with_one_zero(array: pa.Array) -> pa.Array:
+    """-0.0 as 0.0: Arrow's is_in takes them for two numbers."""
+    return pc.add(array, 0.0) if pa.types.is_floating(array.type) else array
 
 
 def _call(target: str, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:

@@ -18,6 +18,7 @@ from penstock.prepare.hashing import is_text
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Fit, Stage, require_columns
 from penstock.prepare.stages.group_summary import GroupSummary
+from penstock.shards.schema import type_from_arrow
 
 _TEXT_ROW_BYTES = 4  # an offset or a code
 
@@ -139,7 +140,13 @@ def _refuse_unknown(column: pa.Field) -> None:
     if pa.types.is_nested(kind):
         raise ConfigError(
             f"column {column.name!r} is {column.type}, and group takes no nested columns",
-            next_step="leave it out with `select:`, or flatten it in a stage of your own (`module:function`)",
+            next_step="leave it out or take a part of it (`select: {part: column.field}`), or flatten it in a stage of "
+            "your own (`module:function`)",
+        )
+    if type_from_arrow(_stored(kind)) is None:
+        raise ConfigError(
+            f"column {column.name!r} is {column.type}, which cannot be stored",
+            next_step=f"leave it out with `select:`, or give it another type: `cast: {{{column.name}: string}}`",
         )
 
 

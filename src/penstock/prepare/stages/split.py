@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.hashing import combine, hash_distinct, hash_positions
+from penstock.prepare.hashing import combine, has_hash, hash_distinct, hash_positions
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Stage, require_columns
 
@@ -76,7 +76,7 @@ class Split(Stage):
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
         require_columns(schema, list(self.by))
         for name in self.by:
-            if pa.types.is_nested(schema.field(name).type):
+            if not has_hash(schema.field(name).type):
                 raise ConfigError(
                     f"by: column {name!r} is {schema.field(name).type}, which has no single value to decide by",
                     next_step="behind `group`, split by: key, so that all records of a key are in one split",

@@ -1,0 +1,93 @@
+"""Layouts: Arrow's views and run-end encoding -> the plain types of the same values, which everything behind can take.
+
+They differ from `string`, `binary`, `list` and plain numbers only in how values lie in memory, and Arrow itself cannot
+filter or take rows of some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import InputError
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([each.with_type(plain_type(each.type)) for each in schema])
+
+
+def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch itself where nothing is to be done."""
+    if all(plain_type(each.type) == each.type for each in batch.schema):
+        return batch
+    return pa.RecordBatch.from_arrays([plain_array(each) for each in batch.columns], names=batch.schema.names)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    return plain_type(kind.value_type) if pa.types.is_run_end_encoded(kind) else _inner_type(kind)
+
+
+def _inner_type(kind: pa.DataType) -> pa.DataType:
+    """Like `plain_type`, but runs inside of lists and structs stay: Arrow has no way to decode them there."""
+    is_a = pa.types
+    if is_a.is_string_view(kind):
+        return pa.string()
+    if is_a.is_binary_view(kind):
+        return pa.binary()
+    if is_a.is_list(kind) or is_a.is_list_view(kind):
+        return pa.list_(_inner_field(kind.value_field))
+    if is_a.is_large_list(kind) or is_a.is_large_list_view(kind):
+        return pa.large_list(_inner_field(kind.value_field))
+    if is_a.is_fixed_size_list(kind):
+        return pa.list_(_inner_field(kind.value_field), kind.list_size)
+    return pa.struct([_inner_field(each) for each in kind]) if is_a.is_struct(kind) else kind
+
+
+def _inner_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_inner_type(field.type))
+
+
+def plain_array(array: pa.Array) -> pa.Array:
+    is_a, wanted = pa.types, plain_type(array.type)
+    if array.type == wanted:
+        return array
+    if is_a.is_run_end_encoded(array.type):
+        return plain_array(pc.run_end_decode(array))
+    if is_a.is_list_view(array.type) or is_a.is_large_list_view(array.type):
+        array = _as_list(array)
+    return array.cast(wanted)
+
+
+def _as_list(array: pa.Array) -> pa.Array:
+    """Arrow's own cast of a list view that was read from a file makes an array that is not valid."""
+    large = pa.types.is_large_list_view(array.type)
+    offsets = pa.array(np.append(0, np.cumsum(array.value_lengths().fill_null(0))), pa.int64() if large else pa.int32())
+    make = pa.LargeListArray if large else pa.ListArray
+    return make.from_arrays(offsets, array.flatten(), mask=array.is_null() if array.null_count else None)
+
+
+def refuse_other_layouts(schema: pa.Schema, columns: tuple[str, ...]) -> None:
+    """Refuse views and runs in places where `plain_array` leaves them, such as maps and dictionaries."""
+    for name in columns:
+        if any(map(_is_other, _within(schema.field(name).type))):
+            raise InputError(
+                f"column {name!r} has type {schema.field(name).type}, with a layout inside that cannot be read here",
+                next_step="leave it out with `select:`, or write the file with plain types (string instead of "
+                "string_view)",
+            )
+
+
+def _within(kind: pa.DataType) -> Iterator[pa.DataType]:
+    yield kind
+    for number in range(kind.num_fields):
+        yield from _within(kind.field(number).type)
+    if pa.types.is_dictionary(kind):
+        yield from _within(kind.value_type)
+
+
+def _is_other(kind: pa.DataType) -> bool:
+    is_a = pa.types
+    return bool(is_a.is_run_end_encoded(kind) or is_a.is_string_view(kind) or is_a.is_binary_view(kind))

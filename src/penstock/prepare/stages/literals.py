@@ -1,0 +1,124 @@
+"""Literals: the value of a condition, as a person wrote it -> a scalar of the column's type. Used by filter.py.
+
+The value means what the column's type would hold for it: 0.1 beside float32 is the float32 next to 0.1. What that type
+cannot hold at all (2.5 beside int64, 1e39 beside float32) is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import yaml
+
+
+class WrittenFloat(float):
+    """A number with a point or an exponent, with all the digits that were written."""
+
+    text: str
+
+    @property
+    def exact(self) -> Decimal:
+        try:
+            return Decimal(self.text.replace("_", ""))
+        except InvalidOperation:  # .inf and .nan
+            return Decimal(self)
+
+
+class _Values(yaml.SafeLoader):
+    """YAML's values, where 1e-3 is a number too; 12:30:00 and 007 are text, which YAML would take for other numbers."""
+
+
+_Values.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if not tag.endswith((":int", ":float"))]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Values.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)\Z"), list("-+0123456789")
+)
+_Values.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(
+        r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+    ),
+    list("-+0123456789."),
+)
+
+
+def _construct_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> WrittenFloat:
+    number = WrittenFloat(loader.construct_yaml_float(node))
+    number.text = node.value
+    return number
+
+
+def _construct_time(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+    """YAML cuts a second after six digits: a finer time stays text, which no column of times takes."""
+    fraction = re.search(r"\.([0-9]+)", node.value)
+    is_fine = fraction and fraction[1][6:].strip("0")
+    return node.value if is_fine else loader.construct_yaml_timestamp(node)
+
+
+_Values.add_constructor("tag:yaml.org,2002:float", _construct_float)
+_Values.add_constructor("tag:yaml.org,2002:timestamp", _construct_time)
+
+
+def read_literal(text: str) -> Any:
+    """Raises yaml.YAMLError for what is no value."""
+    return yaml.load(text, _Values)
+
+
+def scalar_of(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """The value in the column's type; raises where that would be another value. Floats are answered as float64."""
+    is_a = pa.types
+    if is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind):
+        return _number(value, kind)
+    if is_a.is_temporal(kind):
+        return _time(value, kind)
+    return pa.scalar(value, kind)
+
+
+def _number(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("a number is needed")
+    if pa.types.is_floating(kind):
+        return pa.scalar(_rounded(value, kind.bit_width), pa.float64())
+    exact = value.exact if isinstance(value, WrittenFloat) else Decimal(value)
+    if pa.types.is_decimal(kind):
+        return pa.scalar(exact, kind)
+    if not exact.is_finite() or exact != exact.to_integral_value():
+        raise ValueError("a whole number is needed")
+    return pa.scalar(int(exact), kind)
+
+
+def _rounded(value: float, bits: int) -> float:
+    """The number that a float of so many bits holds for it."""
+    wide = float(value)
+    is_infinite = isinstance(value, WrittenFloat) and "inf" in value.text.lower()
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = float(np.dtype(f"f{bits // 8}").type(wide))
+    if np.isinf(narrow) and not is_infinite:
+        raise ValueError(f"it is beyond the range of float{bits}")
+    if narrow == 0 and (value.exact if isinstance(value, WrittenFloat) else value) != 0:
+        raise ValueError(f"float{bits} has no number so small but 0")
+    return narrow
+
+
+def _time(value: Any, kind: pa.DataType) -> pa.Scalar:
+    is_a = pa.types
+    if isinstance(value, float):
+        raise TypeError("a time, or a whole number in the column's unit, is needed")
+    if is_a.is_time(kind) and isinstance(value, str):
+        return pa.scalar(time.fromisoformat(value), pa.time64("us")).cast(kind)
+    if is_a.is_date(kind) and isinstance(value, datetime):
+        raise TypeError("a day without a time is needed")
+    if is_a.is_timestamp(kind) and isinstance(value, date):
+        value = value if isinstance(value, datetime) else datetime.combine(value, time())
+        if value.tzinfo and not kind.tz:
+            raise TypeError("the column has no zone, and a time without one is needed")
+        return pa.scalar(value, pa.timestamp("us", kind.tz)).cast(kind)
+    return pa.scalar(value, kind)

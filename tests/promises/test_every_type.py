@@ -1,0 +1,366 @@
+"""Every Arrow type, taken every way, arrives with the same values, or is refused by an error that names its column.
+
+docs/types.md says which it is; these tests hold the page against what happens.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock
+from penstock.base.errors import PenstockError
+from penstock.shards.hdf5 import export_hdf5
+from penstock.shards.hf_dataset import export_hf
+from tests.promises import workshop
+from tests.promises.arrow_types import VALUES, columns, exact, name_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "types.md"
+COLUMNS = {f"c{number}": (name, array) for number, (name, array) in enumerate(columns().items())}
+REFUSED = "refused"
+Arrays = dict[str, pa.Array]
+Outcome = dict[str, str]  # column -> "kept", the type it is stored as, or "refused"
+
+
+# The page.
+
+
+def page() -> dict[str, dict[str, str]]:
+    """What docs/types.md says: of each type, by way. A line of its table may be about several types."""
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    head, _, *rows = table
+    said: dict[str, dict[str, str]] = {}
+    for cells in rows:
+        for name in re.findall(r"`([^`]+)`", cells[0]):
+            said[name] = dict(zip(head[1:], cells[1:], strict=True))
+    return said
+
+
+def on_the_page(name: str, way: str) -> str:
+    """`kept`, `refused`, or the type that a column is stored as."""
+    return page()[COLUMNS[name][0]][way].split(" (")[0].strip("`")
+
+
+# Taking columns some way.
+
+
+def run(folder: Path, arrays: Arrays, stages: list[Any], ending: str = "arrow", **keys: Any) -> Path:
+    """The dataset of a job over these columns, with `id` beside them."""
+    folder.mkdir()
+    table = pa.table({"id": pa.array(range(len(next(iter(arrays.values()))))), **arrays})
+    file = folder / f"rows.{ending}"
+    if ending == "parquet":
+        pq.write_table(table, file)
+    else:
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    penstock.run({"input": str(file), "output": str(folder / "out"), "workers": 0, "stages": stages, **keys})
+    return folder / "out"
+
+
+def taken(folder: Path, arrays: Arrays, way: Callable[[Path, Arrays], Arrays]) -> tuple[Arrays, set[str]]:
+    """(columns as they arrive, those that were refused): each error must name a column, which is then left out."""
+    left, refused = dict(arrays), set[str]()
+    for number in range(len(arrays) + 1):
+        if not left:
+            break
+        try:
+            return way(folder / str(number), left), refused
+        except PenstockError as error:
+            assert error.exit_code != 1, f"a defect: {error}"
+            named = [name for name in left if re.search(rf"\b{name}\b", str(error))]
+            assert named, f"an error that names no column: {error}"
+            refused.add(named[0])
+            del left[named[0]]
+    return {}, refused
+
+
+def outcome(arrays: Arrays, arrived: Arrays, refused: set[str]) -> Outcome:
+    """What became of each column; the test ends here for one whose values are not the same."""
+    found = dict.fromkeys(refused, REFUSED)
+    for name, array in arrived.items():
+        assert exact(array) == exact(arrays[name]), f"{COLUMNS[name][0]} has other values"
+        found[name] = "kept" if array.type == arrays[name].type else name_of(array.type)
+    return found
+
+
+def read(out: Path, arrays: Arrays, split: str = "train") -> Arrays:
+    """Columns by slices, in the order of `id`, after every record was read by itself, too."""
+    data = penstock.open(out, split)
+    for record in data:
+        assert set(arrays) <= set(record)
+    table = data[:].combine_chunks().sort_by("id")
+    return {name: one(table[name]) for name in arrays}
+
+
+def one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def mapped(*stages: Any, **keys: Any) -> Callable[[Path, Arrays], Arrays]:
+    def way(folder: Path, arrays: Arrays) -> Arrays:
+        out = run(folder, arrays, list(stages), **keys)
+        assert penstock.verify(out).ok
+        return read(out, arrays)
+
+    return way
+
+
+def filtered(folder: Path, arrays: Arrays) -> Arrays:
+    """Half of the rows; the others are kept in rejected/, where every type must have a text."""
+    out = run(folder, arrays, [{"filter": {"where": "id >= 5", "keep": True}}])
+    lines = (out / "rejected" / "00000.jsonl").read_text().splitlines()
+    assert [json.loads(line)["row"]["id"] for line in lines] == list(range(5))
+    whole = run(folder / "whole", arrays, [{"filter": "id >= 0"}])
+    part, every = read(out, arrays), read(whole, arrays)
+    for name in arrays:
+        assert exact(part[name]) == exact(arrays[name])[5:]
+    return every
+
+
+def renamed(folder: Path, arrays: Arrays) -> Arrays:
+    out = run(folder, arrays, [{"select": {"id": "id", **{f"{name} new": name for name in arrays}}}])
+    found = read(out, {f"{name} new": array for name, array in arrays.items()})
+    return {name.removesuffix(" new"): array for name, array in found.items()}
+
+
+def as_events(folder: Path, arrays: Arrays) -> Arrays:
+    """One record for each row, so that a list holds one value."""
+    out = run(folder, arrays, [{"group": {"by": "id"}}])
+    return {name: array.flatten() for name, array in read(out, arrays).items()}
+
+
+def through_a_function(folder: Path, arrays: Arrays) -> Arrays:
+    return mapped("stage_for_every_type:same")(folder, arrays)
+
+
+def of_parquet(folder: Path, arrays: Arrays) -> Arrays:
+    return mapped(ending="parquet")(folder, arrays)
+
+
+def exported_to_hf(folder: Path, arrays: Arrays) -> Arrays:
+    out = run(folder, arrays, [])
+    export_hf(out, folder / "hf")
+    (file,) = (folder / "hf").glob("*.arrow")
+    table = pa.ipc.open_stream(file.read_bytes()).read_all().sort_by("id")
+    return {name: one(table[name]) for name in arrays}
+
+
+def loaded(folder: Path, arrays: Arrays) -> Arrays:
+    """Batches are numpy arrays: they are compared as what they are views of."""
+    out = run(folder, arrays, [])
+    with penstock.load(out, batch_size=VALUES, shuffle=False, columns=["id", *arrays], workers=0) as loader:
+        batch = next(loader)
+    assert batch["id"].tolist() == list(range(VALUES))
+    return {name: _from_numpy(batch[name], array.type) for name, array in arrays.items()}
+
+
+def _from_numpy(values: np.ndarray[Any, Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_fixed_size_list(kind):
+        inner = _from_numpy(values.reshape(-1, *values.shape[2:]), kind.value_type)
+        return pa.FixedSizeListArray.from_arrays(inner, type=kind)
+    plain = pa.array(values)
+    return plain if plain.type == kind else plain.view(kind)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _a_stage_of_ones_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "stage_for_every_type.py").write_text("def same(batch):\n    return batch\n")
+    sys.path.insert(0, str(folder))
+    yield
+    sys.path.remove(str(folder))
+
+
+def as_array_records(folder: Path, arrays: Arrays) -> Arrays:
+    count = len(next(iter(arrays.values())))
+    keys = {"k": pa.array([f"{number:02}" for number in range(count)]), "t": pa.array(range(count), pa.timestamp("us"))}
+    out = run(folder, {**arrays, **keys}, [{"group": {"by": "k", "order": "t"}}], format="arrayrecord")
+    data = penstock.open(out)
+    assert [set(arrays) <= set(record) for record in data] == [True] * count
+    table = data[:].combine_chunks()
+    assert table["k"].combine_chunks().flatten().to_pylist() != []
+    table = table.take(pa.array(np.argsort([keys[0] for keys in table["k"].to_pylist()])))
+    return {name: one(table[name]).flatten() for name in arrays}
+
+
+def exported_to_hdf5(folder: Path, arrays: Arrays) -> Arrays:
+    out = run(folder, arrays, [])
+    export_hdf5(out, folder / "rows.h5")
+    with h5py.File(folder / "rows.h5") as file:
+        return {name: _from_hdf5(file["train"][name], array.type) for name, array in arrays.items()}
+
+
+def _from_hdf5(values: Any, kind: pa.DataType) -> pa.Array:
+    """HDF5 has numbers, in which times and decimals are kept as they are stored, and text."""
+    if values.dtype == object:
+        return pa.array([text.decode() for text in values]).cast(kind)
+    if pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values[:].tobytes())])
+    return _from_numpy(values[:], kind)
+
+
+def _fits_parquet(name: str) -> bool:
+    try:
+        pq.write_table(pa.table({name: WHOLE[name]}), pa.BufferOutputStream())
+        return True
+    except (pa.ArrowException, OSError):  # Parquet has no such type
+        return False
+
+
+def _of_parquet(array: pa.Array) -> pa.Array:
+    """What Parquet itself makes of a column: it has milliseconds in the place of seconds, for example."""
+    sink = pa.BufferOutputStream()
+    try:
+        pq.write_table(pa.table({"x": array}), sink)
+    except (pa.ArrowException, OSError):
+        return array
+    return one(pq.read_table(pa.BufferReader(sink.getvalue()))["x"])
+
+
+# Columns that decide something.
+
+
+def as_key(folder: Path, name: str, array: pa.Array) -> None:
+    out = run(folder, {name: array}, [{"group": {"by": name, "order": "id", "null_keys": "group"}}])
+    table = penstock.open(out)[:]
+    keys, ids = _by_value(one(table[name])), table["id"].to_pylist()
+    assert len(set(map(repr, keys))) == len(keys)
+    found = {number: key for key, numbers in zip(keys, ids, strict=True) for number in numbers}
+    assert [found[number] for number in range(len(array))] == _by_value(array)
+
+
+def _by_value(array: pa.Array) -> list[Any]:
+    """Like `exact`, but -0.0 is 0.0, as keys see it."""
+    plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    if pa.types.is_floating(plain.type):
+        return [None if each is None else repr(each + 0.0) for each in plain.cast(pa.float64()).to_pylist()]
+    return exact(plain)
+
+
+def as_order(folder: Path, name: str, array: pa.Array) -> None:
+    out = run(folder, {name: array, "one": pa.array([1] * len(array))}, [{"group": {"by": "one", "order": name}}])
+    (found,) = penstock.open(out)[:]["id"].to_pylist()
+    assert found == sorted(range(len(array)), key=_sort_keys(array).__getitem__)
+
+
+def _sort_keys(array: pa.Array) -> list[Any]:
+    """Values ascend, NaN comes behind them, and null last."""
+    plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    is_float = pa.types.is_floating(plain.type)
+    values = plain.cast(pa.float64()).to_pylist() if is_float else exact(plain)
+    values = [each.encode() if isinstance(each, str) else each for each in values]
+    return [(2,) if each is None else (1,) if each != each else (0, each) for each in values]
+
+
+def as_split(folder: Path, name: str, array: pa.Array) -> None:
+    """Equal values are in one split, and every row is in one."""
+    out = run(folder, {name: array}, [{"select": {"id": "id", "by": name}}, {"split": {"by": "by", "test": 0.5}}])
+    splits = {split: penstock.open(out, split)[:]["id"].to_pylist() for split in ("train", "test")}
+    assert sorted(splits["train"] + splits["test"]) == list(range(len(array)))
+    values = _by_value(array)
+    assert not {repr(values[row]) for row in splits["train"]} & {repr(values[row]) for row in splits["test"]}
+
+
+def as_number(folder: Path, name: str, array: pa.Array) -> None:
+    """Least and greatest are exact; what is not finite is counted."""
+    out = run(folder, {name: array}, [{"statistics": [name]}])
+    facts = json.loads((out / "artifacts" / "statistics.json").read_text())[name]
+    if not pa.types.is_fixed_size_list(array.type):
+        values = [each for each in array.cast(pa.float64(), safe=False).to_pylist()] if _is_float(array) else array.to_pylist()
+        finite = [each for each in values if np.isfinite(each)]
+        assert (facts["count"], facts["min"], facts["max"]) == (len(finite), min(finite), max(finite))
+
+
+def _is_float(array: pa.Array) -> bool:
+    return bool(pa.types.is_floating(array.type))
+
+
+DECIDING: dict[str, tuple[Callable[[Path, str, pa.Array], None], str]] = {
+    "key": (as_key, "`by` of `group`"),
+    "order": (as_order, "`order` of `group`"),
+    "split": (as_split, "`by` of `split`"),
+    "statistics": (as_number, "`statistics`"),
+}
+
+
+def _one_of_each_line() -> list[str]:
+    """A type of every line of the page: make promises takes all."""
+    seen: dict[str, str] = {}
+    for name, (kind, _) in COLUMNS.items():
+        seen.setdefault(repr(page().get(kind)), name)
+    return list(seen.values())
+
+
+def test_the_page_has_every_type():
+    assert set(page()) == {name for name, _ in COLUMNS.values()}
+
+
+# Together: one job for all columns that are not refused.
+
+WHOLE = {name: array for name, (_, array) in COLUMNS.items()}
+FULL = {name: array.slice(0, VALUES) for name, array in WHOLE.items()}  # without nulls
+TOGETHER = {
+    "no stage": (mapped(), WHOLE, "stored"),
+    "npy": (mapped(format="npy"), WHOLE, "stored"),
+    "filter": (filtered, WHOLE, "stored"),
+    "select": (renamed, WHOLE, "stored"),
+    "own stage": (through_a_function, WHOLE, "stored"),
+    "event": (as_events, WHOLE, "event of `group`"),
+    "arrayrecord": (as_array_records, WHOLE, "`format: arrayrecord`"),
+    "hf": (exported_to_hf, WHOLE, "export to `hf`"),
+    "arrays": (mapped(format="arrays"), FULL, "`format: arrays`"),
+    "load": (loaded, FULL, "`load`"),
+    "hdf5": (exported_to_hdf5, FULL, "export to `hdf5`"),
+}
+
+
+@pytest.mark.parametrize("way", TOGETHER)
+def test_a_column_arrives_as_it_was_or_is_refused_by_name(tmp_path, way):
+    take, arrays, column = TOGETHER[way]
+    arrived, refused = taken(tmp_path, arrays, take)
+    found = outcome(arrays, arrived, refused)
+    expected = {name: on_the_page(name, column) for name in arrays}
+    differences = {COLUMNS[name][0]: (found[name], expected[name]) for name in arrays if found[name] != expected[name]}
+    assert differences == {}, "(what happens, what the page says)"
+
+
+def test_parquet_gives_what_arrow_gives(tmp_path):
+    arrived, refused = taken(tmp_path, {name: WHOLE[name] for name in WHOLE if _fits_parquet(name)}, of_parquet)
+    found = outcome({name: _of_parquet(array) for name, array in WHOLE.items()}, arrived, refused)
+    assert {name for name, became in found.items() if became == REFUSED} == {
+        name for name in found if on_the_page(name, "stored") == REFUSED
+    }
+
+
+# One by one: columns that decide something.
+
+SINGLE = FULL if workshop.THOROUGH else {name: FULL[name] for name in _one_of_each_line()}
+
+
+@pytest.mark.parametrize("way", DECIDING)
+def test_a_column_decides_by_its_value_or_is_refused_by_name(tmp_path, way):
+    differences = {}
+    for name, array in SINGLE.items():
+        expected = on_the_page(name, DECIDING[way][1])
+        try:
+            DECIDING[way][0](tmp_path / name, name, WHOLE[name] if way in ("key", "order", "split") else array)
+            found = "yes"
+        except PenstockError as error:
+            assert error.exit_code != 1
+            assert name in str(error)
+            found = REFUSED
+        if found != expected:
+            differences[COLUMNS[name][0]] = (found, expected)
+    assert differences == {}, "(what happens, what the page says)"
