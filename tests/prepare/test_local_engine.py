@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -130,6 +131,26 @@ def test_a_worker_that_outgrows_the_budget_is_stopped_and_its_task_tried_again(w
     events = _run(workplace, code, memory=str(own_memory().counted + 250_000_000))  # the driver is this very process
     assert any("more than" in retry["reason"] for retry in _said(events, "retry"))
     assert penstock.verify(workplace / "out").ok
+
+
+def test_a_task_that_asks_to_be_alone_again_and_again_is_reported_with_its_slice(workplace):
+    code = """
+        from dataclasses import dataclass
+        from penstock.prepare.room import MustBeAlone
+        from penstock.prepare.stage import Stage
+
+        @dataclass(frozen=True, kw_only=True)
+        class stage(Stage):
+            def __call__(self, rows):
+                if working():
+                    raise MustBeAlone
+                return rows
+    """
+    with pytest.raises(TaskError, match="more memory than") as failure:
+        _run(workplace, dedent(code))
+    assert "part-" in str(failure.value.where)
+    events = json.loads((workplace / "events.json").read_text())
+    assert len(_said(events, "alone")) <= 2  # the two workers' tasks, once each
 
 
 def test_what_user_code_prints_does_not_reach_standard_output(workplace):

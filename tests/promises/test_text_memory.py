@@ -116,6 +116,23 @@ def test_what_is_too_large_to_be_tokenized_depends_on_no_number_of_workers(tmp_p
     assert written[1] == written[8]
 
 
+PLACES = [("first", 0), *([("first", 2), ("last", 0), ("last", 2)] if workshop.THOROUGH else [])]
+
+
+@pytest.mark.parametrize(("place", "workers"), PLACES)
+def test_a_text_in_one_piece_that_little_memory_has_room_for_is_tokenized(tmp_path, place, workers):
+    """With `hf`, 250,000 letters without a break are less than two portions, and more than an eighth of the memory."""
+    texts = [f"{number} " + "water flows " * 20 for number in range(200 if workers else 20)]
+    large = "".join(np.random.default_rng(1).choice(list("jkqvwxz"), 250_000))
+    texts = [large, *texts] if place == "first" else [*texts, large]
+    data = text_making.write_documents(tmp_path / "data", texts, group=10)
+    job = text_making.write_job(tmp_path / "job.yaml", data, memory="300MB", workers=workers, task_timeout=60)
+    done = workshop.run(job)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert text_making.rows_of(tmp_path / "out") == text_making.expected([texts])
+    assert len(workshop.events_named(tmp_path / "out", "alone")) <= 1
+
+
 def _with_shared_room(plan: Plan, size: int) -> Plan:
     """As if there were so many workers that this is all that each has beside the others."""
     passes = [

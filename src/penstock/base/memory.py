@@ -6,6 +6,7 @@ share it, plus shared memory. Mapped file pages can be dropped by the kernel at 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -54,6 +55,12 @@ class TreeMemory:
 def own_memory() -> TreeMemory:
     """This process alone."""
     return _process_memory(os.getpid())
+
+
+def give_back_heap() -> None:
+    """Return the free pages of the C library's heap to the kernel."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def tree_memory(pid: int) -> TreeMemory:

@@ -6,8 +6,6 @@ plan does not compute memory from types, it measures batches of several sizes an
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +17,7 @@ import pyarrow as pa
 
 from penstock.base.errors import PlanError
 from penstock.base.files import Folder
-from penstock.base.memory import own_memory
+from penstock.base.memory import give_back_heap, own_memory
 from penstock.prepare.ahead import ahead
 from penstock.prepare.exchange import Bucket
 from penstock.prepare.exchange.spill import SpillFile, read_chunks
@@ -266,8 +264,7 @@ def _decoded_bytes(root: str, spill: str) -> int:
 def give_back_memory() -> None:
     """Free pages go back to the kernel, so that what comes next is not measured on what came before."""
     pa.default_memory_pool().release_unused()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
+    give_back_heap()
 
 
 def _batches(recipe: Recipe, slices: tuple[Slice, ...]) -> Iterator[Rows]:

@@ -16,7 +16,10 @@ _LINE_COPIES = 12  # six on its way through a worker, perhaps in two at once
 
 @dataclass(frozen=True)
 class Room:
-    """Bytes that a task may hold for one row that is too large for a batch: beside other tasks, and by itself."""
+    """Bytes that a task may hold for one row that is too large for a batch: beside other tasks, and by itself.
+
+    A task that is alone already has `shared` no smaller than `alone`. No stage may raise MustBeAlone then.
+    """
 
     shared: int
     alone: int

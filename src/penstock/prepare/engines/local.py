@@ -245,6 +245,8 @@ class LocalEngine:
             worker.attempt.place, worker.attempt.place_bytes, worker.attempt.is_whole_file = facts
             worker.attempt.moved, worker.attempt.noticed = time.monotonic(), False
         elif kind == "alone" and worker.attempt:
+            if worker.attempt.is_alone:  # asking again would never end
+                raise self._too_large_alone(worker.attempt)
             worker.attempt.asked_to_be_alone = True
             self._log.say("alone", task=worker.attempt.task.name, slice=str(worker.attempt.task.input))
             self._pending.appendleft(worker.attempt)
@@ -320,6 +322,13 @@ class LocalEngine:
             f"{format_size(self._settings.worker_limit)} is what it may hold",
             where=str(attempt.task.input),
             next_step="let go of what earlier files left (caches, lists in the module), or raise `function_memory:`",
+        )
+
+    def _too_large_alone(self, attempt: Attempt) -> TaskError:
+        return TaskError(
+            f"a row needs more memory than {self._budget} leaves to a task when no other runs",
+            where=f"{attempt.task.input}, after {attempt.rows:,} rows",
+            next_step="a larger `memory:`",
         )
 
     def _given_up(self, attempt: Attempt) -> TaskError:

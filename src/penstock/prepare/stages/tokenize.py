@@ -90,14 +90,15 @@ class Located(Tokenize):
         chosen = self._choice
         tokenizer = _open_once(self.file, chosen.engine, threads, self.special_tokens, chosen.places)
         cost = self._engine.PIECE_COST
+        # A piece that was cut is a little longer than a portion: that much there is room for always.
+        least = 2 * self._engine.PORTION_BYTES
         return _Encode(
             column=self.column,
             tokenizer=tokenizer,
             begin=self.begin,
             end=self.end,
-            shared_bytes=room.shared // cost,
-            # A piece that was cut is a little longer than a portion: that much there is room for always.
-            most_bytes=max(_power_of_two(room.alone // cost), 2 * self._engine.PORTION_BYTES),
+            shared_bytes=max(room.shared // cost, least),
+            most_bytes=max(_power_of_two(room.alone // cost), least),
         )
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
