@@ -418,3 +418,9 @@ def test_other_numbers_of_a_job_are_what_yaml_says_they_are(tmp_path):
     text = "input: a.csv\noutput: out\nworkers: 0x2\ntask_timeout: 1_000\nstall_notice: 2.5\nslice_size: 1000\n"
     config = load_config(write(tmp_path, text))
     assert (config.workers, config.task_timeout, config.stall_notice, config.slice_bytes) == (2, 1000, 2.5, 1000)
+
+
+def test_a_job_file_that_nests_too_deep_is_named(tmp_path):
+    (tmp_path / "job.yaml").write_text(f"input: x\noutput: y\nstages: {'[' * 5000}{']' * 5000}\n")
+    with pytest.raises(ConfigError, match="nest too deep"):
+        load_config(tmp_path / "job.yaml")
