@@ -425,3 +425,9 @@ def test_other_numbers_of_a_job_are_what_yaml_says_they_are(tmp_path):
 def test_seconds_are_a_number_that_a_clock_can_wait_for(key, value, tmp_path):
     with pytest.raises(ConfigError, match=f"^{key}: "):
         make_config({"input": "a.csv", "output": "out", key: value}, folder=str(tmp_path))
+
+
+def test_a_job_file_that_nests_too_deep_is_named(tmp_path):
+    (tmp_path / "job.yaml").write_text(f"input: x\noutput: y\nstages: {'[' * 5000}{']' * 5000}\n")
+    with pytest.raises(ConfigError, match="nest too deep"):
+        load_config(tmp_path / "job.yaml")
