@@ -87,10 +87,10 @@ def load(
         _warm_up(kind, draw)
     if cache == "memory":
         _hold(kind, budget)
-    else:
-        (read_randomly if larger else read_once)(kind.tables.columns)
     if isinstance(kind, Events):
         kind.hold(_room_to_hold(kind, batch_size // world, budget, ahead))
+    if cache != "memory":
+        (read_randomly if larger else read_once)(kind.tables.columns)
     settings = {"kind": kind.name, "split": split, "batch_size": batch_size, "seed": seed, "shuffle": shuffle}
     return Loader(
         Parts(
