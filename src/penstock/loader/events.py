@@ -183,7 +183,7 @@ def draws_needed(
 
 
 def _cut(draws: Draws, rows: int) -> Iterator[Draws]:
-    """The same draws, some rows at a time."""
+    """Yield the draws of some rows at a time."""
     for first in range(0, len(draws.keys), rows):
         own = slice(first, first + rows)
         yield Draws(draws.shards[own], draws.records[own], draws.keys[own])

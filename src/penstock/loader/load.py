@@ -97,10 +97,10 @@ def load(
         _warm_up(kind, draw)
     if cache == "memory":
         _hold(kind, budget)
-    else:
-        (read_randomly if larger else read_once)(kind.tables.columns)
     if isinstance(kind, Events):
         kind.hold(_room_to_hold(kind, batch_size // world, budget, ahead))
+    if cache != "memory":
+        (read_randomly if larger else read_once)(kind.tables.columns)
     named = None if all(is_bare(each.path) for each in opened) else DEFAULT_SPLIT if split is None else split
     settings = {"kind": kind.name, "split": named, "batch_size": batch_size, "seed": seed, "shuffle": bool(shuffle)}
     return Loader(

@@ -275,35 +275,41 @@ def _read_category(tables: Any, plan: Any, notes: Any, shard: int, index: int, n
     if held and 0 <= code < items(tables, shard, parsed):
         return read_i4(held, code)
     start, stop = _text(tables, plan, notes, shard, code, number)
-    return _find_text(plan, number, shifted(base(tables, shard, fact(plan, number, VALUE)), start), stop - start)
+    own, count = _own_categories(plan, number), fact(plan, number, CATEGORIES)
+    text = shifted(base(tables, shard, fact(plan, number, VALUE)), start)
+    return _find_text(own, count, plan.texts, text, stop - start)
+
+
+@jit_inline
+def _own_categories(plan: Any, number: int) -> Any:
+    """Where the values of a field begin among all categories."""
+    return shifted(plan.categories, 8 * CATEGORY_FACTS * fact(plan, number, FIRST_CATEGORY))
 
 
 @jit
 def find_texts(plan: Any, number: int, flat: Any, offsets: Any, count: int, found: Any) -> None:
     """`count` texts, by the addresses of their bytes and offsets -> the category of each, as int32."""
+    own, categories = _own_categories(plan, number), fact(plan, number, CATEGORIES)
     for i in range(count):
-        start = read_i8(offsets, i)
-        write_i4(found, i, _find_text(plan, number, shifted(flat, start), read_i8(offsets, i + 1) - start))
+        start, stop = read_i8(offsets, i), read_i8(offsets, i + 1)
+        write_i4(found, i, _find_text(own, categories, plan.texts, shifted(flat, start), stop - start))
 
 
 @jit
-def _find_text(plan: Any, number: int, text: Any, size: int) -> int:
-    """Which of the declared texts it is, by halving; one more than the last if none."""
-    categories = fact(plan, number, CATEGORIES)
-    low = fact(plan, number, FIRST_CATEGORY)
-    high = low + categories
+def _find_text(categories: Any, count: int, texts: Any, text: Any, size: int) -> int:
+    """Which of `count` declared texts it is, by halving; one more than the last if none."""
+    low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        other = shifted(plan.texts, read_i8(plan.categories, middle * CATEGORY_FACTS + CATEGORY_VALUE))
-        other_size = read_i8(plan.categories, middle * CATEGORY_FACTS + CATEGORY_SIZE)
-        order = _compare(text, size, other, other_size)
+        other = shifted(texts, read_i8(categories, middle * CATEGORY_FACTS + CATEGORY_VALUE))
+        order = _compare(text, size, other, read_i8(categories, middle * CATEGORY_FACTS + CATEGORY_SIZE))
         if order == 0:
-            return read_i8(plan.categories, middle * CATEGORY_FACTS + CATEGORY_PLACE)
+            return read_i8(categories, middle * CATEGORY_FACTS + CATEGORY_PLACE)
         if order > 0:
             low = middle + 1
         else:
             high = middle
-    return categories
+    return count
 
 
 @jit_inline
