@@ -217,7 +217,7 @@ def _refuse_length(length: int | None, rows: int, budget: Budget) -> None:
     size = rows * (length or 0) * 4 * len(TOKEN_ARRAYS)
     if size > budget.allowed:
         raise PlanError(
-            f"one batch of {rows:,} rows of {length:,} tokens takes {format_size(size)}; memory: {budget}",
+            f"batches do not fit: {rows:,} rows of {length:,} tokens take {format_size(size)}; memory: {budget}",
             where="penstock.load",
             next_step="a smaller length or batch_size, or more memory=",
         )

@@ -94,7 +94,7 @@ class OldEvents:
         return describe(self._bound, self.length, self._fill, self._augment, self.streams)
 
     def _encode(self, draws: Draws, out: Mapping[str, Array], made: Made) -> tuple[Array, Array]:
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.thread_time()
         pairs = np.stack([draws.shards.reshape(-1).astype("i8"), draws.records.reshape(-1)], axis=1)
         distinct, places = np.unique(pairs, axis=0, return_inverse=True)
         wanted = [(int(file), int(record)) for file, record in distinct if file >= 0]
@@ -106,6 +106,8 @@ class OldEvents:
         places = places.reshape(draws.shards.shape) - missing
         local = Draws(np.where(places < 0, -1, 0).astype("i4"), np.maximum(places, 0), draws.keys)
         read = time.perf_counter()
+        # What is decoded holds the interpreter's lock, or the readers': threads do it one after the other.
+        made.alone_seconds = made.read_seconds + time.thread_time() - cpu
         encoder = EventEncoder([shard], self._schema, self._bound, self.length, self._fill, self._augment)
         encoded = encoder.encode(local, out, made)
         self._tell(read - started, time.perf_counter() - read)
@@ -122,7 +124,6 @@ class OldEvents:
                 started, cpu = time.perf_counter(), time.thread_time()
                 batch = dataset.records(own, [record for each, record in wanted if each == file])
                 seconds, computing = time.perf_counter() - started, time.thread_time() - cpu
-            noted.alone_seconds += seconds
             noted.read_seconds += max(0.0, seconds - computing)
             if not made:
                 schema = schema_from_arrow(batch.schema, dataset.paths[own])

@@ -82,7 +82,8 @@ def judge(rhythm: Rhythm, batches: int) -> Answer:
     """The limiting stage, what to change, and the sentence, after so many batches."""
     if batches < _FEWEST:
         return None, None, f"too early to tell: {_counted(batches, 'batch')} so far, and it takes {_FEWEST}"
-    if rhythm.wait_share < NOT_BOUND and rhythm.threads and batches < rhythm.ahead:
+    is_slower = rhythm.making > rhythm.threads * rhythm.step
+    if rhythm.wait_share < NOT_BOUND and rhythm.threads and is_slower and batches < rhythm.ahead:
         return None, None, f"too early to tell: no waiting so far, and up to {rhythm.ahead} batches were made ahead"
     if rhythm.wait_share < NOT_BOUND:
         return None, None, f"not input-bound: waits {rhythm.wait_share:.1%} of the time, makers busy {rhythm.load:.0%}"
