@@ -43,6 +43,10 @@ class Trial:
     def __exit__(self, *exception: object) -> None:
         self._end()
 
+    def may_hold(self, limit: int) -> None:
+        """From now on: the driver has grown with what it knows of the input."""
+        self._limit = limit
+
     def scout(self, files: Sequence[File], options: SourceOptions, floats: str, missing: dict[str, Any]) -> Scouted:
         """Call a user's function, to see what it yields. A file that ends its process is passed over here."""
         left = tuple(files)
