@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.base.errors import ConfigError, FileError, InputError
+from penstock.base.errors import ConfigError, FileError, InputError, PlanError
 from tests.promises import workshop
 
 
@@ -96,3 +96,25 @@ def test_two_columns_whose_files_would_be_one_are_refused_in_whichever_split(tmp
     splits = [{"split": {"val": 0.1, "val_val": 0.1}}]
     with pytest.raises(ConfigError, match=r"two columns would both be a_val_val\.npy"):
         _plan(tmp_path, tmp_path / "across.csv", stages=splits, format="arrays")
+
+
+def test_more_files_than_the_driver_can_hold_are_refused_with_their_number(tmp_path):
+    (tmp_path / "data").mkdir()
+    for number in range(1000):
+        (tmp_path / "data" / f"{number}.txt").write_text("a document")
+    with pytest.raises(PlanError, match=r"the input has 1,000 files, and the driver needs .* per file") as caught:
+        _plan(tmp_path, tmp_path / "data", memory="20MB")
+    assert (caught.value.next_step or "").startswith("memory: ")
+
+
+def test_later_files_are_not_asked_for_types_and_are_still_refused_where_they_are_unlike(tmp_path):
+    (tmp_path / "data").mkdir()
+    for number, line in enumerate(['{"a": 1}', '{"a": 2}', "no object"]):
+        (tmp_path / "data" / f"{number}.jsonl").write_text(line + "\n")
+    with pytest.raises(InputError, match="no line of it is a JSON object") as caught:
+        _plan(tmp_path, tmp_path / "data")
+    assert "2.jsonl" in (caught.value.where or "")
+    (tmp_path / "data" / "2.jsonl").write_text('{"a": 3}\n')
+    job = workshop.write_job(tmp_path / "job.yaml", tmp_path / "data", stages=[], workers=0)
+    penstock.run(job)
+    assert penstock.open(tmp_path / "out")[:]["a"].to_pylist() == [1, 2, 3]

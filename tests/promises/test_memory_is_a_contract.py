@@ -395,3 +395,31 @@ def test_a_job_with_more_slices_than_open_files_are_allowed_succeeds(tmp_path):
     scattered = list((tmp_path / "out" / ".penstock" / "tasks").glob("0-scatter-*.json"))
     assert len(scattered) > limit
     assert not workshop.events_named(tmp_path / "out", "retry")
+
+
+@pytest.mark.skipif(not workshop.THOROUGH, reason="25,000 files take a while")
+def test_many_small_files_are_counted_or_refused_before_the_kernel_kills(tmp_path):
+    """What the driver holds of each file is part of the plan: too little memory is a refusal, with numbers."""
+    for number in range(25_000):
+        folder = tmp_path / "data" / f"{number // 1000:02d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number:05d}.txt").write_text(f"document {number}")
+    job = tmp_path / "job.yaml"
+    keys = {"input": "data", "output": "out", "stages": [], "slice_size": "1MB"}
+    job.write_text(json.dumps(keys))
+    with cgroup(171 << 20) as (enter, kills):
+        command = workshop.command(job, do="plan")
+        done = subprocess.run(command, preexec_fn=enter, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert kills() == 0
+    error = json.loads(done.stdout)
+    assert "each of 25,000 files" in error["where"]
+    suggested = error["next_step"].split(",")[0].removeprefix("memory: ")
+    job.write_text(json.dumps({**keys, "memory": suggested}))
+    with cgroup(int(suggested.removesuffix("MB")) * 10**6) as (enter, kills):
+        command = workshop.command(job)
+        done = subprocess.run(command, preexec_fn=enter, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert kills() == 0
+    run = json.loads((tmp_path / "out" / ".penstock" / "run.json").read_text())
+    assert run["peak_memory_bytes"] <= run["projected_memory_bytes"] <= run["allowed_memory_bytes"]

@@ -43,6 +43,7 @@ _SMALL_NEEDS = 2 << 30  # free beside ten times that, since nobody watches it
 _DRIVER_GROWTH = 8 << 20  # the event log, and what comes with a run
 _MEASURE, _OLD_SECONDS = "penstock-measure-", 3600
 _HELD_BATCH = 1.3  # times its bytes: pieces of columns, and what writing them takes
+_DESCRIBED_BYTES = 1 << 10  # of a file, in what a run remembers of its job
 _LEDGER_ROW_BYTES = 5 << 10  # as Python holds it; 4.2 kB were measured for a bucket of short keys
 
 
@@ -53,7 +54,8 @@ def plan(job: Job) -> Plan:
     budget = make_budget(config.memory)
     limit = max(budget.allowed - own_memory().counted, 0)
     with Trial(config.task_timeout, limit, config.on_bad_input == "set_aside") as trial:
-        survey = take_survey(config, scout if _is_inside(config) else trial.scout)
+        survey = take_survey(config, scout if _is_inside(config) else trial.scout, budget)
+        trial.may_hold(max(budget.allowed - own_memory().counted, 0))
         refuse_columns(config, survey.output)
         is_small = _is_small(config, survey, budget)
         survey = _with_engines(survey, at_once=not is_small)
@@ -62,7 +64,7 @@ def plan(job: Job) -> Plan:
         budget=budget,
         cores=machine.cpu_count().amount,
         free_disk=machine.free_disk(config.output_path) + _held(Folder(config.output_path)),
-        driver_bytes=own_memory().counted + _DRIVER_GROWTH + _LEDGER_ROW_BYTES * _task_count(config, survey),
+        driver_bytes=own_memory().counted + _growth_of_driver(config, survey),
         measured=measured,
     )
     return make_plan(config, survey, means)
@@ -224,6 +226,11 @@ def _threads(config: Config, survey: Survey) -> int:
 
 def _task_count(config: Config, survey: Survey) -> int:
     return sum(task_count(cut, config, survey) for cut in cut_passes(config, survey))
+
+
+def _growth_of_driver(config: Config, survey: Survey) -> int:
+    """What a run adds to the driver: a row per task, and the description of every file."""
+    return _DRIVER_GROWTH + _LEDGER_ROW_BYTES * _task_count(config, survey) + _DESCRIBED_BYTES * survey.files
 
 
 def _is_small(config: Config, survey: Survey, budget: Budget) -> bool:

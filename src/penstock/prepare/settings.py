@@ -20,7 +20,7 @@ from penstock.prepare.passes import Cut, buckets_of, packer_of, task_count
 from penstock.prepare.placing import Part
 from penstock.prepare.room import NOBODY_COUNTS, Room, alone_room
 from penstock.prepare.slices import Slice
-from penstock.prepare.survey import Survey
+from penstock.prepare.survey import MANY_FILES, Survey
 
 MARGIN = 1.25  # over what a task was measured to add: allocators keep more as it goes on
 HOLD_MARGIN = 1.1  # over the bytes that are kept: they come in pieces
@@ -209,7 +209,10 @@ def refuse_without_memory(cuts: list[Cut], config: Config, survey: Survey, means
     if needs:
         least, _, measured, batches = max(needs, key=lambda need: need[:2])
         enough = max(least, _needed_to_hold(cuts, config, survey, means))
-        raise _too_small(least, enough, workers, config, batches, measured, means)
+        error = _too_small(least, enough, workers, config, batches, measured, means)
+        if survey.files >= MANY_FILES:
+            error.where = f"{error.where}; the driver holds something of each of {survey.files:,} files"
+        raise error
     _refuse_holding(cuts, config, survey, means)
 
 

@@ -5,6 +5,7 @@ Reads listings, footers, headers and a hundred rows; writes nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice
@@ -12,8 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.errors import InputError
+from penstock.base.errors import InputError, PlanError
 from penstock.base.fingerprint import fingerprint
+from penstock.base.memory import Budget, own_memory
+from penstock.base.sizes import format_size
 from penstock.prepare.checking import check_stages, refuse_unfit_format
 from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
@@ -37,6 +40,8 @@ from penstock.prepare.stages.select import path_to
 from penstock.shards.feature_names import FeatureNames, misaligned, names_of
 from penstock.shards.schema import Schema
 
+FILE_BYTES = 1536  # of the driver's memory for each file, at the most: benchmarks/RESULTS.md
+MANY_FILES = 1000  # fewer are nothing beside what any job needs
 _SAMPLE_ROWS = 100
 _SAMPLE_BYTES = 256 * 1024
 _SAMPLE_DOCUMENTS = 20
@@ -96,11 +101,13 @@ class Survey:
 Scout = Callable[[Sequence[File], SourceOptions, str | None, dict[str, Any]], Scouted]
 
 
-def take_survey(config: Config, scout: Scout) -> Survey:
-    """`scout` calls a user's function somewhere, to see what it yields."""
+def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> Survey:
+    """`scout` calls a user's function somewhere, to see what it yields. Planning itself must fit in `budget`."""
     stages = config.build_stages()
     found = find_files(config)
     files = found.files
+    if budget and len(files) >= MANY_FILES:
+        _refuse_too_many(len(files), budget)
     sources, scouted = _scout(config, files, scout)
     sources = tuple(replace(each, named=_named(stages)) for each in sources)
     good, bad = _survey_files(config, sources, files)
@@ -142,6 +149,20 @@ def take_survey(config: Config, scout: Scout) -> Survey:
         sources=sources,
         feature_names=names,
     )
+
+
+def _refuse_too_many(files: int, budget: Budget) -> None:
+    """The driver holds something of every file: it must not be killed while it counts them."""
+    held = own_memory().counted
+    needed = held + files * FILE_BYTES
+    if needed > budget.allowed:
+        raise PlanError(
+            f"the input has {files:,} files, and the driver needs {format_size(needed)} to plan them: "
+            f"{format_size(held)} of its own and about {FILE_BYTES:,} bytes per file; "
+            f"{budget} allows {format_size(budget.allowed)}",
+            where="counted when the input was listed",
+            next_step=f"memory: {math.ceil(1.5 * needed / 10e6) * 10}MB, or join small files into larger ones",
+        )
 
 
 def _files_a_slice(files: int) -> int:

@@ -46,6 +46,10 @@ class Trial:
     def __exit__(self, *exception: object) -> None:
         self._end()
 
+    def may_hold(self, limit: int) -> None:
+        """From now on: the driver has grown with what it knows of the input."""
+        self._limit = limit
+
     def scout(
         self, files: Sequence[File], options: SourceOptions, floats: str | None, missing: dict[str, Any]
     ) -> Scouted:
