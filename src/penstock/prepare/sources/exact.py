@@ -159,7 +159,7 @@ def _all_kept(texts: pa.Array, kind: pa.DataType) -> bool:
 
 def _decoded(text: pa.Scalar) -> str:
     """The text, which may be anything but UTF-8."""
-    return text.as_buffer().to_pybytes().decode("utf-8", "replace")
+    return str(text.as_buffer().to_pybytes(), "utf-8", "replace")
 
 
 def _not_from(lowest: int, characters: Array) -> Array:

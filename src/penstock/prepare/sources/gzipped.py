@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any, BinaryIO
+from typing import Any
 
 _READ_AT_ONCE = 64 * 1024
 _GZIP = 31  # tells zlib to expect gzip's header and checksum
@@ -12,7 +12,7 @@ _GZIP = 31  # tells zlib to expect gzip's header and checksum
 class Gzipped:
     """Raises OSError where the file is damaged, and one that says "Truncated" where it ends inside a member."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Any) -> None:
         self._file = file
         self._packed = b""  # read, and not used yet
         self._member: Any = None  # None between members
