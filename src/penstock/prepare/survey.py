@@ -19,6 +19,7 @@ from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
 from penstock.prepare.sample_schema import declared_schema
 from penstock.prepare.scouting import Scouted
+from penstock.prepare.shortening import shortened
 from penstock.prepare.slices import Segment, Slice, cut_slices
 from penstock.prepare.sources import (
     File,
@@ -107,6 +108,8 @@ def take_survey(config: Config, scout: Scout) -> Survey:
         sample, stored_row_bytes = scouted.sample.select(list(columns)), scouted.stored_row_bytes
     else:
         sample, stored_row_bytes = _sample(slices, reading)
+        if not any(stage.code() for stage in stages):  # a user's function is given whole rows
+            sample = shortened(sample, _SAMPLE_BYTES)
     made_from = fingerprint(describe_files(slices, (*bad, *wrong)))
     stages, output, given = check_stages(config, stages, sample, schema, columns, made_from)
     refuse_unfit_format(config, stages, output, given)
