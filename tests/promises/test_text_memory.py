@@ -140,3 +140,28 @@ def _with_shared_room(plan: Plan, size: int) -> Plan:
         for each in plan.passes
     ]
     return replace(plan, passes=tuple(passes))
+
+
+NEW_WORDS = {
+    "letters": (b"abcdefghijklmnopqrstuvwxyz", 9),
+    "base64": (b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", 77),
+    "hashes": (b"0123456789abcdef", 65),
+}
+
+
+@pytest.mark.skipif(not workshop.THOROUGH, reason="a minute of text that brings a new word with every word")
+@pytest.mark.parametrize("engine", ["gigatoken", "fastokens"])
+@pytest.mark.parametrize("kind", NEW_WORDS)
+def test_text_of_new_words_survives_a_cgroup_that_kills_at_the_budget(tmp_path, kind, engine):
+    """The fast engines remember every word. 40 MB of random letters made gigatoken's tables double four times."""
+    pytest.importorskip(engine)
+    letters, length = NEW_WORDS[kind]
+    chance = np.random.default_rng(1)
+    texts = np.frombuffer(letters, "u1")[chance.integers(0, len(letters), (2000, 20_000))]
+    texts[:, ::length] = ord(" " if kind == "letters" else "\n")
+    table = pa.table({"text": [row.tobytes().decode() for row in texts]})
+    (tmp_path / "data").mkdir()
+    pq.write_table(table, tmp_path / "data" / "a.parquet", row_group_size=200)
+    stages = text_making.stages(tokenize={"engine": engine})
+    keys = {"stages": stages, "memory": f"{BUDGET_MB}MB", "slice_size": "4MB", "workers": 2}
+    _assert_survives(text_making.write_job(tmp_path / "job.yaml", tmp_path / "data", **keys))

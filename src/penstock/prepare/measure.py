@@ -26,6 +26,7 @@ from penstock.prepare.growth import Growth, Point, dissected, growth_of
 from penstock.prepare.joining import joined
 from penstock.prepare.rows import Rows
 from penstock.prepare.sample_sinks import DirectInto, PartsInto
+from penstock.prepare.shortening import shortened
 from penstock.prepare.sinks import Produced, Rejected, ShardsInto, SpillInto
 from penstock.prepare.slices import Slice
 from penstock.prepare.sources import readable
@@ -37,6 +38,7 @@ from penstock.shards.arrayrecord_file import merge_parts
 
 BATCH_BYTES = 4 << 20
 _BATCHES = 3
+_GIANT_BYTES = 8 << 20  # of a giant row's text, which are measured: a slow tokenizer takes seconds for them
 _STEEP = 8.0  # bytes a batch byte, where data are too few to measure it: more than any built-in stage was seen to take
 _SECONDS = 2.0  # a stage so slow that this is not enough is measured on what it did
 
@@ -182,16 +184,23 @@ def _line(points: list[Point], size: int) -> float:
 def _read_some(recipe: Recipe, slices: tuple[Slice, ...], spill: int, grown: Callable[[], int]) -> Point:
     """A task cut short, into a folder that is thrown away."""
     started = time.perf_counter()
-    read = 0
+    read, more_seconds = 0, 0.0
+    whole_bytes, read_bytes = 1, 1  # of giant texts the beginnings are taken, and cost what a part of them would
     with _cut_short(recipe, spill) as (fold, take, produced):
-        for number, rows in enumerate(_batches(recipe, slices)):
+        for number, whole in enumerate(_batches(recipe, slices)):
+            begun = time.perf_counter()
+            rows = whole if recipe.code else whole.with_batch(shortened(whole.batch, _GIANT_BYTES))
             read += len(rows) + sum(aside.count for aside in rows.set_aside)
             take(fold(fold.count(rows, len(rows), Count())))
+            whole_bytes, read_bytes = whole_bytes + whole.batch.nbytes, read_bytes + rows.batch.nbytes
+            times = whole.batch.nbytes / max(rows.batch.nbytes, 1)
+            more_seconds += (times - 1) * (time.perf_counter() - begun)
             if number + 1 == _BATCHES or time.perf_counter() > started + _SECONDS:
                 break
     given = list(fold.counts.values())[-1].step("", "").given if fold.counts else read
-    seconds = time.perf_counter() - started
-    return Point(recipe.batch_bytes, grown(), read, given, _bytes_of(produced), seconds)
+    written = int(_bytes_of(produced) * whole_bytes / read_bytes)
+    seconds = time.perf_counter() - started + more_seconds
+    return Point(recipe.batch_bytes, grown(), read, given, written, seconds)
 
 
 @contextmanager
@@ -314,6 +323,8 @@ def _first_state(recipe: Recipe, slices: tuple[Slice, ...], last: int, fit: Fit 
         rejected = Rejected(Folder(recipe.root), "rejected", stack, writes=False)
         fold = Fold(recipe.open_stages(Folder(recipe.root), 0), recipe.taps(), rejected)
         for rows in _batches(recipe, slices):
+            if not recipe.code:
+                rows = rows.with_batch(shortened(rows.batch, _GIANT_BYTES))
             given = fold(fold.count(rows, len(rows), Count()))
             if tap:
                 tap.add(given)

@@ -101,7 +101,7 @@ def refuse_without_merge_memory(config: Config, survey: Survey, means: Means) ->
     if config.format == "arrayrecord" and (needed := merge_memory(survey, means)) > means.budget.allowed:
         raise PlanError(
             f"putting the ArrayRecord file together needs {format_size(needed)} at the end, most of it for the index "
-            f"of its records; {means.budget} allows {format_size(means.budget.allowed)}",
+            f"of its records; only {means.budget} is allowed",
             where="estimated from the keys among the first rows of the input",
             next_step=f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB, or leave `format:` out",
         )

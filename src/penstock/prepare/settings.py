@@ -273,7 +273,7 @@ def _too_small(
         f"the job needs {format_size(least)}: {format_size(means.driver_bytes)} for the driver, "
         + (f"{format_size(measured.worker_bytes)} for one worker and " if workers else "and ")
         + f"{format_size(measured.task_bytes(batches.least) * MARGIN + SLACK_BYTES)} for the smallest batch; "
-        f"{means.budget} allows {format_size(means.budget.allowed)}",
+        f"only {means.budget} is allowed",
         where="measured on the first rows of the input, in this very run",
         next_step=", or ".join(steps),
     )

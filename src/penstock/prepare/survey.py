@@ -25,6 +25,7 @@ from penstock.prepare.listing import Unread
 from penstock.prepare.row_range import RowRange, pieces_in_range
 from penstock.prepare.sample_schema import declared_schema
 from penstock.prepare.scouting import Scouted
+from penstock.prepare.shortening import shortened
 from penstock.prepare.slices import Segment, Slice, cut_slices
 from penstock.prepare.sources import (
     File,
@@ -129,6 +130,8 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
         sample, stored_row_bytes = scouted.sample.select(list(columns)), scouted.stored_row_bytes
     else:
         sample, stored_row_bytes = _sample(slices, reading)
+        if not any(stage.code() for stage in stages):  # a user's function is given whole rows
+            sample = shortened(sample, _SAMPLE_BYTES)
     made_from = fingerprint(describe_files(slices, (*bad, *wrong)))
     stages, output, given, names = check_stages(config, stages, sample, schema, columns, made_from)
     refuse_unfit_format(config, stages, output, given)
