@@ -188,8 +188,8 @@ def _field_from_arrow(field: pa.Field, where: str) -> Field:
         raise InputError(
             f"column {field.name!r} has type {field.type}, which cannot be stored as flat columns",
             where=where,
-            next_step="leave it out or take a field of it with `select:`, give it another type with `cast:`, or flatten "
-            "it in a stage of your own (`module:function`); docs/types.md lists the types",
+            next_step="leave it out or take a field of it with `select:`, give it another type with `cast:`, or "
+            "flatten it in a stage of your own (`module:function`); docs/types.md lists the types",
         )
     return Field(field.name, word)
 
