@@ -368,3 +368,15 @@ def test_a_column_decides_by_its_value_or_is_refused_by_name(tmp_path, way):
             assert error.exit_code != 1
             assert re.search(rf"\b{name}\b", str(error)), str(error)
     assert decided >= 3
+
+
+def test_nanoseconds_and_views_go_through_own_stages_filters_and_null_keys(tmp_path):
+    times = pa.array([1, None, 3], pa.timestamp("ns"))
+    texts = pa.array(["a" * 20, "b", None], pa.string_view())
+    own = run(tmp_path / "own", {"t": times, "s": texts}, ["stage_for_every_type:same", {"filter": "id >= 1"}])
+    assert exact(one(penstock.open(own)[:]["t"])) == [None, 3]
+    grouped = run(tmp_path / "grouped", {"t": times, "s": texts}, [{"filter": "s != b"}, {"group": {"by": "s"}}])
+    assert penstock.open(grouped)[:]["s"].to_pylist() == ["a" * 20]
+    keyed = run(tmp_path / "keyed", {"t": times, "s": texts}, [{"group": {"by": "s"}}])
+    assert sorted(penstock.open(keyed)[:]["s"].to_pylist()) == ["a" * 20, "b"]
+    assert json.loads((keyed / "rejected" / "00000.jsonl").read_text())["reason"] == "null key"
