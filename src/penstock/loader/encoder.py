@@ -192,7 +192,7 @@ def _make_plan(
         address_field=own_addresses[0] if own_addresses else -1,
         time_field=times[0] if times else -1,
         packed=packed,
-        augment=augment,
+        augment=int(augment),
         length=length,
         byte_base=bound.vocabulary.byte_base,
         smallest=bound.vocabulary.smallest_event,

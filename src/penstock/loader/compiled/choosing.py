@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loader.compiled.counter import below, draw, log_uniform, permute
+from penstock.loader.compiled.counter import below, draw, log_uniform, permute, permute_all
 from penstock.loader.compiled.jit import jit_inline
 from penstock.loader.compiled.pointers import read_i8, write_i8
 from penstock.loader.order import EVENTS_A_CONTEXT
@@ -59,7 +59,7 @@ def _sort(values: Any, count: int) -> None:
 @jit_inline
 def arrange_events(plan: Any, scratch: Any, taken: int) -> int:
     """Decide the time mode: the order of the chosen events, and which of them keep their time."""
-    mode = below(draw(scratch.stream), 10) if plan.augment else 0
+    mode = below(draw(scratch.stream), 10) * plan.augment
     if mode < 4:
         for i in range(taken):
             write_i8(scratch.order, i, i)
@@ -67,9 +67,8 @@ def arrange_events(plan: Any, scratch: Any, taken: int) -> int:
     elif mode < 7:
         _interleave(scratch, taken)
     else:
-        own = draw(scratch.stream)
+        permute_all(scratch.order, scratch.shuffled, taken, draw(scratch.stream))
         for i in range(taken):
-            write_i8(scratch.order, i, permute(i, taken, own))
             write_i8(scratch.timed, i, 0)
     return taken
 
@@ -79,11 +78,10 @@ def _interleave(scratch: Any, taken: int) -> None:
     """Some lose their time and are shuffled; a fair coin says which of the two sequences goes on."""
     share = np.int64(draw(scratch.stream) >> np.uint64(32))
     lost = max(1, taken * (2**32 + 8 * share) // (10 * 2**32))
-    own = draw(scratch.stream)
+    permute_all(scratch.shuffled, scratch.order, taken, draw(scratch.stream))
     for i in range(taken):
         write_i8(scratch.keeps, i, 1)
     for i in range(lost):
-        write_i8(scratch.shuffled, i, permute(i, taken, own))
         write_i8(scratch.keeps, read_i8(scratch.shuffled, i), 0)
     next_timed, next_lost = 0, 0
     for i in range(taken):

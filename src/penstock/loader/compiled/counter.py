@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.loader import counter
 from penstock.loader.compiled.jit import jit
-from penstock.loader.compiled.pointers import read_u8, write_u8
+from penstock.loader.compiled.pointers import read_i8, read_u8, write_i8, write_u8
 
 _GOLDEN = np.uint64(counter.GOLDEN)
 _ROOTS = np.array(counter.ROOTS, np.uint64)
@@ -72,6 +72,22 @@ def _permute_few(place: int, n: int, own: Any) -> int:
         if below(mix(draw_key), i + 1) == x:
             x = i
     return x
+
+
+@jit
+def permute_all(to: Any, spare: Any, n: int, own: Any) -> None:
+    """Write `permute` of every place to the address `to`. Few places are shuffled at once, in `spare`."""
+    if n > _FEW:
+        for place in range(n):
+            write_i8(to, place, permute(place, n, own))
+        return
+    for i in range(n):
+        own += _GOLDEN
+        j = below(mix(own), i + 1)
+        write_i8(spare, i, read_i8(spare, j))
+        write_i8(spare, j, i)
+    for i in range(n):
+        write_i8(to, read_i8(spare, i), i)
 
 
 @jit

@@ -138,8 +138,13 @@ def _write_event(plan: Any, scratch: Any, notes: Any, place: int) -> None:
             write_i8(scratch.places, blocks, number)
             blocks += 1
     count(notes, EVENTS)
-    if plan.augment:
-        _shuffle_blocks(scratch, blocks)
+    mixed = draw(scratch.stream) >> np.uint64(32)
+    for i in range(blocks * plan.augment - 1, 0, -1):
+        mixed, left_over = _divided(mixed, i + 1)
+        j = np.int64(left_over)
+        swapped = read_i8(scratch.places, i)
+        write_i8(scratch.places, i, read_i8(scratch.places, j))
+        write_i8(scratch.places, j, swapped)
     write_i4(scratch.tokens, place, START)
     place += 1
     for i in range(blocks):
@@ -151,17 +156,6 @@ def _write_event(plan: Any, scratch: Any, notes: Any, place: int) -> None:
         if size > SHORT_BLOCK:
             copy_bytes(to, block, 4 * size)
         place += size
-
-
-@jit_inline
-def _shuffle_blocks(scratch: Any, blocks: int) -> None:
-    mixed = draw(scratch.stream) >> np.uint64(32)
-    for i in range(blocks - 1, 0, -1):
-        mixed, left_over = _divided(mixed, i + 1)
-        j = np.int64(left_over)
-        swapped = read_i8(scratch.places, i)
-        write_i8(scratch.places, i, read_i8(scratch.places, j))
-        write_i8(scratch.places, j, swapped)
 
 
 @jit_inline
