@@ -536,7 +536,7 @@ def test_a_slice_is_a_table_of_facts_and_lists(dataset):
 
 
 def test_bare_files_open_by_name_and_by_pattern_in_bytewise_order(dataset, tmp_path):
-    assert len(penstock.open(dataset / "test.arrayrecord", split="none")) == 2
+    assert len(penstock.open(dataset / "test.arrayrecord")) == 2
     both = penstock.open(f"{dataset}/*.arrayrecord")
     assert [record["src_addr"][0] for record in both] == [f"192.168.0.{n}" for n in (7, 8, 0, 1, 2, 3, 4, 5, 6)]
     assert both[1:4]["src_addr"].to_pylist() == [list(both[i]["src_addr"]) for i in (1, 2, 3)]
