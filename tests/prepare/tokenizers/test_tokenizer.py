@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import InputError
+from penstock.prepare.settings import MARGIN
 from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
 from penstock.prepare.tokenizers.cutting import Cutter, places_to_cut
 from penstock.prepare.tokenizers.engine import engine_module
@@ -91,7 +94,6 @@ def test_an_engine_that_has_grown_too_much_is_loaded_anew(tmp_path: Path, monkey
 
     location = save("llama", tmp_path)
     with small_portions(location, "gigatoken", threads=2) as tokenizer:
-        monkeypatch.setattr(gigatoken, "_LOOK_BYTES", 0)
         monkeypatch.setattr(gigatoken, "GROWTH_BYTES", -(1 << 40))  # always too much
         assert lists(tokenizer.encode(pa.array(TEXT * 5))) == defined_ids("llama", TEXT * 5)
         save("gpt2", tmp_path)
@@ -105,3 +107,30 @@ def test_when_its_engine_is_chosen_nobody_holds_a_vocabulary_as_text(tmp_path: P
     assert outline() is read_outline(file.location)  # planning asks several times
     choose_engine(file, pa.array(["the"]))
     assert outline() is None
+
+
+GROWING = """
+import sys, numpy as np
+from penstock.prepare.tokenizers import gigatoken
+
+def held(name):
+    return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith(name))
+
+engine = gigatoken.Engine(sys.argv[1], "text")
+engine.encode(np.frombuffer(b"the", "u1"), np.array([0, 3]))
+start, chance = held("VmRSS"), np.random.default_rng(1)
+for _ in range(20):
+    text = chance.integers(97, 123, 1 << 20).astype("u1")
+    text[::9] = 32
+    engine.encode(text, np.array([0, len(text)]))
+print(held("VmHWM") - start, gigatoken.GROWTH_BYTES)
+"""
+
+
+@pytest.mark.skipif("gigatoken" not in ENGINES or sys.platform != "linux", reason="needs gigatoken and /proc")
+def test_an_engine_that_meets_a_new_word_with_every_word_grows_by_what_a_plan_counts_for_it(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GROWING, str(save("gpt2", tmp_path))], capture_output=True, text=True, check=True
+    )
+    grown, counted = map(int, done.stdout.split())
+    assert grown < MARGIN * counted
