@@ -240,7 +240,7 @@ def test_without_a_terminal_progress_is_a_plain_line_now_and_then(tmp_path):
     job = make_job(tmp_path, stages=["slow_stage:slow"], workers=1)
     with _running_until_one_task_is_done(tmp_path, job) as process:
         assert process.stderr is not None
-        line = next(line for line in process.stderr if "%" in line)
+        line = next(line for line in process.stderr if "33%" in line)
         (tmp_path / "slow").unlink()
         process.communicate(timeout=60)
     assert process.returncode == 0

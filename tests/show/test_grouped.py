@@ -112,7 +112,7 @@ def test_a_file_by_itself_is_shown_with_records_and_has_no_splits(made, capfd):
     assert f"{train}[0]" in printed
     assert "n_measurements" in printed
     assert main(["inspect", train, "--split", "test"]) == 2
-    assert "--split test" in capfd.readouterr().err
+    assert f"give {made / 'records' / 'test.arrayrecord'}" in capfd.readouterr().err
 
 
 def test_a_file_that_is_missing_or_cut_short_is_named(made, tmp_path, capfd):

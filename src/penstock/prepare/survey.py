@@ -206,7 +206,7 @@ def _survey_files(
         try:
             found = survey_file(file, sources[file.source], slice_bytes, schemas.get(file.source))
             known = schemas.get(file.source)
-            if known is None or not known.equals(found.schema):
+            if known is None or not known.equals(found.schema, check_metadata=True):  # names of features
                 schemas[file.source] = found.schema
             good.append((file, FileSurvey(schemas[file.source], found.pieces)))
         except InputError as error:
