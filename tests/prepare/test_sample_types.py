@@ -92,6 +92,19 @@ def test_every_number_keeps_its_type_and_its_bits(tmp_path, through):
         assert (row["word"], row["text"], row["text_array"]) == (sample["word"], sample["text"], "king")
 
 
+def test_every_number_is_in_batches_and_opened_records_as_it_was_given(tmp_path):
+    sample = {name: value for name, (value, _) in GIVEN.items()}
+    penstock.run(write_job(tmp_path, [sample, sample]))
+    record = penstock.open(tmp_path / "out")[1]
+    with penstock.load(tmp_path / "out", batch_size=2, shuffle=False, workers=0) as loader:
+        batch = next(loader)
+    for name, (value, dtype) in GIVEN.items():
+        expected = np.array(value, dtype).astype(np.dtype(dtype).newbyteorder("="))
+        assert batch[name].dtype == expected.dtype, name
+        assert batch[name].tobytes() == expected.tobytes() * 2, name
+        assert np.asarray(record[name], expected.dtype).tobytes() == expected.tobytes(), name
+
+
 def test_floats_change_their_type_where_that_is_asked_for(tmp_path):
     floats = "float32"
     sample = {"a": 0.1, "b": np.float64(0.1), "c": np.array([0.1], "f2"), "d": [np.float32(0.1), 1], "e": 1}

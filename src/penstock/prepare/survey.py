@@ -115,7 +115,7 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
     schema = _nullable(good[0][1].schema)
     needed = _whole_columns(columns_needed(stages), schema)
     if needed and not needed <= set(schema.names):  # the stage that names a column too many says so
-        check_stages(config, stages, pa.RecordBatch.from_pylist([], schema=schema), schema, tuple(schema.names))
+        check_stages(config, stages, _no_rows(schema), schema, tuple(schema.names))
     columns = tuple(name for name in schema.names if needed is None or name in needed)
     refuse_other_layouts(schema, columns)
     good, wrong = _same_schema(good, schema, columns, config)
@@ -318,7 +318,12 @@ def _sample(slices: tuple[Slice, ...], reading: Reading) -> tuple[pa.RecordBatch
         if found:
             sample = pa.Table.from_batches(found).combine_chunks().to_batches()[0]
             return sample.slice(0, _SAMPLE_ROWS), stored or _text_row_bytes(segments[0], int(sample.num_rows))
-    return pa.RecordBatch.from_pylist([], schema=schema), stored or 1.0
+    return _no_rows(schema), stored or 1.0
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows; made of arrays because Arrow makes no union from Python's values."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
 
 
 def _looked_at(slices: tuple[Slice, ...]) -> Iterator[list[Segment]]:

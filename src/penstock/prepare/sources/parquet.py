@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,10 @@ from penstock.prepare.sources.remote import RemoteFile, open_input
 
 # Compressed pages are fetched this much at a time a column; without it Arrow holds a whole column chunk.
 _BUFFER_BYTES = 1 << 20
+# JSON and UUIDs of a file that does not name Arrow's types are text and bytes, as its footer says (pyarrow from 21 on).
+_AS_SURVEYED = {
+    option: False for option in inspect.signature(pq.ParquetFile).parameters if option == "arrow_extensions_enabled"
+}
 _SMALL_FILE = 64 << 10  # read whole by a survey: there may be a hundred thousand, and every read has its price
 
 
@@ -108,6 +113,7 @@ def _open(handle: ReadFile | RemoteFile, segment: Segment, codes: frozenset[str]
             pre_buffer=False,
             buffer_size=_BUFFER_BYTES,
             page_checksum_verification=True,
+            **_AS_SURVEYED,
         )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
