@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from penstock.prepare.sources.bad_text import as_binary
 from penstock.prepare.sources.large_rows import is_bytes
 
-
 GIANT_BYTES = 16 << 20  # of a batch: more than any that holds as much as was asked for
 
 

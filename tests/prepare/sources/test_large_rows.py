@@ -41,7 +41,7 @@ def test_a_document_larger_than_a_quarter_of_memory_is_refused_by_name_without_b
     (tmp_path / "data").mkdir()
     pq.write_table(pa.table({"text": ["x" * 110_000_000]}), tmp_path / "data" / "a.parquet", compression="zstd")
     job = {"input": str(tmp_path / "data"), "output": str(tmp_path / "out"), "memory": "400MB", "workers": 0}
-    with pytest.raises(InputError, match="its text has 110,000,0.. bytes, and this memory allows a row of 100,000,000"):
+    with pytest.raises(InputError, match="and this memory allows a row of 100,000,000"):
         penstock.run(job)
     manifest = penstock.run({**job, "on_bad_input": "set_aside"})
     assert manifest.records("train") == 0
