@@ -25,6 +25,7 @@ class Point:
     parts: int = 0  # bytes put down on the way to a format of one file a split
     rows_bytes: int = 0  # of `written`, what belongs to rows, and what to dictionaries; the rest belongs to records
     dictionary_bytes: int = 0
+    is_of_giants: bool = False  # which are larger than any batch, and were measured by how they begin
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Growth:
 
 
 def growth_of(points: Sequence[Point]) -> Growth:
+    points = [points[0], *points] if len(points) == 1 else points  # of giants there is one
     small, large = points[-2], points[-1]
     exponents = [_exponent(*pair, "given") for pair in itertools.pairwise(points)]
     if large.rows_bytes:

@@ -24,7 +24,7 @@ from penstock.base.sizes import parse_size
 from penstock.prepare.config import Config, load_config, make_config
 from penstock.prepare.engines.trial import Trial
 from penstock.prepare.exports import make_export, refuse_columns, refuse_export
-from penstock.prepare.measure import BATCH_BYTES, Measured, assume, measure
+from penstock.prepare.measure import BATCH_BYTES, Measured, assume, give_back_memory, measure
 from penstock.prepare.passes import cut_passes, make_recipe, task_count, user_code
 from penstock.prepare.plan import Plan, make_plan
 from penstock.prepare.resume import refuse_foreign
@@ -186,7 +186,9 @@ def _measure(config: Config, survey: Survey, budget: Budget, trial: Trial, is_sm
         made = [make_recipe(cut, config, survey, root=folder).within(budget.allowed) for cut in tried]
         recipes = tuple(replace(recipe, threads=threads) for recipe in made)
         if _is_inside(config):
-            return measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
+            measured = measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
+            give_back_memory()  # the driver goes on without what was measured
+            return measured
         return trial.measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
 
 

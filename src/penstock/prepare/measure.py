@@ -26,7 +26,7 @@ from penstock.prepare.growth import Growth, Point, dissected, growth_of
 from penstock.prepare.joining import joined
 from penstock.prepare.rows import Rows
 from penstock.prepare.sample_sinks import DirectInto, PartsInto
-from penstock.prepare.shortening import shortened
+from penstock.prepare.shortening import is_giant, shortened
 from penstock.prepare.sinks import Produced, Rejected, ShardsInto, SpillInto
 from penstock.prepare.slices import Slice
 from penstock.prepare.sources import readable
@@ -38,7 +38,7 @@ from penstock.shards.arrayrecord_file import merge_parts
 
 BATCH_BYTES = 4 << 20
 _BATCHES = 3
-_GIANT_BYTES = 8 << 20  # of a giant row's text, which are measured: a slow tokenizer takes seconds for them
+_BEGINNING_BYTES = 1 << 20  # of a giant's text, which are measured: a slow tokenizer takes a second or two for them
 _STEEP = 8.0  # bytes a batch byte, where data are too few to measure it: more than any built-in stage was seen to take
 _SECONDS = 2.0  # a stage so slow that this is not enough is measured on what it did
 
@@ -143,6 +143,8 @@ def _trial(recipe: Recipe) -> Recipe:
 
 
 def _is_enough(points: list[Point], size: int, room: int) -> bool:
+    if points and points[-1].is_of_giants:  # read once: it is the same batch whatever its size was to be
+        return True
     return len(points) == 2 and (points[-1].seconds > _SECONDS / 2 or _line(points, size) > room)
 
 
@@ -189,7 +191,7 @@ def _read_some(recipe: Recipe, slices: tuple[Slice, ...], spill: int, grown: Cal
     with _cut_short(recipe, spill) as (fold, take, produced):
         for number, whole in enumerate(_batches(recipe, slices)):
             begun = time.perf_counter()
-            rows = whole if recipe.code else whole.with_batch(shortened(whole.batch, _GIANT_BYTES))
+            rows = _beginning(whole, recipe)
             read += len(rows) + sum(aside.count for aside in rows.set_aside)
             take(fold(fold.count(rows, len(rows), Count())))
             whole_bytes, read_bytes = whole_bytes + whole.batch.nbytes, read_bytes + rows.batch.nbytes
@@ -200,7 +202,15 @@ def _read_some(recipe: Recipe, slices: tuple[Slice, ...], spill: int, grown: Cal
     given = list(fold.counts.values())[-1].step("", "").given if fold.counts else read
     written = int(_bytes_of(produced) * whole_bytes / read_bytes)
     seconds = time.perf_counter() - started + more_seconds
-    return Point(recipe.batch_bytes, grown(), read, given, written, seconds)
+    is_of_giants = read_bytes < whole_bytes
+    return Point(recipe.batch_bytes, grown(), read, given, written, seconds, is_of_giants=is_of_giants)
+
+
+def _beginning(rows: Rows, recipe: Recipe) -> Rows:
+    """Of giant texts, how they begin; a user's function is given whole rows."""
+    if recipe.code or not is_giant(rows.batch):
+        return rows
+    return rows.with_batch(shortened(rows.batch, _BEGINNING_BYTES))
 
 
 @contextmanager
@@ -323,8 +333,7 @@ def _first_state(recipe: Recipe, slices: tuple[Slice, ...], last: int, fit: Fit 
         rejected = Rejected(Folder(recipe.root), "rejected", stack, writes=False)
         fold = Fold(recipe.open_stages(Folder(recipe.root), 0), recipe.taps(), rejected)
         for rows in _batches(recipe, slices):
-            if not recipe.code:
-                rows = rows.with_batch(shortened(rows.batch, _GIANT_BYTES))
+            rows = _beginning(rows, recipe)
             given = fold(fold.count(rows, len(rows), Count()))
             if tap:
                 tap.add(given)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 _ALONE_SHARE = 8  # an eighth, for a row that a stage works on in one go
 _LEAST_LINE_SHARE = 64
 _WHATEVER_IS_READ = 400_000_000  # bytes that a job with a large tokenizer holds
+_ROW_SHARE = 4  # Arrow holds a Parquet page, its text and what it had to grow from: three times a row
 _LINE_COPIES = 12  # six on its way through a worker, perhaps in two at once
 
 
@@ -39,3 +40,8 @@ def alone_room(allowed: int) -> int:
 def most_line_bytes(allowed: int) -> int:
     """Of a line that is held: it has to be found, parsed and cleaned."""
     return max(allowed // _LEAST_LINE_SHARE, (allowed - _WHATEVER_IS_READ) // _LINE_COPIES)
+
+
+def most_row_bytes(allowed: int) -> int:
+    """Of the text of a row that a binary file holds: decoding it takes three times that."""
+    return allowed // _ROW_SHARE

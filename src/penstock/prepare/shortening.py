@@ -9,26 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.prepare.sources.bad_text import as_binary
+from penstock.prepare.sources.large_rows import is_bytes
+
+GIANT_BYTES = 16 << 20  # of a batch: more than any that holds as much as was asked for
+
+
+def is_giant(batch: pa.RecordBatch) -> bool:
+    return bool(batch.nbytes > GIANT_BYTES)
 
 
 def shortened(batch: pa.RecordBatch, most_bytes: int) -> pa.RecordBatch:
-    """At most about `most_bytes` of text; as it is where it has no more than twice that."""
-    if batch.nbytes <= 2 * most_bytes:
-        return batch
+    """At most about `most_bytes` of text."""
     room = max(1, most_bytes // batch.num_rows // batch.num_columns)
-    arrays = [_beginnings(array, room) if _is_bytes(array.type) else array for array in batch.columns]
+    arrays = [_beginnings(array, room) if is_bytes(array.type) else array for array in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return any(
-        (
-            pa.types.is_string(kind),
-            pa.types.is_large_string(kind),
-            pa.types.is_binary(kind),
-            pa.types.is_large_binary(kind),
-        )
-    )
 
 
 def _beginnings(array: pa.Array, room: int) -> pa.Array:

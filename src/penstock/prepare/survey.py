@@ -22,6 +22,7 @@ from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
 from penstock.prepare.layouts import refuse_other_layouts
 from penstock.prepare.listing import Unread
+from penstock.prepare.measure import give_back_memory
 from penstock.prepare.row_range import RowRange, pieces_in_range
 from penstock.prepare.sample_schema import declared_schema
 from penstock.prepare.scouting import Scouted
@@ -129,9 +130,9 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
     if scouted:
         sample, stored_row_bytes = scouted.sample.select(list(columns)), scouted.stored_row_bytes
     else:
-        sample, stored_row_bytes = _sample(slices, reading)
+        sample, stored_row_bytes = _sample(slices, reading.within(budget.allowed) if budget else reading)
         if not any(stage.code() for stage in stages):  # a user's function is given whole rows
-            sample = shortened(sample, _SAMPLE_BYTES)
+            sample = _beginnings(sample)
     made_from = fingerprint(describe_files(slices, (*bad, *wrong)))
     stages, output, given, names = check_stages(config, stages, sample, schema, columns, made_from)
     refuse_unfit_format(config, stages, output, given)
@@ -324,6 +325,16 @@ def _sample(slices: tuple[Slice, ...], reading: Reading) -> tuple[pa.RecordBatch
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     """A batch without rows; made of arrays because Arrow makes no union from Python's values."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
+
+
+def _beginnings(sample: pa.RecordBatch) -> pa.RecordBatch:
+    """The sample, and no giant: what the driver holds of the first rows it holds to the end."""
+    if sample.nbytes <= 2 * _SAMPLE_BYTES:
+        return sample
+    beginnings = shortened(sample, _SAMPLE_BYTES)
+    del sample
+    give_back_memory()
+    return beginnings
 
 
 def _looked_at(slices: tuple[Slice, ...]) -> Iterator[list[Segment]]:

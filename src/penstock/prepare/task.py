@@ -27,7 +27,7 @@ from penstock.prepare.keying import FromKeys, KeyRange, match_keys
 from penstock.prepare.ledger import LedgerRow, write_row
 from penstock.prepare.packing import FromTokens, Span, pack
 from penstock.prepare.placing import FromParts, Part, place
-from penstock.prepare.room import NOBODY_COUNTS, Room, alone_room, most_line_bytes
+from penstock.prepare.room import NOBODY_COUNTS, Room, alone_room
 from penstock.prepare.rows import RAISED, TOO_LARGE, Rows, SetAside, rejected_line
 from penstock.prepare.sample_sinks import SamplesInto
 from penstock.prepare.sample_values import DOES_NOT_FIT, MISSING_KEY, UNEXPECTED_KEY, WRONG_SHAPE, WRONG_TYPE
@@ -123,8 +123,7 @@ class Recipe:
         room = Room(alone_room(allowed), alone_room(allowed))
         if not isinstance(self.source, FromSlices):
             return replace(self, room=room)
-        reading = replace(self.source.reading, most_record_bytes=most_line_bytes(allowed))
-        return replace(self, source=replace(self.source, reading=reading), room=room)
+        return replace(self, source=replace(self.source, reading=self.source.reading.within(allowed)), room=room)
 
     def open_stages(self, folder: Folder, number: int) -> dict[int, Stage]:
         return {each: stage.opened(folder, number, self.threads, self.room) for each, stage in self.stages.items()}
@@ -363,9 +362,9 @@ def _bad_record(aside: SetAside, segment: Segment) -> InputError:
     if "sample" in line:
         place = f"sample {line['sample']:,}, key {line['key']!r}"
     else:
-        shown = line.get("raw") or json.dumps(line.get("row"), ensure_ascii=False)
+        shown = line.get("raw") or (json.dumps(line["row"], ensure_ascii=False) if "row" in line else "")
         place = f"line {line['line']:,}" if "line" in line else f"row {line['position']:,}"
-        place += f": {_printable(shown[:200])}"
+        place += f": {_printable(shown[:200])}" if shown else ""
     mend = _ADVICE.get(aside.reason, "mend the record")
     return InputError(
         f"{aside.reason}: {line.get('detail', '')}".rstrip(": "),

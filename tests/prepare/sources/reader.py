@@ -43,6 +43,7 @@ def read(
     bytes_at_once: int = 1 << 20,
     rows_at_once: int = 1000,
     most_record_bytes: int = 1 << 62,
+    most_row_bytes: int = 1 << 62,
     schema: pa.Schema | None = None,
     **options: Any,
 ) -> Answer:
@@ -62,6 +63,7 @@ def read(
         formats=(format_of(str(path), source.format),),
         options=(source,),
         most_record_bytes=most_record_bytes,
+        most_row_bytes=most_row_bytes,
     )
     answer = Answer()
     for segment in surveyed.pieces:

@@ -19,6 +19,7 @@ from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
 from penstock.prepare.layouts import plain_schema
+from penstock.prepare.room import most_line_bytes, most_row_bytes
 from penstock.prepare.rows import Rows
 from penstock.prepare.sample_schema import SampleSchema
 from penstock.prepare.slices import Segment, Slice
@@ -91,7 +92,12 @@ class Reading:
     options: tuple[SourceOptions, ...]  # one a source
     codes: frozenset[str] = frozenset()  # text columns that may come as codes, where that costs less
     most_record_bytes: int = 1 << 62  # of a line; one that has more is set aside
+    most_row_bytes: int = 1 << 62  # of the text of a row of Parquet or Arrow, likewise
     tell: Callable[[int], None] | None = None  # called with samples made of a file so far; set where a task runs
+
+    def within(self, allowed: int) -> Reading:
+        """The same, with what one record may have where so much memory is allowed."""
+        return replace(self, most_record_bytes=most_line_bytes(allowed), most_row_bytes=most_row_bytes(allowed))
 
     def rows_of(self, stored_row_bytes: float) -> int:
         """How many rows to take at a time where a row has so many bytes: those of another source may be smaller."""

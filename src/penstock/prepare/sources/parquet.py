@@ -18,6 +18,7 @@ from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, first_line, is_remote
 from penstock.prepare.sources.bad_text import sound_text
+from penstock.prepare.sources.large_rows import too_large, without_large_rows
 from penstock.prepare.sources.remote import RemoteFile, open_input
 
 # Compressed pages are fetched this much at a time a column; without it Arrow holds a whole column chunk.
@@ -141,17 +142,34 @@ def _plain_bytes(group: pq.RowGroupMetaData, columns: tuple[str, ...]) -> int:
     return sum(each.total_uncompressed_size for each in chunks if each.path_in_schema.partition(".")[0] in columns)
 
 
+def _text_bytes(group: pq.RowGroupMetaData, columns: tuple[str, ...]) -> int:
+    """The same, of text and bytes alone."""
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    return sum(
+        each.total_uncompressed_size
+        for each in chunks
+        if each.path_in_schema in columns and each.physical_type == "BYTE_ARRAY"
+    )
+
+
 def _read_group(
     file: pq.ParquetFile, group: int, ordinal: int, count: int, segment: Segment, reading: Reading
 ) -> Iterator[Rows]:
     first, seen = ordinal, 0
     repair = reading.options[segment.source].bad_utf8 == "repair"
-    at_once = reading.rows_of(_plain_bytes(file.metadata.row_group(group), reading.columns) / max(count, 1))
+    metadata = file.metadata.row_group(group)
+    if count == 1 and (size := _text_bytes(metadata, reading.columns)) > reading.most_row_bytes:
+        none = pa.RecordBatch.from_pylist([], pa.schema([reading.schema.field(name) for name in reading.columns]))
+        aside = too_large(segment, ordinal, size, reading.most_row_bytes)  # told by the footer: it is not read
+        yield Rows(none, segment.source, (segment.path,), np.arange(0), None, (aside,))
+        return
+    at_once = reading.rows_of(_plain_bytes(metadata, reading.columns) / max(count, 1))
     try:
         for batch in file.iter_batches(at_once, row_groups=[group], columns=list(reading.columns), use_threads=False):
             ordinals = np.arange(ordinal, ordinal + batch.num_rows)
             ordered = plain_batch(batch.select(list(reading.columns)))  # the file may order them otherwise
-            yield sound_text(Rows(ordered, segment.source, (segment.path,), ordinals), repair)
+            rows = Rows(ordered, segment.source, (segment.path,), ordinals)
+            yield sound_text(without_large_rows(rows, segment, reading.most_row_bytes), repair)
             ordinal += batch.num_rows
             seen += batch.num_rows
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -1,0 +1,47 @@
+"""Rows of Parquet and Arrow with more text than memory has room for."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock
+from penstock.base.errors import InputError
+from tests.prepare.sources.reader import read
+
+_TEXTS = ["short", "x" * 5000, "short too"]
+
+
+def _parquet(path, rows_a_group):
+    pq.write_table(pa.table({"n": [0, 1, 2], "text": _TEXTS}), path, row_group_size=rows_a_group)
+
+
+def _arrow(path, rows_a_batch):
+    table = pa.table({"n": [0, 1, 2], "text": _TEXTS})
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table, rows_a_batch)
+
+
+@pytest.mark.parametrize("together", [1, 3])
+@pytest.mark.parametrize(("name", "write"), [("a.parquet", _parquet), ("a.arrow", _arrow)])
+def test_a_row_that_memory_has_no_room_for_is_set_aside_by_its_place_and_size(tmp_path, name, write, together):
+    write(tmp_path / name, together)
+    found = read(tmp_path / name, most_row_bytes=4000)
+    assert [row["n"] for row in found.rows] == [0, 2]
+    (aside,) = found.aside
+    assert (aside["reason"], aside["position"]) == ("record too large for this memory", 1)
+    assert "its text has 5," in aside["detail"]
+    assert aside["detail"].endswith("and this memory allows a row of 4,000")
+    assert [row["n"] for row in read(tmp_path / name, most_row_bytes=6000).rows] == [0, 1, 2]
+
+
+def test_a_document_larger_than_a_quarter_of_memory_is_refused_by_name_without_being_read(tmp_path):
+    """A footer tells how large a row is that has a row group of its own."""
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"text": ["x" * 110_000_000]}), tmp_path / "data" / "a.parquet", compression="zstd")
+    job = {"input": str(tmp_path / "data"), "output": str(tmp_path / "out"), "memory": "400MB", "workers": 0}
+    with pytest.raises(InputError, match="and this memory allows a row of 100,000,000"):
+        penstock.run(job)
+    manifest = penstock.run({**job, "on_bad_input": "set_aside"})
+    assert manifest.records("train") == 0
