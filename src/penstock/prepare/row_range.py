@@ -77,8 +77,8 @@ def parse_split(text: str) -> RowRange | None:
     return rows
 
 
-def pieces_in_range(pieces: Sequence[Segment], rows: RowRange, reading: Reading) -> list[Segment]:
-    """The pieces of one source that hold rows of the range; those at its ends keep some of their rows only."""
+def pieces_in_range(source: int, pieces: Sequence[Segment], rows: RowRange, reading: Reading) -> list[Segment]:
+    """The pieces of a source that hold rows of the range; those at its ends keep some of their rows only."""
     total = sum(_count(piece, reading) for piece in pieces) if rows.needs_count else None
     first, last = rows.of(1 << 62 if total is None else total)
     found = []
@@ -92,7 +92,7 @@ def pieces_in_range(pieces: Sequence[Segment], rows: RowRange, reading: Reading)
     if not found:
         raise InputError(
             f"`split: {rows}` holds no row: there are {before if total is None else total:,} in all",
-            where=f"input[{pieces[0].source}], {pieces[0].location}" if pieces else None,
+            where=", ".join([f"input[{source}]", *(piece.location for piece in pieces[:1])]),
             next_step="choose a range inside of them",
         )
     return found
@@ -102,11 +102,13 @@ def _cut(piece: Segment, first: int, last: int, reading: Reading) -> tuple[Segme
     """(the piece with its rows `first` to `last`, how many it was seen to have)."""
     if piece.rows >= 0:
         start, stop = max(first, 0), min(last, piece.rows)
+        if start >= stop:
+            return None, piece.rows
         if (start, stop) == (0, piece.rows):
             return piece, piece.rows
-        size = max(1, piece.bytes * (stop - start) // max(piece.rows, 1))
+        size = max(1, piece.bytes * (stop - start) // piece.rows)
         kept = replace(piece, keeps=(piece.ordinal + start, piece.ordinal + stop), rows=stop - start, bytes=size)
-        return (kept if stop > start else None), piece.rows
+        return kept, piece.rows
     start, seen, held = max(first, 0), 0, 0
     low = high = None
     for ordinals, size in _ordinals(piece, reading):

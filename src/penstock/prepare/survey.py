@@ -22,6 +22,7 @@ from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
 from penstock.prepare.layouts import refuse_other_layouts
 from penstock.prepare.listing import Unread
+from penstock.prepare.room import most_line_bytes
 from penstock.prepare.row_range import RowRange, pieces_in_range
 from penstock.prepare.sample_schema import declared_schema
 from penstock.prepare.scouting import Scouted
@@ -122,6 +123,8 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
     formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))
     most = _files_a_slice(len(files)) if "function" in formats else None
     reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, sources)
+    if budget:
+        reading = replace(reading, most_record_bytes=most_line_bytes(budget.allowed))
     pieces = list(chain.from_iterable(survey.pieces for _, survey in good))
     pieces = _in_ranges(pieces, found.ranges, (*bad, *wrong), reading)
     most_rows = _DOCUMENTS_A_SLICE if any(stage.keyed_by() for stage in stages) else None
@@ -275,11 +278,10 @@ def _in_ranges(
                 where=each.path,
                 next_step="replace the file, or leave it out of the input",
             )
-    by_source = groupby(pieces, lambda piece: piece.source)
-    chosen = (
-        pieces_in_range(list(own), ranges[number], reading) if number in ranges else own for number, own in by_source
-    )
-    return list(chain.from_iterable(chosen))
+    by_source = {number: list(own) for number, own in groupby(pieces, lambda piece: piece.source)}
+    for number, rows in ranges.items():
+        by_source[number] = pieces_in_range(number, by_source.get(number, []), rows, reading)
+    return list(chain.from_iterable(by_source.values()))
 
 
 def describe_files(slices: Sequence[Slice], bad_files: Sequence[BadFile]) -> dict[str, Any]:
