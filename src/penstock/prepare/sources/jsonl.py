@@ -65,8 +65,10 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
 
 def survey_alike(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:
     """Survey a later file of a source. The first file tells the types: here, an object on the first line is enough."""
+    if options.text_column:
+        return None
     first = head_of(file, line_ends).removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0]
-    if options.text_column or not (_is_braced(first) and isinstance(_object(first), dict)):
+    if not (_is_told(first) and isinstance(_object(first), dict)):
         return None
     return FileSurvey(known, pieces_of(file, 0, slice_bytes, whole=False))
 
@@ -333,7 +335,7 @@ def _object(line: bytes) -> dict[str, Any] | str:
     try:
         answer: dict[str, Any] = json.loads(line.decode("utf-8", "replace"), parse_int=_integer)
         return answer
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return str(error)
 
 
