@@ -313,14 +313,14 @@ def _last_end(data: bytes | bytearray, ends: Ends, seen: int = 0) -> int:
     return int(found[-1]) if len(found) else 0
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
+def type_inferred_from_json(kind: pa.DataType) -> pa.DataType:
     """The type that JSON infers: bool, int64, float64, string, and lists and objects of them.
 
     Times must be declared, or they stay text.
     """
     is_a = pa.types
     if is_a.is_list(kind):
-        return pa.list_(plain_type(kind.value_type))
+        return pa.list_(type_inferred_from_json(kind.value_type))
     if is_a.is_struct(kind):
-        return pa.struct([(field.name, plain_type(field.type)) for field in kind])
+        return pa.struct([(field.name, type_inferred_from_json(field.type)) for field in kind])
     return pa.string() if is_a.is_temporal(kind) or is_a.is_binary(kind) else kind
