@@ -2,7 +2,7 @@
 
 It means what it means to the `datasets` library: rows or percent, from the end where negative, percent rounded to the
 closest row. Files that do not tell how many rows they have are read to find out: up to the last row that is wanted, or
-whole where the range counts from the end or in percent.
+whole where the range counts from the end or in percent. Then the pieces with an end of the range are read again.
 """
 
 from __future__ import annotations
@@ -79,14 +79,20 @@ def parse_split(text: str) -> RowRange | None:
 
 def pieces_in_range(source: int, pieces: Sequence[Segment], rows: RowRange, reading: Reading) -> list[Segment]:
     """The pieces of a source that hold rows of the range; those at its ends keep some of their rows only."""
-    total = sum(_count(piece, reading) for piece in pieces) if rows.needs_count else None
+    counts = [_count(piece, reading) if rows.needs_count else piece.rows for piece in pieces]
+    total = sum(counts) if rows.needs_count else None
     first, last = rows.of(1 << 62 if total is None else total)
     found = []
     before = 0
-    for piece in pieces:
+    for piece, count in zip(pieces, counts, strict=True):
         if before >= last:
             break
-        cut, count = _cut(piece, first - before, last - before, reading)
+        if 0 <= count <= first - before:
+            cut = None
+        elif 0 <= count <= last - before and first <= before:
+            cut = piece
+        else:  # an end of the range lies in it
+            cut, count = _cut(piece, first - before, last - before, reading)
         before += count
         found += [cut] if cut else []
     if not found:
@@ -104,8 +110,6 @@ def _cut(piece: Segment, first: int, last: int, reading: Reading) -> tuple[Segme
         start, stop = max(first, 0), min(last, piece.rows)
         if start >= stop:
             return None, piece.rows
-        if (start, stop) == (0, piece.rows):
-            return piece, piece.rows
         size = max(1, piece.bytes * (stop - start) // piece.rows)
         kept = replace(piece, keeps=(piece.ordinal + start, piece.ordinal + stop), rows=stop - start, bytes=size)
         return kept, piece.rows
