@@ -92,8 +92,9 @@ def test_batch_files_are_input_of_npz_alone_and_only_when_they_are_all_there(tmp
     for named in (batches, data):
         assert _plan(tmp_path, {"npz": str(named)}).survey.files == 1
     (batches / "manifest.json").unlink()
-    with pytest.raises(InputError, match="it is an output"):
+    with pytest.raises(InputError, match="is not finished") as caught:
         _plan(tmp_path, {"npz": str(batches)})
+    assert caught.value.next_step == "finish it: run its job again"
 
 
 def test_files_of_other_endings_are_counted_by_ending_and_change_no_id(tmp_path):

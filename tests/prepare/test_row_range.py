@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +156,33 @@ def test_a_file_whose_rows_cannot_be_counted_is_named(tmp_path):
     with pytest.raises(InputError, match="cannot be counted") as caught:
         _run(tmp_path / "out", {"path": pattern, "split": "train[:10%]"}, on_bad_input="set_aside")
     assert "1.parquet" in (caught.value.where or "")
+
+
+PLAN_AND_RUN = """
+import json, sys, penstock
+plan = penstock.plan(json.loads(sys.argv[1]))
+print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) // 1000)
+penstock.run(plan)
+"""
+
+
+def test_a_line_too_long_for_the_memory_counts_as_a_row_and_planning_never_holds_it(tmp_path):
+    with (tmp_path / "a.jsonl").open("w") as file:
+        file.write('{"n": 0, "m": ""}\n{"n": 1, "m": "')
+        for _ in range(60):
+            file.write("x" * 1_000_000)
+        file.write('"}\n{"n": 2, "m": ""}\n{"n": 3, "m": ""}\n')
+    source = {"path": str(tmp_path / "a.jsonl"), "split": "train[1:3]"}
+    job = {"input": source, "output": str(tmp_path / "out"), "stages": [], "workers": 0, "memory": "300MB"}
+    command = [sys.executable, "-c", PLAN_AND_RUN, json.dumps({**job, "on_bad_input": "set_aside"})]
+    peak_megabytes = int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[0])
+    assert peak_megabytes < 200
+    assert penstock.open(tmp_path / "out")[:]["n"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("split", ["train[:10]", "train[-3:]", "train[:50%]", "train[:]"])
+def test_a_range_of_an_empty_file_is_refused(tmp_path, split):
+    pq.write_table(pa.table({"n": pa.array([], pa.int64())}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="holds no row: there are 0 in all") as caught:
+        _run(tmp_path / "out", {"path": str(tmp_path / "a.parquet"), "split": split})
+    assert "input[0]" in (caught.value.where or "")

@@ -118,3 +118,32 @@ def test_later_files_are_not_asked_for_types_and_are_still_refused_where_they_ar
     job = workshop.write_job(tmp_path / "job.yaml", tmp_path / "data", stages=[], workers=0)
     penstock.run(job)
     assert penstock.open(tmp_path / "out")[:]["a"].to_pylist() == [1, 2, 3]
+
+
+def test_a_later_file_may_begin_with_a_line_that_nests_too_deep(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "0.jsonl").write_text('{"a": 1}\n')
+    deep = '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}\n"
+    (tmp_path / "data" / "1.jsonl").write_text(deep + '{"a": 2}\n')
+    job = workshop.write_job(tmp_path / "job.yaml", tmp_path / "data", stages=[], workers=0, on_bad_input="set_aside")
+    penstock.run(job)
+    assert penstock.open(tmp_path / "out")[:]["a"].to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("types", [{}, {"b": "string"}])
+def test_columns_come_from_the_first_file_that_has_lines(tmp_path, types):
+    (tmp_path / "data").mkdir()
+    for number, lines in enumerate(["", '{"a": 1, "b": 5}\n', "", '{"a": 2, "b": 6}\n']):
+        (tmp_path / "data" / f"{number}.jsonl").write_text(lines)
+    source = {"path": str(tmp_path / "data"), "types": types}
+    penstock.run({"input": source, "output": str(tmp_path / "out"), "stages": [], "workers": 0})
+    found = penstock.open(tmp_path / "out")[:]
+    assert found["a"].to_pylist() == [1, 2]
+    assert found["b"].to_pylist() == (["5", "6"] if types else [5, 6])
+
+
+def test_an_empty_file_with_declared_types_gives_a_dataset_of_these_columns(tmp_path):
+    (tmp_path / "a.jsonl").write_text("")
+    source = {"path": str(tmp_path / "a.jsonl"), "types": {"b": "string"}}
+    penstock.run({"input": source, "output": str(tmp_path / "out"), "stages": [], "workers": 0})
+    assert [field.name for field in penstock.open(tmp_path / "out").schema] == ["b"]

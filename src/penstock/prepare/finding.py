@@ -20,6 +20,7 @@ from penstock.prepare.listing import (
     Unread,
     files_below,
     files_matching,
+    holds_unfinished_batches,
     is_finished_batches,
     written_by_penstock,
 )
@@ -238,6 +239,12 @@ def _nowhere(_folder: str) -> bool:
 
 def _refuse_dataset(folder: str, enters: Callable[[str], bool]) -> None:
     if written_by_penstock(folder) and not enters(folder):
+        if enters is is_finished_batches and holds_unfinished_batches(folder):
+            raise InputError(
+                "the job that writes batch files to this folder is not finished",
+                where=folder,
+                next_step="finish it: run its job again",
+            )
         raise InputError(
             "penstock wrote this folder: it is an output, and its files are not input",
             where=folder,
@@ -271,6 +278,6 @@ def _refuse_special(place: str) -> None:
 
 
 def _only(tally: Tally) -> str:
-    """What was there instead, for an error."""
+    """Names of unread things, for an error message."""
     there = ", ".join(f"{each.count:,} {each.what} ({each.first})" for each in tally.unread()[:3])
     return f"; not read there: {there}" if there else ""

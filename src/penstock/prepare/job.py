@@ -231,7 +231,7 @@ def _task_count(config: Config, survey: Survey) -> int:
 
 
 def _growth_of_driver(config: Config, survey: Survey) -> int:
-    """What a run adds to the driver: a row per task, and the description of every file."""
+    """Bytes that a run adds to the driver: a row per task, and the description of every file."""
     return _DRIVER_GROWTH + _LEDGER_ROW_BYTES * _task_count(config, survey) + _DESCRIBED_BYTES * survey.files
 
 

@@ -148,6 +148,12 @@ def is_finished_batches(folder: str) -> bool:
         return False
 
 
+def holds_unfinished_batches(folder: str) -> bool:
+    """Whether it holds batch files of a job that has not come to its end."""
+    batches = os.path.join(glob.escape(folder), "**", "*.npz")
+    return MANIFEST not in _marks_in(folder) and any(glob.iglob(batches, recursive=True))
+
+
 def _is_mark(data: bytes) -> bool:
     try:
         facts = json.loads(data)

@@ -2,7 +2,7 @@
 
 It means what it means to the `datasets` library: rows or percent, from the end where negative, percent rounded to the
 closest row. Files that do not tell how many rows they have are read to find out: up to the last row that is wanted, or
-whole where the range counts from the end or in percent.
+whole where the range counts from the end or in percent. Then the pieces with an end of the range are read again.
 """
 
 from __future__ import annotations
@@ -77,22 +77,28 @@ def parse_split(text: str) -> RowRange | None:
     return rows
 
 
-def pieces_in_range(pieces: Sequence[Segment], rows: RowRange, reading: Reading) -> list[Segment]:
-    """The pieces of one source that hold rows of the range; those at its ends keep some of their rows only."""
-    total = sum(_count(piece, reading) for piece in pieces) if rows.needs_count else None
+def pieces_in_range(source: int, pieces: Sequence[Segment], rows: RowRange, reading: Reading) -> list[Segment]:
+    """The pieces of a source that hold rows of the range; those at its ends keep some of their rows only."""
+    counts = [_count(piece, reading) if rows.needs_count else piece.rows for piece in pieces]
+    total = sum(counts) if rows.needs_count else None
     first, last = rows.of(1 << 62 if total is None else total)
     found = []
     before = 0
-    for piece in pieces:
+    for piece, count in zip(pieces, counts, strict=True):
         if before >= last:
             break
-        cut, count = _cut(piece, first - before, last - before, reading)
+        if 0 <= count <= first - before:
+            cut = None
+        elif 0 <= count <= last - before and first <= before:
+            cut = piece
+        else:  # an end of the range lies in it
+            cut, count = _cut(piece, first - before, last - before, reading)
         before += count
         found += [cut] if cut else []
     if not found:
         raise InputError(
             f"`split: {rows}` holds no row: there are {before if total is None else total:,} in all",
-            where=f"input[{pieces[0].source}], {pieces[0].location}" if pieces else None,
+            where=", ".join([f"input[{source}]", *(piece.location for piece in pieces[:1])]),
             next_step="choose a range inside of them",
         )
     return found
@@ -102,11 +108,11 @@ def _cut(piece: Segment, first: int, last: int, reading: Reading) -> tuple[Segme
     """(the piece with its rows `first` to `last`, how many it was seen to have)."""
     if piece.rows >= 0:
         start, stop = max(first, 0), min(last, piece.rows)
-        if (start, stop) == (0, piece.rows):
-            return piece, piece.rows
-        size = max(1, piece.bytes * (stop - start) // max(piece.rows, 1))
+        if start >= stop:
+            return None, piece.rows
+        size = max(1, piece.bytes * (stop - start) // piece.rows)
         kept = replace(piece, keeps=(piece.ordinal + start, piece.ordinal + stop), rows=stop - start, bytes=size)
-        return (kept if stop > start else None), piece.rows
+        return kept, piece.rows
     start, seen, held = max(first, 0), 0, 0
     low = high = None
     for ordinals, size in _ordinals(piece, reading):

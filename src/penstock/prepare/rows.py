@@ -33,7 +33,7 @@ class SetAside:
     advice: str = ""  # for bad input, which stops a job with `on_bad_input: fail`: what to do about it
 
     def between(self, first: int, last: int) -> SetAside:
-        """Those whose lines tell a position in this range. A reader keeps the line of every record."""
+        """Rejected rows with a position in the range."""
         kept = [line for line in self.kept if first <= line["position"] < last]
         return self if len(kept) == len(self.kept) else replace(self, count=len(kept), kept=kept)
 

@@ -23,6 +23,7 @@ from penstock.prepare.finding import find_files
 from penstock.prepare.layouts import refuse_other_layouts
 from penstock.prepare.listing import Unread
 from penstock.prepare.measure import give_back_memory
+from penstock.prepare.room import most_line_bytes
 from penstock.prepare.row_range import RowRange, pieces_in_range
 from penstock.prepare.sample_schema import declared_schema
 from penstock.prepare.scouting import Scouted
@@ -113,16 +114,19 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
     sources, scouted = _scout(config, files, scout)
     sources = tuple(replace(each, named=_named(stages)) for each in sources)
     good, bad = _survey_files(config, sources, files)
-    schema = _nullable(good[0][1].schema)
+    first, told = _first_with_columns(good)
+    schema = _nullable(told.schema)
     needed = _whole_columns(columns_needed(stages), schema)
     if needed and not needed <= set(schema.names):  # the stage that names a column too many says so
         check_stages(config, stages, _no_rows(schema), schema, tuple(schema.names))
     columns = tuple(name for name in schema.names if needed is None or name in needed)
     refuse_other_layouts(schema, columns)
-    good, wrong = _same_schema(good, schema, columns, config)
+    good, wrong = _same_schema(good, first, schema, columns, config)
     formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))
     most = _files_a_slice(len(files)) if "function" in formats else None
     reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, sources)
+    if budget:
+        reading = replace(reading, most_record_bytes=most_line_bytes(budget.allowed))
     pieces = list(chain.from_iterable(survey.pieces for _, survey in good))
     pieces = _in_ranges(pieces, found.ranges, (*bad, *wrong), reading)
     most_rows = _DOCUMENTS_A_SLICE if any(stage.keyed_by() for stage in stages) else None
@@ -202,14 +206,16 @@ def _survey_files(
     good: Surveyed = []
     bad = []
     slice_bytes = config.slice_bytes
-    schemas: dict[int, pa.Schema] = {}  # by source: of the last file, held once however many files have it
+    schemas: dict[int, pa.Schema] = {}  # by source: of the last file that tells, held once however many have it
     for file in files:
         try:
-            found = survey_file(file, sources[file.source], slice_bytes, schemas.get(file.source))
             known = schemas.get(file.source)
-            if known is None or not known.equals(found.schema, check_metadata=True):  # names of features
+            found = survey_file(file, sources[file.source], slice_bytes, known)
+            if known is not None and known.equals(found.schema, check_metadata=True):  # names of features
+                found = replace(found, schema=known)
+            elif _tells_columns(file, found):
                 schemas[file.source] = found.schema
-            good.append((file, FileSurvey(schemas[file.source], found.pieces)))
+            good.append((file, found))
         except InputError as error:
             if config.on_bad_input == "fail":
                 raise
@@ -221,8 +227,18 @@ def _survey_files(
     return good, bad
 
 
+def _tells_columns(file: File, found: FileSurvey) -> bool:
+    """Whether a file shows its columns: a JSONL file without a line shows none but the declared ones."""
+    return bool(len(found.schema)) and (bool(found.pieces) or file.format != "jsonl")
+
+
+def _first_with_columns(good: Surveyed) -> tuple[File, FileSurvey]:
+    """The file whose columns are the input's; the first of all if none shows any."""
+    return next((each for each in good if _tells_columns(*each)), good[0])
+
+
 def _same_schema(
-    good: Surveyed, schema: pa.Schema, columns: tuple[str, ...], config: Config
+    good: Surveyed, first: File, schema: pa.Schema, columns: tuple[str, ...], config: Config
 ) -> tuple[Surveyed, list[BadFile]]:
     """Hold every file's needed columns against the first file's."""
     fitting: Surveyed = []
@@ -234,7 +250,7 @@ def _same_schema(
         elif config.on_bad_input == "fail":
             raise InputError(
                 f"this file's columns differ from the first file's: {difference}",
-                where=f"{file.location}; the first is {good[0][0].location}",
+                where=f"{file.location}; the first is {first.location}",
                 next_step="`select` the columns they share, or set `on_bad_input: set_aside` to go on without it",
             )
         else:
@@ -276,11 +292,10 @@ def _in_ranges(
                 where=each.path,
                 next_step="replace the file, or leave it out of the input",
             )
-    by_source = groupby(pieces, lambda piece: piece.source)
-    chosen = (
-        pieces_in_range(list(own), ranges[number], reading) if number in ranges else own for number, own in by_source
-    )
-    return list(chain.from_iterable(chosen))
+    by_source = {number: list(own) for number, own in groupby(pieces, lambda piece: piece.source)}
+    for number, rows in ranges.items():
+        by_source[number] = pieces_in_range(number, by_source.get(number, []), rows, reading)
+    return list(chain.from_iterable(by_source.values()))
 
 
 def describe_files(slices: Sequence[Slice], bad_files: Sequence[BadFile]) -> dict[str, Any]:

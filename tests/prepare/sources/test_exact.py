@@ -207,7 +207,7 @@ def test_a_value_behind_the_first_megabyte_that_its_column_would_change_is_set_a
     assert len(answer.rows) == count + len(later)
     assert answer.raw == later
     assert [detail[: len(name)] for detail, name in zip(answer.details, asked, strict=True)] == asked
-    assert all("`types: {" in detail for detail in answer.details)
+    assert all("`types: {" in detail or "of 's.x' in quotes" in detail for detail in answer.details)
     assert read(path, columns=columns, bytes_at_once=5000) == answer
 
 
@@ -220,6 +220,18 @@ def test_the_error_of_a_job_names_types_and_with_them_the_value_arrives(tmp_path
     assert "b.csv" in str(caught.value)
     dataset = open_run(tmp_path, input=job | {"types": {"id": "string"}})
     assert [dataset[row]["id"] for row in range(2)] == ["1", "007"]
+
+
+def test_the_advice_about_a_value_inside_a_list_or_an_object_can_be_followed(tmp_path):
+    first, later = '{"l": [0.5], "o": {"id": 0.5}}', ['{"l": [9007199254740993]}', '{"o": {"id": 9007199254740993}}']
+    (tmp_path / "a.jsonl").write_text(first + "\n")
+    path = tmp_path / "b.jsonl"
+    path.write_text("\n".join(later) + "\n")
+    in_list, in_object = read(path, schema=survey(tmp_path / "a.jsonl").schema).details
+    assert in_list.endswith("`types: {l: list<string>}`")
+    assert read(path, types={"l": "list<string>"}).rows[0]["l"] == ["9007199254740993"]
+    assert "types:" not in in_object
+    assert in_object.endswith("write all values of 'o.id' in quotes, or leave column 'o' out")
 
 
 def test_with_set_aside_the_value_goes_to_rejected_and_all_others_arrive(tmp_path):

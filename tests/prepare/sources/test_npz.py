@@ -153,7 +153,7 @@ def test_columns_come_in_the_order_asked_for(tmp_path):
 def test_what_has_no_row_a_sample_is_left_out_and_said_once(tmp_path):
     for name in ("a.npz", "b.npz"):
         np.savez(tmp_path / name, **samples(5), metadata_ids=np.arange(5), scale=np.float32(3), sizes=np.arange(2))
-    with pytest.warns(UserWarning, match="'scale' has no row a sample and is left out"):
+    with pytest.warns(UserWarning, match="'scale' does not have one row per sample and is left out"):
         assert survey(tmp_path / "a.npz").schema.names == list(samples(5))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -350,7 +350,7 @@ def test_files_of_other_kinds_are_refused_with_the_reason(tmp_path):
     with pytest.raises(InputError, match=re.escape("'readme.txt' is not a readable .npy array")):
         survey(path)
     np.savez(path, scale=3)
-    with pytest.raises(InputError, match="no array in it has a row a sample"):
+    with pytest.raises(InputError, match="no array in it has one row per sample"):
         survey(path)
 
 

@@ -54,17 +54,16 @@ class Trial:
         self, files: Sequence[File], options: SourceOptions, floats: str | None, missing: dict[str, Any]
     ) -> Scouted:
         """Call a user's function, to see what it yields. A file that ends its process is passed over here."""
-        left = tuple(files)
-        for attempt in range(ATTEMPTS):
+        left, death = tuple(files), ""
+        for _ in range(ATTEMPTS):
             try:
                 answer: Scouted = self._ask(options.function, None, "scout", left, options, floats, missing)
                 self._tried.update(answer.tried)
                 return answer
             except EOFError as ended:
-                if attempt == ATTEMPTS - 1:
-                    raise self._given_up(options.function, ended.args[0]) from None
+                death = ended.args[0]
                 left = tuple(file for file in left if file.path != self._place) or left
-        raise AssertionError
+        raise self._given_up(options.function, death)
 
     def _given_up(self, function: str, death: str) -> TaskError:
         """The memory is named where it was the reason, or may have been: the kernel says SIGKILL, and no reason."""

@@ -53,7 +53,7 @@ class SourceOptions:
     document: str = "file"  # what a row of plain text is: a file, or a line
     bad_utf8: str = "set_aside"  # or repair
     trust_pickle: bool = False
-    named: tuple[str, ...] = ()  # columns that stages name: those that no array of a .npz is may be in a pickled table
+    named: tuple[str, ...] = ()  # columns that stages name; a pickled table is read for those that the arrays lack
     format: str = "auto"  # of the files themselves, where a function makes samples of their rows
     function: str = ""  # module:name; it is given whole files, or rows of them
     takes_rows: bool = False
@@ -120,7 +120,7 @@ class UnreadablePart(Exception):
         self.trace = trace  # of the user's own code
 
     def between(self, first: int, last: int) -> UnreadablePart | None:
-        """The part as far as its rows are in a range; None if none is. Of a whole file nobody knows."""
+        """The part cut to rows `first` to `last`, or None. A part without a row count stays as it is."""
         if self.rows < 0:
             return self
         start, stop = max(first, self.ordinal), min(last, self.ordinal + self.rows)

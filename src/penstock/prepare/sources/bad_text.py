@@ -23,8 +23,8 @@ _REPAIRED_AT_ONCE = 1 << 20
 
 
 def sound_text(rows: Rows, repair: bool = False, line_of: Callable[[int], int | None] | None = None) -> Rows:
-    """The rows whose text is UTF-8; with `repair` those with bad text inside lists and structs alone are left out,
-    and all other bad bytes replaced by U+FFFD.
+    """Drop rows whose text is not UTF-8. With `repair`, bad bytes become U+FFFD, except inside lists and structs: those
+    rows are dropped.
 
     `line_of` tells the line of a row in its file, where there are lines.
     """

@@ -6,7 +6,7 @@ A record belongs to the segment in which its first byte lies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, BinaryIO, cast
@@ -65,8 +65,9 @@ class BreaksOff(Exception):
 class Unpacked:
     """A compressed file's bytes. Of one that ends in the middle every byte that can be had, then BreaksOff.
 
-    The decompressor loses what it has made of the bytes before the break if it is asked for more. So it is asked
+    Arrow's decompressor loses what it has made of the bytes before the break if it is asked for more. So it is asked
     anew from the start, for less and less at a time: how much comes out does not depend on how much was asked for.
+    Gzipped gives these bytes before it raises.
     """
 
     def __init__(self, location: str) -> None:
@@ -95,7 +96,7 @@ class Unpacked:
             if "Truncated" not in str(error):
                 raise
             self._broken = "it ends in the middle of its compressed data"
-            data = self._before_the_break(size)
+            data = b"" if isinstance(self._stream, Gzipped) else self._before_the_break(size)
             if not data:
                 raise BreaksOff(self._broken) from error
         self._given += len(data)
@@ -104,11 +105,11 @@ class Unpacked:
     def _before_the_break(self, size: int) -> bytes:
         found = b""
         for step in (1 << 16, 1 << 8, 1):
-            stream = self._open()
-            _skip(stream, self._given + len(found))
-            with suppress(OSError):
-                while len(found) < size and (more := stream.read(min(step, size - len(found)))):
-                    found += more
+            with closing(self._open()) as stream:
+                _skip(stream, self._given + len(found))
+                with suppress(OSError):
+                    while len(found) < size and (more := stream.read(min(step, size - len(found)))):
+                        found += more
         return found
 
 
@@ -313,14 +314,14 @@ def _last_end(data: bytes | bytearray, ends: Ends, seen: int = 0) -> int:
     return int(found[-1]) if len(found) else 0
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
+def type_inferred_from_json(kind: pa.DataType) -> pa.DataType:
     """The type that JSON infers: bool, int64, float64, string, and lists and objects of them.
 
     Times must be declared, or they stay text.
     """
     is_a = pa.types
     if is_a.is_list(kind):
-        return pa.list_(plain_type(kind.value_type))
+        return pa.list_(type_inferred_from_json(kind.value_type))
     if is_a.is_struct(kind):
-        return pa.struct([(field.name, plain_type(field.type)) for field in kind])
+        return pa.struct([(field.name, type_inferred_from_json(field.type)) for field in kind])
     return pa.string() if is_a.is_temporal(kind) or is_a.is_binary(kind) else kind

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from penstock.prepare.sources.chunks import Array, Bytes, Chunk, line_ends
-from penstock.prepare.sources.exact import KINDS, exact_array, how_to_declare, keeps
+from penstock.prepare.sources.exact import KINDS, LONGEST_INTEGER, exact_array, how_to_declare, keeps
 from penstock.shards.schema import type_from_arrow
 
 OPEN_QUOTE = "a value starts with a quote that does not end on its line: set `newlines_in_values: true` if it goes on"
@@ -177,7 +177,6 @@ def _stay(values: pa.Array, kind: pa.DataType, null_values: tuple[str, ...]) -> 
 
 # What a value of each family looks like, at least; the parser decides about the ones that do.
 _INTEGER = r"^\s*-?(0[xX][0-9a-fA-F]+|[0-9]+)\s*$"
-_LONGEST_INTEGER = 1000  # characters; Python makes no number of many thousands
 _NUMBER = r"^\s*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$|[iI][nN][fF]|[nN][aA][nN])"
 _BOOL = r"^(0|1|true|True|TRUE|false|False|FALSE)$"
 _DATE = r"^\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -194,7 +193,7 @@ def _has_shape(values: pa.Array, kind: pa.DataType, null_values: tuple[str, ...]
         high = 2 ** (kind.bit_width - signed)
         for row in np.flatnonzero(fitting):
             text = values[int(row)].as_py()
-            is_short = len(text) <= _LONGEST_INTEGER
+            is_short = len(text) <= LONGEST_INTEGER
             fitting[row] = b"x" in text.lower() or (is_short and (-high if signed else 0) <= int(text) < high)
     null: Array = np.asarray(pc.is_in(values, pa.array([value.encode() for value in null_values], pa.binary())))
     return np.logical_or(fitting, null)

@@ -26,6 +26,7 @@ KINDS = (pa.int64(), pa.uint64(), pa.bool_(), pa.float64())  # in the order in w
 ALL_EXACT = 2.0**53  # every integer below it is a float64
 _BOUNDS = {pa.int64(): (-(2**63), 2**63), pa.uint64(): (0, 2**64)}
 _BOOLS = ["true", "True", "TRUE", "false", "False", "FALSE"]
+LONGEST_INTEGER = 1000  # characters; Python makes no number of many thousands
 _DIGITS = "-?[0-9]+"
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|-?\.[0-9]+")  # a number without an exponent
@@ -57,9 +58,9 @@ def _is_exact(number: str) -> bool:
     return not _PLAIN.fullmatch(number) or Fraction(number) == Fraction(value)
 
 
-def how_to_declare(column: str) -> str:
+def how_to_declare(column: str, word: str = "string") -> str:
     """The end of a complaint about a value that the type of an inferred column would change."""
-    return f"which the first rows showed: declare its type, such as `types: {{{column}: string}}`"
+    return f"which the first rows showed: declare its type, such as `types: {{{column}: {word}}}`"
 
 
 def type_of_numbers(numbers: Collection[str]) -> pa.DataType:

@@ -161,7 +161,7 @@ def _before_literals(schema: pa.Schema) -> re.Pattern[bytes]:
 
 
 def _lines_with(pattern: re.Pattern[bytes], data: bytes) -> Iterator[slice]:
-    """Where the lines stand in which the pattern is found."""
+    """Yield the lines in which the pattern occurs."""
     position = 0
     while found := pattern.search(data, position):
         start = data.rfind(b"\n", 0, found.start()) + 1

@@ -27,10 +27,11 @@ from penstock.prepare.sources.chunks import (
     head_of,
     line_ends,
     pieces_of,
-    plain_type,
+    type_inferred_from_json,
 )
-from penstock.prepare.sources.exact import KINDS, how_to_declare, keeps
+from penstock.prepare.sources.exact import KINDS, LONGEST_INTEGER, how_to_declare, keeps
 from penstock.prepare.sources.json_literals import (
+    ITEM,
     TOO_DEEP,
     Literal,
     has_large_float,
@@ -45,7 +46,6 @@ from penstock.shards.schema import parse_type, type_from_arrow, type_to_arrow
 
 # Escapes that are kept, pairs of halves among them; then the halves that stand alone.
 _HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_LONGEST_INTEGER = 1000  # digits; Python makes no number of many thousands
 AS_TEXT = {b"penstock": b"numbers as text"}  # of a field: its numbers fit no type, so their spelling is kept
 _ESCAPES = re.compile(rb"(\\[^u]|%b%b)|%b|%b" % (_HIGH, _LOW, _HIGH, _LOW))
 identity = identity_of_ends  # what tells that a file is still the one that was surveyed
@@ -65,8 +65,10 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
 
 def survey_alike(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:
     """Survey a later file of a source. The first file tells the types: here, an object on the first line is enough."""
+    if options.text_column:
+        return None
     first = head_of(file, line_ends).removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0]
-    if options.text_column or not (_is_braced(first) and isinstance(_object(first), dict)):
+    if not (_is_told(first) and isinstance(_object(first), dict)):
         return None
     return FileSurvey(known, pieces_of(file, 0, slice_bytes, whole=False))
 
@@ -134,7 +136,7 @@ def _infer(sample: bytes, declared: dict[str, pa.DataType], file: File) -> pa.Sc
 
 def _settled(batch: pa.RecordBatch, lines: list[bytes], declared: dict[str, pa.DataType]) -> pa.Schema:
     """The fields in types that change no value: Arrow's reader makes a float of a large integer."""
-    plain = pa.schema([(field.name, plain_type(field.type)) for field in batch.schema])
+    plain = pa.schema([(field.name, type_inferred_from_json(field.type)) for field in batch.schema])
     large = [name for name in batch.schema.names if name not in declared and has_large_float(batch.column(name))]
     settled = {field.name: field for field in settled_types(lines, pa.schema([plain.field(name) for name in large]))}
     return pa.schema([settled[each.name].with_metadata(AS_TEXT) if each.name in settled else each for each in plain])
@@ -295,7 +297,14 @@ def _changed(literal: Literal) -> str:
     """The reason why a line with a literal that its column would change is bad."""
     place = ".".join(filter(None, literal.path))
     kind = type_from_arrow(literal.kind)
-    return f"column {place!r}: {literal.text[:100]} is not {kind}, {how_to_declare(literal.path[0])}"
+    return f"column {place!r}: {literal.text[:100]} is not {kind}, {_how_to_keep(literal, place)}"
+
+
+def _how_to_keep(literal: Literal, place: str) -> str:
+    column, *inside = literal.path
+    if inside and inside != [ITEM]:  # `types:` has no word for objects and for lists of lists
+        return f"which the first rows showed: write all values of {place!r} in quotes, or leave column {column!r} out"
+    return how_to_declare(column, "list<string>" if inside else "string")
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:
@@ -333,12 +342,12 @@ def _object(line: bytes) -> dict[str, Any] | str:
     try:
         answer: dict[str, Any] = json.loads(line.decode("utf-8", "replace"), parse_int=_integer)
         return answer
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return str(error)
 
 
 def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) < _LONGEST_INTEGER else float(digits)
+    return int(digits) if len(digits) <= LONGEST_INTEGER else float(digits)
 
 
 def _has_shape(value: Any, kind: pa.DataType) -> bool:

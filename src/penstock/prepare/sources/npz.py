@@ -1,4 +1,4 @@
-"""Npz: a piece is a file; columns are its members, arrays with a row a sample, read a batch of rows at a time.
+"""Npz: a piece is a file; columns are its members, arrays with one row per sample, read a batch of rows at a time.
 
 Three writers are understood: penstock itself (shards/batch_file.py), whose rows come back with the positions they had;
 anyone's `np.savez` of arrays; and lists of dicts, which are pickles and go through pickled.py where they are trusted.
@@ -117,7 +117,10 @@ def _opened(location: str, options: SourceOptions, aloud: bool = False) -> Itera
             contents = _with_frame(contents, location, options, say, stack)
         known = {FRAME, *contents.columns, *(NAME_ARRAYS[name] for name in contents.names if name in NAME_ARRAYS)}
         for name in [each.name for each in members if not is_metadata(each.name) and each.name not in known]:
-            say("array left out", f"{name!r} has no row a sample and is left out ({location}; {_AND_OTHERS})")
+            say(
+                "array left out",
+                f"{name!r} does not have one row per sample and is left out ({location}; {_AND_OTHERS})",
+            )
         yield contents
 
 
@@ -130,7 +133,7 @@ def _contents(archive: zipfile.ZipFile, members: list[Member], names: FeatureNam
     arrays = [member for member in members if member.shape and not member.is_pickle and not is_metadata(member.name)]
     arrays = [member for member in arrays if member.name not in (*told, FRAME)]
     if not arrays:
-        raise InputError("no array in it has a row a sample", where=location)
+        raise InputError("no array in it has one row per sample", where=location)
     rows = _row_count(arrays, location)
     columns = {member.name: (archive, member) for member in arrays if member.rows == rows}
     words = {name: _word(member, location) for name, (_, member) in columns.items()}
@@ -140,7 +143,7 @@ def _contents(archive: zipfile.ZipFile, members: list[Member], names: FeatureNam
 def _with_frame(
     contents: Contents, location: str, options: SourceOptions, say: Callable[[str, str], None], stack: ExitStack
 ) -> Contents:
-    """The same, with the columns of its pickled DataFrame that a stage names and no array is."""
+    """Add the columns of the pickled table that stages name and the arrays lack."""
     wanted = [name for name in options.named if name not in contents.columns]
     if not (wanted and options.trust_pickle):
         say("table left out", _leaving_out_table(location, options))

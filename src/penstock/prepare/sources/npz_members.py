@@ -59,7 +59,7 @@ class Member:
 
     @property
     def is_of_samples(self) -> bool:
-        """Whether its name says that it has a row a sample."""
+        """Whether its name says that it has one row per sample."""
         return self.name.startswith(("labels_", "masks_")) or "features" in self.name
 
     @property

@@ -5,9 +5,9 @@ nothing here, and what comes back is a file of plain arrays, opened without any 
 
 | in the file | becomes |
 |---|---|
-| `strategic_features` or `features`: dicts of name -> number | `strategic_features`, float32, a row a sample |
+| `strategic_features` or `features`: dicts of name -> number | `strategic_features`, float32, one row per sample |
 | `labels`: dicts of head -> whole number | `labels_HEAD`, int16 |
-| `masks`: dicts of head -> list of whole numbers | `masks_HEAD`, int8, a row a sample |
+| `masks`: dicts of head -> list of whole numbers | `masks_HEAD`, int8, one row per sample |
 | `samples` or `data`: dicts of these three | all of the above |
 | `strategic_feature_names`, `feature_names`: texts | the same |
 | `df_pickle`: a pickled pandas DataFrame, dict of columns or list of records | the columns that are asked for, alone |
@@ -261,7 +261,7 @@ def _put(values: Array, number: int, value: Any) -> str | None:
 
 
 def frame_columns(location: str, columns: Sequence[str]) -> Plain:
-    """Those of these columns that the pickled table has. OPENS THE PICKLE."""
+    """Read the named columns from the pickled table, as far as it has them. OPENS THE PICKLE."""
     where = f"{location}, {FRAME!r}"
     _refuse_damaged(location)
     with np.load(location, allow_pickle=True) as file:
