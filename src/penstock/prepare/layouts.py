@@ -19,6 +19,11 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([each.with_type(plain_type(each.type)) for each in schema])
 
 
+def without_metadata(schema: pa.Schema) -> pa.Schema:
+    """Metadata of other programs, about the file or a column, means nothing here."""
+    return pa.schema([each.remove_metadata() for each in schema])
+
+
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch itself where nothing is to be done."""
     if all(plain_type(each.type) == each.type for each in batch.schema):
