@@ -55,7 +55,7 @@ def _inner_field(field: pa.Field) -> pa.Field:
 
 
 def plain_array(array: pa.Array) -> pa.Array:
-    """Lists and structs are rebuilt: Arrow's own cast of a list view, also inside them, makes arrays that are not valid."""
+    """Lists and structs are rebuilt: Arrow's own cast of a list view, also inside them, makes invalid arrays."""
     is_a, wanted = pa.types, plain_type(array.type)
     if array.type == wanted:
         return array
