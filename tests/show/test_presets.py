@@ -181,6 +181,17 @@ def test_pings_names_the_row_whose_value_would_be_lost_and_the_stage_that_rounds
     assert "cast: {columns: {...}, lossy: true}" in printed
 
 
+def test_pings_casts_before_group_whichever_stages_are_set(tmp_path, capfd):
+    pq.write_table(pa.table(PINGS), tmp_path / "wide.parquet")
+    group = {"group": {"by": "src_addr", "order": "event_time"}}
+    for stages in ([group], [{"filter": "ip_version < 1000"}, {"select": list(PINGS)}, group]):
+        options = [*paths(str(tmp_path / "wide.parquet")), "--format", "arrayrecord", "--set", f"stages={stages}"]
+        assert main(["plan", "pings", *options, "--json"]) == 0
+        made = document(capfd.readouterr().out)["job_file"]["stages"]
+        assert [next(iter(stage)) for stage in made[-2:]] == ["cast", "group"]
+        assert made[:-2] == stages[:-1]
+
+
 def test_pings_refuses_types_that_are_not_numbers_where_readers_expect_them(tmp_path, capfd):
     pq.write_table(pa.table({**PINGS, "rtt": ["1", "2", "3"]}), tmp_path / "text.parquet")
     assert main(["run", "pings", *paths(str(tmp_path / "text.parquet")), *FAILS]) == 2
