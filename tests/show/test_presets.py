@@ -192,6 +192,13 @@ def test_pings_casts_before_group_whichever_stages_are_set(tmp_path, capfd):
         assert made[:-2] == stages[:-1]
 
 
+def test_the_bytes_in_rejected_are_told_as_a_part_of_what_was_written(tmp_path, capfd):
+    pq.write_table(pa.table({**PINGS, "rtt": pa.array([0.5, 0.1, 1.0])}), tmp_path / "wide.parquet")
+    options = [*paths(str(tmp_path / "wide.parquet")), *FAILS, "--set", "on_bad_input=set_aside"]
+    assert main(["run", "pings", *options]) == 0
+    assert re.search(r"written +[\d.]+ \w+ in \d+ files, including [\d.]+ \w+ in rejected/\n", capfd.readouterr().out)
+
+
 def test_pings_refuses_types_that_are_not_numbers_where_readers_expect_them(tmp_path, capfd):
     pq.write_table(pa.table({**PINGS, "rtt": ["1", "2", "3"]}), tmp_path / "text.parquet")
     assert main(["run", "pings", *paths(str(tmp_path / "text.parquet")), *FAILS]) == 2
