@@ -100,6 +100,7 @@ def _lists() -> Iterator[pa.Array]:
     yield _column([["a", "b", "a"], []], pa.list_(pa.dictionary(pa.int32(), pa.string())))
     yield _column([[[1, 2], []], []], pa.list_(pa.list_(pa.int8())))
     yield _column([[[1, 2]], []], pa.list_(pa.list_(pa.int8(), 2)))
+    yield _column([[[1, 2], []], []], pa.list_(pa.list_view(pa.int8())))
     yield _column([[{"a": 1}], []], pa.list_(pa.struct({"a": pa.int8()})))
     yield _column([[1.5, -0.0, float("inf")]], pa.list_(pa.float32(), 3))
     yield _column([[1, 2, 3]], pa.list_(pa.timestamp("ms"), 3))
@@ -112,7 +113,9 @@ def _lists() -> Iterator[pa.Array]:
 def _nested() -> Iterator[pa.Array]:
     yield _column([{"a": 1, "b": "x"}, {"a": None, "b": ""}], pa.struct({"a": pa.int64(), "b": pa.string()}))
     yield _column([{"a": {"b": 1.5}}], pa.struct({"a": pa.struct({"b": pa.float64()})}))
+    yield _column([{"a": [1, 2]}, {"a": None}], pa.struct({"a": pa.list_view(pa.int8())}))
     yield _column([[("k", 1)], []], pa.map_(pa.string(), pa.int64()))
+    yield _column([[("k", [1])], []], pa.map_(pa.string(), pa.list_view(pa.int8())))
     yield pa.UnionArray.from_sparse(
         pa.array([0] * ROWS, pa.int8()), [pa.array(range(ROWS)), pa.array(["a"] * ROWS)], ["n", "t"]
     )
@@ -121,7 +124,8 @@ def _nested() -> Iterator[pa.Array]:
 def _others() -> Iterator[pa.Array]:
     yield _column([True, False], pa.bool_())
     yield pa.nulls(ROWS)
-    yield pa.RunEndEncodedArray.from_arrays(pa.array([4, 8, 10], pa.int32()), pa.array([1, 2, None]))
+    for values in (pa.array([1, 2, None]), pa.array(["x" * 30, "", None], pa.string_view())):
+        yield pa.RunEndEncodedArray.from_arrays(pa.array([4, 8, 10], pa.int32()), values)
     yield pa.ExtensionArray.from_storage(pa.uuid(), _column([b"0123456789abcdef", b"\0" * 16], pa.binary(16)))
     yield pa.ExtensionArray.from_storage(pa.json_(pa.string()), _column(['{"a": 1}', "[]"], pa.string()))
     yield pa.ExtensionArray.from_storage(pa.bool8(), _column([1, 0], pa.int8()))
@@ -178,9 +182,7 @@ def exact(array: pa.Array) -> list[Any]:
     if is_a.is_dictionary(kind):
         return exact(array.dictionary_decode())
     if is_a.is_run_end_encoded(kind):
-        import pyarrow.compute as pc
-
-        return exact(pc.run_end_decode(array))
+        return exact(pa.array([each.as_py() for each in array], kind.value_type))
     if is_a.is_struct(kind):
         fields = [exact(array.field(number)) for number in range(kind.num_fields)]
         rows = zip(*fields, strict=True)

@@ -236,7 +236,7 @@ def _only_nulls(array: pa.Array) -> pa.Array:
     if pa.types.is_union(array.type):  # it has nulls only in its children
         return array
     if pa.types.is_run_end_encoded(array.type):
-        return pa.RunEndEncodedArray.from_arrays(pa.array([len(array)], pa.int32()), pa.nulls(1, pa.int64()))
+        return pa.RunEndEncodedArray.from_arrays(pa.array([len(array)], pa.int32()), pa.nulls(1, array.type.value_type))
     return pa.nulls(len(array), array.type)
 
 
@@ -491,6 +491,19 @@ def test_unions_and_lists_of_uuids_are_refused_without_rows_and_beside_a_column_
             run(tmp_path / f"{number} empty", {"x": array.slice(0, 0)}, [])
         with pytest.raises(PenstockError, match="missing"):
             run(tmp_path / f"{number} whole", {"x": array}, [{"select": ["missing"]}])
+
+
+def test_views_inside_of_lists_and_structs_are_read_and_those_inside_of_maps_are_refused_by_name(tmp_path):
+    arrays = {name: array for name, (kind, array) in COLUMNS.items() if "list_view<" in kind and kind[:4] != "list"}
+    names = {kind: name for name, (kind, _) in COLUMNS.items() if name in arrays}
+    taken_out = {"v": f"{names['struct<a: list_view<item: int8>>']}.a"}
+    out = run(tmp_path / "struct", arrays, [{"select": taken_out}])
+    assert penstock.open(out)[:]["v"].to_pylist() == [[1, 2], None] * 4 + [None, None]
+    lists = next(array for kind, array in COLUMNS.values() if kind == "list<list_view<int8>>")
+    for name, array in {"lists": lists, "maps": arrays[names["map<string, list_view<item: int8>>"]]}.items():
+        with pytest.raises(PenstockError, match=f"column '{name}'") as caught:
+            run(tmp_path / name, {name: array}, ["stage_for_every_type:same"])
+        assert caught.value.exit_code != 1
 
 
 def test_nanoseconds_and_views_go_through_own_stages_filters_and_null_keys(tmp_path):

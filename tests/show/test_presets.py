@@ -168,7 +168,7 @@ def test_pings_casts_to_the_types_that_readers_expect_where_nothing_is_lost(tmp_
     ("column", "values", "told"),
     [
         ("rtt", pa.array([0.5, 0.1, 1.0]), "column 'rtt' has 0.1 of double, and float has no such value"),
-        ("ip_version", pa.array([4, 300, 6]), "column 'ip_version' has 300 of int64, and int8 has no such value"),
+        ("ip_version", pa.array([4, 4.5, 6]), "column 'ip_version' has 4.5 of double, and int8 has no such value"),
         ("event_time", pa.array([0, 1, 0], pa.timestamp("ns")), "'event_time' has '1970-01-01T00:00:00.000000001'"),
     ],
 )
@@ -179,6 +179,24 @@ def test_pings_names_the_row_whose_value_would_be_lost_and_the_stage_that_rounds
     assert told in printed
     assert "where: wide.parquet, row 1" in printed
     assert "cast: {columns: {...}, lossy: true}" in printed
+
+
+def test_pings_casts_before_group_whichever_stages_are_set(tmp_path, capfd):
+    pq.write_table(pa.table(PINGS), tmp_path / "wide.parquet")
+    group = {"group": {"by": "src_addr", "order": "event_time"}}
+    for stages in ([group], [{"filter": "ip_version < 1000"}, {"select": list(PINGS)}, group]):
+        options = [*paths(str(tmp_path / "wide.parquet")), "--format", "arrayrecord", "--set", f"stages={stages}"]
+        assert main(["plan", "pings", *options, "--json"]) == 0
+        made = document(capfd.readouterr().out)["job_file"]["stages"]
+        assert [next(iter(stage)) for stage in made[-2:]] == ["cast", "group"]
+        assert made[:-2] == stages[:-1]
+
+
+def test_the_bytes_in_rejected_are_told_as_a_part_of_what_was_written(tmp_path, capfd):
+    pq.write_table(pa.table({**PINGS, "rtt": pa.array([0.5, 0.1, 1.0])}), tmp_path / "wide.parquet")
+    options = [*paths(str(tmp_path / "wide.parquet")), *FAILS, "--set", "on_bad_input=set_aside"]
+    assert main(["run", "pings", *options]) == 0
+    assert re.search(r"written +[\d.]+ \w+ in \d+ files, including [\d.]+ \w+ in rejected/\n", capfd.readouterr().out)
 
 
 def test_pings_refuses_types_that_are_not_numbers_where_readers_expect_them(tmp_path, capfd):

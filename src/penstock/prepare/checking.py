@@ -47,6 +47,7 @@ def check_stages(
         with stage_errors(number, name), redirect_stdout(sys.stderr):  # a user's function may print
             stage = stage.located(config.folder, config.output_path, tuple(checked), made_from)
             schema = stage.output_schema(schema, rows.batch)
+            stage = stage.given(given[-1])
         if isinstance(stage, FunctionStage):
             schema = pa.schema([field.remove_metadata() for field in schema])  # it may have put features elsewhere
             stage = replace(stage, expected=schema)

@@ -10,13 +10,17 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.base.errors import InputError
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([each.with_type(plain_type(each.type)) for each in schema])
+
+
+def without_metadata(schema: pa.Schema) -> pa.Schema:
+    """Metadata of other programs, about the file or a column, means nothing here."""
+    return pa.schema([each.remove_metadata() for each in schema])
 
 
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -51,22 +55,37 @@ def _inner_field(field: pa.Field) -> pa.Field:
 
 
 def plain_array(array: pa.Array) -> pa.Array:
+    """Lists and structs are rebuilt: Arrow's own cast of a list view, also inside them, makes invalid arrays."""
     is_a, wanted = pa.types, plain_type(array.type)
     if array.type == wanted:
         return array
     if is_a.is_run_end_encoded(array.type):
-        return plain_array(pc.run_end_decode(array))
-    if is_a.is_list_view(array.type) or is_a.is_large_list_view(array.type):
-        array = _as_list(array)
+        return _decoded(array)
+    nulls = array.is_null() if array.null_count else None
+    if is_a.is_struct(array.type):
+        fields = [plain_array(array.field(number)) for number in range(array.type.num_fields)]
+        return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=nulls)
+    if is_a.is_fixed_size_list(array.type):
+        values = array.values.slice(array.offset * wanted.list_size, len(array) * wanted.list_size)
+        return pa.FixedSizeListArray.from_arrays(plain_array(values), type=wanted, mask=nulls)
+    if is_a.is_list(wanted) or is_a.is_large_list(wanted):
+        return _rebuilt(array, wanted, nulls)
     return array.cast(wanted)
 
 
-def _as_list(array: pa.Array) -> pa.Array:
-    """Arrow's own cast of a list view that was read from a file makes an array that is not valid."""
-    large = pa.types.is_large_list_view(array.type)
-    offsets = pa.array(np.append(0, np.cumsum(array.value_lengths().fill_null(0))), pa.int64() if large else pa.int32())
-    make = pa.LargeListArray if large else pa.ListArray
-    return make.from_arrays(offsets, array.flatten(), mask=array.is_null() if array.null_count else None)
+def _decoded(array: pa.Array) -> pa.Array:
+    """Each run's value as often as it is there; Arrow's own kernel takes no views and no dictionaries."""
+    rows = np.arange(array.offset, array.offset + len(array))
+    runs = np.searchsorted(np.asarray(array.run_ends), rows, side="right")
+    return plain_array(array.values).take(pa.array(runs))
+
+
+def _rebuilt(array: pa.Array, wanted: pa.DataType, nulls: pa.Array | None) -> pa.Array:
+    is_large = pa.types.is_large_list(wanted)
+    ends = np.append(0, np.cumsum(array.value_lengths().fill_null(0)))
+    make = pa.LargeListArray if is_large else pa.ListArray
+    offsets = pa.array(ends, pa.int64() if is_large else pa.int32())
+    return make.from_arrays(offsets, plain_array(array.flatten()), type=wanted, mask=nulls)
 
 
 def refuse_other_layouts(schema: pa.Schema, columns: tuple[str, ...]) -> None:
@@ -90,4 +109,5 @@ def _within(kind: pa.DataType) -> Iterator[pa.DataType]:
 
 def _is_other(kind: pa.DataType) -> bool:
     is_a = pa.types
-    return bool(is_a.is_run_end_encoded(kind) or is_a.is_string_view(kind) or is_a.is_binary_view(kind))
+    is_view = is_a.is_string_view(kind) or is_a.is_binary_view(kind) or is_a.is_list_view(kind)
+    return bool(is_view or is_a.is_large_list_view(kind) or is_a.is_run_end_encoded(kind))

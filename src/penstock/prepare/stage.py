@@ -101,6 +101,10 @@ class Stage:
         a digest of the job's input."""
         return self
 
+    def given(self, schema: pa.Schema) -> Stage:  # noqa: ARG002
+        """The stage as it is for these columns, which `output_schema` took."""
+        return self
+
     def opened(self, folder: Folder, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
         """The stage as one task uses it, that of slice `number`: with what it reads from disk or holds in memory.
         `room` is what it may hold while it works on one row, however large."""

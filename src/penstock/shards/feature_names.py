@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FEATURE_FILE = "feature_cols.json"
 NAME_ARRAYS = {"strategic_features": "strategic_feature_names", "features": "feature_names"}  # by column
-_KEY = b"names"
+_KEY = b"penstock.feature_names"
 _MOST_SHOWN = 3
 
 FeatureNames = dict[str, list[str]]  # by column

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.memory import make_budget
 from penstock.prepare.config import Config, load_config, make_config, understood
 from penstock.prepare.job_file import read_yaml
 from penstock.prepare.plan import Plan
@@ -68,16 +69,21 @@ def plan_job(asked: Asked) -> Plan:
 
 
 def _with_casts(preset: Preset, config: Config) -> Config:
-    """The preset's job with a stage that casts, behind its `select`, where the format asks for certain types."""
+    """The preset's job with a stage that casts, before it groups, where the format asks for certain types."""
     from penstock.prepare.job import written
     from penstock.prepare.scouting import scout
     from penstock.prepare.survey import take_survey
 
-    casts = casts_needed(preset, take_survey(config, scout)) if preset.casts_for(config.format) else {}
+    if not preset.casts_for(config.format):
+        return config
+    survey = take_survey(config, scout, make_budget(config.memory))
+    casts = casts_needed(preset, survey)
     if not casts:
         return config
-    select, *others = written(config)["stages"]
-    return make_config({**written(config), "stages": [select, {"cast": dict(casts)}, *others]}, folder=config.folder)
+    stages = written(config)["stages"]
+    group = next(number for number, stage in enumerate(survey.stages) if stage.exchange())
+    stages = [*stages[:group], {"cast": dict(casts)}, *stages[group:]]
+    return make_config({**written(config), "stages": stages}, folder=config.folder)
 
 
 def told(asked: Asked) -> str:

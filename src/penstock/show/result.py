@@ -166,7 +166,7 @@ def _next(facts: dict[str, Any]) -> str:
 
 def _written(facts: dict[str, Any]) -> str:
     rejected = sum(file["bytes"] for file in facts["rejected"])
-    aside = f", of it {format_size(rejected)} in rejected/" if rejected else ""
+    aside = f", including {format_size(rejected)} in rejected/" if rejected else ""
     return f"{format_size(facts['bytes'])} in {counted(facts['files'], 'file')}{aside}"
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock
@@ -153,6 +155,21 @@ def test_behind_a_stage_of_ones_own_nobody_knows_the_names(tmp_path, batches, mo
     write_arrays(batches / "batch_0000.npz", 0, NAMES)
     assert penstock.run(write_job(tmp_path, ["turning:same"])).feature_names == {}
     assert not (tmp_path / "out" / "feature_cols.json").exists()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_what_another_program_tells_about_a_column_is_not_taken_for_names_of_features(tmp_path, ending):
+    told = {"names": "not JSON", "penstock.feature_names": '["a"]'}
+    table = pa.table({"x": [1, 2]}, schema=pa.schema([pa.field("x", pa.int64(), metadata=told)]))
+    with pa.OSFile(str(tmp_path / f"in.{ending}"), "wb") as sink:
+        if ending == "parquet":
+            pq.write_table(table, sink)
+        else:
+            with pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table)
+    penstock.run({"input": str(tmp_path / f"in.{ending}"), "output": str(tmp_path / "out"), "stages": [], "workers": 0})
+    assert penstock.open(tmp_path / "out")[:]["x"].to_pylist() == [1, 2]
+    assert not json.loads((tmp_path / "out" / "manifest.json").read_text()).get("feature_names")
 
 
 def test_heads_are_columns_by_name_and_a_head_that_a_file_lacks_is_named(tmp_path, batches):

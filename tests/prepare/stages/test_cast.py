@@ -31,7 +31,8 @@ MIDNIGHT = datetime(2020, 1, 1)
         (pa.array([-1, 2**63 - 1]), "uint64", [2**63 - 1], {}),
         (pa.array([2**63, 5], pa.uint64()), "int64", [5], {}),
         (pa.array([1.0, 1.5, -0.0, NAN, INF, 1e19]), "int64", [1, 0], {1: 1}),
-        (pa.array([1, 0, 5]), "bool", [True, False], {2: True}),
+        (pa.array([1, 0, 300]), "bool", [True, False], {}),
+        (pa.array([1.0, 0.0, NAN, 0.5, None]), "bool", [True, False, None], {}),
         (pa.array([True, None]), "int8", [1, None], {}),
         (pa.array([0, 1, 1000], pa.timestamp("ns")), "timestamp[us]", [0, 1], {1: 0}),
         (pa.array([0, 2**62], pa.timestamp("s")), "timestamp[ns]", [0], {}),
@@ -39,6 +40,7 @@ MIDNIGHT = datetime(2020, 1, 1)
         (pa.array([Decimal("1.50"), Decimal("1.25")]), "decimal128(5, 1)", [Decimal("1.5")], {1: Decimal("1.2")}),
         (pa.array([Decimal("0.10"), None]), "float64", [0.1, None], {}),
         (pa.array(["1", "007", "x", "", "9223372036854775808", None]), "int64", [1, 7, None], {}),
+        (pa.array(["0x1f", "31"]), "int64", [31], {}),
         (pa.array(["0.1", "11400714819323198487", "1e400", "nan"]), "float64", [0.1, NAN], {1: 11400714819323198487.0}),
         (pa.array(["0.1", "0.123456789012", "1e39"]), "float32", [0.1], {1: 0.123456789012}),
         (pa.array(["a", None], pa.large_string()), "string", ["a", None], {}),
@@ -49,6 +51,16 @@ MIDNIGHT = datetime(2020, 1, 1)
         (pa.array([[0.5], [0.1, 0.5], [], None, [1e39]]), "list<float32>", [[0.5], [], None], {1: [0.1, 0.5]}),
         (pa.array([[1, 2], [1, 300]], pa.list_(pa.int64(), 2)), "int8[2]", [[1, 2]], {}),
         (pa.array([[1, 2], None], pa.list_(pa.int64())), "large_list<int64>", [[1, 2], None], {}),
+        (pa.array([[1.5, 2.0], [1.0], None, [], [NAN]]), "list<int8>", [[1], None, []], {0: [1, 2]}),
+        (pa.array([[1.5, 2.0], [1.0, 300.0], None], pa.list_(pa.float64(), 2)), "int8[2]", [None], {0: [1, 2]}),
+        (pa.array([[1, 2], [3], None, [1, 300]]), "int8[2]", [[1, 2], None], {}),
+        (pa.array([["1", "0x1"], ["2", None], []]), "list<int8>", [[2, None], []], {}),
+        (
+            pa.array([[Decimal("1.50")], [Decimal("1.25")]]),
+            "list<decimal128(5, 1)>",
+            [[Decimal("1.5")]],
+            {1: [Decimal("1.2")]},
+        ),
         (pa.array([0.1, 1.0]), "string", ["0.1", "1"], {}),
         (pa.array([19723, None], pa.date32()), "timestamp[s]", [datetime(2024, 1, 1), None], {}),
     ],
@@ -102,6 +114,13 @@ def test_types_that_do_not_become_each_other_are_refused_before_a_row_is_read():
         checked_stage("cast", {"x": "int8"}, rows)
     with pytest.raises(ConfigError, match="there is no column 'y'"):
         checked_stage("cast", {"y": "int8"}, rows)
+
+
+@pytest.mark.parametrize(("value", "rounds"), [(1.5, True), (300.0, False), (300.5, False), (NAN, False)])
+def test_rounding_is_advised_where_it_helps(value, rounds):
+    rows = make_rows({"x": pa.array([1.0, value, 1.5])})
+    (aside,) = checked_stage("cast", {"x": "int8"}, rows)(rows).set_aside
+    assert ("lossy: true" in aside.advice) == rounds
 
 
 def test_a_bad_value_stops_the_job_by_file_row_and_value_or_is_kept_in_rejected(tmp_path):

@@ -8,9 +8,11 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import ConfigError, TaskError
+from penstock.prepare.job import plan
 from penstock.prepare.stages import build_stage
 from tests.prepare.stages.rows import checked_stage, make_rows
 
@@ -226,6 +228,31 @@ def test_another_columns_name_is_refused_unless_it_is_quoted():
 def test_a_job_is_another_one_where_numbers_with_a_point_came_to_mean_other_rows():
     assert build_stage("filter", "x > 5").describe() == {"where": ("x > 5",), "keep": False}
     assert build_stage("filter", "x > 0.1").describe()["compares"] == "in the column's type"
+
+
+@pytest.mark.parametrize(
+    ("condition", "column", "is_another"),
+    [
+        ("x == 16777217", pa.array([2.0**24], pa.float32()), True),
+        ("x in [1, 16777217]", pa.array([2.0**24], pa.float32()), True),
+        ("x > 2049", pa.array(np.array([0.5], "f2")), True),
+        ("x in [0]", ZEROS, True),
+        ("x > 12:30:00", NOONS, True),
+        ("x == 16777217", pa.array([2.0**24]), False),
+        ("x == 16777217", pa.array([1]), False),
+        ("x > 2048", pa.array(np.array([0.5], "f2")), False),
+        ("x > 0", ZEROS, False),
+        ("x in [0]", pa.array([1]), False),
+        ("x is null", ZEROS, False),
+        ("x == 007", pa.array(["007"]), False),
+        ("length(x) > 2049", pa.array([[0.5]], pa.list_(pa.float32())), False),
+    ],
+)
+def test_a_job_is_another_one_where_its_column_gives_a_value_another_meaning(tmp_path, condition, column, is_another):
+    pq.write_table(pa.table({"x": column}), tmp_path / "in.parquet")
+    job = {"input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "stages": [{"filter": condition}]}
+    (stage,) = plan(job | {"workers": 0}).survey.stages
+    assert ("compares" in stage.describe()) == is_another
 
 
 def test_a_name_with_spaces_and_signs_goes_between_backquotes():

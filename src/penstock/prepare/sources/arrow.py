@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
-from penstock.prepare.layouts import plain_batch
+from penstock.prepare.layouts import plain_batch, without_metadata
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import (
@@ -41,7 +41,7 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey: 
     ordinal = 0
     try:
         with _mapped(file.location) as mapped:
-            schema = _open(mapped).schema.remove_metadata()
+            schema = without_metadata(_open(mapped).schema)
             some = schema.names[:1]  # rows are counted without a look at the other columns
             for first, last, size, batch in _batches(mapped, some, 0, 1 << 62):
                 piece = Segment(

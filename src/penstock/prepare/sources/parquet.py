@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
-from penstock.prepare.layouts import plain_batch
+from penstock.prepare.layouts import plain_batch, without_metadata
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, first_line, is_remote
@@ -36,7 +36,7 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey: 
         source = handle if size > _SMALL_FILE else _in_memory(handle)
         try:
             metadata = pq.read_metadata(source)
-            schema = metadata.schema.to_arrow_schema().remove_metadata()
+            schema = without_metadata(metadata.schema.to_arrow_schema())
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(
                 f"not a readable Parquet file: {first_line(error)}",

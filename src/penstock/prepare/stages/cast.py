@@ -18,8 +18,8 @@ from penstock.shards.schema import parse_type, type_from_short, type_to_arrow
 
 Array = np.ndarray[Any, Any]
 REASON = "value does not fit the type it is cast to"
-_ADVICE = "choose a wider type, or round it: `cast: {columns: {...}, lossy: true}`"
-_ADVICE_LOSSY = "choose a type that holds it"
+_ADVICE = "choose a type that holds it"
+_ADVICE_ROUND = "choose a wider type, or round it: `cast: {columns: {...}, lossy: true}`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Cast(Stage):
     Every value must stay the same, or its row is bad input: 16777217 has no float32, nor has the float64 0.1.
     `cast: {columns: {rtt: float32}, lossy: true}` rounds floats to the nearest, and cuts off digits of decimals,
     fractions of whole numbers, and parts of a second. What the type has no place for at all is bad input also then:
-    300 for int8, 1e39 for float32, text that is no number.
+    300 for int8, 1e39 for float32, 5 for bool, text that is no decimal number.
     """
 
     columns: dict[str, str]  # name -> type
@@ -58,7 +58,9 @@ class Cast(Stage):
             array, good = cast_array(given, kind, self.lossy)
             place = rows.batch.schema.get_field_index(name)
             if not good.all():
-                rows = rows.reject(good, REASON, _telling(name, given, kind), _ADVICE_LOSSY if self.lossy else _ADVICE)
+                first = given.take(pa.array([int(np.argmin(good))]))  # the one that the error is about
+                rounds = not self.lossy and cast_array(first, kind, lossy=True)[1].all()
+                rows = rows.reject(good, REASON, _telling(name, given, kind), _ADVICE_ROUND if rounds else _ADVICE)
                 array = array.filter(pa.array(good))
             rows = rows.with_batch(rows.batch.set_column(place, name, array))
         return rows
@@ -95,6 +97,8 @@ def _telling(name: str, given: pa.Array, kind: pa.DataType) -> Callable[[int], s
 def cast_array(array: pa.Array, kind: pa.DataType, lossy: bool) -> tuple[pa.Array, Array]:
     """(the values in that type, which of them fit); the others have any value."""
     array = _spelled_out(array)
+    if _is_list(array.type) and _is_list(kind):
+        return _cast_lists(array, kind, lossy)
     wanted = kind.value_type if pa.types.is_dictionary(kind) else kind
     answer = _cast(_cut(array, wanted) if lossy else array, wanted)
     good = _fits(array, answer, lossy)
@@ -104,6 +108,32 @@ def cast_array(array: pa.Array, kind: pa.DataType, lossy: bool) -> tuple[pa.Arra
 def _spelled_out(array: pa.Array) -> pa.Array:
     array = array.storage if isinstance(array, pa.ExtensionArray) else array
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _cast_lists(array: pa.Array, kind: pa.DataType, lossy: bool) -> tuple[pa.Array, Array]:
+    """Their values are cast by themselves. A list of a length that the type has not is null, as in `_cast`."""
+    is_a = pa.types
+    lists = _cast(array, _list_like(kind, array.type.value_type))
+    nulls = lists.is_null() if lists.null_count else None
+    if is_a.is_fixed_size_list(kind):
+        size = kind.list_size
+        values, fits = cast_array(lists.values.slice(lists.offset * size, len(lists) * size), kind.value_type, lossy)
+        answer = pa.FixedSizeListArray.from_arrays(values, type=kind, mask=nulls)
+        good = fits.reshape(len(lists), size).all(axis=1)
+    else:
+        values, fits = cast_array(lists.flatten(), kind.value_type, lossy)
+        lengths = np.asarray(lists.value_lengths().fill_null(0))
+        make, width = (pa.LargeListArray, "i8") if is_a.is_large_list(kind) else (pa.ListArray, "i4")
+        answer = make.from_arrays(np.append(0, np.cumsum(lengths)).astype(width), values, type=kind, mask=nulls)
+        good = np.ones(len(lists), bool)
+        good[np.repeat(np.arange(len(lists)), lengths)[~fits]] = False
+    return answer, np.asarray(array.is_null()) | (good & np.asarray(lists.is_valid()))
+
+
+def _list_like(kind: pa.DataType, value: pa.DataType) -> pa.DataType:
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(value, kind.list_size)
+    return pa.large_list(value) if pa.types.is_large_list(kind) else pa.list_(value)
 
 
 def _cut(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -144,26 +174,15 @@ def _fits(array: pa.Array, answer: pa.Array, lossy: bool) -> Array:
     missing: Array = np.asarray(array.is_null())
     if pa.types.is_null(array.type):
         return missing
-    if _is_list(array.type) and _is_list(answer.type):
-        good = _fits_inside(array, answer, lossy)
-    elif _is_text(array.type) and _is_number(answer.type):
+    if _is_text(array.type) and _is_number(answer.type):
         pairs = zip(array.to_pylist(), answer, strict=True)
         good = np.array([_says(text, number, lossy) for text, number in pairs], bool)
-    elif lossy or _is_text(array.type):
+    elif _is_text(array.type) or (lossy and not pa.types.is_boolean(answer.type)):
         good = ~_is_new_infinity(array, answer)
     else:
         good = _is_equal(array, _cast(answer, array.type))
     fits: Array = missing | (good & np.asarray(answer.is_valid()))
     return fits
-
-
-def _fits_inside(array: pa.Array, answer: pa.Array, lossy: bool) -> Array:
-    good = np.ones(len(array), bool)
-    kept = np.flatnonzero(np.asarray(answer.is_valid()))  # what Arrow refused has no values to look at
-    array, answer = array.take(pa.array(kept)), answer.take(pa.array(kept))
-    inside = _fits(array.flatten(), answer.flatten(), lossy)
-    good[kept[np.asarray(pc.list_parent_indices(array))[~inside]]] = False
-    return good
 
 
 def _is_equal(array: pa.Array, back: pa.Array) -> Array:
@@ -197,7 +216,8 @@ def _says(text: str | None, number: pa.Scalar, lossy: bool) -> bool:
     is_narrow = isinstance(value, float) and number.type != pa.float64()
     written = str(np.dtype(f"f{number.type.bit_width // 8}").type(value)) if is_narrow else str(value)
     try:
-        return lossy or Decimal(text) == Decimal(written)
+        is_same = Decimal(text) == Decimal(written)  # which knows no 0x1f
+        return lossy or is_same
     except InvalidOperation:
         return False
 

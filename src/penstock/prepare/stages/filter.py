@@ -31,6 +31,7 @@ _CONDITION = re.compile(
 )
 _MEASURES = {"characters": pc.utf8_length, "bytes": pc.binary_length, "length": pc.list_value_length}
 _MEASURED = re.compile(rf"({'|'.join(_MEASURES)})\((.+)\)")
+_COMPARES = {"compares": "in the column's type"}
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -43,6 +44,10 @@ class Condition:
     operator: str
     value: Any
     measure: str = ""  # characters, bytes or length: of the column's value, not the value itself
+
+    @property
+    def values(self) -> list[Any]:
+        return self.value if isinstance(self.value, list) else [self.value]
 
     def mask(self, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
         """Where it holds. A comparison with null holds nowhere; `is null` asks for nulls."""
@@ -117,11 +122,15 @@ class Filter(Stage):
             return None
         return after | frozenset(named)
 
+    def given(self, schema: pa.Schema) -> Stage:
+        conditions = [each for each in self._conditions if isinstance(each, Condition)]
+        is_other = any(_came_to_differ(each, schema.field(each.column).type) for each in conditions)
+        return _InTheColumnsType(where=self.where, keep=self.keep) if is_other else self
+
     def describe(self) -> dict[str, Any]:
         """Numbers with a point were once compared in float64, and may now keep other rows of a narrower column."""
-        values = [each.value for each in self._conditions if isinstance(each, Condition)]
-        flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
-        changed = {"compares": "in the column's type"} if any(isinstance(one, float) for one in flat) else {}
+        values = [one for each in self._conditions if isinstance(each, Condition) for one in each.values]
+        changed = _COMPARES if any(isinstance(one, float) for one in values) else {}
         return {**super().describe(), **changed}
 
     def takes_codes(self) -> bool:
@@ -129,6 +138,25 @@ class Filter(Stage):
 
     def code(self) -> tuple[str, ...]:
         return tuple(text for text in self.where if _FUNCTION.fullmatch(text))
+
+
+class _InTheColumnsType(Filter):
+    """A filter that may keep other rows than it once did: its datasets have other ids."""
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), **_COMPARES}
+
+
+def _came_to_differ(condition: Condition, kind: pa.DataType) -> bool:
+    """Whether a value without a point once meant something else: 16777217 beside float32, -0.0 in a list with 0, and
+    12:30:00, which was a whole number."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_time(kind):
+        return any(isinstance(value, str) for value in condition.values)
+    if condition.measure or condition.operator in ("is", "is not") or not pa.types.is_floating(kind):
+        return False
+    is_zero_listed = condition.operator in ("in", "not in") and 0 in condition.values
+    return is_zero_listed or any(scalar_of(value, kind).as_py() != float(value) for value in condition.values)
 
 
 def parse_condition(text: str) -> Condition:
