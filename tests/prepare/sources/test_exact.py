@@ -240,6 +240,65 @@ def test_a_declared_type_is_what_was_asked_for(tmp_path):
     assert rows == [{"a": 2.0**53, "b": "1.50"}, {"a": 1.0, "b": "true"}]
 
 
+@pytest.mark.parametrize(
+    ("kind", "declared", "value"),
+    [
+        ("csv", "float64", "1e400"),
+        ("csv", "float32", "-1e39"),
+        ("jsonl", "float64", "1e400"),
+        ("jsonl", "float32", "1e39"),
+        ("jsonl", "float16", "70000"),
+        ("jsonl", "list<float32>", "[0.5, -1e39]"),
+    ],
+)
+def test_a_declared_float_rounds_but_makes_no_infinity_of_a_number(tmp_path, kind, declared, value):
+    path = tmp_path / f"a.{kind}"
+    is_list = "list" in declared
+    number = value.strip("[]").split(", ")[-1]
+    infinity = "[Infinity]" if is_list else "inf" if kind == "csv" else "Infinity"
+    values = [infinity, value, "null", value.replace(number, "0.1"), infinity]
+    lines = [f"{value},1" if kind == "csv" else f'{{"a": {value}, "b": 1}}' for value in values]
+    path.write_text("a,b\n" * (kind == "csv") + "\n".join(lines) + "\n")
+    answer = read(path, types={"a": declared})
+    assert answer.raw == [lines[1]]
+    spelled = f"'{number}'" if kind == "csv" else number
+    float_type = declared.removeprefix("list<").strip(">")
+    assert answer.details == [f"column 'a': {spelled} is too large for {float_type}"]
+    first, missing, rounded, last = (row["a"] for row in answer.rows)
+    assert first == last == ([math.inf] if is_list else math.inf)
+    assert missing is None
+    assert np.allclose(rounded, [0.5, 0.1] if is_list else 0.1, rtol=1e-3)
+    assert read(path, types={"a": declared}, bytes_at_once=7) == answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared", "value"),
+    [
+        ("csv", "int8", "300"),
+        ("csv", "uint64", "-1"),
+        ("csv", "decimal128(9, 2)", "1.005"),
+        ("csv", "timestamp[s]", "2020-01-01 00:00:00.5"),
+        ("csv", "date32", "2020-01-01 12:00:00"),
+        ("csv", "time32[s]", "12:00:00.5"),
+        ("csv", "bool", "2"),
+        ("jsonl", "int8", "300"),
+        ("jsonl", "uint64", "-1"),
+        ("jsonl", "int64", "1.5"),
+        ("jsonl", "decimal128(9, 2)", "1.005"),
+        ("jsonl", "timestamp[s]", '"2020-01-01 00:00:00.5"'),
+        ("jsonl", "date32", '"2020-01-01 12:00:00"'),
+        ("jsonl", "bool", "2"),
+        ("jsonl", "float32", '"1.5"'),
+    ],
+)
+def test_no_other_declared_type_cuts_a_value(tmp_path, kind, declared, value):
+    path = tmp_path / f"a.{kind}"
+    path.write_text(f"a,b\n{value},1\n" if kind == "csv" else f'{{"a": {value}}}\n')
+    answer = read(path, types={"a": declared})
+    assert not answer.rows
+    assert value.strip('"') in answer.aside[0]["raw"]
+
+
 def test_a_number_that_is_declared_as_text_is_found_at_its_own_place_alone(tmp_path):
     lines = ['{"a": 1, "d": {"a": 2, "l": [3]}, "l": ["x", 4]}', '{"d": {"a": 6}, "b": "\\"a\\": 7", "a": "8"}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")

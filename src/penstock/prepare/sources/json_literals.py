@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.prepare.sources.exact import ALL_EXACT, keeps, type_of_numbers
+from penstock.prepare.sources.exact import ALL_EXACT, is_too_large, keeps, type_of_numbers
 
 DEEPEST = 100  # levels of lists and objects; Arrow ends the process where it infers the type of thousands
 TOO_DEEP = f"its lists and objects nest more than {DEEPEST} levels deep"
@@ -23,6 +23,7 @@ _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _NESTING = re.compile(rb"%b|([\[{])|[\]}]" % _STRING)
 _TOKEN = re.compile(rb"%b|-?(?:[0-9][0-9.eE+-]*|NaN|Inf(?:inity)?)|true|false|[][{}:,]" % _STRING)
 _LONG_INTEGER = re.compile(rb"(?<![0-9.])[0-9]{16}")  # what is shorter is exact in float64
+_LARGE_NUMBER = re.compile(rb"(?<![0-9.])[0-9]{5}|[0-9][eE]\+?[0-9]")  # what is smaller is finite in float16
 
 Path = tuple[str, ...]
 Kind = Any  # a pa.DataType, or None where the schema does not reach
@@ -108,6 +109,19 @@ def inexact_literal(data: bytes, schema: pa.Schema) -> Literal | None:
     for line in _lines_with(_LONG_INTEGER, data):
         for literal in literals_in(data[line], schema):
             if literal.kind == pa.float64() and not keeps(literal.text, literal.kind):
+                return literal
+    return None
+
+
+def infinite_literal(data: bytes, schema: pa.Schema) -> Literal | None:
+    """The first number in lines of JSON that its float type would make infinite."""
+    for line in _lines_with(_LARGE_NUMBER, data):
+        for literal in literals_in(data[line], schema):
+            if (
+                literal.kind is not None
+                and pa.types.is_floating(literal.kind)
+                and is_too_large(literal.text, literal.kind)
+            ):
                 return literal
     return None
 

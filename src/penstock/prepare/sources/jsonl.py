@@ -29,12 +29,13 @@ from penstock.prepare.sources.chunks import (
     pieces_of,
     plain_type,
 )
-from penstock.prepare.sources.exact import KINDS, how_to_declare, keeps
+from penstock.prepare.sources.exact import KINDS, has_infinity, how_to_declare, keeps
 from penstock.prepare.sources.json_literals import (
     TOO_DEEP,
     Literal,
     has_large_float,
     inexact_literal,
+    infinite_literal,
     literals_as_text,
     literals_in,
     nests_too_deep,
@@ -187,7 +188,8 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
 class JsonParser:
     """Parses lines into `schema`. When `strict`, a field that is not in `known` makes its line bad.
 
-    A number that the type of an `inferred` column would change makes its line bad as well. In `as_text` columns, text
+    A number that the type of an `inferred` column would change makes its line bad as well, and so does one that a float
+    type would make infinite. In `as_text` columns, text
     may be written as a number, true or false.
     """
 
@@ -220,6 +222,10 @@ class JsonParser:
             if literal:
                 raise pa.ArrowInvalid(_changed(literal))
         arrays = [batch.column(field.name).cast(field.type) for field in self.schema]
+        if any(map(has_infinity, arrays)):
+            literal = infinite_literal(bytes(data), self.schema)
+            if literal:
+                raise pa.ArrowInvalid(_too_large(literal))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _read(self, data: Bytes) -> pa.RecordBatch:
@@ -275,7 +281,10 @@ class JsonParser:
                 could_be_text = name in self.inferred and not isinstance(value, list | dict)
                 return f"{reason}, {how_to_declare(name)}" if could_be_text else reason
         wrong = (each for each in literals_in(line, self._inferred) if _is_changed(each))
-        return next(map(_changed, wrong), None)
+        for literal in wrong:
+            return _changed(literal)
+        large = infinite_literal(line, self.known)
+        return _too_large(large) if large else None
 
     def _has_shape(self, name: str, value: Any) -> bool:
         kind = self.known.field(name).type
@@ -293,9 +302,16 @@ def _is_changed(literal: Literal) -> bool:
 
 def _changed(literal: Literal) -> str:
     """The reason why a line with a literal that its column would change is bad."""
-    place = ".".join(filter(None, literal.path))
     kind = type_from_arrow(literal.kind)
-    return f"column {place!r}: {literal.text[:100]} is not {kind}, {how_to_declare(literal.path[0])}"
+    return f"column {_place(literal)!r}: {literal.text[:100]} is not {kind}, {how_to_declare(literal.path[0])}"
+
+
+def _too_large(literal: Literal) -> str:
+    return f"column {_place(literal)!r}: {literal.text[:100]} is too large for {type_from_arrow(literal.kind)}"
+
+
+def _place(literal: Literal) -> str:
+    return ".".join(filter(None, literal.path))
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:
