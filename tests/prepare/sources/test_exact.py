@@ -299,6 +299,24 @@ def test_no_other_declared_type_cuts_a_value(tmp_path, kind, declared, value):
     assert value.strip('"') in answer.aside[0]["raw"]
 
 
+HALF = r'{"a": "lone \ud83d half", "b": 1}'
+
+
+@pytest.mark.parametrize("line", [HALF, HALF.replace('"b"', r'"b\ude00"')])
+def test_half_a_character_in_the_first_rows_costs_its_own_row_alone(tmp_path, line):
+    (tmp_path / "rows.jsonl").write_text('{"a": "x", "b": 2}\n' * 500 + line + "\n" + '{"a": "y", "b": 3}\n' * 500)
+    dataset = open_run(tmp_path, input=str(tmp_path / "rows.jsonl"), on_bad_input="set_aside")
+    assert [dataset[row]["a"] for row in range(len(dataset))] == ["x"] * 500 + ["y"] * 500
+    assert [each["raw"] for each in rejected(tmp_path)] == [line]
+
+
+def test_half_a_character_in_the_first_rows_is_repaired_where_that_is_asked_for(tmp_path):
+    (tmp_path / "rows.jsonl").write_text(f'{{"a": "x", "b": 2}}\n{HALF}\n')
+    answer = read(tmp_path / "rows.jsonl", bad_utf8="repair")
+    assert answer.rows == [{"a": "x", "b": 2}, {"a": "lone \ufffd half", "b": 1}]
+    assert not answer.aside
+
+
 def test_a_number_that_is_declared_as_text_is_found_at_its_own_place_alone(tmp_path):
     lines = ['{"a": 1, "d": {"a": 2, "l": [3]}, "l": ["x", 4]}', '{"d": {"a": 6}, "b": "\\"a\\": 7", "a": "8"}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")

@@ -85,9 +85,9 @@ def _item(kind: Kind, path: Path) -> tuple[Kind, Path]:
 def _member(kind: Kind, path: Path, key: bytes) -> tuple[Kind, Path]:
     try:
         name = json.loads(key)
+        number = kind.get_field_index(name) if kind is not None and pa.types.is_struct(kind) else -1
     except ValueError:  # half a character, or not UTF-8
         return None, path
-    number = kind.get_field_index(name) if kind is not None and pa.types.is_struct(kind) else -1
     return (kind.field(number).type if number >= 0 else None), (*path, name)
 
 

@@ -118,6 +118,7 @@ def _infer(sample: bytes, declared: dict[str, pa.DataType], file: File) -> pa.Sc
     try:
         return _settled(_read_json(b"\n".join(lines), None, "infer"), lines, declared)
     except pa.ArrowException:
+        lines = [_mended(line) for line in lines]
         objects = [each for each in map(_object, lines) if isinstance(each, dict)]
     if not objects:
         if sample.strip() and not declared:
@@ -215,6 +216,10 @@ class JsonParser:
     def _inferred(self) -> pa.Schema:
         return pa.schema([field for field in self.known if field.name in self.inferred])
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.known.names)
+
     def parse(self, data: Bytes) -> pa.RecordBatch:
         batch = self._read(data)
         if any(has_large_float(batch.column(name)) for name in self._inferred.names):
@@ -251,8 +256,7 @@ class JsonParser:
         return all(_is_braced(bytes(data[starts[line] : ends[line]])) for line in np.flatnonzero(~plain))
 
     def repaired(self, data: Chunk) -> Chunk | None:
-        """With the escape of U+FFFD in place of those that are half a character: the parser refuses their lines."""
-        mended = _ESCAPES.sub(lambda found: found[1] or rb"\ufffd", data)
+        mended = _mended(data)
         return mended if mended != data else None
 
     def refused(self, records: list[bytes]) -> dict[int, str]:
@@ -272,7 +276,7 @@ class JsonParser:
             unsure = b"Inf" in line or b"NaN" in line  # Arrow knows Inf and -NaN, Python does not
             return None if unsure else f"not JSON: {answer}"
         for name, value in answer.items():
-            if self.known.get_field_index(name) < 0:
+            if name not in self._names:
                 if self.strict:
                     return f"unexpected field {name!r}"
             elif not self._has_shape(name, value):
@@ -332,6 +336,11 @@ def _readable(kind: pa.DataType) -> pa.DataType:
     if is_a.is_duration(kind):
         return pa.int64()
     return pa.binary() if is_a.is_fixed_size_binary(kind) else kind
+
+
+def _mended(data: Chunk) -> bytes:
+    """With the escape of U+FFFD in place of those that are half a character: the parser refuses their lines."""
+    return _ESCAPES.sub(lambda found: found[1] or rb"\ufffd", data)
 
 
 def _is_braced(line: bytes) -> bool:
