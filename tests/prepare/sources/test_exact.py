@@ -317,6 +317,21 @@ def test_half_a_character_in_the_first_rows_is_repaired_where_that_is_asked_for(
     assert not answer.aside
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "list"])
+def test_a_declared_timestamp_neither_drops_nor_invents_a_zone(tmp_path, kind):
+    zoned, plain = "2020-01-01T00:00:00+02:00", "2020-01-01T00:00:00"
+    path = tmp_path / ("a.csv" if kind == "csv" else "a.jsonl")
+    form = {"csv": "%s,1", "jsonl": '{"a": "%s"}', "list": '{"a": ["%s"]}'}[kind]
+    path.write_text("a,b\n" * (kind == "csv") + "".join(form % value + "\n" for value in (zoned, plain)))
+    word = "list<timestamp[us%s]>" if kind == "list" else "timestamp[us%s]"
+    for zone, bad in (("", zoned), (", UTC", plain)):
+        answer = read(path, types={"a": word % zone})
+        assert answer.raw == [form % bad]
+        assert bad in answer.details[0]
+        (value,) = (row["a"][0] if kind == "list" else row["a"] for row in answer.rows)
+        assert value.isoformat() == ("2019-12-31T22:00:00+00:00" if zone else plain)
+
+
 def test_a_number_that_is_declared_as_text_is_found_at_its_own_place_alone(tmp_path):
     lines = ['{"a": 1, "d": {"a": 2, "l": [3]}, "l": ["x", 4]}', '{"d": {"a": 6}, "b": "\\"a\\": 7", "a": "8"}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")

@@ -323,13 +323,16 @@ def _bare(schema: pa.Schema) -> pa.Schema:
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
-    """What Arrow's reader can make of the JSON for `kind`, to be cast: a day is a text, a duration a number."""
+    """What Arrow's reader can make of the JSON for `kind`, to be cast: a day is a text, a duration a number.
+
+    A time is a text as well: the reader would drop its zone, or take it for UTC; the cast refuses both.
+    """
     is_a = pa.types
     if is_a.is_dictionary(kind):
         return kind.value_type
-    if is_a.is_fixed_size_list(kind) or is_a.is_large_list(kind):
+    if is_a.is_list(kind) or is_a.is_fixed_size_list(kind) or is_a.is_large_list(kind):
         return pa.list_(_readable(kind.value_type))
-    if is_a.is_date(kind):
+    if is_a.is_date(kind) or is_a.is_timestamp(kind):
         return pa.string()
     if is_a.is_float16(kind):
         return pa.float64()
