@@ -332,6 +332,14 @@ def test_a_declared_timestamp_neither_drops_nor_invents_a_zone(tmp_path, kind):
         assert value.isoformat() == ("2019-12-31T22:00:00+00:00" if zone else plain)
 
 
+@pytest.mark.parametrize("key", [r"caf\u00e9", r"caf\u00E9", r"\u0063afé", "café"])
+def test_a_number_in_a_column_of_text_arrives_however_its_key_is_escaped(tmp_path, key):
+    lines = ['{"café": 9007199254740993, "b": "x\\n"}', '{"café": 0.5}', f'{{"b": "\\"", "{key}" : 1.50}}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
+    answer = read(tmp_path / "a.jsonl")
+    assert [row["café"] for row in answer.rows] == ["9007199254740993", "0.5", "1.50"]
+
+
 def test_a_number_that_is_declared_as_text_is_found_at_its_own_place_alone(tmp_path):
     lines = ['{"a": 1, "d": {"a": 2, "l": [3]}, "l": ["x", 4]}', '{"d": {"a": 6}, "b": "\\"a\\": 7", "a": "8"}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")

@@ -24,6 +24,7 @@ _NESTING = re.compile(rb"%b|([\[{])|[\]}]" % _STRING)
 _TOKEN = re.compile(rb"%b|-?(?:[0-9][0-9.eE+-]*|NaN|Inf(?:inity)?)|true|false|[][{}:,]" % _STRING)
 _LONG_INTEGER = re.compile(rb"(?<![0-9.])[0-9]{16}")  # what is shorter is exact in float64
 _LARGE_NUMBER = re.compile(rb"(?<![0-9.])[0-9]{5}|[0-9][eE]\+?[0-9]")  # what is smaller is finite in float16
+_ESCAPED_KEY = rb'[{,]\s*"[^"\\\n]*(?:\\.[^"\\\n]*)+"\s*:'
 
 Path = tuple[str, ...]
 Kind = Any  # a pa.DataType, or None where the schema does not reach
@@ -164,9 +165,12 @@ def literals_as_text(data: bytes, schema: pa.Schema) -> bytes:
 
 
 def _before_literals(schema: pa.Schema) -> re.Pattern[bytes]:
-    """Matches the key of a column and how a value starts there that is a literal, or may hold one."""
+    """Matches the key of a column and how a value starts there that is a literal, or may hold one.
+
+    It also matches every key with an escape in it, which may be another spelling of a column.
+    """
     is_a = pa.types
-    keys = []
+    keys = [_ESCAPED_KEY]
     for field in schema:
         start = rb"{" if is_a.is_struct(field.type) else rb"\[" if is_a.is_nested(field.type) else rb"[-0-9NItf]"
         for key in {json.dumps(field.name), json.dumps(field.name, ensure_ascii=False)}:

@@ -287,7 +287,7 @@ class JsonParser:
         wrong = (each for each in literals_in(line, self._inferred) if _is_changed(each))
         for literal in wrong:
             return _changed(literal)
-        large = infinite_literal(line, self.known)
+        large = infinite_literal(line, self.schema)
         return _too_large(large) if large else None
 
     def _has_shape(self, name: str, value: Any) -> bool:
