@@ -299,6 +299,15 @@ def test_no_other_declared_type_cuts_a_value(tmp_path, kind, declared, value):
     assert value.strip('"') in answer.aside[0]["raw"]
 
 
+def test_the_largest_number_that_float32_rounds_down_arrives_beside_bad_lines_too(tmp_path):
+    smallest_too_large = 2**128 - 2**103
+    lines = [f'{{"a": {smallest_too_large - 1}}}', f'{{"a": {smallest_too_large}}}', "bad"]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
+    answer = read(tmp_path / "a.jsonl", types={"a": "float32"})
+    assert [row["a"] for row in answer.rows] == [float(2**128 - 2**104)]
+    assert answer.raw == lines[1:]
+
+
 HALF = r'{"a": "lone \ud83d half", "b": 1}'
 
 
