@@ -252,6 +252,115 @@ def test_a_declared_type_is_what_was_asked_for(tmp_path):
     assert rows == [{"a": 2.0**53, "b": "1.50"}, {"a": 1.0, "b": "true"}]
 
 
+@pytest.mark.parametrize(
+    ("kind", "declared", "value"),
+    [
+        ("csv", "float64", "1e400"),
+        ("csv", "float32", "-1e39"),
+        ("jsonl", "float64", "1e400"),
+        ("jsonl", "float32", "1e39"),
+        ("jsonl", "float16", "70000"),
+        ("jsonl", "list<float32>", "[0.5, -1e39]"),
+    ],
+)
+def test_a_declared_float_rounds_but_makes_no_infinity_of_a_number(tmp_path, kind, declared, value):
+    path = tmp_path / f"a.{kind}"
+    is_list = "list" in declared
+    number = value.strip("[]").split(", ")[-1]
+    infinity = "[Infinity]" if is_list else "inf" if kind == "csv" else "Infinity"
+    values = [infinity, value, "null", value.replace(number, "0.1"), infinity]
+    lines = [f"{value},1" if kind == "csv" else f'{{"a": {value}, "b": 1}}' for value in values]
+    path.write_text("a,b\n" * (kind == "csv") + "\n".join(lines) + "\n")
+    answer = read(path, types={"a": declared})
+    assert answer.raw == [lines[1]]
+    spelled = f"'{number}'" if kind == "csv" else number
+    float_type = declared.removeprefix("list<").strip(">")
+    assert answer.details == [f"column 'a': {spelled} is too large for {float_type}"]
+    first, missing, rounded, last = (row["a"] for row in answer.rows)
+    assert first == last == ([math.inf] if is_list else math.inf)
+    assert missing is None
+    assert np.allclose(rounded, [0.5, 0.1] if is_list else 0.1, rtol=1e-3)
+    assert read(path, types={"a": declared}, bytes_at_once=7) == answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared", "value"),
+    [
+        ("csv", "int8", "300"),
+        ("csv", "uint64", "-1"),
+        ("csv", "decimal128(9, 2)", "1.005"),
+        ("csv", "timestamp[s]", "2020-01-01 00:00:00.5"),
+        ("csv", "date32", "2020-01-01 12:00:00"),
+        ("csv", "time32[s]", "12:00:00.5"),
+        ("csv", "bool", "2"),
+        ("jsonl", "int8", "300"),
+        ("jsonl", "uint64", "-1"),
+        ("jsonl", "int64", "1.5"),
+        ("jsonl", "decimal128(9, 2)", "1.005"),
+        ("jsonl", "timestamp[s]", '"2020-01-01 00:00:00.5"'),
+        ("jsonl", "date32", '"2020-01-01 12:00:00"'),
+        ("jsonl", "bool", "2"),
+        ("jsonl", "float32", '"1.5"'),
+    ],
+)
+def test_no_other_declared_type_cuts_a_value(tmp_path, kind, declared, value):
+    path = tmp_path / f"a.{kind}"
+    path.write_text(f"a,b\n{value},1\n" if kind == "csv" else f'{{"a": {value}}}\n')
+    answer = read(path, types={"a": declared})
+    assert not answer.rows
+    assert value.strip('"') in answer.aside[0]["raw"]
+
+
+def test_the_largest_number_that_float32_rounds_down_arrives_beside_bad_lines_too(tmp_path):
+    smallest_too_large = 2**128 - 2**103
+    lines = [f'{{"a": {smallest_too_large - 1}}}', f'{{"a": {smallest_too_large}}}', "bad"]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
+    answer = read(tmp_path / "a.jsonl", types={"a": "float32"})
+    assert [row["a"] for row in answer.rows] == [float(2**128 - 2**104)]
+    assert answer.raw == lines[1:]
+
+
+HALF = r'{"a": "lone \ud83d half", "b": 1}'
+
+
+@pytest.mark.parametrize("line", [HALF, HALF.replace('"b"', r'"b\ude00"')])
+def test_half_a_character_in_the_first_rows_costs_its_own_row_alone(tmp_path, line):
+    (tmp_path / "rows.jsonl").write_text('{"a": "x", "b": 2}\n' * 500 + line + "\n" + '{"a": "y", "b": 3}\n' * 500)
+    dataset = open_run(tmp_path, input=str(tmp_path / "rows.jsonl"), on_bad_input="set_aside")
+    assert [dataset[row]["a"] for row in range(len(dataset))] == ["x"] * 500 + ["y"] * 500
+    assert [each["raw"] for each in rejected(tmp_path)] == [line]
+
+
+def test_half_a_character_in_the_first_rows_is_repaired_where_that_is_asked_for(tmp_path):
+    (tmp_path / "rows.jsonl").write_text(f'{{"a": "x", "b": 2}}\n{HALF}\n')
+    answer = read(tmp_path / "rows.jsonl", bad_utf8="repair")
+    assert answer.rows == [{"a": "x", "b": 2}, {"a": "lone \ufffd half", "b": 1}]
+    assert not answer.aside
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "list"])
+def test_a_declared_timestamp_neither_drops_nor_invents_a_zone(tmp_path, kind):
+    zoned, plain = "2020-01-01T00:00:00+02:00", "2020-01-01T00:00:00"
+    path = tmp_path / ("a.csv" if kind == "csv" else "a.jsonl")
+    form = {"csv": "%s,1", "jsonl": '{"a": "%s"}', "list": '{"a": ["%s"]}'}[kind]
+    path.write_text("a,b\n" * (kind == "csv") + "".join(form % value + "\n" for value in (zoned, plain)))
+    word = "list<timestamp[us%s]>" if kind == "list" else "timestamp[us%s]"
+    for zone, bad in (("", zoned), (", UTC", plain)):
+        answer = read(path, types={"a": word % zone})
+        assert answer.raw == [form % bad]
+        assert bad in answer.details[0]
+        (value,) = (row["a"][0] if kind == "list" else row["a"] for row in answer.rows)
+        assert value.isoformat() == ("2019-12-31T22:00:00+00:00" if zone else plain)
+
+
+@pytest.mark.parametrize("key", [r"caf\u00e9", r"caf\u00E9", r"\u0063afé", "café"])
+def test_a_number_in_a_column_of_text_arrives_however_its_key_is_escaped(tmp_path, key):
+    lines = ['{"café": 9007199254740993, "b": "x\\n"}', '{"café": 0.5}', f'{{"b": "\\"", "{key}" : 1.50}}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
+    answer = read(tmp_path / "a.jsonl")
+    assert [row["café"] for row in answer.rows] == ["9007199254740993", "0.5", "1.50"]
+
+
 def test_a_number_that_is_declared_as_text_is_found_at_its_own_place_alone(tmp_path):
     lines = ['{"a": 1, "d": {"a": 2, "l": [3]}, "l": ["x", 4]}', '{"d": {"a": 6}, "b": "\\"a\\": 7", "a": "8"}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")

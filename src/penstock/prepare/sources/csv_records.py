@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from penstock.prepare.sources.chunks import Array, Bytes, Chunk, line_ends
-from penstock.prepare.sources.exact import KINDS, LONGEST_INTEGER, exact_array, how_to_declare, keeps
+from penstock.prepare.sources.exact import KINDS, LONGEST_INTEGER, exact_array, has_infinity, how_to_declare, keeps
 from penstock.shards.schema import type_from_arrow
 
 OPEN_QUOTE = "a value starts with a quote that does not end on its line: set `newlines_in_values: true` if it goes on"
@@ -74,7 +74,7 @@ def _record(delimiter: str, newline: bytes, end: bytes) -> re.Pattern[bytes]:
 @dataclass(frozen=True)
 class CsvParser:
     """Parses rows of one dialect into `schema`, a choice of its columns. A value that the type of an `inferred` column
-    would change makes its row bad."""
+    would change makes its row bad, and so does a number that a float type would make infinite."""
 
     dialect: Dialect
     schema: pa.Schema
@@ -90,7 +90,23 @@ class CsvParser:
 
     def parse(self, data: Bytes) -> pa.RecordBatch:
         batch = read_csv(data, self.dialect.delimiter, self.dialect, self._read_as, self.schema.names)
+        self._refuse_infinite(batch, data)
         return self._exact(batch) if self._exact_names else batch
+
+    def _refuse_infinite(self, batch: pa.RecordBatch, data: Bytes) -> None:
+        """Infinities are rare, so only a column that has one is looked at as the file spells it."""
+        names = [name for name in batch.schema.names if has_infinity(batch.column(name))]
+        if not names:
+            return
+        types = {name: pa.binary() for name in names}
+        spelled = read_csv(data, self.dialect.delimiter, self.dialect, types, names)
+        for name in names:
+            infinite = spelled.column(name).filter(pc.is_inf(batch.column(name)))
+            numbers = infinite.filter(pc.match_substring_regex(infinite, "[0-9]"))
+            if len(numbers):
+                kind = type_from_arrow(self.schema.field(name).type)
+                text = numbers[0].as_py()[:100].decode()
+                raise pa.ArrowInvalid(f"column {name!r}: {text!r} is too large for {kind}")
 
     @cached_property
     def _exact_names(self) -> dict[pa.DataType, list[str]]:

@@ -58,6 +58,27 @@ def _is_exact(number: str) -> bool:
     return not _PLAIN.fullmatch(number) or Fraction(number) == Fraction(value)
 
 
+def has_infinity(array: pa.Array) -> bool:
+    """Whether a float in the array, or in what it holds, may be infinite; one that is null may say so too."""
+    is_a = pa.types
+    if is_a.is_list(array.type) or is_a.is_large_list(array.type) or is_a.is_fixed_size_list(array.type):
+        return has_infinity(array.values)
+    if is_a.is_struct(array.type):
+        return any(has_infinity(array.field(number)) for number in range(array.type.num_fields))
+    if not is_a.is_floating(array.type) or not len(array):
+        return False
+    values = np.frombuffer(array.buffers()[1], f"f{array.type.bit_width // 8}")
+    return bool(np.isinf(values[array.offset : array.offset + len(array)]).any())
+
+
+def is_too_large(number: str, kind: pa.DataType) -> bool:
+    """Whether a float type would make an infinity of a number. Arrow rounds it, as it does when it reads it."""
+    if not number[-1:].isdigit():  # inf itself is spelled in letters
+        return False
+    read_as = pa.float64() if pa.types.is_float16(kind) else kind
+    return bool(np.isinf(pa.scalar(number).cast(read_as).cast(kind).as_py()))
+
+
 def how_to_declare(column: str, word: str = "string") -> str:
     """The end of a complaint about a value that the type of an inferred column would change."""
     return f"which the first rows showed: declare its type, such as `types: {{{column}: {word}}}`"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.prepare.sources.exact import ALL_EXACT, keeps, type_of_numbers
+from penstock.prepare.sources.exact import ALL_EXACT, is_too_large, keeps, type_of_numbers
 
 DEEPEST = 100  # levels of lists and objects; Arrow ends the process where it infers the type of thousands
 TOO_DEEP = f"its lists and objects nest more than {DEEPEST} levels deep"
@@ -23,6 +23,8 @@ _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _NESTING = re.compile(rb"%b|([\[{])|[\]}]" % _STRING)
 _TOKEN = re.compile(rb"%b|-?(?:[0-9][0-9.eE+-]*|NaN|Inf(?:inity)?)|true|false|[][{}:,]" % _STRING)
 _LONG_INTEGER = re.compile(rb"(?<![0-9.])[0-9]{16}")  # what is shorter is exact in float64
+_LARGE_NUMBER = re.compile(rb"(?<![0-9.])[0-9]{5}|[0-9][eE]\+?[0-9]")  # what is smaller is finite in float16
+_ESCAPED_KEY = rb'[{,]\s*"[^"\\\n]*(?:\\.[^"\\\n]*)+"\s*:'
 
 Path = tuple[str, ...]
 Kind = Any  # a pa.DataType, or None where the schema does not reach
@@ -84,9 +86,9 @@ def _item(kind: Kind, path: Path) -> tuple[Kind, Path]:
 def _member(kind: Kind, path: Path, key: bytes) -> tuple[Kind, Path]:
     try:
         name = json.loads(key)
+        number = kind.get_field_index(name) if kind is not None and pa.types.is_struct(kind) else -1
     except ValueError:  # half a character, or not UTF-8
         return None, path
-    number = kind.get_field_index(name) if kind is not None and pa.types.is_struct(kind) else -1
     return (kind.field(number).type if number >= 0 else None), (*path, name)
 
 
@@ -108,6 +110,19 @@ def inexact_literal(data: bytes, schema: pa.Schema) -> Literal | None:
     for line in _lines_with(_LONG_INTEGER, data):
         for literal in literals_in(data[line], schema):
             if literal.kind == pa.float64() and not keeps(literal.text, literal.kind):
+                return literal
+    return None
+
+
+def infinite_literal(data: bytes, schema: pa.Schema) -> Literal | None:
+    """The first number in lines of JSON that its float type would make infinite."""
+    for line in _lines_with(_LARGE_NUMBER, data):
+        for literal in literals_in(data[line], schema):
+            if (
+                literal.kind is not None
+                and pa.types.is_floating(literal.kind)
+                and is_too_large(literal.text, literal.kind)
+            ):
                 return literal
     return None
 
@@ -150,9 +165,12 @@ def literals_as_text(data: bytes, schema: pa.Schema) -> bytes:
 
 
 def _before_literals(schema: pa.Schema) -> re.Pattern[bytes]:
-    """Matches the key of a column and how a value starts there that is a literal, or may hold one."""
+    """Matches the key of a column and how a value starts there that is a literal, or may hold one.
+
+    It also matches every key with an escape in it, which may be another spelling of a column.
+    """
     is_a = pa.types
-    keys = []
+    keys = [_ESCAPED_KEY]
     for field in schema:
         start = rb"{" if is_a.is_struct(field.type) else rb"\[" if is_a.is_nested(field.type) else rb"[-0-9NItf]"
         for key in {json.dumps(field.name), json.dumps(field.name, ensure_ascii=False)}:

@@ -29,13 +29,14 @@ from penstock.prepare.sources.chunks import (
     pieces_of,
     type_inferred_from_json,
 )
-from penstock.prepare.sources.exact import KINDS, LONGEST_INTEGER, how_to_declare, keeps
+from penstock.prepare.sources.exact import KINDS, LONGEST_INTEGER, has_infinity, how_to_declare, keeps
 from penstock.prepare.sources.json_literals import (
     ITEM,
     TOO_DEEP,
     Literal,
     has_large_float,
     inexact_literal,
+    infinite_literal,
     literals_as_text,
     literals_in,
     nests_too_deep,
@@ -119,6 +120,7 @@ def _infer(sample: bytes, declared: dict[str, pa.DataType], file: File) -> pa.Sc
     try:
         return _settled(_read_json(b"\n".join(lines), None, "infer"), lines, declared)
     except pa.ArrowException:
+        lines = [_mended(line) for line in lines]
         objects = [each for each in map(_object, lines) if isinstance(each, dict)]
     if not objects:
         if sample.strip() and not declared:
@@ -189,7 +191,8 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
 class JsonParser:
     """Parses lines into `schema`. When `strict`, a field that is not in `known` makes its line bad.
 
-    A number that the type of an `inferred` column would change makes its line bad as well. In `as_text` columns, text
+    A number that the type of an `inferred` column would change makes its line bad as well, and so does one that a float
+    type would make infinite. In `as_text` columns, text
     may be written as a number, true or false.
     """
 
@@ -215,6 +218,10 @@ class JsonParser:
     def _inferred(self) -> pa.Schema:
         return pa.schema([field for field in self.known if field.name in self.inferred])
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.known.names)
+
     def parse(self, data: Bytes) -> pa.RecordBatch:
         batch = self._read(data)
         if any(has_large_float(batch.column(name)) for name in self._inferred.names):
@@ -222,6 +229,10 @@ class JsonParser:
             if literal:
                 raise pa.ArrowInvalid(_changed(literal))
         arrays = [batch.column(field.name).cast(field.type) for field in self.schema]
+        if any(map(has_infinity, arrays)):
+            literal = infinite_literal(bytes(data), self.schema)
+            if literal:
+                raise pa.ArrowInvalid(_too_large(literal))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _read(self, data: Bytes) -> pa.RecordBatch:
@@ -247,8 +258,7 @@ class JsonParser:
         return all(_is_braced(bytes(data[starts[line] : ends[line]])) for line in np.flatnonzero(~plain))
 
     def repaired(self, data: Chunk) -> Chunk | None:
-        """With the escape of U+FFFD in place of those that are half a character: the parser refuses their lines."""
-        mended = _ESCAPES.sub(lambda found: found[1] or rb"\ufffd", data)
+        mended = _mended(data)
         return mended if mended != data else None
 
     def refused(self, records: list[bytes]) -> dict[int, str]:
@@ -268,7 +278,7 @@ class JsonParser:
             unsure = b"Inf" in line or b"NaN" in line  # Arrow knows Inf and -NaN, Python does not
             return None if unsure else f"not JSON: {answer}"
         for name, value in answer.items():
-            if self.known.get_field_index(name) < 0:
+            if name not in self._names:
                 if self.strict:
                     return f"unexpected field {name!r}"
             elif not self._has_shape(name, value):
@@ -277,7 +287,10 @@ class JsonParser:
                 could_be_text = name in self.inferred and not isinstance(value, list | dict)
                 return f"{reason}, {how_to_declare(name)}" if could_be_text else reason
         wrong = (each for each in literals_in(line, self._inferred) if _is_changed(each))
-        return next(map(_changed, wrong), None)
+        for literal in wrong:
+            return _changed(literal)
+        large = infinite_literal(line, self.schema)
+        return _too_large(large) if large else None
 
     def _has_shape(self, name: str, value: Any) -> bool:
         kind = self.known.field(name).type
@@ -295,16 +308,24 @@ def _is_changed(literal: Literal) -> bool:
 
 def _changed(literal: Literal) -> str:
     """The reason why a line with a literal that its column would change is bad."""
-    place = ".".join(filter(None, literal.path))
     kind = type_from_arrow(literal.kind)
-    return f"column {place!r}: {literal.text[:100]} is not {kind}, {_how_to_keep(literal, place)}"
+    return f"column {_place(literal)!r}: {literal.text[:100]} is not {kind}, {_how_to_keep(literal)}"
 
 
-def _how_to_keep(literal: Literal, place: str) -> str:
+def _how_to_keep(literal: Literal) -> str:
     column, *inside = literal.path
     if inside and inside != [ITEM]:  # `types:` has no word for objects and for lists of lists
+        place = _place(literal)
         return f"which the first rows showed: write all values of {place!r} in quotes, or leave column {column!r} out"
     return how_to_declare(column, "list<string>" if inside else "string")
+
+
+def _too_large(literal: Literal) -> str:
+    return f"column {_place(literal)!r}: {literal.text[:100]} is too large for {type_from_arrow(literal.kind)}"
+
+
+def _place(literal: Literal) -> str:
+    return ".".join(filter(None, literal.path))
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:
@@ -312,19 +333,27 @@ def _bare(schema: pa.Schema) -> pa.Schema:
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
-    """What Arrow's reader can make of the JSON for `kind`, to be cast: a day is a text, a duration a number."""
+    """What Arrow's reader can make of the JSON for `kind`, to be cast: a day is a text, a duration a number.
+
+    A time is a text as well: the reader would drop its zone, or take it for UTC; the cast refuses both.
+    """
     is_a = pa.types
     if is_a.is_dictionary(kind):
         return kind.value_type
-    if is_a.is_fixed_size_list(kind) or is_a.is_large_list(kind):
+    if is_a.is_list(kind) or is_a.is_fixed_size_list(kind) or is_a.is_large_list(kind):
         return pa.list_(_readable(kind.value_type))
-    if is_a.is_date(kind):
+    if is_a.is_date(kind) or is_a.is_timestamp(kind):
         return pa.string()
     if is_a.is_float16(kind):
         return pa.float64()
     if is_a.is_duration(kind):
         return pa.int64()
     return pa.binary() if is_a.is_fixed_size_binary(kind) else kind
+
+
+def _mended(data: Chunk) -> bytes:
+    """With the escape of U+FFFD in place of those that are half a character: the parser refuses their lines."""
+    return _ESCAPES.sub(lambda found: found[1] or rb"\ufffd", data)
 
 
 def _is_braced(line: bytes) -> bool:
