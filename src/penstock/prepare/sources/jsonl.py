@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -38,6 +38,7 @@ from penstock.prepare.sources.json_literals import (
     literals_as_text,
     literals_in,
     nests_too_deep,
+    plain_check,
     settled_types,
 )
 from penstock.prepare.sources.text_column import is_text, missing_column
@@ -213,6 +214,10 @@ class JsonParser:
     def _inferred(self) -> pa.Schema:
         return pa.schema([field for field in self.known if field.name in self.inferred])
 
+    @cached_property
+    def _plain(self) -> dict[str, Callable[[Any], bool]]:
+        return {field.name: plain_check(field.type) for field in self.known}
+
     def parse(self, data: Bytes) -> pa.RecordBatch:
         batch = self._read(data)
         if any(has_large_float(batch.column(name)) for name in self._inferred.names):
@@ -265,15 +270,23 @@ class JsonParser:
         if isinstance(answer, str):
             unsure = b"Inf" in line or b"NaN" in line  # Arrow knows Inf and -NaN, Python does not
             return None if unsure else f"not JSON: {answer}"
+        may_change = False
         for name, value in answer.items():
-            if self.known.get_field_index(name) < 0:
+            is_plain = self._plain.get(name)
+            if is_plain is None:
                 if self.strict:
                     return f"unexpected field {name!r}"
-            elif not self._has_shape(name, value):
+            elif is_plain(value):
+                continue
+            elif self._has_shape(name, value):
+                may_change |= name in self.inferred
+            else:
                 word = type_from_arrow(self.known.field(name).type)
                 reason = f"column {name!r}: {json.dumps(value)[:100]} is not {word}"
                 could_be_text = name in self.inferred and not isinstance(value, list | dict)
                 return f"{reason}, {how_to_declare(name)}" if could_be_text else reason
+        if not may_change:
+            return None
         wrong = (each for each in literals_in(line, self._inferred) if _is_changed(each))
         return next(map(_changed, wrong), None)
 
