@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import InputError
+from penstock.prepare.sources.exact import KINDS, keeps
+from penstock.prepare.sources.json_literals import literals_in, plain_check
 from penstock.prepare.sources.jsonl import JsonParser
 from penstock.shards.schema import declared_type
 from tests.prepare.sources.reader import read, survey
@@ -368,3 +371,41 @@ def test_a_file_of_nothing_but_deep_lines_is_refused_by_name(tmp_path):
 def test_the_text_beside_a_value_that_nests_deep_is_found(tmp_path):
     path = write(tmp_path, f'{{"body":"x","d":{DEEP}}}\n{{"body":"y"}}\n')
     assert read(path, text_column="body").rows == [{"text": "x"}, {"text": "y"}]
+
+
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70).map(str),
+    st.floats().map(json.dumps),
+    st.sampled_from(["1e3", "1E400", "-0", "1.0", "true", "null", '"x"', "9007199254740993", "1.5e-9"]),
+)
+
+
+@given(number=NUMBERS, shape=st.sampled_from(["{}", "[{}]", '{{"b":{}}}', '[{{"b":[{}, 1]}}]', '{{"c":{}}}']))
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), pa.string()], ids=str)
+def test_a_quick_look_and_a_close_one_agree_about_every_number(kind, number, shape):
+    inside = {"{}": kind, "[{}]": pa.list_(kind)}.get(shape, pa.struct([("b", kind)]))
+    inside = pa.list_(pa.struct([("b", pa.list_(kind))])) if shape.startswith("[{{") else inside
+    value = shape.format(number)
+    if plain_check(inside)(json.loads(value)):
+        literals = literals_in(f'{{"a":{value}}}'.encode(), pa.schema([("a", inside)]))
+        assert all(keeps("0" if each.text == "-0" else each.text, kind) for each in literals if kind in KINDS)
+
+
+def test_a_bad_line_does_not_make_all_lines_around_it_slow(tmp_path):
+    """Calls of Python functions stand for time, which tests do not measure."""
+    lines = [json.dumps({"a": n, "b": f"word {n}", "c": [n / 7, n / 9], "d": {"e": n}}) for n in range(2000)]
+    lines[5::100] = ['{"a": 1, "b'] * 20
+    calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event == "call"
+
+    path = write(tmp_path, "\n".join(lines) + "\n")
+    sys.setprofile(count)
+    try:
+        answer = read(path)
+    finally:
+        sys.setprofile(None)
+    assert (len(answer.rows), len(answer.aside)) == (1980, 20)
+    assert calls < 50 * len(lines)

@@ -1,6 +1,6 @@
 """Bad records: turn a chunk of text into rows; what cannot become one is set aside with its text and the reason.
 
-A chunk that does not parse is cut into pieces of 1,024 records. In a piece that does not parse either, the parser
+A chunk that does not parse is cut into pieces of 256 records. In a piece that does not parse either, the parser
 names the records that are bad at sight; the others are halved until the bad ones stand alone. Verdict and reason
 depend on the record alone: not on its neighbours, nor on where chunks end.
 """
@@ -35,7 +35,7 @@ from penstock.prepare.sources.chunks import (
 
 BROKEN_OFF = "the file breaks off"
 TOO_LARGE_RECORD = "record too large for this memory"
-_PIECE_RECORDS = 1024
+_PIECE_RECORDS = 256  # fewer make more calls of the parser, more make more good records to look at
 _ROW_NUMBER = re.compile(r"(Row #\d+: | in row \d+$)")  # of the parser's own input: it says nothing to a person
 
 

@@ -222,6 +222,7 @@ def _cut(held: bytearray, end: int) -> tuple[bytearray, bytearray]:
 
 
 @lru_cache(maxsize=4)
+@lru_cache(maxsize=1)  # every bad record of a segment asks
 def lines_before(segment: Segment) -> int:
     """How many lines end before the segment's first record; -1 far into a file.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -40,6 +40,7 @@ from penstock.prepare.sources.json_literals import (
     literals_as_text,
     literals_in,
     nests_too_deep,
+    plain_check,
     settled_types,
 )
 from penstock.prepare.sources.text_column import is_text, missing_column
@@ -219,8 +220,8 @@ class JsonParser:
         return pa.schema([field for field in self.known if field.name in self.inferred])
 
     @cached_property
-    def _names(self) -> frozenset[str]:
-        return frozenset(self.known.names)
+    def _plain(self) -> dict[str, Callable[[Any], bool]]:
+        return {field.name: plain_check(field.type) for field in self.known}
 
     def parse(self, data: Bytes) -> pa.RecordBatch:
         batch = self._read(data)
@@ -277,17 +278,23 @@ class JsonParser:
         if isinstance(answer, str):
             unsure = b"Inf" in line or b"NaN" in line  # Arrow knows Inf and -NaN, Python does not
             return None if unsure else f"not JSON: {answer}"
+        may_change = False
         for name, value in answer.items():
-            if name not in self._names:
+            is_plain = self._plain.get(name)
+            if is_plain is None:
                 if self.strict:
                     return f"unexpected field {name!r}"
-            elif not self._has_shape(name, value):
+            elif is_plain(value):
+                continue
+            elif self._has_shape(name, value):
+                may_change |= name in self.inferred
+            else:
                 word = type_from_arrow(self.known.field(name).type)
                 reason = f"column {name!r}: {json.dumps(value)[:100]} is not {word}"
                 could_be_text = name in self.inferred and not isinstance(value, list | dict)
                 return f"{reason}, {how_to_declare(name)}" if could_be_text else reason
-        wrong = (each for each in literals_in(line, self._inferred) if _is_changed(each))
-        for literal in wrong:
+        literals = literals_in(line, self._inferred) if may_change else ()
+        for literal in filter(_is_changed, literals):
             return _changed(literal)
         large = infinite_literal(line, self.schema)
         return _too_large(large) if large else None
