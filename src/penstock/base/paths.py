@@ -27,7 +27,7 @@ def local_path(written: str | os.PathLike[str], folder: str = "") -> str:
 
 
 def hidden_matches(pattern: str) -> list[str]:
-    """Other paths that match a pattern, where something has the pattern itself as its name: a shell's `> part-*.csv`."""
+    """Other paths that match a pattern, where something has the pattern itself as its name: by a shell's `> a*.csv`."""
     if not glob.has_magic(pattern) or not os.path.lexists(pattern):
         return []
     return sorted(each for each in glob.iglob(pattern, recursive=True) if each != pattern)
