@@ -483,7 +483,9 @@ def bench(
         int | None, typer.Option("--length", metavar="N", help="Tokens of a row: 1024, or as the dataset has them.")
     ] = None,
     overflow: Annotated[str | None, typer.Option("--overflow", metavar="NAME", help=LongerRows)] = None,
-    fill: Annotated[str, typer.Option("--fill", metavar="NAME", help="Of events: packed or one_key.")] = "packed",
+    fill: Annotated[
+        str | None, typer.Option("--fill", metavar="NAME", help="Of events: one_key, or packed. [packed]")
+    ] = None,
     workers: Annotated[
         str, typer.Option("--workers", "-w", metavar="N", help="Threads; 0 makes each batch when asked, or auto.")
     ] = "auto",

@@ -6,6 +6,7 @@ import gc
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -152,6 +153,24 @@ def test_overflow_is_part_of_the_recipe(load, datasets):
 def test_overflow_is_refused_where_no_rows_were_packed(load, datasets, name, options):
     with pytest.raises(ConfigError, match="overflow='truncate' is about rows of tokens"):
         load(getattr(datasets, name), overflow="truncate", **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("arrays", {"length": 50}),
+        ("arrays", {"fill": "packed"}),
+        ("arrays", {"fill": "one_key"}),
+        ("arrays", {"mix_by": "tokens"}),
+        ("arrays", {"fields": {"label": "int"}, "columns": ["label"]}),
+        ("plain_rows", {"fill": "packed"}),
+    ],
+)
+def test_an_option_that_means_nothing_to_such_data_is_refused_by_name(load, datasets, name, options):
+    option = next(iter(options))
+    with pytest.raises(ConfigError, match=f"{option}=.* is about .*, and this dataset is loaded as") as refused:
+        load(getattr(datasets, name), **options)
+    assert refused.value.next_step == f"leave {option}= out"
 
 
 def test_arrays_come_under_their_own_names_and_types(load, datasets):
@@ -925,6 +944,23 @@ def test_a_split_that_a_file_by_itself_is_not_is_refused_with_the_one_that_is(tm
     assert len(penstock.open(old / "test.arrayrecord", "test")) == len(penstock.open(old, "test"))
     with penstock.load(file, **options) as loader:
         assert loader.state()["recipe"]["split"] is None
+    with pytest.raises(ConfigError, match=r"columns=\['rtt'\] is about arrays"):
+        penstock.load(file, **options, columns=["rtt"])
+
+
+def test_a_file_is_the_same_data_by_its_name_and_by_its_folder(tmp_path):
+    made = prepare(
+        tmp_path / "made", make_pings(300, 20, 4), PRESETS["pings"].stages({"test": 0}), format="arrayrecord"
+    )
+    (tmp_path / "old").mkdir()
+    shutil.copy(made / "train.arrayrecord", tmp_path / "old")
+    options = {"batch_size": 4, "length": 100, "workers": 0}
+    with (
+        penstock.load(tmp_path / "old", **options) as by_folder,
+        penstock.load(tmp_path / "old" / "train.arrayrecord", **options) as by_name,
+    ):
+        by_name.restore(by_folder.state())
+        assert by_name.state() == by_folder.state()
 
 
 def test_old_records_give_the_tokens_of_prepared_ones(tmp_path):

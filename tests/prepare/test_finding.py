@@ -194,3 +194,32 @@ def test_where_nothing_can_be_read_the_error_says_what_is_there(tmp_path):
     with pytest.raises(InputError, match="no file matches") as caught:
         _plan(tmp_path, str(tmp_path / "data"))
     assert "1 .xyz" in (caught.value.where or "")
+
+
+@pytest.mark.parametrize(("name", "other"), [("part-*.jsonl", "part-1.jsonl"), ("part[1].jsonl", "part1.jsonl")])
+def test_a_file_named_as_the_pattern_hides_nothing(tmp_path, name, other):
+    _rows(tmp_path / "g" / name, 1)
+    penstock.run(_plan(tmp_path, str(tmp_path / "g" / name)))
+    assert penstock.open(tmp_path / "out")[:]["a"].to_pylist() == [1]
+    _rows(tmp_path / "g" / other, 2)
+    with pytest.raises(InputError, match="by that very name, and as a pattern it also matches 1 more") as caught:
+        _plan(tmp_path, str(tmp_path / "g" / name))
+    assert name in (caught.value.where or "")
+    assert other in (caught.value.where or "")
+
+
+def test_a_folder_named_as_the_pattern_hides_nothing(tmp_path):
+    for name in ("part-*", "part-1"):
+        _rows(tmp_path / "g" / name / "rows.jsonl", 1)
+    with pytest.raises(InputError, match="by that very name"):
+        _plan(tmp_path, str(tmp_path / "g" / "part-*"))
+
+
+@pytest.mark.parametrize("target", ["gone.jsonl", "lost.jsonl"])  # lost.jsonl leads to itself
+@pytest.mark.parametrize("pattern", ["", "*.jsonl", "lost.jsonl"])
+def test_a_link_that_leads_nowhere_is_refused_with_what_it_leads_to(tmp_path, target, pattern):
+    _rows(tmp_path / "data" / "rows.jsonl", 1)
+    (tmp_path / "data" / "lost.jsonl").symlink_to(target)
+    with pytest.raises(InputError, match=f"this link leads nowhere: there is no file {target}") as caught:
+        _plan(tmp_path, os.path.join(tmp_path / "data", pattern))
+    assert caught.value.where == str(tmp_path / "data" / "lost.jsonl")

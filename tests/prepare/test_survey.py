@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.base.errors import ConfigError, FileError, InputError, PlanError
+from penstock.base.errors import ConfigError, InputError, PlanError
 from tests.promises import workshop
 
 
@@ -31,14 +29,6 @@ def test_a_file_that_is_named_twice_is_refused(tmp_path):
     ):
         with pytest.raises(InputError, match=r"twice|same name"):
             _plan(tmp_path, data, input=twice)
-
-
-def test_a_link_that_leads_nowhere_is_told_and_not_left_out(tmp_path):
-    data = workshop.make_input(tmp_path / "data", files=1)
-    os.symlink(tmp_path / "gone", data / "z.parquet")
-    with pytest.raises(FileError) as caught:
-        _plan(tmp_path, data)
-    assert "z.parquet" in (caught.value.where or "")
 
 
 def test_files_of_two_formats_in_one_source_are_refused(tmp_path):

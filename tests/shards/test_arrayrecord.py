@@ -543,6 +543,9 @@ def test_bare_files_open_by_name_and_by_pattern_in_bytewise_order(dataset, tmp_p
     odd = tmp_path / "a[1].arrayrecord"
     odd.write_bytes((dataset / "test.arrayrecord").read_bytes())
     assert len(penstock.open(odd)) == 2
+    (tmp_path / "a1.arrayrecord").write_bytes(odd.read_bytes())
+    with pytest.raises(OutputError, match="by that very name, and as a pattern it also matches 1 more"):
+        penstock.open(odd)
     with pytest.raises(OutputError, match=r"no file matches .*/nothing\*\.arrayrecord"):
         penstock.open(f"{dataset}/nothing*.arrayrecord")
 

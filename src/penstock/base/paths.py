@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 
@@ -23,6 +24,13 @@ def local_path(written: str | os.PathLike[str], folder: str = "") -> str:
     path = os.path.join(folder, _encodable(_with_home(text)))
     _refuse_variable(text, path)
     return path
+
+
+def hidden_matches(pattern: str) -> list[str]:
+    """Other paths that match a pattern, where something has the pattern itself as its name: by a shell's `> a*.csv`."""
+    if not glob.has_magic(pattern) or not os.path.lexists(pattern):
+        return []
+    return sorted(each for each in glob.iglob(pattern, recursive=True) if each != pattern)
 
 
 def _refuse_url(text: str) -> None:

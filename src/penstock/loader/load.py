@@ -27,7 +27,7 @@ from penstock.loader.readahead import read_once, read_randomly
 from penstock.loader.recipe import Recipe
 from penstock.loader.rows import Overflow, Rows, is_token_rows
 from penstock.loader.vocabulary import PINGS, Vocabulary, make_vocabulary
-from penstock.shards.dataset import DEFAULT_SPLIT, is_bare
+from penstock.shards.dataset import DEFAULT_SPLIT
 
 Cache = Literal["memory", "disk"]
 _MOST = 2**31 - 1  # of rows, tokens, ranks, epochs: their products stay within 64 bits
@@ -39,6 +39,14 @@ _MOST_HELD_BYTES = 2**29  # eight ranks of a machine have one each
 _HELD_SHARE = 8  # one in so many bytes allowed may hold parsed addresses and categories
 _MIX_ROWS = 256  # of each dataset, to learn how many tokens its rows have
 _MIX_ROWS_AT_ONCE = 16
+_UNUSED = {  # by kind: what it is loaded as, and options that mean nothing then, with what they are about
+    "rows": ("rows of tokens", {"augment": "events", "fill": "events"}),
+    "arrays": (
+        "columns as they are",
+        {"augment": "events", "fill": "events", "fields": "events", "length": "tokens", "mix_by": "tokens"},
+    ),
+    "old events": ("events of .arrayrecord files", {"columns": "arrays"}),
+}
 
 
 def load(
@@ -53,7 +61,7 @@ def load(
     workers: int | Literal["auto"] = "auto",
     memory: str | int | None = None,
     epochs: int | None = None,
-    fill: Fill = "packed",
+    fill: Fill | None = None,
     cache: Cache | None = None,
     fields: Mapping[str, Any] | Vocabulary | None = None,
     augment: bool | None = None,
@@ -89,7 +97,8 @@ def load(
     _refuse_length(length, batch_size // world, budget)
     larger = cache == "disk" or (cache is None and _is_larger_than_memory(opened))
     with noticing_compilation():
-        kind = _make_kind(opened, length, fill, fields, augment, columns, overflow, budget, larger)
+        kind = _make_kind(opened, length, fill or "packed", fields, augment, columns, overflow, budget, larger)
+        _refuse_unused(kind, arguments, opened[0].path)
         shares = _shares(kind, weights, mix_by, len(opened))
         order = Order(kind.streams, shares, seed, shuffle, epochs)
         _refuse_no_batch(order, batch_size, remainder)
@@ -101,7 +110,7 @@ def load(
         kind.hold(_room_to_hold(kind, batch_size // world, budget, ahead))
     if cache != "memory":
         (read_randomly if larger else read_once)(kind.tables.columns)
-    named = None if all(is_bare(each.path) for each in opened) else DEFAULT_SPLIT if split is None else split
+    named = None if all(each.is_bare for each in opened) else DEFAULT_SPLIT if split is None else split
     settings = {"kind": kind.name, "split": named, "batch_size": batch_size, "seed": seed, "shuffle": bool(shuffle)}
     return Loader(
         Parts(
@@ -166,7 +175,7 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
                 " or ".join(map(repr, words)),
             )
             for name, words in (
-                ("fill", ("packed", "one_key")),
+                ("fill", (None, "packed", "one_key")),
                 ("cache", (None, "memory", "disk")),
                 ("mix_by", ("examples", "tokens")),
                 ("overflow", (None, "truncate")),
@@ -237,7 +246,6 @@ def _make_kind(
     schema, where = opened[0].schema, opened[0].path
     datasets = [each.shards for each in opened]
     if opened[0].old is None and columns is None and fields is None and is_token_rows(schema):
-        _refuse_augment(augment, "rows of tokens", where)
         return Rows(datasets, schema, length, larger, overflow)
     if overflow is not None:
         raise ConfigError(
@@ -246,7 +254,6 @@ def _make_kind(
             next_step="leave overflow= out: events are taken as they fit, and arrays are whole",
         )
     if opened[0].old is None and (columns is not None or not (fields or is_grouped(schema))):
-        _refuse_augment(augment, "columns as they are", where)
         return Arrays(datasets, schema, columns, larger)
     if length is None:
         raise ConfigError(
@@ -267,13 +274,16 @@ def _make_kind(
     return Events(datasets, schema, bind(vocabulary, schema, where), length, fill, augment, budget, larger)
 
 
-def _refuse_augment(augment: bool | None, loaded: str, where: str) -> None:
-    if augment is not None:
-        raise ConfigError(
-            f"augment={augment} is about events, and this dataset is loaded as {loaded}",
-            where=where,
-            next_step="leave augment= out",
-        )
+def _refuse_unused(kind: Kind, given: Mapping[str, Any], where: str) -> None:
+    """Options that were given and say nothing about data of this kind."""
+    loaded, unused = _UNUSED.get(kind.name, ("", {}))
+    for name, about in unused.items():
+        if given[name] is not None and (name, given[name]) != ("mix_by", "examples"):
+            raise ConfigError(
+                f"{name}={given[name]!r} is about {about}, and this dataset is loaded as {loaded}",
+                where=where,
+                next_step=f"leave {name}= out",
+            )
 
 
 def _refuse_cache(opened: tuple[Opened, ...], cache: Cache | None) -> None:

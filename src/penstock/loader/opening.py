@@ -39,6 +39,11 @@ class Opened:
     shards: tuple[Mapping[str, Column], ...] = ()
     old: ArrayRecordDataset | None = None
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is .arrayrecord files without a manifest: they are the same by name and by their folder."""
+        return self.old is not None and self.old.manifest is None
+
 
 def open_all(paths: Path | Sequence[Path], split: str | None) -> tuple[Opened, ...]:
     names: list[Any] = list(paths) if isinstance(paths, (list, tuple)) else [paths]

@@ -11,7 +11,7 @@ from functools import cache
 
 from penstock.base.errors import InputError
 from penstock.base.files import special_kind
-from penstock.base.paths import local_path
+from penstock.base.paths import hidden_matches, local_path
 from penstock.prepare.config import Config
 from penstock.prepare.listing import (
     EXPORT,
@@ -169,6 +169,8 @@ def _refuse_twice(files: list[File]) -> None:
     for file in files:
         folder, name = os.path.split(file.location)
         is_link = os.path.islink(file.location)
+        if is_link:
+            _refuse_lost_link(file.location)
         place = os.path.realpath(file.location) if is_link else os.path.join(real_folder(folder), name)
         first = seen.setdefault(place, file)
         if first is not file:
@@ -177,6 +179,15 @@ def _refuse_twice(files: list[File]) -> None:
                 where=f"{first.location} (input[{first.source}]) and {file.location} (input[{file.source}])",
                 next_step="let each file match one pattern of one source",
             )
+
+
+def _refuse_lost_link(place: str) -> None:
+    if not os.path.exists(place):
+        raise InputError(
+            f"this link leads nowhere: there is no file {os.readlink(place)}",
+            where=place,
+            next_step="bring back the file that it leads to, or remove the link",
+        )
 
 
 def _written(config: Config) -> tuple[str, ...]:
@@ -214,6 +225,12 @@ def _endings_of(source: SourceConfig) -> tuple[tuple[str, ...], ...]:
 def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: Tally) -> tuple[str, list[str]]:
     """(the folder that positions are relative to, the files). A folder means every file below it of a known ending."""
     own = frozenset(map(os.path.abspath, written))
+    if others := hidden_matches(pattern):
+        raise InputError(
+            f"there is a file or folder by that very name, and as a pattern it also matches {len(others):,} more",
+            where=f"{pattern}, and {others[0]}",
+            next_step="rename or remove the one whose name looks like a pattern",
+        )
     if os.path.isdir(pattern):
         enters = is_finished_batches if source.npz else _nowhere
         _refuse_dataset(pattern, enters)

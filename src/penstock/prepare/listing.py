@@ -61,7 +61,7 @@ def files_below(root: str, own: frozenset[str], enters: Callable[[str], bool], t
     """Every file below a folder. `own` are the folders that the job writes. Folders that penstock wrote are left out,
     except those that `enters` says yes to.
 
-    A link that leads nowhere counts as a file: reading it fails by name, where leaving it out would say nothing.
+    A link that leads nowhere counts as a file: finding.py refuses it, where leaving it out would say nothing.
     """
     waiting = [root]
     while waiting:
@@ -76,7 +76,7 @@ def files_below(root: str, own: frozenset[str], enters: Callable[[str], bool], t
                 tally.add(HIDDEN, entry.path)
             elif entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
-            elif entry.is_file():
+            elif _is_lost_link(entry) or entry.is_file():
                 yield entry.path
             elif entry.is_dir():
                 tally.add(LINKED, entry.path)
@@ -84,6 +84,11 @@ def files_below(root: str, own: frozenset[str], enters: Callable[[str], bool], t
                 tally.add(kind, entry.path)
             else:
                 yield entry.path
+
+
+def _is_lost_link(entry: os.DirEntry[str]) -> bool:
+    """A link to nothing, or to itself, which is_file() of an entry raises for."""
+    return entry.is_symlink() and not os.path.exists(entry.path)
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.base.errors import ConfigError, OutputError, did_you_mean
 from penstock.base.files import Folder
-from penstock.base.paths import local_path
+from penstock.base.paths import hidden_matches, local_path
 from penstock.shards import arrayrecord
 from penstock.shards.arrayrecord_file import SUFFIX, check_size, open_reader, read_records
 from penstock.shards.columns import Column, damaged_file, open_columns
@@ -234,6 +234,12 @@ def _refuse_other_split(paths: Sequence[str], split: str | None) -> None:
 
 def _matching(pattern: str) -> list[str]:
     """A file that is there by that very name, or all that match it as a pattern, in bytewise order."""
+    if others := hidden_matches(pattern):
+        raise OutputError(
+            f"there is a file by that very name, and as a pattern it also matches {len(others):,} more",
+            where=f"{pattern}, and {others[0]}",
+            next_step="rename or remove the one whose name looks like a pattern",
+        )
     paths = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True), key=os.fsencode)
     if not paths:
         raise OutputError(f"no file matches {pattern}", next_step="check the path; `*` stands for any part of a name")

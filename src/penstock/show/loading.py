@@ -27,7 +27,7 @@ class Wanted:
     length: int | None = None
     usual_length: int = 1024
     is_a_look: bool = False
-    fill: str = "packed"
+    fill: str | None = None
     seed: int = 0
     workers: str = "auto"
     memory: str | None = None

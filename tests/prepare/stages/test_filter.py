@@ -212,6 +212,65 @@ def test_what_is_not_a_condition_is_refused(written, message):
     assert message in caught.value.what
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "x != bob and i > 3",
+        "x == bob or x == al",
+        "x == bob AND i > 3",
+        "x == 'bob' and i > 3",
+        "x == bob && i > 3",
+        "x == bob||i > 3",
+        "x in [a, b] and i > 3",
+        "x in [a or b]",
+        "x is null and i > 3",
+        "x == bob, i > 3",
+        "0 < x < 5",
+        "x == it's and it's",
+    ],
+)
+def test_several_conditions_in_one_are_refused_and_text_that_looks_so_is_quoted(written):
+    with pytest.raises(ConfigError, match="is read as one condition") as caught:
+        build_stage("filter", written)
+    assert "filter: [s != bob, i > 3]" in str(caught.value.next_step)
+
+
+def test_quoted_text_may_look_like_several_conditions():
+    rows = make_rows({"x": ["bob and i > 3", "bob"]})
+    assert checked_stage("filter", "x == 'bob and i > 3'", rows)(rows).ordinals.tolist() == [0]
+    assert checked_stage("filter", "x in ['bob and i > 3', al]", rows)(rows).ordinals.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["a #1", "a: b", "- a", "&x a", "*x", "!tag a", "! a", "--- a", "{a: b}", "~", "| a", "=", "%a", "2020-13-45", "?"],
+)
+def test_a_value_that_yaml_would_read_as_another_is_refused_unless_it_is_quoted(value):
+    with pytest.raises(ConfigError) as caught:
+        build_stage("filter", f"x == {value}")
+    assert f"x == '{value}'" in str(caught.value.next_step)
+    rows = make_rows({"x": [value, "a"]})
+    assert checked_stage("filter", f"x == '{value}'", rows)(rows).ordinals.tolist() == [0]
+
+
+@pytest.mark.parametrize("value", ["no", "Yes", "on", "5", "1_000", "1.5", "2020-01-01", "true"])
+def test_what_is_no_text_beside_a_column_of_text_is_told_to_be_quoted(value):
+    with pytest.raises(ConfigError) as caught:
+        checked_stage("filter", f"x == {value}", make_rows({"x": WORDS}))
+    assert f"x == '{value}'" in str(caught.value.next_step)
+    with pytest.raises(ConfigError) as caught:
+        checked_stage("filter", f"x in [{value}]", make_rows({"x": KINDS}))
+    assert "x in ['a', 'b']" in str(caught.value.next_step)
+
+
+@pytest.mark.parametrize(
+    "value", ["0o17", "a b", "a-b", "it's", "a#1", "http://a.b/c", "O'Brien & Co", "a>b", "candor"]
+)
+def test_text_that_means_nothing_else_stands_without_quotes(value):
+    rows = make_rows({"x": [value, "z"]})
+    assert checked_stage("filter", f"x ==  {value} ", rows)(rows).ordinals.tolist() == [0]
+
+
 def test_a_column_that_is_not_there_is_named():
     with pytest.raises(ConfigError, match=r"there is no column 'y'. Columns: x."):
         checked_stage("filter", "y > 1", make_rows({"x": INTS}))

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import yaml
 
 from penstock.base.errors import ConfigError, TaskError
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Stage, require_columns
-from penstock.prepare.stages.literals import read_literal, scalar_of
+from penstock.prepare.stages.literals import read_literal, scalar_of, unquoted
 from penstock.prepare.user_code import call_user, load_user_object
 
 _OPERATORS = {
@@ -33,6 +32,7 @@ _MEASURES = {"characters": pc.utf8_length, "bytes": pc.binary_length, "length": 
 _MEASURED = re.compile(rf"({'|'.join(_MEASURES)})\((.+)\)")
 _COMPARES = {"compares": "in the column's type"}
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_JOINED = re.compile(r"\s(?:and|or)\s|&&|\|\||\s(?:==|!=|<=|>=|<|>)\s", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -170,18 +170,41 @@ def parse_condition(text: str) -> Condition:
     column, operator = match[1], " ".join(match[2].split())
     measured = _MEASURED.fullmatch(column)
     measure, column = (measured[1], measured[2].strip().strip("`")) if measured else ("", column.strip("`"))
+    _refuse_joined(text, match[3])
     try:
         value = read_literal(match[3])
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{text!r}: cannot read the value {match[3]!r}") from error
+    except ValueError as error:
+        raise ConfigError(
+            f"{text!r}: cannot read the value {match[3]!r}", next_step=f"text goes in quotes: {_quoted(text, match[3])}"
+        ) from error
     if operator in ("is", "is not") and value is not None:
         raise ConfigError(f"{text!r}: `{operator}` goes with null, write == or != for a value")
     if operator in ("in", "not in") and not isinstance(value, list):
         raise ConfigError(f"{text!r}: `{operator}` goes with a list, such as [1, 2]")
     values = value if isinstance(value, list) else [value]
     if operator not in ("is", "is not") and None in values:
-        raise ConfigError(f"{text!r}: no comparison with null holds, write `is null` or `is not null`")
+        raise ConfigError(
+            f"{text!r}: no comparison with null holds, write `is null` or `is not null`",
+            next_step=f"text goes in quotes: {_quoted(text, match[3])}",
+        )
     return Condition(text.strip(), column, operator, value, measure)
+
+
+def _refuse_joined(text: str, value: str) -> None:
+    """`s != bob and i > 3` would compare with the text `bob and i > 3`."""
+    if any(_JOINED.search(piece) for piece in unquoted(value)):
+        raise ConfigError(
+            f"{text!r} is read as one condition, with {value!r} as its value",
+            next_step="for several conditions, which must all hold, write a list: filter: [s != bob, i > 3]; for `or` "
+            f"name a function of your own: filter: module:function; text goes in quotes: {_quoted(text, value)}",
+        )
+
+
+def _quoted(text: str, value: str) -> str:
+    """The condition with quotes around its value, or around the values of a list."""
+    if value.startswith(("[", "'", '"')):
+        return "x == 'a b', or x in ['a', 'b']"
+    return text.strip().removesuffix(value) + "'{}'".format(value.replace("'", "''"))
 
 
 def _refuse_column(condition: Condition, schema: pa.Schema) -> None:
@@ -203,8 +226,19 @@ def _check_value(condition: Condition, kind: pa.DataType) -> None:
         raise ConfigError(f"{condition.text!r}: column {condition.column!r} is {kind}, which has no {what}") from error
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(
-            f"{condition.text!r}: column {condition.column!r} is {kind}, and {condition.value!r} is not ({error})"
+            f"{condition.text!r}: column {condition.column!r} is {kind}, and {condition.value!r} is not ({error})",
+            next_step=_how_to_quote(condition, kind),
         ) from error
+
+
+def _how_to_quote(condition: Condition, kind: pa.DataType) -> str | None:
+    """`no`, 5 and 2020-01-01 are no text, unless they are quoted."""
+    held = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_text = held in (pa.string(), pa.large_string(), pa.string_view())
+    if condition.measure or not is_text:
+        return None
+    written = _CONDITION.fullmatch(condition.text)
+    return f"text goes in quotes: {_quoted(condition.text, written[3])}" if written else None
 
 
 def _comparable(array: pa.Array) -> pa.Array:

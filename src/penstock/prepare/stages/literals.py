@@ -68,8 +68,36 @@ _Values.add_constructor("tag:yaml.org,2002:timestamp", _construct_time)
 
 
 def read_literal(text: str) -> Any:
-    """Raises yaml.YAMLError for what is no value."""
-    return yaml.load(text, _Values)
+    """Raises ValueError for what is no value, and where YAML would read another one than is written: `a #1` is `a`."""
+    try:
+        node, value = yaml.compose(text, _Values), yaml.load(text, _Values)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a day such as 2020-13-45
+        raise ValueError(f"{text!r} is no value") from error
+    if not node or _written(node, text) != text or not _is_as_written(node, text):
+        raise ValueError(f"{text!r} has signs that mean something else in YAML")
+    return value
+
+
+def unquoted(text: str) -> list[str]:
+    """The pieces of a value that stand without quotes; all of it where it is no value."""
+    try:
+        node = yaml.compose(text, _Values)
+    except yaml.YAMLError:
+        return [text]
+    pieces = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    return [piece.value for piece in pieces if isinstance(piece, yaml.ScalarNode) and piece.style is None]
+
+
+def _is_as_written(node: yaml.Node, text: str) -> bool:
+    """Whether it is `[`a list`]`, a text in quotes, or a scalar of just the characters that stand there."""
+    written = _written(node, text)
+    if isinstance(node, yaml.SequenceNode):
+        return written.startswith("[") and all(_is_as_written(each, text) for each in node.value)
+    return isinstance(node, yaml.ScalarNode) and (written == node.value or written[:1] in ("'", '"'))
+
+
+def _written(node: yaml.Node, text: str) -> str:
+    return text[node.start_mark.index : node.end_mark.index]
 
 
 def scalar_of(value: Any, kind: pa.DataType) -> pa.Scalar:
