@@ -36,6 +36,7 @@ from penstock.prepare.sources import (
     readable,
     survey_file,
 )
+from penstock.prepare.sources.declared import Misnamed, refuse_misspelled
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages.select import path_to
 from penstock.shards.feature_names import FeatureNames, misaligned, names_of
@@ -76,6 +77,7 @@ class Survey:
     given: tuple[pa.Schema, ...]  # what each stage is given
     sources: tuple[SourceOptions, ...]  # how each source is read; what functions yield is known by now
     feature_names: FeatureNames  # of the output's columns, where the input tells them
+    not_seen: tuple[str, ...] = ()  # columns that `types:` declares, and that none of the first rows has
 
     @property
     def bytes(self) -> int:
@@ -111,7 +113,7 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
         _refuse_too_many(len(files), budget)
     sources, scouted = _scout(config, files, scout)
     sources = tuple(replace(each, named=_named(stages)) for each in sources)
-    good, bad = _survey_files(config, sources, files)
+    good, bad, not_seen = _survey_files(config, sources, files)
     schema = _nullable(good[0][1].schema)
     needed = _whole_columns(columns_needed(stages), schema)
     if needed and not needed <= set(schema.names):  # the stage that names a column too many says so
@@ -151,6 +153,7 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
         given=given,
         sources=sources,
         feature_names=names,
+        not_seen=tuple(name for name in not_seen if name in columns),
     )
 
 
@@ -197,15 +200,21 @@ Surveyed = list[tuple[File, FileSurvey]]
 
 def _survey_files(
     config: Config, sources: tuple[SourceOptions, ...], files: list[File]
-) -> tuple[Surveyed, list[BadFile]]:
+) -> tuple[Surveyed, list[BadFile], list[str]]:
+    """(the files that can be read, the others, columns that `types:` declares and no first row has)."""
     good: Surveyed = []
     bad = []
+    not_seen: list[str] = []
+    misnamed: dict[int, Misnamed] = {}
     slice_bytes = config.slice_bytes
     schemas: dict[int, pa.Schema] = {}  # by source: of the last file, held once however many files have it
     for file in files:
         try:
             found = survey_file(file, sources[file.source], slice_bytes, schemas.get(file.source))
             known = schemas.get(file.source)
+            if known is None:
+                refuse_misspelled(file, found)
+                not_seen += found.not_seen
             if known is None or not known.equals(found.schema, check_metadata=True):  # names of features
                 schemas[file.source] = found.schema
             good.append((file, FileSurvey(schemas[file.source], found.pieces)))
@@ -213,11 +222,15 @@ def _survey_files(
             if config.on_bad_input == "fail":
                 raise
             bad.append(BadFile(file.source, file.path, "unreadable file", error.what))
+            if isinstance(error, Misnamed):
+                misnamed.setdefault(file.source, error)
+    for error in (error for source, error in misnamed.items() if source not in schemas):
+        raise error
     if not good:
         raise InputError(
             f"none of the {len(files)} files can be read", where=f"the first: {bad[0].path}: {bad[0].detail}"
         )
-    return good, bad
+    return good, bad, not_seen
 
 
 def _same_schema(
