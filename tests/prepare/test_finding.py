@@ -193,3 +193,15 @@ def test_where_nothing_can_be_read_the_error_says_what_is_there(tmp_path):
     with pytest.raises(InputError, match="no file matches") as caught:
         _plan(tmp_path, str(tmp_path / "data"))
     assert "1 .xyz" in (caught.value.where or "")
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [("data", "`output:` is the input folder itself"), (".", "`output:` is a folder around the input")],
+)
+def test_an_output_that_holds_the_input_is_told_as_such(tmp_path, output, message):
+    _rows(tmp_path / "data" / "rows.jsonl", 1, 2)
+    with pytest.raises(InputError, match=message) as caught:
+        _plan(tmp_path, str(tmp_path / "data"), output=str(tmp_path / output))
+    assert "files inside the output are never read" in caught.value.what
+    assert "another `output:`" in str(caught.value.next_step)
