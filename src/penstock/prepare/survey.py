@@ -224,8 +224,9 @@ def _survey_files(
             bad.append(BadFile(file.source, file.path, "unreadable file", error.what))
             if isinstance(error, Misnamed):
                 misnamed.setdefault(file.source, error)
-    for error in (error for source, error in misnamed.items() if source not in schemas):
-        raise error
+    for number, mistake in misnamed.items():
+        if number not in schemas:
+            raise mistake
     if not good:
         raise InputError(
             f"none of the {len(files)} files can be read", where=f"the first: {bad[0].path}: {bad[0].detail}"
