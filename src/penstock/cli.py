@@ -44,8 +44,11 @@ def _local(parameter: typer.CallbackParam, value: Any) -> Any:
     from penstock.base.errors import ConfigError
     from penstock.base.paths import local_path
 
+    is_output = "--output" in parameter.opts
     try:
-        return [local_path(each) for each in value] if isinstance(value, (list, tuple)) else value and local_path(value)
+        if isinstance(value, (list, tuple)):
+            return [local_path(each) for each in value]
+        return value and local_path(value, is_output=is_output)
     except ConfigError as error:
         error.where = f"{parameter.opts[0]} {value}" if parameter.opts[0].startswith("-") else "the command line"
         raise

@@ -134,3 +134,9 @@ def test_no_command_takes_a_url_and_a_home_that_no_shell_expanded_is_one(home, c
 def test_no_door_takes_a_url(door):
     with pytest.raises(ConfigError, match="is a URL"):
         door("s3://bucket/x")
+
+
+def test_a_url_to_write_to_is_refused_with_what_to_do_instead():
+    with pytest.raises(ConfigError) as refused:
+        local_path("s3://bucket/x", is_output=True)
+    assert refused.value.next_step == "write to a folder of this machine, then upload it"

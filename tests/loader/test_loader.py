@@ -396,7 +396,7 @@ def test_a_state_of_another_version_or_beyond_the_end_is_refused(load):
     loader = load(epochs=1)
     with pytest.raises(ConfigError, match="version 99"):
         loader.restore({**loader.state(), "version": 99})
-    with pytest.raises(ConfigError, match="epochs have"):
+    with pytest.raises(ConfigError, match="1 epoch has"):
         loader.restore({**loader.state(), "step": 10**6})
     with pytest.raises(ConfigError, match="step is -1"):
         loader.restore({**loader.state(), "step": -1})

@@ -431,3 +431,30 @@ def test_a_job_file_that_nests_too_deep_is_named(tmp_path):
     (tmp_path / "job.yaml").write_text(f"input: x\noutput: y\nstages: {'[' * 5000}{']' * 5000}\n")
     with pytest.raises(ConfigError, match="nest too deep"):
         load_config(tmp_path / "job.yaml")
+
+
+def test_an_unquoted_condition_that_breaks_yaml_is_told_to_be_quoted(tmp_path):
+    for text in ("[a] > 1", "{x} == 1", "'a' == b"):
+        with pytest.raises(ConfigError, match="not YAML") as caught:
+            load_config(write(tmp_path, f"input: a.csv\noutput: out\nstages:\n- filter: {text}\n"))
+        assert "put quotes around the condition" in str(caught.value.next_step)
+
+
+def test_a_memory_of_a_few_bytes_is_taken_for_a_missing_unit():
+    for memory in (500, "500"):
+        with pytest.raises(ConfigError, match=r"memory: 500 bytes are too few for any job. Did you mean 500MB\?"):
+            make_config({**MINIMAL, "memory": memory})
+
+
+def test_a_function_that_is_no_name_is_refused_with_how_to_name_it():
+    def games(_path):
+        yield {}
+
+    with pytest.raises(ConfigError, match=r"save it in a module, such as features\.py, and write 'features:games'"):
+        make_config({"input": {"files": "a", "function": games}, "output": "out"})
+
+
+def test_a_url_as_output_is_told_as_one_to_write_to():
+    with pytest.raises(ConfigError, match="output: 's3://bucket/x' is a URL") as caught:
+        make_config({**MINIMAL, "output": "s3://bucket/x"})
+    assert "upload" in str(caught.value.next_step)

@@ -223,3 +223,15 @@ def test_a_link_that_leads_nowhere_is_refused_with_what_it_leads_to(tmp_path, ta
     with pytest.raises(InputError, match=f"this link leads nowhere: there is no file {target}") as caught:
         _plan(tmp_path, os.path.join(tmp_path / "data", pattern))
     assert caught.value.where == str(tmp_path / "data" / "lost.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [("data", "`output:` is the input folder itself"), (".", "`output:` is a folder around the input")],
+)
+def test_an_output_that_holds_the_input_is_told_as_such(tmp_path, output, message):
+    _rows(tmp_path / "data" / "rows.jsonl", 1, 2)
+    with pytest.raises(InputError, match=message) as caught:
+        _plan(tmp_path, str(tmp_path / "data"), output=str(tmp_path / output))
+    assert "files inside the output are never read" in caught.value.what
+    assert "another `output:`" in str(caught.value.next_step)

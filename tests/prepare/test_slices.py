@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +60,7 @@ def test_a_segment_is_the_same_wherever_it_lies():
 def test_a_slice_names_its_first_segment():
     (cut,) = cut_slices([piece("a", 0, 1, 5), piece("b", 0, 1, 5), piece("c", 0, 1, 5)], 100)
     assert str(cut) == "slice 0: a [0:1] and 2 more files"
+    assert str(replace(cut, segments=cut.segments[:2])) == "slice 0: a [0:1] and 1 more file"
 
 
 @given(FILES, st.integers(1, 250), st.integers(1, 4))

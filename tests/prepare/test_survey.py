@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -137,3 +139,50 @@ def test_an_empty_file_with_declared_types_gives_a_dataset_of_these_columns(tmp_
     source = {"path": str(tmp_path / "a.jsonl"), "types": {"b": "string"}}
     penstock.run({"input": source, "output": str(tmp_path / "out"), "stages": [], "workers": 0})
     assert [field.name for field in penstock.open(tmp_path / "out").schema] == ["b"]
+
+
+def orders(tmp_path):
+    rows = [{"customer": n, "price": n / 2, "device": {"os": "linux"}} for n in range(20)]
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path / "orders"
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ({"customre": "int32"}, r"input\[0\].types: none of the first rows has a field 'customre'. Did you mean 'cus"),
+        ({"device.os": "string"}, r"input\[0\].types: 'device.os' is a field of the column 'device'"),
+    ],
+)
+@pytest.mark.parametrize("on_bad_input", ["fail", "set_aside"])
+def test_a_misspelled_name_in_types_of_jsonl_is_refused(tmp_path, types, message, on_bad_input):
+    source = {"path": str(orders(tmp_path)), "types": types}
+    job = {"input": source, "output": str(tmp_path / "out"), "workers": 0, "on_bad_input": on_bad_input}
+    with pytest.raises(InputError, match=message):
+        penstock.run({**job, "stages": [{"select": ["price"]}]})
+
+
+def test_a_declared_column_that_only_later_rows_have_is_read_and_said(tmp_path):
+    folder = orders(tmp_path)
+    (folder / "b.jsonl").write_text('{"customer": 1, "voucher": 7}\n')
+    source = {"path": str(folder), "types": {"voucher": "int32"}}
+    stages = [{"select": ["customer", "voucher"]}]
+    job = workshop.write_job(tmp_path / "job.yaml", folder, input=source, stages=stages, workers=0)
+    words = "voucher: declared in `types:`, and in none of the first rows"
+    assert f"not seen  {words}" in workshop.on_screen(job, "plan").stdout
+    ran = workshop.on_screen(job, "run", "--json")
+    assert f"not seen: {words}" in ran.stderr
+    assert json.loads(ran.stdout)["not_seen"] == ["voucher"]
+    assert penstock.open(tmp_path / "out")[:].to_pylist()[-1]["voucher"] == 7
+
+
+def test_a_misspelled_name_in_types_of_csv_is_a_mistake_of_the_job_whatever_happens_to_bad_files(tmp_path):
+    for number in range(3):
+        (tmp_path / f"part{number}.csv").write_text("customer,price\n1,2\n")
+    job = {"output": str(tmp_path / "out"), "workers": 0, "on_bad_input": "set_aside"}
+    with pytest.raises(InputError, match=r"input\[0\].types names a column 'customre' .* Did you mean 'customer'"):
+        penstock.run({**job, "input": {"path": str(tmp_path / "*.csv"), "types": {"customre": "int32"}}})
+    (tmp_path / "part1.csv").write_text("other\n1\n")
+    penstock.run({**job, "input": {"path": str(tmp_path / "*.csv"), "types": {"customer": "int32"}}})
+    assert len(penstock.open(tmp_path / "out")) == 2

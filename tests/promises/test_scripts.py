@@ -73,6 +73,7 @@ if THOROUGH:  # it takes the time of a whole job
     [
         (("mine.py",), "write mine:samples, and put what the script does below"),
         (("-i",), "save the function in a file, such as features.py"),
+        (("-",), "save the function in a file, such as features.py"),
     ][0 if THOROUGH else 1 :],
 )
 def test_a_function_of_main_is_refused_with_what_to_write(place, options, advice):

@@ -13,14 +13,14 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$([A-Za-z_]\w*|\{\w+\})[^/]*")
 
 
-def local_path(written: str | os.PathLike[str], folder: str = "") -> str:
+def local_path(written: str | os.PathLike[str], folder: str = "", is_output: bool = False) -> str:
     """The path that was written, with `~` expanded; a relative one starts at `folder`.
 
     Refuses what would otherwise become a folder of a strange name: URLs, unknown users, and `$NAME`, unless
     something of that very name is there.
     """
     text = os.fspath(written)
-    _refuse_url(text)
+    _refuse_url(text, is_output)
     path = os.path.join(folder, _encodable(_with_home(text)))
     _refuse_variable(text, path)
     return path
@@ -33,7 +33,7 @@ def hidden_matches(pattern: str) -> list[str]:
     return sorted(each for each in glob.iglob(pattern, recursive=True) if each != pattern)
 
 
-def _refuse_url(text: str) -> None:
+def _refuse_url(text: str, is_output: bool) -> None:
     url = _URL.match(text)
     if not url:
         return
@@ -41,11 +41,13 @@ def _refuse_url(text: str) -> None:
     next_step = "copy the data to a disk of this machine, or mount it, and give that path"
     if scheme == "file":
         next_step = f"write the path itself: /{rest.lstrip('/')}"
+    elif is_output:
+        next_step = "write to a folder of this machine, then upload it"
     elif scheme == "hf":
         next_step = "name a dataset of the hub as org/name, with `split:`"
     raise ConfigError(
         f"{text!r} is a URL, and penstock reads and writes paths of this machine only",
-        next_step=f"{next_step}; a folder of that name is ./{text}",
+        next_step=next_step,
     )
 
 

@@ -65,6 +65,10 @@ def format_count(count: float) -> str:
     return f"{count:,.0f}"
 
 
+def more_files(count: int) -> str:
+    return f"{count:,} more file{'' if count == 1 else 's'}"
+
+
 def format_seconds(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.1f} s"

@@ -357,7 +357,7 @@ def _refuse_no_batch(order: Order, batch_size: int, remainder: Remainder) -> Non
     rows = order.rows
     if rows is not None and rows < (batch_size if remainder == "drop" else 1):
         raise ConfigError(
-            f"{order.epochs} epochs have {rows:,} rows, and a batch takes {batch_size:,}",
+            f"{order.epochs_have} {rows:,} rows, and a batch takes {batch_size:,}",
             where="penstock.load"
             if len(order.shares) == 1
             else f"mixed in blocks of {order.block:,} rows, as weights= say",

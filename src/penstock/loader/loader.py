@@ -182,7 +182,7 @@ class Loader:
         step = self._parts.recipe.step_of(state)
         if self._steps is not None and step > self._steps:
             raise ConfigError(
-                f"this state is at batch {step:,}, and {self._parts.order.epochs} epochs have {self._steps:,}",
+                f"this state is at batch {step:,}, and {self._parts.order.epochs_have} {self._steps:,}",
                 where="loader.restore(state)",
                 next_step="load with as many epochs as before, or more",
             )

@@ -128,6 +128,11 @@ class Order:
         return sum(self.shares)
 
     @property
+    def epochs_have(self) -> str:
+        """The start of a sentence for an error."""
+        return "1 epoch has" if self.epochs == 1 else f"{self.epochs} epochs have"
+
+    @property
     def rows(self) -> int | None:
         """Of the whole stream. With several datasets it ends before one of them is passed more than `epochs` times."""
         if self.epochs is None:

@@ -112,7 +112,9 @@ class Config(BaseModel):
     @field_validator("memory", "slice_size")
     @classmethod
     def _sizes(cls, value: str, info: Any) -> str:
-        parse_size(value, whole=2**40 if info.field_name == "memory" else None)
+        size = parse_size(value, whole=2**40 if info.field_name == "memory" else None)
+        if info.field_name == "memory" and value.strip().isdecimal() and size < 10**6:
+            raise ValueError(f"{size:,} bytes are too few for any job. Did you mean {size}MB?")
         return value
 
     @field_validator("task_timeout", "stall_notice", mode="before")
@@ -139,7 +141,7 @@ class Config(BaseModel):
             written |= {f"input[{number}].{name}": getattr(source, name) for name in ("path", "files", "npz")}
         for key, path in ((key, path) for key, paths in written.items() for path in paths if path):
             try:
-                local_path(path, self.folder)
+                local_path(path, self.folder, is_output=not key.startswith("input"))
             except ConfigError as error:
                 error.what = f"{key}: {error.what}"
                 raise

@@ -82,6 +82,7 @@ def _files_of(config: Config, number: int, source: SourceConfig, tally: Tally) -
                 format_of(location, source.format)  # a name that does not tell is refused here
             found[path] = File(number, path, location, format_of(location, source.kind))
         if not locations:
+            _refuse_own_folder(config, number, root)
             raise InputError(
                 f"no file matches {pattern!r}",
                 where=f"input[{number}], looked in {root}{_only(tally)}",
@@ -152,6 +153,19 @@ def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) 
     if path == place:
         _refuse_outputs(place)
     return hub_files(number, Split(path, source.whole_split, source.name, source.revision))
+
+
+def _refuse_own_folder(config: Config, number: int, root: str) -> None:
+    """Where nothing was found because the job writes there, say so."""
+    for key, own in (("output", config.output_path), ("export", config.export_path)):
+        if own and _is_below(os.path.join(root, "file"), own):
+            is_same = os.path.abspath(root) == os.path.abspath(own)
+            raise InputError(
+                f"`{key}:` is {'the input folder itself' if is_same else 'a folder around the input'}; "
+                f"files inside the {key} are never read",
+                where=f"input[{number}]: {root}",
+                next_step=f"another `{key}:`, outside of the input" if is_same else f"another `{key}:`",
+            )
 
 
 def _advice(pattern: str, root: str) -> str:

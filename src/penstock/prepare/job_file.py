@@ -63,7 +63,8 @@ def _read(text: str, path: Path) -> tuple[dict[str, Any], dict[str, int]]:
         written = read_yaml(text)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError(f"not YAML: {error.problem}", where=f"{path}{line}") from error
+        next_step = _quoting(text, error)
+        raise ConfigError(f"not YAML: {error.problem}", where=f"{path}{line}", next_step=next_step) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"not YAML: {error}", where=str(path)) from error
     except RecursionError as error:
@@ -73,6 +74,15 @@ def _read(text: str, path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     if not isinstance(written, dict):
         raise ConfigError("a job is a mapping with `input:`, `output:` and `stages:`", where=str(path))
     return written, lines
+
+
+def _quoting(text: str, error: yaml.MarkedYAMLError) -> str | None:
+    """The advice for a condition with characters that mean something in YAML, such as brackets."""
+    numbers = [mark.line for mark in (error.context_mark, error.problem_mark) if mark]
+    lines = text.splitlines()
+    if any("filter:" in line for line in lines[min(numbers, default=0) : max(numbers, default=0) + 1]):
+        return """put quotes around the condition: - filter: "words[0] == 'a'\""""
+    return None
 
 
 def read_yaml(text: str) -> Any:

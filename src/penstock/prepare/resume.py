@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.files import STATE, Folder
+from penstock.base.sizes import more_files
 from penstock.prepare.ledger import LedgerRow, files_are_there, forget, read_rows
 from penstock.prepare.plan import Pass, Plan, describe_input
 from penstock.prepare.stages.dedup import Remembering
@@ -24,7 +25,7 @@ def refuse_foreign(folder: Folder) -> None:
     if names:
         raise OutputError(
             f"the output folder is not empty and was not made by penstock: it holds {names[0]}"
-            + (f" and {len(names) - 1} more files" if len(names) > 1 else ""),
+            + (f" and {more_files(len(names) - 1)}" if len(names) > 1 else ""),
             where=folder.root,
             next_step="choose another `output:`, or empty the folder yourself",
         )
@@ -147,4 +148,4 @@ def _input_changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     words = [f"{path}: new" for source, path in new if (source, path) not in old]
     words += [f"{path}: gone" for source, path in old if (source, path) not in new]
     words += [f"{key[1]}: changed" for key in new if key in old and old[key] != new[key]]
-    return words if len(words) <= 5 else [*words[:5], f"and {len(words) - 5} more files"]
+    return words if len(words) <= 5 else [*words[:5], f"and {more_files(len(words) - 5)}"]

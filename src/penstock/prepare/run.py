@@ -155,6 +155,7 @@ def _start_facts(plan: Plan, rows: dict[str, LedgerRow], changes: list[str]) -> 
         "unit": plan.survey.unit,
         "bad_files": len(plan.survey.bad_files),
         "not_read": [asdict(each) for each in plan.survey.unread],
+        "not_seen": list(plan.survey.not_seen),
     }
 
 

@@ -90,6 +90,17 @@ class SourceConfig(BaseModel):
             parse_split(value)
         return value
 
+    @field_validator("function", mode="before")
+    @classmethod
+    def _named_function(cls, value: Any) -> Any:
+        if callable(value):
+            name = getattr(value, "__name__", "samples")
+            raise ValueError(
+                "give the function by its name, module:name, because workers import it; save it in a module, such as "
+                f"features.py, and write 'features:{name if name.isidentifier() else 'samples'}'"
+            )
+        return value
+
     @field_validator("function_memory", mode="before")
     @classmethod
     def _size(cls, value: Any) -> Any:

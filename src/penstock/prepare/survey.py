@@ -38,6 +38,7 @@ from penstock.prepare.sources import (
     readable,
     survey_file,
 )
+from penstock.prepare.sources.declared import Misnamed, refuse_misspelled
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages.select import path_to
 from penstock.shards.feature_names import FeatureNames, misaligned, names_of
@@ -78,6 +79,7 @@ class Survey:
     given: tuple[pa.Schema, ...]  # what each stage is given
     sources: tuple[SourceOptions, ...]  # how each source is read; what functions yield is known by now
     feature_names: FeatureNames  # of the output's columns, where the input tells them
+    not_seen: tuple[str, ...] = ()  # columns that `types:` declares, and that none of the first rows has
 
     @property
     def bytes(self) -> int:
@@ -113,7 +115,7 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
         _refuse_too_many(len(files), budget)
     sources, scouted = _scout(config, files, scout)
     sources = tuple(replace(each, named=_named(stages)) for each in sources)
-    good, bad = _survey_files(config, sources, files)
+    good, bad, not_seen = _survey_files(config, sources, files)
     first, told = _first_with_columns(good)
     schema = _nullable(told.schema)
     needed = _whole_columns(columns_needed(stages), schema)
@@ -156,6 +158,7 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
         given=given,
         sources=sources,
         feature_names=names,
+        not_seen=tuple(name for name in not_seen if name in columns),
     )
 
 
@@ -202,15 +205,21 @@ Surveyed = list[tuple[File, FileSurvey]]
 
 def _survey_files(
     config: Config, sources: tuple[SourceOptions, ...], files: list[File]
-) -> tuple[Surveyed, list[BadFile]]:
+) -> tuple[Surveyed, list[BadFile], list[str]]:
+    """(the files that can be read, the others, columns that `types:` declares and no first row has)."""
     good: Surveyed = []
     bad = []
+    not_seen: list[str] = []
+    misnamed: dict[int, Misnamed] = {}
     slice_bytes = config.slice_bytes
     schemas: dict[int, pa.Schema] = {}  # by source: of the last file that tells, held once however many have it
     for file in files:
         try:
             known = schemas.get(file.source)
             found = survey_file(file, sources[file.source], slice_bytes, known)
+            if known is None and _tells_columns(file, found):
+                refuse_misspelled(file, found)
+                not_seen += found.not_seen
             if known is not None and known.equals(found.schema, check_metadata=True):  # names of features
                 found = replace(found, schema=known)
             elif _tells_columns(file, found):
@@ -220,11 +229,16 @@ def _survey_files(
             if config.on_bad_input == "fail":
                 raise
             bad.append(BadFile(file.source, file.path, "unreadable file", error.what))
+            if isinstance(error, Misnamed):
+                misnamed.setdefault(file.source, error)
+    for number, mistake in misnamed.items():
+        if number not in schemas:
+            raise mistake
     if not good:
         raise InputError(
             f"none of the {len(files)} files can be read", where=f"the first: {bad[0].path}: {bad[0].detail}"
         )
-    return good, bad
+    return good, bad, not_seen
 
 
 def _tells_columns(file: File, found: FileSurvey) -> bool:

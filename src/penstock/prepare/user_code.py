@@ -88,6 +88,7 @@ def _line_in(module: str) -> str:
 def _no_module(attribute: str) -> ConfigError:
     """A worker is a process of its own, whose __main__ is penstock's."""
     script = getattr(sys.modules["__main__"], "__file__", None)
+    script = script if script and os.path.isfile(script) else None  # code from standard input has the name <stdin>
     name = os.path.splitext(os.path.basename(script))[0] if script else "features"
     next_step = (
         f"write {name}:{attribute}, and put what the script does below `if __name__ == '__main__':`"

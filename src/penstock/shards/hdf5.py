@@ -34,7 +34,7 @@ def export_hdf5(
     """Write all splits of a dataset, or one, into a file that appears whole or not at all."""
     h5py = _library()
     path = local_path(path)
-    folder, target = Folder(path), os.path.abspath(local_path(output))
+    folder, target = Folder(path), os.path.abspath(local_path(output, is_output=True))
     splits = list(open_splits(path, split, "hdf5"))
     manifest = read_manifest(folder)
     _refuse_target(folder, target, overwrite)

@@ -80,7 +80,7 @@ def export_hf(
     columns: Sequence[str] | None = None,
 ) -> Exported:
     """Write all splits of a dataset, or one, into a folder that appears whole or not at all; all columns, or some."""
-    path, target = local_path(path), os.path.abspath(local_path(output))
+    path, target = local_path(path), os.path.abspath(local_path(output, is_output=True))
     splits = open_splits(path, split, "hf")
     most = shard_bytes(shard_size, splits)
     refuse_target(path, target, overwrite)

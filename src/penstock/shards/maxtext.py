@@ -49,7 +49,7 @@ def export_maxtext(
 ) -> Exported:
     """Write the tokens of all splits, or of one, into a folder that appears whole or not at all."""
     library()
-    path, target = local_path(path), os.path.abspath(local_path(output))
+    path, target = local_path(path), os.path.abspath(local_path(output, is_output=True))
     splits = open_splits(path, split, "maxtext")
     _refuse_without_tokens(splits, path)
     most = shard_bytes(shard_size, splits)

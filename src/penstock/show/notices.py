@@ -9,7 +9,7 @@ from rich.text import Text
 from penstock.base.events import Event
 from penstock.base.sizes import format_count, format_size
 from penstock.show.failure import working_stack
-from penstock.show.tables import by_workers, counted, unread_words
+from penstock.show.tables import by_workers, counted, not_seen_words, unread_words
 
 
 def notices(event: Event) -> Iterator[Text]:
@@ -30,6 +30,8 @@ def _start(event: Event) -> Iterator[Text]:
         yield Text(f"set aside as unusable: {counted(event['bad_files'], 'file')}", style="yellow")
     if event["not_read"]:
         yield Text(f"not read: {unread_words(event['not_read'])}", style="yellow")
+    if event.get("not_seen"):
+        yield Text(f"not seen: {not_seen_words(event['not_seen'])}", style="yellow")
     workers = by_workers(event["workers"])
     memory = f"{format_size(event['projected'])} projected, {format_size(event['allowed'])} allowed"
     yield Text(f"{counted(left, 'task')} to do, {_input(event)} in all, {workers}; memory: {memory}")

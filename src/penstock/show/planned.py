@@ -24,7 +24,7 @@ from penstock.prepare.scouting import MOST_FILES
 from penstock.prepare.stages.pack import Pack
 from penstock.shards.schema import short_type, type_from_arrow
 from penstock.show.asked import Asked, job_text, plan_job
-from penstock.show.tables import by_workers, counted, filled, make_list, make_table, unread_words
+from penstock.show.tables import by_workers, counted, filled, make_list, make_table, not_seen_words, unread_words
 
 # What passes leave for others, by their kind.
 _FOR_OTHERS = ("spill", "keys", "duplicate marks", "parts", "tokens")
@@ -56,6 +56,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
             "slices": len(survey.slices),
             "bad_files": [asdict(each) for each in survey.bad_files],
             "not_read": [asdict(each) for each in survey.unread],
+            "not_seen": list(survey.not_seen),
         },
         "functions": [_function_facts(plan, number) for number, each in enumerate(survey.sources) if each.function],
         "memory": _memory_facts(plan),
@@ -245,6 +246,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "input", f"{files}, {about}{rows}, in {counted(source['slices'], 'slice')}"
     if source["not_read"]:
         yield "not read", unread_words(source["not_read"])
+    if source["not_seen"]:
+        yield "not seen", not_seen_words(source["not_seen"])
     for each in facts["functions"]:
         yield "function", _function_words(each)
     yield "output", facts["output"]

@@ -20,13 +20,24 @@ from penstock.prepare.plan import Plan
 from penstock.shards.manifest import Manifest, Step, dataset_id
 from penstock.shards.packed import TOKENS
 from penstock.shards.schema import Field
-from penstock.show.tables import account_table, balance_line, by_workers, counted, make_list, split_table, unread_words
+from penstock.show.tables import (
+    account_table,
+    balance_line,
+    by_workers,
+    counted,
+    make_list,
+    not_seen_words,
+    split_table,
+    unread_words,
+)
 
 
 def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
     facts = dataset_facts(Folder(plan.config.output_path), manifest)
     not_read = [asdict(each) for each in plan.survey.unread]
-    return {"already_done": already_done, "export": plan.config.export_path or None, "not_read": not_read, **facts}
+    not_seen = list(plan.survey.not_seen)
+    told = {"export": plan.config.export_path or None, "not_read": not_read, "not_seen": not_seen}
+    return {"already_done": already_done, **told, **facts}
 
 
 def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
@@ -115,6 +126,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "export", facts["export"]
     if facts.get("not_read"):
         yield "not read", unread_words(facts["not_read"])
+    if facts.get("not_seen"):
+        yield "not seen", not_seen_words(facts["not_seen"])
     yield from (("empty", why) for why in _why_empty(facts))
     if aside := facts["first_rejected"]:
         detail = f": {aside['detail']}" if aside.get("detail") else ""

@@ -33,6 +33,11 @@ def unread_words(unread: list[dict[str, Any]]) -> str:
     return ", ".join([*words, *([f"and {counted(more, 'other kind')}; --json lists all"] if more > 0 else [])])
 
 
+def not_seen_words(columns: list[str]) -> str:
+    """Columns of `types:` that may be misspelled."""
+    return f"{', '.join(columns)}: declared in `types:`, and in none of the first rows"
+
+
 def _unread_noun(unread: dict[str, Any]) -> str:
     what, plural = unread["what"], "" if unread["count"] == 1 else "s"
     if what.startswith("."):

@@ -77,6 +77,7 @@ class FileSurvey:
 
     schema: pa.Schema
     pieces: tuple[Segment, ...]
+    not_seen: tuple[str, ...] = ()  # columns that `types:` declares, and that none of the first rows has
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 
 import pyarrow as pa
 
-from penstock.base.errors import InputError, did_you_mean
+from penstock.base.errors import InputError
 from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import COMPRESSIONS, File, FileSurvey, Reading, SourceOptions, identity_of_ends
@@ -23,6 +23,7 @@ from penstock.prepare.sources.chunks import (
     pieces_of,
 )
 from penstock.prepare.sources.csv_records import OPEN_QUOTE, CsvParser, Dialect, quoted_ends, read_csv, row_pattern
+from penstock.prepare.sources.declared import missing_column
 from penstock.prepare.sources.exact import inferred_type
 from penstock.shards.schema import parse_type, type_to_arrow
 
@@ -35,10 +36,7 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
     known = dict.fromkeys(dialect.names)
     for name in declared:
         if name not in known:
-            raise InputError(
-                f"`types` names a column {name!r} that is not there.{did_you_mean(name, list(known))}",
-                where=f"{file.location}, line 1: {', '.join(known)}",
-            )
+            raise missing_column(name, known, file)
     if options.text_column in dialect.names:
         declared[options.text_column] = pa.string()  # digits and dates are text where the job says so
     _refuse_types(dialect, declared, file.location)

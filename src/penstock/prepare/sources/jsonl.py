@@ -61,8 +61,9 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
     declared = {name: type_to_arrow(parse_type(word)) for name, word in options.types.items()}
     _refuse_types(declared, file.location)
     fields = {field.name: field for field in _infer(sample, declared, file)}
+    not_seen = tuple(name for name in declared if fields and name not in fields)
     fields |= {name: pa.field(name, kind) for name, kind in declared.items()}
-    return FileSurvey(pa.schema(list(fields.values())), pieces_of(file, 0, slice_bytes, whole=False))
+    return FileSurvey(pa.schema(list(fields.values())), pieces_of(file, 0, slice_bytes, whole=False), not_seen)
 
 
 def survey_alike(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:
