@@ -299,6 +299,8 @@ def test_a_declared_float_rounds_but_makes_no_infinity_of_a_number(tmp_path, kin
         ("jsonl", "decimal128(9, 2)", "1.005"),
         ("jsonl", "timestamp[s]", '"2020-01-01 00:00:00.5"'),
         ("jsonl", "date32", '"2020-01-01 12:00:00"'),
+        ("jsonl", "time32[s]", "86400"),
+        ("jsonl", "time64[us]", "-1"),
         ("jsonl", "bool", "2"),
         ("jsonl", "float32", '"1.5"'),
     ],

@@ -60,15 +60,13 @@ def _is_exact(number: str) -> bool:
 
 def has_infinity(array: pa.Array) -> bool:
     """Whether a float in the array, or in what it holds, may be infinite; one that is null may say so too."""
-    is_a = pa.types
-    if is_a.is_list(array.type) or is_a.is_large_list(array.type) or is_a.is_fixed_size_list(array.type):
+    kind, is_a = array.type, pa.types
+    if is_a.is_floating(kind):
+        values = np.frombuffer(array.buffers()[1], f"f{kind.bit_width // 8}") if len(array) else np.zeros(0)
+        return bool(np.isinf(values[array.offset : array.offset + len(array)]).any())
+    if is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind):
         return has_infinity(array.values)
-    if is_a.is_struct(array.type):
-        return any(has_infinity(array.field(number)) for number in range(array.type.num_fields))
-    if not is_a.is_floating(array.type) or not len(array):
-        return False
-    values = np.frombuffer(array.buffers()[1], f"f{array.type.bit_width // 8}")
-    return bool(np.isinf(values[array.offset : array.offset + len(array)]).any())
+    return is_a.is_struct(kind) and any(has_infinity(array.field(number)) for number in range(kind.num_fields))
 
 
 def is_too_large(number: str, kind: pa.DataType) -> bool:

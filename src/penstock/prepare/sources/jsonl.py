@@ -231,6 +231,9 @@ class JsonParser:
             if literal:
                 raise pa.ArrowInvalid(_changed(literal))
         arrays = [batch.column(field.name).cast(field.type) for field in self.schema]
+        for array in arrays:
+            if pa.types.is_time(array.type):
+                array.validate(full=True)  # a number may be more than a day
         if any(map(has_infinity, arrays)):
             literal = infinite_literal(bytes(data), self.schema)
             if literal:
