@@ -550,6 +550,20 @@ def test_bare_files_open_by_name_and_by_pattern_in_bytewise_order(dataset, tmp_p
         penstock.open(f"{dataset}/nothing*.arrayrecord")
 
 
+def test_a_split_of_a_folder_without_a_manifest_is_every_file_of_its_name(dataset, tmp_path):
+    folder = tmp_path / "older"
+    folder.mkdir()
+    for name, source in [("train-00001-of-00002", "train"), ("train-00000-of-00002", "test"), ("trained", "test")]:
+        (folder / f"{name}.arrayrecord").write_bytes((dataset / f"{source}.arrayrecord").read_bytes())
+    opened = penstock.open(folder)
+    assert [record["src_addr"][0] for record in opened] == [f"192.168.0.{n}" for n in (7, 8, 0, 1, 2, 3, 4, 5, 6)]
+    assert len(penstock.open(f"{folder}/train-*.arrayrecord", "train")) == len(opened)
+    assert len(penstock.open(folder, "train-00000-of-00002")) == len(penstock.open(folder, "trained")) == 2
+    with pytest.raises(OutputError, match="there is no split 'test'") as caught:
+        penstock.open(folder, "test")
+    assert caught.value.next_step == "one of: train, trained"
+
+
 def test_more_files_than_stay_open_are_read_all_the_same(tmp_path):
     source = tmp_path / "source"
     merged(source, [grouped(some_keys(2))])

@@ -189,3 +189,12 @@ def test_a_summary_that_was_changed_is_not_shown(made, tmp_path, capfd):
     (tmp_path / "copy" / "artifacts" / "group.json").write_text("{}")
     assert main(["inspect", str(tmp_path / "copy")]) == 6
     assert "artifacts/group.json is not the file that was written" in capfd.readouterr().err
+
+
+def test_inspect_shows_the_files_of_a_folder_without_a_manifest(made, tmp_path, capfd):
+    for name in ("train.arrayrecord", "test.arrayrecord"):
+        (tmp_path / name).write_bytes((made / "records" / "train.arrayrecord").read_bytes())
+    for options, shown in [([], ["test", "train"]), (["--split", "test"], ["test"])]:
+        assert main(["inspect", str(tmp_path), "--json", "--records", "0", *options]) == 0
+        files = [each["file"] for each in document(capfd.readouterr().out)["paths"]]
+        assert files == [str(tmp_path / f"{name}.arrayrecord") for name in shown]

@@ -97,8 +97,9 @@ def load(
     _refuse_length(length, batch_size // world, budget)
     larger = cache == "disk" or (cache is None and _is_larger_than_memory(opened))
     with noticing_compilation():
-        kind = _make_kind(opened, length, fill or "packed", fields, augment, columns, overflow, budget, larger)
-        _refuse_unused(kind, arguments, opened[0].path)
+        kind = _make_kind(
+            opened, arguments, length, fill or "packed", fields, augment, columns, overflow, budget, larger
+        )
         shares = _shares(kind, weights, mix_by, len(opened))
         order = Order(kind.streams, shares, seed, shuffle, epochs)
         _refuse_no_batch(order, batch_size, remainder)
@@ -234,6 +235,7 @@ def _refuse_length(length: int | None, rows: int, budget: Budget) -> None:
 
 def _make_kind(
     opened: tuple[Opened, ...],
+    given: Mapping[str, Any],
     length: int | None,
     fill: Fill,
     fields: Mapping[str, Any] | Vocabulary | None,
@@ -246,6 +248,7 @@ def _make_kind(
     schema, where = opened[0].schema, opened[0].path
     datasets = [each.shards for each in opened]
     if opened[0].old is None and columns is None and fields is None and is_token_rows(schema):
+        _refuse_unused("rows", given, where)
         return Rows(datasets, schema, length, larger, overflow)
     if overflow is not None:
         raise ConfigError(
@@ -254,7 +257,9 @@ def _make_kind(
             next_step="leave overflow= out: events are taken as they fit, and arrays are whole",
         )
     if opened[0].old is None and (columns is not None or not (fields or is_grouped(schema))):
-        return Arrays(datasets, schema, columns, larger)
+        arrays = Arrays(datasets, schema, columns, larger)  # first: what is wrong with the columns matters more
+        _refuse_unused("arrays", given, where)
+        return arrays
     if length is None:
         raise ConfigError(
             "how many tokens a row of events has is not said", where="penstock.load", next_step="length=1024, say"
@@ -270,13 +275,14 @@ def _make_kind(
     if opened[0].old is not None:
         from penstock.loader.old_records import OldEvents
 
+        _refuse_unused("old events", given, where)
         return OldEvents([each.old for each in opened if each.old], vocabulary, length, fill, augment, budget)
     return Events(datasets, schema, bind(vocabulary, schema, where), length, fill, augment, budget, larger)
 
 
-def _refuse_unused(kind: Kind, given: Mapping[str, Any], where: str) -> None:
+def _refuse_unused(kind: str, given: Mapping[str, Any], where: str) -> None:
     """Options that were given and say nothing about data of this kind."""
-    loaded, unused = _UNUSED.get(kind.name, ("", {}))
+    loaded, unused = _UNUSED[kind]
     for name, about in unused.items():
         if given[name] is not None and (name, given[name]) != ("mix_by", "examples"):
             raise ConfigError(

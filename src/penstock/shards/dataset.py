@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import operator
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -28,6 +29,7 @@ DEFAULT_SPLIT = "train"
 Range = tuple[int, int, int]  # a shard, the first of its records, and the one behind the last
 _MAPPED_FILES = 256  # Python keeps a descriptor for each mapping, and 1,024 is a common limit
 _OPEN_READERS = 64  # each holds the index of its file: 30 bytes a record
+_SHARD = re.compile(r"-[0-9]+-of-[0-9]+$")
 _RECORDS_AT_ONCE = 256  # of an .arrayrecord file, in one batch of a table
 
 
@@ -169,7 +171,7 @@ def open_dataset(path: str | os.PathLike[str], split: str | None = None) -> Data
     """Open one split of a finished dataset for reading ("train" by default), or .arrayrecord files by name or pattern.
 
     Such a file is one split by itself: a split that is named must be the one in its name. A folder of the older scripts
-    has no manifest, and one file per split.
+    has no manifest: its split `train` is the files `train.arrayrecord` and `train-*.arrayrecord`.
     """
     if split is not None and not isinstance(split, str):
         raise ConfigError(f"split={split!r} is no name of a split", next_step="give its name, such as 'train'")
@@ -180,9 +182,11 @@ def open_dataset(path: str | os.PathLike[str], split: str | None = None) -> Data
         return ArrayRecordDataset(root, paths)
     split = DEFAULT_SPLIT if split is None else split
     folder = Folder(root)
-    if older := _older_files(folder):
-        _refuse_split(split, list(older), folder)
-        return ArrayRecordDataset(older[split], [older[split]])
+    if older := older_files(root):
+        paths = [path for path in older if _is_of_split(path, split)]
+        if not paths:
+            _refuse_split(split, sorted({_SHARD.sub("", _stem(path)) for path in older}), folder)
+        return ArrayRecordDataset(paths[0] if len(paths) == 1 else f"split {split!r}", paths)
     manifest = read_manifest(folder)
     _refuse_split(split, list(manifest.splits), folder)
     if manifest.config.get("format") == "npz":
@@ -205,12 +209,21 @@ def _refuse_split(split: str, names: list[str], folder: Folder) -> None:
         )
 
 
-def _older_files(folder: Folder) -> dict[str, str]:
-    """The .arrayrecord files of a folder that penstock did not write, by split."""
-    if not os.path.isdir(folder.root) or folder.exists(MANIFEST) or folder.exists(".penstock"):
-        return {}
-    names = sorted(name for name in os.listdir(folder.root) if name.endswith(SUFFIX))
-    return {name.removesuffix(SUFFIX): folder.path(name) for name in names}
+def older_files(path: str) -> list[str]:
+    """The .arrayrecord files of a folder that penstock did not write, in bytewise order."""
+    folder = Folder(path)
+    if not os.path.isdir(path) or folder.exists(MANIFEST) or folder.exists(".penstock"):
+        return []
+    names = sorted((name for name in os.listdir(path) if name.endswith(SUFFIX)), key=os.fsencode)
+    return [folder.path(name) for name in names]
+
+
+def _stem(path: str) -> str:
+    return os.path.basename(path).removesuffix(SUFFIX)
+
+
+def _is_of_split(path: str, split: str) -> bool:
+    return _stem(path) == split or _stem(path).startswith(f"{split}-")
 
 
 def is_bare(path: str) -> bool:
@@ -220,8 +233,7 @@ def is_bare(path: str) -> bool:
 
 def _refuse_other_split(paths: Sequence[str], split: str | None) -> None:
     for path in paths:
-        name = os.path.basename(path).removesuffix(SUFFIX)
-        if split is not None and name != split and not name.startswith(f"{split}-"):
+        if split is not None and not _is_of_split(path, split):
             other = os.path.join(os.path.dirname(path), f"{split}{SUFFIX}")
             raise ConfigError(
                 f"split {split!r} was asked for, and {path} is a file by itself: a split is one of a dataset's",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import json
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +17,8 @@ from penstock.base.files import STATE, Folder
 from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.prepare.ledger import read_rows
 from penstock.prepare.text import TOKENIZER
-from penstock.shards.dataset import is_bare, open_dataset
+from penstock.shards.arrayrecord_file import SUFFIX
+from penstock.shards.dataset import is_bare, older_files, open_dataset
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 from penstock.shards.schema import short_type
 from penstock.show.arrayrecord_files import file_facts, file_tables
@@ -35,7 +38,9 @@ from penstock.show.values import jsonable, short
 
 
 def inspect_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
-    if is_bare(path):
+    if older_files(path) and split is None:
+        return file_facts(os.path.join(glob.escape(path), f"*{SUFFIX}"), None, records)
+    if is_bare(path) or older_files(path):
         return file_facts(path, split, records)
     folder = Folder(path)
     if not folder.exists(MANIFEST) and folder.exists(STATE):
