@@ -786,7 +786,7 @@ def test_events_that_are_no_pings_need_their_fields_said(load, datasets):
 
 
 def test_mixed_epochs_that_end_before_a_block_say_so(load, datasets):
-    with pytest.raises(ConfigError, match="have 0 rows") as refused:
+    with pytest.raises(ConfigError, match="1 epoch has 0 rows") as refused:
         load([datasets.rows, datasets.more_rows], epochs=1, weights=[1, 0.00001])
     assert "blocks of 100,001 rows" in refused.value.where
 
