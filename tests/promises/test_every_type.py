@@ -386,7 +386,7 @@ def test_parquet_arrow_and_feather_files_of_one_table_give_the_same(tmp_path, en
     assert len(arrays) > len(some(WHOLE)) // 2
 
 
-@pytest.mark.skipif(not workshop.THOROUGH, reason="a thorough run takes them all")
+@pytest.mark.thorough  # a thorough run takes them all
 def test_hdf5_gives_what_was_stored_or_refuses_by_name(tmp_path):
     arrived, refused = taken(tmp_path, FULL, exported_to_hdf5)
     outcome(FULL, arrived, refused)

@@ -194,7 +194,7 @@ def test_sigkill_in_the_middle_of_a_spill_or_of_a_bucket_is_recovered_from(tmp_p
     (tmp_path / "hanging.py").write_text(HANGING)
     clean = clean_run(tmp_path, partial(workshop.write_events_job, data=data, stages=stages))
     shutil.rmtree(tmp_path / "out")
-    job = tmp_path / "job.yaml"
+    job = clean.job(tmp_path / "job.yaml")
 
     (tmp_path / f"{moment}.stop").touch()
     process = subprocess.Popen(workshop.command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -91,7 +91,7 @@ def test_millions_of_distinct_texts_stay_within_memory(tmp_path, base_bytes, wor
     assert peak <= allowed, f"measured {peak / 1e6:.0f} MB, allowed {allowed / 1e6:.0f} MB"
 
 
-@pytest.mark.skipif(not THOROUGH, reason="40 million records take a while to write: `make promises`")
+@pytest.mark.thorough  # 40 million records take a while to write: `make promises`
 def test_what_is_held_of_every_record_is_refused_with_the_numbers(tmp_path, base_bytes):
     path, allowed = write_records(tmp_path / "records", 40_000_000), base_bytes + 20 * 10**6
     options = {"length": 32, "fill": "one_key", "fields": {"number": "int"}}

@@ -397,7 +397,7 @@ def test_a_job_with_more_slices_than_open_files_are_allowed_succeeds(tmp_path):
     assert not workshop.events_named(tmp_path / "out", "retry")
 
 
-@pytest.mark.skipif(not workshop.THOROUGH, reason="25,000 files take a while")
+@pytest.mark.thorough  # 25,000 files take a while
 def test_many_small_files_are_counted_or_refused_before_the_kernel_kills(tmp_path):
     """What the driver holds of each file is part of the plan: too little memory is a refusal, with numbers."""
     for number in range(25_000):

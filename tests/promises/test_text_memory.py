@@ -149,7 +149,7 @@ NEW_WORDS = {
 }
 
 
-@pytest.mark.skipif(not workshop.THOROUGH, reason="a minute of text that brings a new word with every word")
+@pytest.mark.thorough  # a minute of text that brings a new word with every word
 @pytest.mark.parametrize(("engine", "budget_mb"), [("gigatoken", 340), ("fastokens", 600)])
 @pytest.mark.parametrize("kind", NEW_WORDS)
 def test_text_of_new_words_survives_a_cgroup_that_kills_at_the_budget(tmp_path, kind, engine, budget_mb):

@@ -306,18 +306,6 @@ def test_a_table_may_be_records_or_columns(tmp_path, table):
     }
 
 
-def test_a_table_may_be_a_data_frame(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    for y in (["é", ""], pandas.Categorical(["é", ""])):
-        found = columns_of(tmp_path / "a.npz", pandas.DataFrame({"x": [0.1, np.nan], "y": y}))
-        assert found["x"].tobytes() == np.array([0.1, np.nan]).tobytes()
-        assert found["y"].tolist() == ["é", ""]
-    found = columns_of(tmp_path / "a.npz", pandas.DataFrame({"x": [2**63, 1], "y": pandas.array([1, 2], "Int64")}))
-    assert (found["x"].dtype, found["y"].dtype) == ("uint64", "int64")
-    with pytest.raises(InputError, match="column 'y' holds NAType, int"):
-        columns_of(tmp_path / "a.npz", pandas.DataFrame({"y": pandas.array([1, None], "Int64")}))
-
-
 TABLES: dict[str, tuple[Any, str]] = {
     "pandas is not there": (b"cno_such_pandas.frame\nDataFrame\n.", "No module named 'no_such_pandas'"),
     "no table": (3, "it holds a int, not a table with columns"),
