@@ -40,7 +40,7 @@ def below(x: int, n: int) -> int:
 
 
 def permute(x: int, n: int, own: int) -> int:
-    """Where place `x` of [0, n) goes: exactly uniform for few places, a Feistel network for many."""
+    """The place that `x` of [0, n) goes to: exactly uniform for few places, a Feistel network for many."""
     return _permute_few(x, n, own) if n <= FEW else _permute_many(x, n, own)
 
 

@@ -156,7 +156,7 @@ def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) 
 
 
 def _refuse_own_folder(config: Config, number: int, root: str) -> None:
-    """Where nothing was found because the job writes there, say so."""
+    """Say so if nothing was found because the job writes there."""
     for key, own in (("output", config.output_path), ("export", config.export_path)):
         if own and _is_below(os.path.join(root, "file"), own):
             is_same = os.path.abspath(root) == os.path.abspath(own)

@@ -207,7 +207,7 @@ def _read_some(recipe: Recipe, slices: tuple[Slice, ...], spill: int, grown: Cal
 
 
 def _beginning(rows: Rows, recipe: Recipe) -> Rows:
-    """Of giant texts, how they begin; a user's function is given whole rows."""
+    """Cut giant texts to their beginning, unless a user's function is given the rows."""
     if recipe.code or not is_giant(rows.batch):
         return rows
     return rows.with_batch(shortened(rows.batch, _BEGINNING_BYTES))

@@ -43,5 +43,5 @@ def most_line_bytes(allowed: int) -> int:
 
 
 def most_row_bytes(allowed: int) -> int:
-    """Of the text of a row that a binary file holds: decoding it takes three times that."""
+    """Upper bound for the text in a row of a binary file. Decoding takes three times that."""
     return allowed // _ROW_SHARE

@@ -36,7 +36,7 @@ def feature_names(schema: pa.Schema) -> FeatureNames:
 
 
 def order_of(names: list[str] | None, first: list[str] | None) -> list[int] | None:
-    """Where the first file's features stand in this file's rows; None where both have the same order."""
+    """Positions of the first file's features in this file's rows; None if both have the same order."""
     assert not misaligned(names, first)
     if names is None or first is None or names == first:
         return None

@@ -16,7 +16,7 @@ from penstock.loader.loader import Loader
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is wanted, as it was typed.
+    """Options of a look or a benchmark, as they were typed.
 
     `usual_length` is for rows without a length of their own, if none was said. For a look, longer rows are cut to it.
     """

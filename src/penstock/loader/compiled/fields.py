@@ -282,7 +282,7 @@ def _read_category(tables: Any, plan: Any, notes: Any, shard: int, index: int, n
 
 @jit_inline
 def _own_categories(plan: Any, number: int) -> Any:
-    """Where the values of a field begin among all categories."""
+    """The address at which the values of a field begin among all categories."""
     return shifted(plan.categories, 8 * CATEGORY_FACTS * fact(plan, number, FIRST_CATEGORY))
 
 

@@ -97,7 +97,7 @@ class Reading:
     tell: Callable[[int], None] | None = None  # called with samples made of a file so far; set where a task runs
 
     def within(self, allowed: int) -> Reading:
-        """The same, with what one record may have where so much memory is allowed."""
+        """Limit the size of a record by the memory that is allowed."""
         return replace(self, most_record_bytes=most_line_bytes(allowed), most_row_bytes=most_row_bytes(allowed))
 
     def rows_of(self, stored_row_bytes: float) -> int:

@@ -211,7 +211,7 @@ def _with_nulls(texts: pa.Array, null_words: tuple[str, ...]) -> pa.Array:
 
 
 def _bounds(texts: pa.Array) -> tuple[Array, Array, Array]:
-    """Where each text starts and ends, and the bytes of all."""
+    """(starts, ends, bytes): each text's place, and the bytes of all."""
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, "i4")[texts.offset : texts.offset + len(texts) + 1]
     return bounds[:-1], bounds[1:], np.frombuffer(data, "u1") if data else np.zeros(0, "u1")

@@ -344,7 +344,7 @@ def _bare(schema: pa.Schema) -> pa.Schema:
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
-    """What Arrow's reader can make of the JSON for `kind`, to be cast: a day is a text, a duration a number.
+    """The type that Arrow's JSON reader takes for `kind`, to be cast: text for a day, a number for a duration.
 
     A time is a text as well: the reader would drop its zone, or take it for UTC; the cast refuses both.
     """

@@ -18,7 +18,7 @@ def is_bytes(kind: pa.DataType) -> bool:
 
 
 def without_large_rows(rows: Rows, segment: Segment, most_bytes: int) -> Rows:
-    """Those whose text has at most `most_bytes`. Of the others no text is kept: there is no room for it."""
+    """Set aside rows with more than `most_bytes` of text. Their text is not kept: there is no room for it."""
     if rows.batch.nbytes <= most_bytes:
         return rows
     texts = [array for array in rows.batch.columns if is_bytes(array.type)]

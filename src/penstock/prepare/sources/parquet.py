@@ -143,7 +143,7 @@ def _plain_bytes(group: pq.RowGroupMetaData, columns: tuple[str, ...]) -> int:
 
 
 def _text_bytes(group: pq.RowGroupMetaData, columns: tuple[str, ...]) -> int:
-    """The same, of text and bytes alone."""
+    """Bytes of the text and binary columns among these, before they were compressed."""
     chunks = [group.column(number) for number in range(group.num_columns)]
     return sum(
         each.total_uncompressed_size
