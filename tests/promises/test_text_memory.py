@@ -165,3 +165,21 @@ def test_text_of_new_words_survives_a_cgroup_that_kills_at_the_budget(tmp_path, 
     stages = text_making.stages(tokenize={"engine": engine})
     keys = {"stages": stages, "memory": f"{budget_mb}MB", "slice_size": "4MB", "workers": 2}
     _assert_survives(text_making.write_job(tmp_path / "job.yaml", tmp_path / "data", **keys), budget_mb)
+
+
+@pytest.mark.thorough  # half a minute
+@pytest.mark.parametrize("workers", [0, 2])
+def test_one_document_of_a_sixth_of_the_memory_survives_a_cgroup_that_kills_at_the_budget(tmp_path, workers):
+    """A token for every two bytes, among small documents: held in memory, its tokens would take twice the document."""
+    letters = np.random.default_rng(1).integers(ord("a"), ord("z") + 1, 2 * 95_000_000, dtype="u1")
+    letters[1::2] = ord(" ")
+    texts = ["water " * 20, letters.tobytes().decode() + "a", *(f"{number} flows " * 9 for number in range(300))]
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"text": texts}), tmp_path / "data" / "a.parquet")
+    stages = text_making.stages(tokenize={"engine": "gigatoken"})[2:]  # to clean or compare it takes more copies
+    keys = {"stages": stages, "memory": "1100MB", "workers": workers}
+    job = text_making.write_job(tmp_path / "job.yaml", tmp_path / "data", **keys)
+    _assert_survives(job, 1100)
+    assert text_making.steps_of(tmp_path / "out")["tokenize"]["given"] == len(texts)
+    run = json.loads((tmp_path / "out" / ".penstock" / "run.json").read_text())
+    assert 95_000_000 * 2 < run["peak_memory_bytes"] <= 1_100_000_000  # what `workers: 0` says of itself, too

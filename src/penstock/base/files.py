@@ -130,6 +130,11 @@ class Scratch(WriteFile):
         with _doing("read", self.path, "read"):
             return os.pread(self._descriptor, length, start)
 
+    def map(self) -> mmap.mmap:
+        """Its bytes, mapped read-only. They stay when the file is closed."""
+        with _doing("map", self.path, "open"):
+            return mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+
     def rewind(self) -> None:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         self.size = 0
@@ -257,7 +262,11 @@ class Folder:
 
     def borrow_scratch(self) -> Scratch:
         spare = _spare.setdefault(self.root, [])
-        return spare.pop() if spare else Scratch(self.path(self._temporary("scratch")))
+        return spare.pop() if spare else self.new_scratch()
+
+    def new_scratch(self) -> Scratch:
+        """One that is closed, not handed back."""
+        return Scratch(self.path(self._temporary("scratch")))
 
     def return_scratch(self, scratch: Scratch) -> None:
         scratch.rewind()

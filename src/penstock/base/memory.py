@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock.base import machine
@@ -55,6 +57,28 @@ class TreeMemory:
 def own_memory() -> TreeMemory:
     """This process alone."""
     return _process_memory(os.getpid())
+
+
+@contextmanager
+def peak_watched() -> Iterator[list[int]]:
+    """The highest memory of this process while the block runs, as the one entry of a list."""
+    peak = [own_memory().counted]
+    done = threading.Event()
+
+    def watch() -> None:
+        pause = 0.002
+        while not done.wait(pause):
+            peak[0] = max(peak[0], own_memory().counted)
+            pause = min(pause * 1.01, 0.1)  # the first moments matter most; a slow stage is not slowed further
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+        peak[0] = max(peak[0], own_memory().counted)
 
 
 def give_back_heap() -> None:

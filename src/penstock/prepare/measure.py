@@ -6,7 +6,6 @@ plan does not compute memory from types, it measures batches of several sizes an
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from penstock.base.errors import PlanError
 from penstock.base.files import Folder
-from penstock.base.memory import give_back_heap, own_memory
+from penstock.base.memory import give_back_heap, own_memory, peak_watched
 from penstock.prepare.ahead import ahead
 from penstock.prepare.exchange import Bucket
 from penstock.prepare.exchange.spill import SpillFile, read_chunks
@@ -122,12 +121,12 @@ def _measure_slices(
     recipe: Recipe, slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int, reserved: int
 ) -> list[Point]:
     points: list[Point] = []
-    with _watching() as peak:
+    with peak_watched() as peak:
         for number, size in enumerate((batch_bytes // 64, batch_bytes // 8, batch_bytes)):
             if _is_enough(points, size, room):
                 break
             ready = sized(recipe, size, row_bytes)
-            points.append(_read_some(ready, slices, number, lambda: peak[0] - reserved))
+            points.append(_read_some(ready, slices, number, row_bytes, lambda: peak[0] - reserved))
     return points
 
 
@@ -183,7 +182,9 @@ def _line(points: list[Point], size: int) -> float:
     return points[-1].grown + _slope(points) * (size - points[-1].batch_bytes)
 
 
-def _read_some(recipe: Recipe, slices: tuple[Slice, ...], spill: int, grown: Callable[[], int]) -> Point:
+def _read_some(
+    recipe: Recipe, slices: tuple[Slice, ...], spill: int, row_bytes: float, grown: Callable[[], int]
+) -> Point:
     """A task cut short, into a folder that is thrown away."""
     started = time.perf_counter()
     read, more_seconds = 0, 0.0
@@ -202,8 +203,15 @@ def _read_some(recipe: Recipe, slices: tuple[Slice, ...], spill: int, grown: Cal
     given = list(fold.counts.values())[-1].step("", "").given if fold.counts else read
     written = int(_bytes_of(produced) * whole_bytes / read_bytes)
     seconds = time.perf_counter() - started + more_seconds
-    is_of_giants = read_bytes < whole_bytes
-    return Point(recipe.batch_bytes, grown(), read, given, written, seconds, is_of_giants=is_of_giants)
+    point = Point(recipe.batch_bytes, grown(), read, given, written, seconds)
+    return point if read_bytes == whole_bytes else _of_giants(point, whole_bytes, slices, row_bytes)
+
+
+def _of_giants(point: Point, whole_bytes: int, slices: tuple[Slice, ...], row_bytes: float) -> Point:
+    """Count giants as so many rows of the usual size, but as no more than there are: not every row will cost as much."""
+    every = sum(piece.rows if piece.rows >= 0 else piece.bytes / row_bytes for piece in slices)
+    rows = max(point.rows, round(min(whole_bytes / row_bytes, every)))
+    return replace(point, rows=rows, given=round(point.given / point.rows * rows), is_of_giants=True)
 
 
 def _beginning(rows: Rows, recipe: Recipe) -> Rows:
@@ -239,7 +247,7 @@ def _measure_buckets(recipe: Recipe, spills: list[str], read: Measurement, room:
     later = [number for number, stage in recipe.stages.items() if stage.uses_artifact]
     recipe = replace(recipe, fits=(*recipe.fits, *later))  # what needs an artifact is passed over
     points: list[Point] = []
-    with _watching() as peak:
+    with peak_watched() as peak:
         for number, name in enumerate(spills):
             size = _decoded_bytes(recipe.root, name)
             if _is_enough(points, size, room):
@@ -339,28 +347,6 @@ def _first_state(recipe: Recipe, slices: tuple[Slice, ...], last: int, fit: Fit 
                 tap.add(given)
             break
     return tap.finish() if tap else None
-
-
-@contextmanager
-def _watching() -> Iterator[list[int]]:
-    """The highest memory of this process while the block runs, as the one entry of a list."""
-    peak = [own_memory().counted]
-    done = threading.Event()
-
-    def watch() -> None:
-        pause = 0.002
-        while not done.wait(pause):
-            peak[0] = max(peak[0], own_memory().counted)
-            pause = min(pause * 1.01, 0.1)  # the first moments matter most; a slow stage is not slowed further
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        done.set()
-        thread.join()
-        peak[0] = max(peak[0], own_memory().counted)
 
 
 def decoded_row_bytes(sample: pa.RecordBatch) -> float:

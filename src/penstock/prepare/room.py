@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LARGE_ROW = 16 << 20  # bytes: a row with more text has a batch of its own, and its tokens are not held in memory
 _ALONE_SHARE = 8  # an eighth, for a row that a stage works on in one go
 _LEAST_LINE_SHARE = 64
 _WHATEVER_IS_READ = 400_000_000  # bytes that a job with a large tokenizer holds

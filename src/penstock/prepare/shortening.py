@@ -8,14 +8,14 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.prepare.room import LARGE_ROW
 from penstock.prepare.sources.bad_text import as_binary
 from penstock.prepare.sources.large_rows import is_bytes
 
-GIANT_BYTES = 16 << 20  # of a batch: more than any that holds as much as was asked for
-
 
 def is_giant(batch: pa.RecordBatch) -> bool:
-    return bool(batch.nbytes > GIANT_BYTES)
+    """Whether it holds a row that is larger than any batch was asked to be."""
+    return bool(batch.nbytes > LARGE_ROW)
 
 
 def shortened(batch: pa.RecordBatch, most_bytes: int) -> pa.RecordBatch:

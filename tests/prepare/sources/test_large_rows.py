@@ -8,7 +8,11 @@ import pytest
 
 import penstock
 from penstock.base.errors import InputError
+from penstock.prepare.slices import Segment
+from penstock.prepare.sources import large_rows
+from penstock.prepare.sources.large_rows import apart
 from tests.prepare.sources.reader import read
+from tests.prepare.stages.rows import make_rows
 
 _TEXTS = ["short", "x" * 5000, "short too"]
 
@@ -34,6 +38,17 @@ def test_a_row_that_memory_has_no_room_for_is_set_aside_by_its_place_and_size(tm
     assert "its text has 5," in aside["detail"]
     assert aside["detail"].endswith("and this memory allows a row of 4,000")
     assert [row["n"] for row in read(tmp_path / name, most_row_bytes=6000).rows] == [0, 1, 2]
+
+
+def test_large_rows_have_batches_of_their_own_and_keep_their_places(monkeypatch):
+    monkeypatch.setattr(large_rows, "LARGE_ROW", 10)
+    texts = ["a", "b" * 20, "c" * 30, "d", "e" * 99, None, "f" * 11]
+    rows = make_rows({"n": list(range(7)), "text": texts})
+    segment = Segment(0, "a.parquet", "/a.parquet", "", 0, 1, 0, 7, 1)
+    found = list(apart(rows, segment, most_bytes=50))
+    assert [part.batch.column("n").to_pylist() for part in found] == [[0], [1], [2], [3], [], [5], [6]]
+    assert [part.ordinals.tolist() for part in found] == [[0], [1], [2], [3], [], [5], [6]]
+    assert [aside.kept[0]["position"] for part in found for aside in part.set_aside] == [4]
 
 
 def test_a_document_larger_than_a_quarter_of_memory_is_refused_by_name_without_being_read(tmp_path):

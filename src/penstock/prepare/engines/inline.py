@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.base.events import EventLog
 from penstock.base.files import Folder
-from penstock.base.memory import tree_memory
+from penstock.base.memory import own_memory, peak_watched
 from penstock.prepare.measure import sized
 from penstock.prepare.settings import Settings
 from penstock.prepare.stages.tokenize import forget_tokenizer
@@ -29,9 +28,9 @@ class InlineEngine:
     def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
         for task in tasks:
             ready = sized(recipe, settings.batch_bytes, settings.row_bytes_of(task.input), settings.hold_bytes)
-            done(task, execute(task, ready, _nobody_watches))
-            memory = tree_memory(os.getpid())
-            self._log.say("sample", memory=memory.counted, file=memory.file, rows=0, busy=1)
+            with peak_watched() as peak:
+                done(task, execute(task, ready, _nobody_watches))
+            self._log.say("sample", memory=peak[0], file=own_memory().file, rows=0, busy=1)
 
     def close(self) -> None:
         self._folder.release_scratch()

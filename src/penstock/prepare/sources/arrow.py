@@ -28,7 +28,7 @@ from penstock.prepare.sources import (
     identity_of_ends,
 )
 from penstock.prepare.sources.bad_text import as_binary, sound_text
-from penstock.prepare.sources.large_rows import without_large_rows
+from penstock.prepare.sources.large_rows import apart
 
 _MAGIC = b"ARROW1"  # of a file with a footer
 _DAMAGE = (pa.ArrowException, OSError, EOFError)
@@ -76,7 +76,8 @@ def _cut(batch: pa.RecordBatch, ordinal: int, segment: Segment, reading: Reading
         some = plain_batch(batch.slice(start, count))
         ordinals = np.arange(ordinal + start, ordinal + start + some.num_rows)
         rows = Rows(some, segment.source, (segment.path,), ordinals)
-        yield sound_text(without_large_rows(rows, segment, reading.most_row_bytes), repair)
+        for part in apart(rows, segment, reading.most_row_bytes):
+            yield sound_text(part, repair)
 
 
 def _refuse_damaged(batch: pa.RecordBatch, segment: Segment, part: int, ordinal: int) -> None:

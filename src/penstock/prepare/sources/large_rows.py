@@ -1,15 +1,22 @@
-"""Large rows: those of Parquet and Arrow with more text than memory has room for are set aside by name."""
+"""Large rows of Parquet and Arrow: each has a batch of its own, or is set aside where memory has no room for it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from penstock.prepare.room import LARGE_ROW
 from penstock.prepare.rows import Rows, SetAside, rejected_line
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources.bad_records import TOO_LARGE_RECORD
+
+Array = np.ndarray[Any, Any]
 
 
 def is_bytes(kind: pa.DataType) -> bool:
@@ -17,25 +24,31 @@ def is_bytes(kind: pa.DataType) -> bool:
     return any(ask(kind) for ask in (is_a.is_string, is_a.is_large_string, is_a.is_binary, is_a.is_large_binary))
 
 
-def without_large_rows(rows: Rows, segment: Segment, most_bytes: int) -> Rows:
-    """Set aside rows with more than `most_bytes` of text. Their text is not kept: there is no room for it."""
-    if rows.batch.nbytes <= most_bytes:
-        return rows
-    texts = [array for array in rows.batch.columns if is_bytes(array.type)]
-    sizes = np.array([sum(array.slice(row, 1).nbytes for array in texts) for row in range(len(rows))])
-    if not (sizes > most_bytes).any():
-        return rows
-    aside = [
-        too_large(segment, int(rows.ordinals[row]), int(sizes[row]), most_bytes)
-        for row in np.flatnonzero(sizes > most_bytes)
-    ]
-    fits = sizes <= most_bytes
-    return replace(
-        rows,
-        batch=rows.batch.filter(pa.array(fits)),
-        ordinals=rows.ordinals[fits],
-        set_aside=(*rows.set_aside, *aside),
-    )
+def apart(rows: Rows, segment: Segment, most_bytes: int) -> Iterator[Rows]:
+    """The rows in order, each large one in a batch of its own: a stage that leaves out a row copies its batch.
+
+    Rows with more than `most_bytes` of text are set aside. Their text is not kept: there is no room for it.
+    """
+    if rows.batch.nbytes <= min(LARGE_ROW, most_bytes):
+        yield rows
+        return
+    sizes = _text_bytes(rows.batch)
+    large = np.flatnonzero(sizes > min(LARGE_ROW, most_bytes))
+    for start, stop in pairwise(np.unique([0, *large, *(large + 1), len(rows)]).tolist()):
+        part = replace(rows, batch=rows.batch.slice(start, stop - start), ordinals=rows.ordinals[start:stop])
+        if sizes[start] > most_bytes:
+            aside = too_large(segment, int(part.ordinals[0]), int(sizes[start]), most_bytes)
+            part = replace(part, batch=part.batch.slice(0, 0), ordinals=part.ordinals[:0], set_aside=(aside,))
+        yield part
+
+
+def _text_bytes(batch: pa.RecordBatch) -> Array:
+    """Bytes of text in each row."""
+    sizes = np.zeros(batch.num_rows, "i8")
+    for array in batch.columns:
+        if is_bytes(array.type):
+            sizes += np.asarray(pc.binary_length(array).fill_null(0))
+    return sizes
 
 
 def too_large(segment: Segment, ordinal: int, size: int, most_bytes: int) -> SetAside:

@@ -18,7 +18,7 @@ from penstock.prepare.rows import Rows
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, first_line, is_remote
 from penstock.prepare.sources.bad_text import sound_text
-from penstock.prepare.sources.large_rows import too_large, without_large_rows
+from penstock.prepare.sources.large_rows import apart, too_large
 from penstock.prepare.sources.remote import RemoteFile, open_input
 
 # Compressed pages are fetched this much at a time a column; without it Arrow holds a whole column chunk.
@@ -27,6 +27,8 @@ _BUFFER_BYTES = 1 << 20
 _AS_SURVEYED = {
     option: False for option in inspect.signature(pq.ParquetFile).parameters if option == "arrow_extensions_enabled"
 }
+# Longer rows are decoded one by one. A batch that grows while a large row is added takes a fourth copy of that row.
+_LONG_ROW = 64 << 10
 _SMALL_FILE = 64 << 10  # read whole by a survey: there may be a hundred thousand, and every read has its price
 
 
@@ -163,13 +165,15 @@ def _read_group(
         aside = too_large(segment, ordinal, size, reading.most_row_bytes)  # told by the footer: it is not read
         yield Rows(none, segment.source, (segment.path,), np.arange(0), None, (aside,))
         return
-    at_once = reading.rows_of(_plain_bytes(metadata, reading.columns) / max(count, 1))
+    row_bytes = _plain_bytes(metadata, reading.columns) / max(count, 1)
+    at_once = reading.rows_of(row_bytes) if row_bytes < _LONG_ROW else 1
     try:
         for batch in file.iter_batches(at_once, row_groups=[group], columns=list(reading.columns), use_threads=False):
             ordinals = np.arange(ordinal, ordinal + batch.num_rows)
             ordered = plain_batch(batch.select(list(reading.columns)))  # the file may order them otherwise
             rows = Rows(ordered, segment.source, (segment.path,), ordinals)
-            yield sound_text(without_large_rows(rows, segment, reading.most_row_bytes), repair)
+            for part in apart(rows, segment, reading.most_row_bytes):
+                yield sound_text(part, repair)
             ordinal += batch.num_rows
             seen += batch.num_rows
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -11,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, InputError
 from penstock.base.files import Folder
-from penstock.prepare.room import MustBeAlone, Room
+from penstock.prepare.room import LARGE_ROW, MustBeAlone, Room
 from penstock.prepare.rows import TOO_LARGE_PIECE, Rows, SetAside
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages.clean import require_text
@@ -26,6 +27,7 @@ from penstock.shards.packed import TOKENS
 
 Array = np.ndarray[Any, Any]
 _MOST_THREADS = 4  # as many as one reader can feed
+MOST_TOKENS = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +97,8 @@ class Located(Tokenize):
         return _Encode(
             column=self.column,
             tokenizer=tokenizer,
+            dtype=self.file.dtype,
+            folder=folder,
             begin=self.begin,
             end=self.end,
             shared_bytes=max(room.shared // cost, least),
@@ -142,10 +146,12 @@ class Located(Tokenize):
 
 @dataclass(frozen=True, kw_only=True)
 class _Encode(Stage):
-    """The same, where a task runs."""
+    """Tokenize, inside a worker."""
 
     column: str
     tokenizer: Tokenizer
+    dtype: np.dtype[Any]
+    folder: Folder
     begin: tuple[int, ...]
     end: tuple[int, ...]
     shared_bytes: int  # of a text in one piece, beside other tasks
@@ -154,13 +160,30 @@ class _Encode(Stage):
     def __call__(self, rows: Rows) -> Rows:
         number = rows.batch.schema.get_field_index(self.column)
         rows = self._without_too_large(rows, number)
-        ids, offsets = self.tokenizer.encode(rows.batch.column(number))
-        ids, offsets = with_ends(ids, offsets, self.begin, self.end)
+        texts = rows.batch.column(number)
+        ids, offsets = self._large(texts) if texts.nbytes > LARGE_ROW else self._small(texts)
         lists = pa.ListArray.from_arrays(pa.array(offsets.astype("i4")), pa.array(ids))
         names = rows.batch.schema.names
         arrays = [lists if at == number else rows.batch.column(at) for at in range(len(names))]
         names = [TOKENS if at == number else name for at, name in enumerate(names)]
         return rows.with_batch(pa.RecordBatch.from_arrays(arrays, names=names))
+
+    def _small(self, texts: pa.Array) -> tuple[Array, Array]:
+        return with_ends(*self.tokenizer.encode(texts), self.begin, self.end)
+
+    def _large(self, texts: pa.Array) -> tuple[Array, Array]:
+        """Ids in a mapped file without a name, and offsets. Ids may take four times the memory of the text."""
+        begin, end = (np.array(ids, self.dtype) for ids in (self.begin, self.end))
+        offsets = [0]
+        with closing(self.folder.new_scratch()) as scratch:
+            for row in range(len(texts)):
+                scratch.write(begin.tobytes())
+                self.tokenizer.encode_into(texts.slice(row, 1), lambda ids: scratch.write(ids.tobytes()))
+                scratch.write(end.tobytes())
+                offsets.append(scratch.size // self.dtype.itemsize)
+            _refuse_too_many(offsets[-1])
+            ids = np.frombuffer(scratch.map(), self.dtype) if scratch.size else np.empty(0, self.dtype)
+        return ids, np.array(offsets)
 
     def _without_too_large(self, rows: Rows, number: int) -> Rows:
         texts = rows.batch.column(number)
@@ -175,6 +198,14 @@ class _Encode(Stage):
         lines = [_too_large(rows, row, int(sizes[row]), self.most_bytes) for row in large.tolist()]
         aside = SetAside(TOO_LARGE_PIECE, len(large), lines)
         return replace(rows.keep(sizes <= self.most_bytes, TOO_LARGE_PIECE), set_aside=(*rows.set_aside, aside))
+
+
+def _refuse_too_many(tokens: int) -> None:
+    if tokens > MOST_TOKENS:
+        raise InputError(
+            f"one document has {tokens:,} tokens, and a list of Arrow's holds {MOST_TOKENS:,}",
+            next_step="cut the document in two before it is read",
+        )
 
 
 def _power_of_two(number: int) -> int:

@@ -7,7 +7,9 @@ a token: what begins and ends a text is the tokenize stage's.
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,7 @@ class Tokenizer:
     ) -> None:
         self._engine, self._cutter, self._portion_bytes, self._dtype = engine, cutter, portion_bytes, dtype
         self._pool = ThreadPoolExecutor(threads, "tokenize") if threads > 1 else None
+        self._most_waiting = 2 * threads
         self._large = threading.Lock()
 
     def __enter__(self) -> Tokenizer:
@@ -56,9 +59,28 @@ class Tokenizer:
         """(ids, offsets): the ids of text i are `ids[offsets[i]:offsets[i + 1]]`. A null has none."""
         data, offsets = _text_parts(texts)
         pieces = self._pieces(data, offsets)
-        each = self._pool.map if self._pool else map
-        ids, ends = joined(list(each(partial(self._encode, data), portions(pieces, self._portion_bytes))), self._dtype)
+        ids, ends = joined(list(self._encoded(data, pieces)), self._dtype)
         return ids, (ends if pieces is offsets else ends[_places(pieces, offsets)])
+
+    def encode_into(self, texts: pa.Array, write: Callable[[NDArray[Any]], None]) -> None:
+        """Hand the ids of all texts to `write` as they come. Only a few portions of them are held at a time."""
+        data, offsets = _text_parts(texts)
+        for ids, _ in self._encoded(data, self._pieces(data, offsets)):
+            write(ids.astype(self._dtype, copy=False))
+
+    def _encoded(self, data: TextBytes, pieces: Offsets) -> Iterator[Encoded]:
+        """The ids of each portion, in order."""
+        encode = partial(self._encode, data)
+        if not self._pool:
+            yield from map(encode, portions(pieces, self._portion_bytes))
+            return
+        waiting: deque[Future[Encoded]] = deque()
+        for portion in portions(pieces, self._portion_bytes):
+            waiting.append(self._pool.submit(encode, portion))
+            if len(waiting) > self._most_waiting:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
     def _encode(self, data: TextBytes, offsets: Offsets) -> Encoded:
         if offsets[-1] - offsets[0] <= 2 * self._portion_bytes:
