@@ -20,15 +20,17 @@ demo: $(BENCH_READY)
 	@$(BIN)/python examples/demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/adapters
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/adapters -m "not proof"
 
 # What only tests/adapters need (torch, jax, grain; about 1.4 GB): `test` does without them.
 $(ADAPTERS_READY): $(READY) tests/adapters/requirements.txt constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/adapters/requirements.txt -c constraints.txt
 	@touch $@
 
-# Everything `test` runs, first and without the heavy libraries where they are not installed yet; then what needs them.
+# Everything `test` runs, first and without the heavy libraries where they are not installed yet; then the slow proofs,
+# and what needs the libraries.
 test-all: test $(ADAPTERS_READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/adapters -m proof
 	$(BIN)/python -m pytest tests/adapters -n 2
 
 promises: $(READY)

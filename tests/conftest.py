@@ -18,14 +18,24 @@ settings.register_profile(
 settings.load_profile("thorough" if os.environ.get("PENSTOCK_THOROUGH") else "same")
 
 
+_PROMISES = Path(__file__).parent / "promises"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compile what is not kept on disk yet, before tests start and apart from them (tests/loader/compiling.py)."""
     if not hasattr(config, "workerinput") and not _are_kernels_kept():
         subprocess.run([sys.executable, "-m", "tests.loader.compiling"], check=True, cwd=Path(__file__).parent.parent)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only `make promises` runs. A test that skips itself would count as failed where CI says so."""
+    """Mark the proofs of promises, and leave out what only `make promises` runs.
+
+    A test that skips itself would count as failed where CI says so.
+    """
+    for item in items:
+        if _PROMISES in item.path.parents and not item.get_closest_marker("core"):
+            item.add_marker("proof")
     if not os.environ.get("PENSTOCK_THOROUGH"):
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         items[:] = [item for item in items if item not in left_out]

@@ -91,6 +91,7 @@ def _wrong(kind: str, folder: Path) -> list[str]:
     return ["run", job, "--set", "stages=[broken_code:fail]"]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("kind", "code"), [("ConfigError", 2), ("PlanError", 3), ("InputError", 4), ("OutputError", 5), ("TaskError", 7)]
 )
@@ -178,6 +179,7 @@ def test_the_exit_codes_of_the_help_are_those_of_the_errors():
     ]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_reader_of_the_result_that_went_away_ends_the_command_quietly(options, tmp_path):
     process = start("plan", make_job(tmp_path), *options)
@@ -197,6 +199,7 @@ def test_a_pipe_that_breaks_elsewhere_is_not_taken_for_stdout(tmp_path, capfd, m
     assert "Defect of penstock: BrokenPipeError: to a worker" in capfd.readouterr().err
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_says_how_to_go_on_and_does(number, tmp_path):
     (tmp_path / "slow_stage.py").write_text(SLOW_STAGE)

@@ -57,6 +57,7 @@ def open_data(path) -> Data:
     return Data(dataset.schema, [dataset.columns(shard) for shard in range(len(dataset.counts))])
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("length", [40, 128, 700])
 def test_a_row_draws_as_many_records_as_the_definition_says(datasets: Datasets, length):
     data = open_data(datasets.more_pings)

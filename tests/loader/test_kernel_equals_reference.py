@@ -138,6 +138,7 @@ def pings(draw: Any) -> tuple[Data, Draws, str]:
     return make_data(shards, types), draw(draws_of(shards, fill)), fill
 
 
+@pytest.mark.proof
 @given(pings(), st.integers(1, 300))
 def test_pings_are_encoded_alike(made, length):
     data, draws, fill = made
@@ -426,6 +427,7 @@ def test_rows_larger_than_a_block_are_filled_alike(monkeypatch):
     assert all(column.checked.all() for column in data.shards[0].values())
 
 
+@pytest.mark.proof
 def test_half_precision_is_read_bit_by_bit():
     """Every half there is, as a float11: the kernel has no such type of its own."""
     every = [struct.unpack("<e", struct.pack("<H", bits))[0] for bits in range(2**16)]

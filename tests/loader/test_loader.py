@@ -873,6 +873,7 @@ def loads(datasets: Datasets) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+@pytest.mark.proof
 def test_the_core_needs_numpy_numba_and_xxhash_alone(loads, tmp_path):
     program = HASHES.format(block="", loads=loads)
     everything = run_python(program)
@@ -885,6 +886,7 @@ def test_the_core_needs_numpy_numba_and_xxhash_alone(loads, tmp_path):
     assert run_python("import pyarrow", "-S", PYTHONPATH=path).returncode != 0
 
 
+@pytest.mark.proof
 def test_without_numba_the_plain_code_gives_the_same_bytes_and_says_so(loads, tmp_path):
     program = HASHES.format(block="", loads=loads)
     compiled, asked = run_python(program), run_python(program, PENSTOCK_PLAIN="1")

@@ -53,6 +53,7 @@ def mixed(*paths: Path, **options: Any) -> tuple[list[str], dict[str, np.ndarray
     return [str(each.message) for each in told], batch
 
 
+@pytest.mark.proof
 def test_datasets_of_one_tokenizer_are_mixed_without_a_word(texts):
     assert mixed(texts["first"], texts["second"])[0] == []
 

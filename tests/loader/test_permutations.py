@@ -74,6 +74,7 @@ def of_one_order(orders: np.ndarray) -> Iterator[tuple[str, float]]:
         yield f"places 0 and {other}", excess_of_pairs(orders[:, 0], orders[:, other], records, distinct=True)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("records", SIZES)
 def test_few_records_come_in_every_order_equally_often(records):
     found = dict(of_one_order(orders_of_seeds(records)))

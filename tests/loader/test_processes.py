@@ -144,6 +144,7 @@ def test_the_function_may_write_into_its_batch_and_the_callers_stays_as_it_is():
     assert_same(batch, batch_of(1))
 
 
+@pytest.mark.proof
 def test_a_batch_much_larger_than_a_sockets_buffer_comes_back(echo):
     batch = {"x": np.random.default_rng(0).integers(0, 256, 50_000_000, np.uint8)}
     assert_same(echo(0, batch), batch)
@@ -192,6 +193,7 @@ def test_a_process_killed_in_the_middle_of_a_batch_is_replaced_and_the_result_is
         assert not is_running(killed)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "hold_up",
     [
@@ -545,6 +547,7 @@ threading.Event().wait()
 """
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("function", "timeout"), [("echo", 600), ("hang", 600), ("hang_in_c", 5)])
 def test_no_process_survives_a_parent_that_is_killed(function, timeout):
     parent = subprocess.Popen(

@@ -91,6 +91,7 @@ def _folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+@pytest.mark.proof
 @settings(max_examples=EXAMPLES, phases=PHASES)
 @given(case=cases())
 def test_records_and_account_are_those_of_a_naive_reference(case):

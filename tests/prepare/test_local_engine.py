@@ -100,6 +100,7 @@ def test_a_hung_task_is_named_with_its_stack_killed_and_tried_once_more(workplac
     assert penstock.verify(workplace / "out").ok
 
 
+@pytest.mark.proof
 def test_a_task_that_always_hangs_is_reported_with_its_stack(workplace):
     with pytest.raises(TaskError) as caught:
         _run(
@@ -120,6 +121,7 @@ def test_a_function_that_hangs_while_it_is_measured_is_told_with_its_stack(workp
     assert any("in stage" in note for note in caught.value.notes)
 
 
+@pytest.mark.proof
 def test_a_worker_that_outgrows_the_budget_is_stopped_and_its_task_tried_again(workplace):
     code = (
         "def stage(batch):\n"
@@ -179,6 +181,7 @@ def samples(path):
 """
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("harm", "keys"), [("os._exit(3)", {}), ("time.sleep(60)", {"task_timeout": 1.0})])
 def test_failures_are_counted_by_file_and_not_by_task(workplace, harm, keys):
     """Each of the three files of a task ends or holds up its worker once: none did so often enough to be given up."""

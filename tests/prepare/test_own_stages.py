@@ -68,6 +68,7 @@ def test_a_stage_class_sets_rows_aside_with_a_reason(workplace):
     assert step["set_aside"] == {"size is odd": odd}
 
 
+@pytest.mark.proof
 def test_an_entry_point_of_an_installed_package_is_a_stage(workplace):
     """A real distribution's metadata on the path, as pip would have written it."""
     info = workplace / "site" / "own_stages-1.0.dist-info"
@@ -103,6 +104,7 @@ def test_a_function_whose_values_depend_on_the_batch_is_refused(workplace):
         penstock.plan(_job(workplace, "own:centred"))
 
 
+@pytest.mark.proof
 def test_changed_code_of_a_class_or_of_a_helper_module_is_noticed(workplace):
     (workplace / "helper.py").write_text("LIMIT = 2\n")
     (workplace / "own.py").write_text(CODE.replace("% 2 == 0", "% LIMIT == 0") + "\nfrom helper import LIMIT\n")

@@ -153,6 +153,7 @@ def test_without_packing_every_document_is_a_row_in_its_order(tmp_path_factory, 
     assert account.set_aside == {"tail": 0}
 
 
+@pytest.mark.proof
 @given(tasks=some_tasks(), length=st.integers(2, 50), window=st.integers(1, 300), spans=st.integers(1, 5))
 def test_best_fit_keeps_every_document_whole_and_loses_none(tmp_path_factory, tasks, length, window, spans):
     stage = Pack(length=length, method="best_fit", window=max(window, length))

@@ -204,6 +204,7 @@ def run(folder: Path, name: str, **keys: Any) -> dict[str, bytes]:
     return {each: path.read_bytes() for each, path in files.items() if not each.startswith((".penstock", "manifest"))}
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "stages", [[], [{"split": {"test": 0.3}}], [{"split": {"test": 0.3}}, {"normalize": ["strategic_features"]}]]
 )

@@ -84,6 +84,7 @@ def test_columns_that_nobody_needs_are_not_read(tmp_path):
     )
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("stages", [[], workshop.STAGES, [{"select": ["src"]}]])
 def test_the_projected_output_is_near_what_is_written(tmp_path, stages):
     data = workshop.make_input(tmp_path / "data", files=4, rows=30_000, group=10_000)
@@ -101,6 +102,7 @@ def test_an_output_inside_the_input_folder_does_not_feed_itself(tmp_path):
     penstock.run(job)
 
 
+@pytest.mark.proof
 def test_input_with_no_rows_at_all_is_a_dataset_of_none(tmp_path):
     import pyarrow.parquet as pq
 
@@ -122,6 +124,7 @@ def test_an_exchange_cuts_the_job_into_a_scatter_and_a_gather(tmp_path):
     assert [len(each.tasks) for each in plan.passes] == [len(plan.survey.slices), 8 * plan.survey.bytes // 40_000 + 1]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("rows", [0, 1, 60, 2000])
 @pytest.mark.parametrize("format_name", ["safetensors", "arrayrecord"])
 def test_few_rows_are_not_taken_to_need_much_memory(tmp_path, rows, format_name):
@@ -146,6 +149,7 @@ def test_what_is_physical_changes_no_fingerprint_of_an_exchange(tmp_path):
     assert seen[0] == seen[1] == seen[2]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("format_name", ["safetensors", "arrayrecord"])
 def test_the_projected_spill_and_output_of_an_exchange_are_near_what_is_written(tmp_path, format_name):
     """A heavy tail: records grow more slowly than events, so what is written is not in proportion to what is read."""
@@ -187,6 +191,7 @@ def test_rows_of_batch_files_have_places_only_where_no_split_asks_for_their_posi
         assert [each.cut.kind for each in penstock.plan(job).passes] == kinds
 
 
+@pytest.mark.proof
 def test_a_giant_first_document_is_measured_by_its_beginning(tmp_path):
     """Of 17 MB, the driver holds a little and 1 MB is tokenized; what that costs is taken for the whole."""
     giant = "water flows through pipes " * 660_000

@@ -56,6 +56,7 @@ def _run(output: Path, source: dict[str, Any], **keys: Any) -> list[int]:
     return penstock.open(output)[:]["n"].to_pylist()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv", "arrow"])
 def test_a_range_of_files_is_those_rows_in_their_order(tmp_path, kind):
     pattern = _write(tmp_path / "data", kind)
@@ -72,6 +73,7 @@ def test_ends_may_be_open_negative_percent_or_behind_the_last_row():
         assert str(rows) == f"train{spelled}".replace("_", "")
 
 
+@pytest.mark.proof
 def test_workers_and_slices_change_nothing_and_positions_stay(tmp_path):
     pattern = _write(tmp_path / "data", "jsonl")
     split = [{"select": ["n"]}, {"split": {"test": 0.5}}]

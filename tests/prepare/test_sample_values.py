@@ -280,6 +280,7 @@ def samples(shape: tuple[int, ...], leaf: st.SearchStrategy[Any], dtypes: list[n
 SHAPES: list[tuple[int, ...]] = [(), (2,), (2, 2)]
 
 
+@pytest.mark.proof
 @settings(max_examples=1500, deadline=None)
 @given(st.data())
 def test_whole_arrays_agree_with_value_by_value(data: st.DataObject) -> None:

@@ -163,6 +163,7 @@ def test_a_misspelled_name_in_types_of_jsonl_is_refused(tmp_path, types, message
         penstock.run({**job, "stages": [{"select": ["price"]}]})
 
 
+@pytest.mark.proof
 def test_a_declared_column_that_only_later_rows_have_is_read_and_said(tmp_path):
     folder = orders(tmp_path)
     (folder / "b.jsonl").write_text('{"customer": 1, "voucher": 7}\n')

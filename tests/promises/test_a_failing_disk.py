@@ -74,6 +74,7 @@ def _chosen(operations: list[tuple[str, str]], step: int) -> list[int]:
     return sorted({kinds.index(each) for each in kinds} | set(range(0, len(kinds), 1 if workshop.THOROUGH else step)))
 
 
+@pytest.mark.thorough
 def test_every_operation_of_planning_may_fail_and_touches_no_output(case, tmp_path):
     chosen = _chosen(case.planning, 10)
     for number in chosen:

@@ -114,6 +114,7 @@ CASES = [
 ]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_flipped_byte_in_any_column_is_named_and_never_in_a_batch(kinds, tmp_path, name, options):
     kind, shard = copy_of(kinds[name], tmp_path)
@@ -136,6 +137,7 @@ def test_a_flipped_byte_in_any_column_is_named_and_never_in_a_batch(kinds, tmp_p
     assert all(refused.values()), refused
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["pings", "one_key", "events", "arrays", "rows", "ragged"])
 def test_columns_of_garbage_are_refused_and_crash_nothing(kinds, tmp_path, name):
     """Kernels read blocks before they are known to be intact: whatever is in them must not lead astray."""

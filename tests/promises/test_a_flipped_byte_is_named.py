@@ -40,6 +40,7 @@ def _problems(path: Path) -> list[IntegrityError]:
         return [IntegrityError(error.what, error.where)]
 
 
+@pytest.mark.core
 def test_a_flipped_byte_in_any_file_is_found_by_verify_and_named(dataset, tmp_path):
     chance = random.Random(3)
     copy = tmp_path / "copy"
@@ -212,6 +213,7 @@ def test_a_flipped_byte_in_an_arrayrecord_file_is_found_by_verify_and_named(tmp_
     assert penstock.verify(tmp_path / "out").ok
 
 
+@pytest.mark.thorough
 def test_a_flipped_byte_in_a_part_of_an_arrayrecord_file_is_named(tmp_path):
     """A part waits from its task until the merge; damage in between must not become a file with good checksums."""
     data = workshop.make_event_input(tmp_path / "data", files=1)

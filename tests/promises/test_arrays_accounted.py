@@ -89,6 +89,7 @@ def test_every_good_sample_arrives_once_unchanged_and_in_order(mixed, written):
     assert arrays_making.texts_of(output, "game_id", "train") == [each["game_id"] for each in expected]
 
 
+@pytest.mark.thorough
 def test_what_is_set_aside_does_not_depend_on_workers_memory_or_batches(mixed, written, tmp_path):
     """With batches of one sample a file that raises has been given on before it does; with others it has not."""
     keys = {"stages": [], **SET_ASIDE}

@@ -181,6 +181,7 @@ def test_a_function_that_keeps_memory_from_file_to_file_is_told_so(tmp_path):
         assert "keeps memory from one file to the next" in json.loads(done.stdout)["what"]
 
 
+@pytest.mark.thorough
 def test_a_slow_function_is_not_a_hanging_one(tmp_path):
     """A sample now and then is progress, though the whole file takes longer than the time-out."""
     data = arrays_making.write_games(tmp_path / "games", {"count": 8, "slow": 0.4}, {})

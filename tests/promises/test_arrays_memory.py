@@ -21,6 +21,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return arrays_making.write_games(tmp_path_factory.mktemp("wide") / "games", *([WIDE] * GAMES))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("budget_mb", [220, 400] if workshop.THOROUGH else [220])
 def test_100_mb_of_samples_survive_a_cgroup_that_kills_at_the_budget(wide, tmp_path, budget_mb):
     job = arrays_making.write_job(tmp_path / "job.yaml", wide, workers=2, memory=f"{budget_mb}MB")

@@ -69,6 +69,7 @@ def expected(request, paths) -> tuple[str, list[str]]:
     return request.param, hashes
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("world", "workers"), pairs(WORLDS, WORKERS))
 def test_batches_are_equal_for_every_world_and_number_of_workers(paths, expected, world, workers):
     mix, hashes = expected

@@ -238,6 +238,7 @@ def stopped(events: Path, die: Die) -> Path:
     return events
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("option", "told"),
     [

@@ -148,6 +148,7 @@ def test_no_rows_at_all_is_a_valid_dataset(tmp_path):
 # Events: those that are in records, counted in the data itself, and those set aside.
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("format_name", ["safetensors", "npy", "arrayrecord"])
 def test_every_event_is_in_one_record_or_set_aside(tmp_path, format_name):
     data = workshop.make_event_input(tmp_path / "data")

@@ -364,6 +364,7 @@ TOGETHER = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("way", TOGETHER)
 def test_a_column_arrives_as_it_was_or_is_refused_by_name(tmp_path, way):
     take, arrays, column = TOGETHER[way]

@@ -59,6 +59,7 @@ POINTS_WITH_WORKERS = (
 )
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("point", POINTS)
 def test_a_crash_at_every_named_point_is_recovered_from(clean, die, tmp_path, point):
     job = clean.job(tmp_path / "job.yaml", workers=0)
@@ -77,6 +78,7 @@ def test_sigkill_of_the_driver_at_random_moments_is_recovered_from(clean, tmp_pa
     clean.assert_recovers(job)
 
 
+@pytest.mark.core
 def test_sigkill_of_workers_at_random_moments_changes_nothing(clean, tmp_path):
     job = clean.job(tmp_path / "job.yaml")
     assert shoot_workers(job, KILLS, lambda killed: workshop.ledger_rows(tmp_path / "out") >= killed) > 0
@@ -146,11 +148,13 @@ def test_a_crash_at_every_named_point_of_an_exchange_is_recovered_from(arrayreco
     arrayrecord.assert_recovers(job)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", POINTS_WITH_WORKERS)
 def test_a_crash_at_every_named_point_of_an_exchange_with_workers_is_recovered_from(safetensors, tmp_path, point):
     crash_with_workers(safetensors.job(tmp_path / "job.yaml"), point, safetensors)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("format_name", ["safetensors", "arrayrecord"])
 def test_sigkill_of_the_driver_at_random_moments_of_an_exchange_is_recovered_from(request, tmp_path, format_name):
     events: Clean = request.getfixturevalue(format_name)

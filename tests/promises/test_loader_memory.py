@@ -82,6 +82,7 @@ CASES = [("string", "category")]
 CASES += [("dictionary", "category"), ("string", "ip"), ("dictionary", "ip")] if THOROUGH else []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("word", "kind"), CASES)
 def test_millions_of_distinct_texts_stay_within_memory(tmp_path, base_bytes, word, kind):
     """The loader may have 3 MB more than without them: less than 4 bytes for each category, or 17 for each address."""

@@ -110,6 +110,7 @@ def test_every_built_in_stage_stays_below_its_projection_and_near_it(data, tmp_p
     _assert_kept(*_watched_run(job), 600_000_000)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["giant", "csv", "jsonl"])
 def test_giant_row_groups_and_text_stay_below_their_projection(data, tmp_path, name):
     job = workshop.write_job(
@@ -182,6 +183,7 @@ def test_the_cgroup_of_these_tests_really_kills():
         assert kills() == 1
 
 
+@pytest.mark.core
 def test_a_budget_that_cannot_hold_the_job_is_refused_before_it_starts(data, tmp_path):
     job = workshop.write_job(tmp_path / "job.yaml", data["1x"], memory="60MB")
     done = workshop.run(job)
@@ -270,6 +272,7 @@ def test_grouping_events_survives_a_cgroup_that_kills_at_the_budget(events, tmp_
         assert kills() == 0
 
 
+@pytest.mark.thorough
 def test_a_budget_that_cannot_hold_a_grouping_is_refused_with_one_that_can(events, tmp_path):
     job = workshop.write_job(tmp_path / "job.yaml", events["skew"], stages=GROUP, memory="60MB", slice_size="4MB")
     done = workshop.run(job)
@@ -307,6 +310,7 @@ def late_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stages", [[{"group": {"by": "key", "order": "time"}}], []], ids=["group", "map"])
 def test_rows_that_are_large_only_later_stay_within_memory(late_texts, tmp_path, stages):
     """All defaults: what the first rows look like must not decide how the others are read."""
@@ -315,6 +319,7 @@ def test_rows_that_are_large_only_later_stay_within_memory(late_texts, tmp_path,
     _assert_within(job, 540)
 
 
+@pytest.mark.thorough
 def test_null_keys_that_come_late_are_set_aside_within_memory(tmp_path):
     """Rows of 12 bytes, whose lines are far larger than they, in a row group of them all."""
     count, first_null = 1_300_000, 1_100_000
@@ -332,6 +337,7 @@ def test_null_keys_that_come_late_are_set_aside_within_memory(tmp_path):
     assert found == list(range(first_null, count))
 
 
+@pytest.mark.thorough
 def test_long_texts_that_repeat_stay_within_memory_in_hundreds_of_buckets(tmp_path):
     """Every bucket has most of the texts, each a few times: codes are small, dictionaries are not."""
     chance = np.random.default_rng(4)
@@ -354,6 +360,7 @@ def test_long_texts_that_repeat_stay_within_memory_in_hundreds_of_buckets(tmp_pa
     assert run["tasks_done"] > 600
 
 
+@pytest.mark.thorough
 def test_a_hot_key_with_a_huge_max_record_is_refused_or_stays_within_memory(tmp_path):
     """A record of most of the rows has to be held as a whole: the plan must know, or the run must cope."""
     (tmp_path / "data").mkdir()
@@ -374,6 +381,7 @@ def test_a_hot_key_with_a_huge_max_record_is_refused_or_stays_within_memory(tmp_
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.thorough
 def test_a_job_with_more_slices_than_open_files_are_allowed_succeeds(tmp_path):
     """A bucket has rows in every spill: it cannot keep them all open."""
     slices, limit = 150, 128

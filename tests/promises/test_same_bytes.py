@@ -38,6 +38,7 @@ def _written_here(job: Path) -> dict[str, str]:
     return workshop.bytes_of(job.parent / "out")
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("workers", [0, 2, 4])
 def test_the_number_of_workers_does_not_show(expected, tmp_path, workers):
     data, first = expected
@@ -103,6 +104,7 @@ def test_hash_seed_time_zone_and_locale_do_not_show(expected, tmp_path, environm
     assert _written(workshop.write_job(tmp_path / "job.yaml", data), **environment) == first
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("format_name", ["csv", "jsonl"])
 def test_text_formats_give_the_same_bytes_for_any_budget_and_workers(tmp_path, format_name):
     """Chunks of another size meet lines, quotes and bad records elsewhere; the output must not know."""
@@ -208,6 +210,7 @@ if workshop.THOROUGH:
     AT_ONCE += [(5000, "arrayrecord"), (20_000, "safetensors"), (8_000_000, "arrayrecord")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("batch_bytes", "format_name"), AT_ONCE)
 def test_how_much_is_read_and_sorted_at_once_does_not_show(expected_events, tmp_path, batch_bytes, format_name):
     """From all of a bucket at once to buckets that are cut again and again, and every spill in hundreds of chunks."""
@@ -217,6 +220,7 @@ def test_how_much_is_read_and_sorted_at_once_does_not_show(expected_events, tmp_
     assert workshop.bytes_of(tmp_path / "out") == first[format_name]
 
 
+@pytest.mark.thorough
 def test_buckets_that_are_cut_in_worker_processes_do_not_show(expected_events, tmp_path):
     data, first = expected_events
     job = workshop.write_events_job(tmp_path / "job.yaml", data, workers=2)
@@ -274,6 +278,7 @@ SIZES_OF_KEYS += [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "max_record"), SIZES_OF_KEYS)
 def test_keys_spelled_in_several_ways_give_the_same_bytes_however_they_are_cut(tmp_path, name, max_record):
     """All in one bucket, so that keys that look alike meet at the edge of a run."""

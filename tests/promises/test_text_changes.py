@@ -192,6 +192,7 @@ def test_an_output_that_was_moved_away_stays_remembered(tmp_path):
     _assert_both_are_remembered(tmp_path, first)
 
 
+@pytest.mark.thorough
 def test_several_are_made_in_one_place_and_one_is_moved_back_and_done_again(tmp_path):
     _, job = _week_1_moved_away(tmp_path)
     penstock.run(job)
@@ -208,6 +209,7 @@ def test_several_are_made_in_one_place_and_one_is_moved_back_and_done_again(tmp_
     assert _memory(tmp_path) == memory
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "point",
     [
@@ -226,6 +228,7 @@ def test_a_job_in_the_place_of_one_that_was_moved_away_keeps_to_its_own_file_aft
     _assert_both_are_remembered(tmp_path, first)
 
 
+@pytest.mark.thorough
 def test_input_that_changes_after_such_a_kill_still_leaves_the_moved_one_remembered(tmp_path, die):
     penstock.run(_remembering(tmp_path, "a", WEEK_1))
     (tmp_path / "a" / "out").rename(tmp_path / "a" / "week1")
@@ -252,6 +255,7 @@ def test_so_does_one_that_was_killed_with_the_old_input_and_with_the_new(tmp_pat
     assert len(_memory(tmp_path)) == 1
 
 
+@pytest.mark.thorough
 def test_the_first_of_several_in_one_place_is_made_again_from_its_own_input_wherever_that_lies(tmp_path):
     first, job = _week_1_moved_away(tmp_path)
     penstock.run(job)
@@ -285,6 +289,7 @@ def test_an_output_that_forgot_its_state_is_known_by_its_input_alone(tmp_path):
     assert text_making.rows_of(tmp_path / "a" / "out") == text_making.expected([WEEK_2], text_making.cleaned(WEEK_1))
 
 
+@pytest.mark.thorough
 def test_an_output_that_began_to_remember_later_takes_no_other_for_its_own(tmp_path):
     first, job = _week_1_moved_away(tmp_path)
     remembering = job.read_text()

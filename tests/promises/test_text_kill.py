@@ -84,6 +84,7 @@ INSIDE = {"0-hash": "task.after_shards", "1-match": "match.before_ledger", "2-ma
 INSIDE["3-pack"] = "pack.before_ledger"
 
 
+@pytest.mark.thorough
 def test_one_crash_after_the_other_in_every_pass_is_recovered_from(few, die, tmp_path):
     """When its file is written, before its task is in the ledger, and just behind: so the next pass is reached."""
     job = few.job(tmp_path / "job.yaml")

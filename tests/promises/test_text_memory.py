@@ -53,6 +53,7 @@ def _assert_survives(job: Path, budget_mb: int = BUDGET_MB) -> None:
 METHODS = ["wrapped", "best_fit", "none"] if workshop.THOROUGH else ["best_fit"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", METHODS)
 def test_a_text_job_survives_a_cgroup_that_kills_at_the_budget(corpus, tmp_path, method):
     stages = text_making.stages(pack={"length": 1024, "method": method}, dedup={"remember": "seen"})
@@ -61,6 +62,7 @@ def test_a_text_job_survives_a_cgroup_that_kills_at_the_budget(corpus, tmp_path,
     _assert_survives(job)
 
 
+@pytest.mark.thorough
 def test_a_line_that_memory_cannot_hold_is_set_aside_by_name_in_a_cgroup_that_kills_at_the_budget(tmp_path):
     """It is passed over, not read: of 200 MB there would be no place for one copy."""
     (tmp_path / "data").mkdir()
@@ -95,6 +97,7 @@ def test_a_budget_that_cannot_hold_the_tokenizer_is_refused_with_one_that_can(co
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.thorough
 def test_what_is_too_large_to_be_tokenized_depends_on_no_number_of_workers(tmp_path):
     """Words without end cannot be cut. Of 400 kB there is room for one when no other task runs, of 1 MB never."""
     texts = [f"{number} " + "x" * size for number, size in enumerate([200] * 20 + [400_000] * 2 + [1_000_000])]
@@ -119,6 +122,7 @@ def test_what_is_too_large_to_be_tokenized_depends_on_no_number_of_workers(tmp_p
 PLACES = [("first", 0), *([("first", 2), ("last", 0), ("last", 2)] if workshop.THOROUGH else [])]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("place", "workers"), PLACES)
 def test_a_text_in_one_piece_that_little_memory_has_room_for_is_tokenized(tmp_path, place, workers):
     """With `hf`, 250,000 letters without a break are less than two portions, and more than an eighth of the memory."""

@@ -120,6 +120,7 @@ OVERFLOWING = [("best_fit", "split"), ("best_fit", "truncate"), ("best_fit", "se
 OVERFLOWING += [("none", "split"), ("none", "truncate")] if workshop.THOROUGH else []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("method", "overflow"), OVERFLOWING)
 def test_documents_stay_whole_or_go_as_overflow_says(first, tmp_path, method, overflow):
     data, _ = first

@@ -25,7 +25,6 @@ from penstock.loader.verdict import NOT_BOUND, Rhythm, judge
 from penstock.prepare.presets import PRESETS
 from tests.loader import slowly
 from tests.loader.making import make_pings, make_token_rows, prepare
-from tests.promises import workshop
 
 ATTEMPTS = 4  # the machine may be busy with something else, and only ever slower for it
 BATCHES = 60
@@ -125,11 +124,13 @@ def free_cores() -> float:
     return counted(2) / counted(1)
 
 
+@pytest.mark.thorough
 def test_a_function_that_waits_is_given_more_threads(rows):
     stats = assert_fix_helps(Feed(rows, slowly.sleep, options={"workers": 1}), every(0.006), "map", "workers")
     assert re.search(r"map, 1 thread at \d+%; \d more remove it \(workers=\d\)$", stats.verdict)
 
 
+@pytest.mark.thorough
 def test_a_function_that_computes_is_given_processes(rows):
     feed = Feed(rows, slowly.compute, options={"workers": 1})
     stats = assert_fix_helps(feed, every(0.002), "map", "processes", computes=True)
@@ -138,6 +139,7 @@ def test_a_function_that_computes_is_given_processes(rows):
     )
 
 
+@pytest.mark.thorough
 def test_processes_that_are_too_few_are_given_more(rows):
     feed = Feed(rows, slowly.sleep, processes=1, options={"workers": 1})
     stats = assert_fix_helps(feed, every(0.012), "map", "processes")
@@ -146,17 +148,20 @@ def test_processes_that_are_too_few_are_given_more(rows):
     )
 
 
+@pytest.mark.thorough
 def test_threads_that_wait_for_processes_are_not_given_more_threads(rows):
     feed = Feed(rows, slowly.sleep, processes=1, options={"workers": 3})
     assert_fix_helps(feed, every(0.012), "map", "processes")
 
 
+@pytest.mark.thorough
 def test_reading_that_is_too_slow_is_given_more_threads_than_cores(rows):
     feed = Feed(rows, slow=("read", 0.02), options={"workers": 2})
     stats = assert_fix_helps(feed, every(0.007), "read", "workers")
     assert re.search(r"read, 2 threads at \d+%; \d more (remove it|removes it) \(workers=\d\)$", stats.verdict)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(cpu_count().amount < 2, reason="a second thread that encodes needs a second core")
 def test_encoding_that_is_too_slow_is_given_another_thread(rows):
     feed = Feed(rows, slow=("encode", 0.02), options={"workers": 1})
@@ -164,6 +169,7 @@ def test_encoding_that_is_too_slow_is_given_another_thread(rows):
     assert re.search(r"encode, 1 thread at \d+%; 1 more removes it \(workers=2\)$", stats.verdict)
 
 
+@pytest.mark.thorough
 def test_encoding_is_given_no_more_threads_than_cores(rows):
     """Threads that encode wait for nothing but a core."""
     feed = Feed(rows, slow=("encode", 0.02), options={"workers": cpu_count().amount})
@@ -172,6 +178,7 @@ def test_encoding_is_given_no_more_threads_than_cores(rows):
     assert f"all {cpu_count().amount} cores are used" in stats.verdict
 
 
+@pytest.mark.thorough
 def test_a_consumer_that_asks_for_several_at_once_is_given_more_ahead(rows):
     def burst(number: int) -> float:
         return 0.0 if number % 6 else 0.1
@@ -181,12 +188,14 @@ def test_a_consumer_that_asks_for_several_at_once_is_given_more_ahead(rows):
     assert 5 <= stats.fix.change["ahead"] <= 10
 
 
+@pytest.mark.thorough
 def test_without_workers_one_is_advised(rows):
     feed = Feed(rows, slowly.nap, options={"workers": 0})
     stats = assert_fix_helps(feed, every(0.012), "map", "workers")
     assert "map, in the consumer's own thread; 1 worker removes it (workers=1)" in stats.verdict
 
 
+@pytest.mark.thorough
 def test_a_slow_consumer_is_not_input_bound(rows):
     """And what encodes is real here: no thread sleeps."""
     for _ in range(ATTEMPTS):
@@ -197,16 +206,21 @@ def test_a_slow_consumer_is_not_input_bound(rows):
     assert (stats.limiting, stats.fix) == (None, None)
 
 
+@pytest.mark.thorough
 def test_a_hungry_consumer_is_bound_by_encoding(rows):
-    with penstock.load(rows, batch_size=256, workers=1) as loader:
-        for _, _batch in zip(range(200), loader, strict=False):
-            pass
-        stats = loader.stats()
+    for _ in range(ATTEMPTS):
+        with penstock.load(rows, batch_size=256, workers=1) as loader:
+            for _, _batch in zip(range(200), loader, strict=False):
+                pass
+            stats = loader.stats()
+        if stats.limiting == "encode":
+            break
     assert stats.limiting == "encode"
     assert stats.wait_share > 0.5
     assert re.match(r"input-bound \d+%: encode, 1 thread at \d+%; ", stats.verdict)
 
 
+@pytest.mark.thorough
 def test_workers_auto_ends_the_waiting_by_itself(rows):
     for _ in range(ATTEMPTS):
         with Feed(rows, slowly.sleep, options={"workers": "auto"}).open() as loader:
@@ -234,8 +248,9 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare(folder, make_pings(6000, 100, 3), stages, format="arrayrecord") / "train.arrayrecord"
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:batches are read from")
-@pytest.mark.parametrize("workers", [1, 2, 8] if workshop.THOROUGH else [1])
+@pytest.mark.parametrize("workers", [1, 2, 8])
 def test_decoding_of_old_records_is_not_taken_for_a_slow_disk(old, workers):
     """One thread at a time decodes, and one may encode meanwhile: more change nothing, and none is advised."""
     feed = Feed(old, options={"workers": workers, "length": 256})
@@ -256,6 +271,7 @@ def test_decoding_of_old_records_is_not_taken_for_a_slow_disk(old, workers):
         assert "one thread at a time reads these files: prepare them as columns (penstock run)" in stats.verdict
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:batches are read from")
 def test_auto_starts_no_threads_that_would_only_wait_for_each_other(old):
     with penstock.load(old, batch_size=8, length=256) as loader:
@@ -278,6 +294,7 @@ def test_old_records_say_what_they_cost_and_promise_no_number(old):
 # Too little seen.
 
 
+@pytest.mark.core
 def test_a_handful_of_batches_is_too_few_for_a_verdict(rows):
     with penstock.load(rows, batch_size=8, workers=1) as loader:
         for _ in range(4):
@@ -307,6 +324,7 @@ USUAL = Rhythm(
 )
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -338,6 +356,7 @@ def test_the_sentence_follows_from_the_numbers(changes, sentence):
     assert judge(replace(USUAL, **changes), 100)[2].startswith(sentence)
 
 
+@pytest.mark.core
 def test_batches_that_were_made_ahead_are_no_proof_of_speed():
     """Makers that are slower than the consumer, before it has used up what they made before it asked."""
     slower = replace(USUAL, wait=0.0)

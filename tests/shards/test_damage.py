@@ -65,6 +65,7 @@ def test_a_sound_dataset_has_no_problem(dataset):
     read_everything(dataset)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("act", [read_everything, verify_everything])
 def test_a_flipped_bit_at_every_byte_of_every_file_is_named(dataset, act):
     for name in files_of(dataset):
@@ -89,6 +90,7 @@ def test_every_other_length_of_every_file_is_named(dataset, act, step):
         (dataset / name).write_bytes(good)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("byte", [b"0", b"9", b"e", b".", b"-", b'"', b"{", b"]", b" ", b"\x00", b"\xff"])
 def test_no_other_character_in_a_header_passes(tmp_path, byte):
     path = tmp_path / "out"

@@ -113,6 +113,7 @@ def test_every_form_that_penstock_takes_is_accepted(keys):
         make_config(job)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "keys",
     [

@@ -151,6 +151,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_every_config_of_the_document_makes_the_rows_that_it_always_made(desk, config):
     assert prepared(config) == 0
@@ -164,6 +165,7 @@ def test_every_config_of_the_document_makes_the_rows_that_it_always_made(desk, c
     assert main(["verify", "prepared-penstock"]) == 0
 
 
+@pytest.mark.proof
 def test_memory_efficient_or_not_the_bytes_are_the_same(desk):
     found = []
     for efficient in (True, False):
@@ -175,6 +177,7 @@ def test_memory_efficient_or_not_the_bytes_are_the_same(desk):
     assert found[0] == found[1]
 
 
+@pytest.mark.proof
 def test_the_job_that_it_means_is_printed_and_makes_the_same_bytes(desk, capsys):
     config = {**CONFIGS["with every option"], "learning_rate": 1e-3, "hub_model_id": "a/b"}
     assert prepared(config) == 0
@@ -209,6 +212,7 @@ def test_the_job_that_it_means_is_printed_and_makes_the_same_bytes(desk, capsys)
     assert exported(desk / "again-hf").equals(exported(desk / "prepared"))
 
 
+@pytest.mark.proof
 def test_options_of_the_command_line_are_laid_over_it(desk):
     assert prepared(NEWER, "--set", "preprocess.sequence_len=512", "--memory", "2GB", "--workers", "0") == 0
     assert {len(row) for row in exported(desk / "prepared")["input_ids"].to_pylist()} == {512}
@@ -216,6 +220,7 @@ def test_options_of_the_command_line_are_laid_over_it(desk):
     assert exported(desk / "elsewhere-hf").num_rows == len(penstock.open("elsewhere"))
 
 
+@pytest.mark.proof
 def test_a_second_corpus_leaves_out_what_the_cache_remembers(desk):
     config = {**CONFIGS["with every option"], "sequence_len": 8}
     assert prepared(config) == 0

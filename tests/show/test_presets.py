@@ -209,6 +209,7 @@ def test_pings_refuses_types_that_are_not_numbers_where_readers_expect_them(tmp_
     assert main(["plan", "pings", *paths(str(tmp_path / "text.parquet"))]) == 0
 
 
+@pytest.mark.proof
 def test_strategies_write_the_same_bytes(events, capfd):
     found = set()
     for strategy in ("sequential", "parallel", "streaming"):

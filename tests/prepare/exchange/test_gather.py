@@ -60,6 +60,7 @@ def _tables(columns: dict[str, object], pieces: int) -> list[pa.Table]:
     return [table.slice(n * ROWS // pieces, (n + 1) * ROWS // pieces - n * ROWS // pieces) for n in range(pieces)]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("hashing", ["real", "constant"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_bucket_that_is_cut_comes_in_the_same_order_as_one_that_is_not(tmp_path, monkeypatch, name, hashing):

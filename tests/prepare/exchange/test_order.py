@@ -55,6 +55,7 @@ def test_rows_come_in_the_order_of_a_naive_sort(name, case):
     assert making.values_of(found.batch) == making.values_of(table.take(pa.array(expected, pa.int64())))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", COLLISIONS)
 @given(case=cases())
 def test_a_key_starts_where_its_first_row_stands(name, case):

@@ -42,6 +42,7 @@ def quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
+@pytest.mark.proof
 @given(
     rows=INT_TEXT_ROWS, ends=st.lists(LINE_ENDS, min_size=1), final=st.booleans(), mark=st.booleans(), data=st.data()
 )
@@ -125,6 +126,7 @@ BAD_LINES = st.sampled_from(
 )
 
 
+@pytest.mark.proof
 @given(
     lines=st.lists(st.one_of(GOOD_LINES, BAD_LINES), min_size=1, max_size=30),
     sizes=st.lists(st.integers(1, 200), min_size=2, max_size=2),
@@ -258,6 +260,7 @@ def test_compressed_input_is_the_same_rows(tmp_path, suffix, pack):
 ROWS = b"a,b\n" + b"".join(b"%d,%d\n" % (i, i * i) for i in range(1000))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("zeros", [1, 512, 200_000])
 @pytest.mark.parametrize("members", [1, 2, 100])
 def test_a_gzip_file_may_have_many_members_and_end_in_zeros(tmp_path, zeros, members):
@@ -405,6 +408,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.proof
 @given(values=st.lists(VALUES, min_size=1, max_size=10))
 @pytest.mark.parametrize(
     "kind",

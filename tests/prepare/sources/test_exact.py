@@ -190,6 +190,7 @@ LATER_JSON = ['"i": 9223372036854775808', '"i": 1.5', '"f": 9007199254740993', '
 LATER_JSON += ['"f": 12345678901234567890.0', '"f": 1e400', '"i": true', '"s": {"x": 9007199254740993}']
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_a_value_behind_the_first_megabyte_that_its_column_would_change_is_set_aside_and_names_types(tmp_path, kind):
     if kind == "csv":

@@ -40,6 +40,7 @@ OBJECTS = st.fixed_dictionaries(
 LINE_ENDS = st.sampled_from(["\n", "\r\n", "\n\n", "\n \t \n", "  \n", "\r\n\r\n"])
 
 
+@pytest.mark.proof
 @given(
     rows=st.lists(OBJECTS, min_size=1, max_size=25),
     ends=st.lists(LINE_ENDS, min_size=1),
@@ -72,6 +73,7 @@ BAD_LINES = st.sampled_from(
 )
 
 
+@pytest.mark.proof
 @given(
     lines=st.lists(st.one_of(GOOD_LINES, BAD_LINES), min_size=1, max_size=30),
     sizes=st.lists(st.integers(1, 200), min_size=2, max_size=2),
@@ -297,6 +299,7 @@ def test_an_empty_file_is_a_file_of_no_rows(tmp_path, data):
 WORDS = ["1", "1.5", "1e3", "-0", "true", "null", '"x"', "NaN", "-NaN", "Inf", "-Inf", "Infinity", "[1]", "{}", "nan"]
 
 
+@pytest.mark.proof
 @given(random=st.text('0123456789.-+eE"{}[],:aInf\\', max_size=6))
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.bool_(), pa.string(), pa.timestamp("s")], ids=str)
 def test_no_line_that_the_parser_takes_is_refused_at_sight(kind, random):

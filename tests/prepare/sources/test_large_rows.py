@@ -7,12 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.base.errors import InputError
 from penstock.prepare.slices import Segment
 from penstock.prepare.sources import large_rows
 from penstock.prepare.sources.large_rows import apart
 from tests.prepare.sources.reader import read
 from tests.prepare.stages.rows import make_rows
+from tests.promises import workshop
 
 _TEXTS = ["short", "x" * 5000, "short too"]
 
@@ -51,12 +51,12 @@ def test_large_rows_have_batches_of_their_own_and_keep_their_places(monkeypatch)
     assert [aside.kept[0]["position"] for part in found for aside in part.set_aside] == [4]
 
 
+@pytest.mark.proof
 def test_a_document_larger_than_a_quarter_of_memory_is_refused_by_name_without_being_read(tmp_path):
     """A footer tells how large a row is that has a row group of its own."""
     (tmp_path / "data").mkdir()
     pq.write_table(pa.table({"text": ["x" * 110_000_000]}), tmp_path / "data" / "a.parquet", compression="zstd")
-    job = {"input": str(tmp_path / "data"), "output": str(tmp_path / "out"), "memory": "400MB", "workers": 0}
-    with pytest.raises(InputError, match="and this memory allows a row of 100,000,000"):
-        penstock.run(job)
-    manifest = penstock.run({**job, "on_bad_input": "set_aside"})
-    assert manifest.records("train") == 0
+    job = workshop.write_job(tmp_path / "job.yaml", tmp_path / "data", stages=[], memory="400MB", workers=0)
+    assert "and this memory allows a row of 100,000,000" in workshop.run(job).stdout
+    workshop.run_well(job, "--set", "on_bad_input=set_aside")
+    assert len(penstock.open(tmp_path / "out", "train")) == 0

@@ -214,6 +214,7 @@ def test_memory_is_that_of_a_few_rows_whatever_the_files_size(tmp_path, save, or
 # Batch files of our own.
 
 
+@pytest.mark.proof
 @given(
     count=st.integers(1, 40), batch_size=st.integers(1, 50), rows_at_once=st.integers(1, 50), seed=st.integers(0, 99)
 )
@@ -262,6 +263,7 @@ def savez_compressed_file(folder: Path) -> Path:
     return folder / "a.npz"
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("make", [own_file, savez_compressed_file])
 def test_a_flipped_byte_is_told_or_changes_nothing(tmp_path, make):
     path = make(tmp_path)
@@ -431,6 +433,7 @@ def in_one(old: dict[str, np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
     return [dict(zip(old, each, strict=True)) for each in zip(*old.values(), strict=True)]
 
 
+@pytest.mark.proof
 @pytest.mark.filterwarnings("ignore:trust_pickle")
 @pytest.mark.parametrize(
     "stored",
@@ -492,6 +495,7 @@ def changed(section: str, sample: int, key: str, value: Any) -> dict[str, np.nda
     return old
 
 
+@pytest.mark.proof
 @pytest.mark.filterwarnings("ignore:trust_pickle")
 @pytest.mark.parametrize(
     ("stored", "reason"),

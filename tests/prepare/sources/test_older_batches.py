@@ -217,6 +217,7 @@ def test_batch_files_come_in_the_order_of_their_numbers(tmp_path, batches):
 SPLIT = {"split": {"by": "game_id", "val": 0.3, "test": 0.3}}
 
 
+@pytest.mark.proof
 def test_samples_are_split_by_the_game_of_their_pickled_table(tmp_path, batches):
     write_arrays(batches / "batch_0000.npz", 0, NAMES, 20)
     write_dicts(batches / "batch_0001.npz", 20, NAMES, 20)

@@ -117,6 +117,7 @@ def test_a_row_larger_than_a_record_may_be_is_a_record_of_its_own(tmp_path):
     assert [row["t"] for row in records(output)] == [[1], [2], [3]]
 
 
+@pytest.mark.proof
 def test_how_much_is_sorted_at_once_shows_neither_in_records_nor_in_artifacts(tmp_path):
     rng = np.random.default_rng(2)
     columns = {
@@ -168,6 +169,7 @@ KEYS: dict[str, pa.Array] = {
 }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", KEYS)
 def test_rows_are_grouped_by_keys_of_every_type(tmp_path, name):
     table = pa.table({"k": KEYS[name], "t": pa.array(range(60))})
@@ -191,6 +193,7 @@ def penstock_values(array: pa.Array) -> list[Any]:
     return (array.dictionary_decode() if pa.types.is_dictionary(array.type) else array).slice(0, 3).to_pylist()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", KEYS)
 def test_rows_are_ordered_by_columns_of_every_type_and_lists_hold_them(tmp_path, name):
     table = pa.table({"k": [1] * 60, "o": KEYS[name], "t": pa.array(range(60))})
@@ -326,6 +329,7 @@ def _own_job(folder: Path, stages: list[Any]) -> Path:
     return workshop.write_job(folder / "job.yaml", folder / "a.parquet", stages=stages, workers=0, slice_size="1kB")
 
 
+@pytest.mark.proof
 def test_records_can_be_filtered_selected_and_given_to_ones_own_function(tmp_path):
     group = {"group": {"by": "k", "order": "t"}}
     stages = [
@@ -357,6 +361,7 @@ def test_a_function_that_drops_records_is_refused(tmp_path):
         penstock.run(_own_job(tmp_path, [{"group": {"by": "k", "order": "t"}}, "own_group_stages:shrink"]))
 
 
+@pytest.mark.proof
 def test_statistics_of_records_are_exact_however_they_come(tmp_path):
     stages = [{"group": {"by": "k", "order": "t"}}, "own_group_stages:longest", {"statistics": ["events"]}]
     job = _own_job(tmp_path, stages)
@@ -371,6 +376,7 @@ def test_statistics_of_records_are_exact_however_they_come(tmp_path):
     assert found["mean"] == pytest.approx(np.mean(counts))
 
 
+@pytest.mark.proof
 def test_what_needs_an_artifact_may_stand_on_either_side_of_group(tmp_path):
     before = [{"normalize": ["v"]}, {"group": {"by": "k", "order": "t"}}]
     penstock.run(_own_job(tmp_path, before))
@@ -425,6 +431,7 @@ def test_equal_times_stand_in_the_order_of_sources_paths_and_rows(tmp_path):
     assert [row["row"] for row in records(tmp_path / "out")] == [expected]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
 def test_texts_that_one_file_holds_as_codes_and_another_as_they_are_come_together(tmp_path, kind):
     """Read as codes, a column must still have the type that the job was planned with."""
@@ -469,6 +476,7 @@ def test_a_filter_before_group_is_counted_in_events_and_what_it_drops_is_in_no_r
 # Its summary.
 
 
+@pytest.mark.proof
 def test_the_summary_counts_keys_records_and_events_with_keys_cut_into_several_records(tmp_path):
     rng = np.random.default_rng(5)
     keys, times = (rng.zipf(1.4, 1500) % 60).tolist(), rng.integers(-50, 5000, 1500).tolist()

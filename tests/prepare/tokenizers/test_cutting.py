@@ -33,6 +33,7 @@ def cut(kind: str, text: str, most_bytes: int, special_tokens: str = "text") -> 
     return [data[start:end].decode() for start, end in pairwise(places)]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", CUT_KINDS)
 @settings(max_examples=150, deadline=None)
 @given(text=documents)

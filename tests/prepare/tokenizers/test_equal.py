@@ -26,6 +26,7 @@ def engine_of(name: str, kind: str, special_tokens: str) -> Engine:
     return engine
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("name", "kind"), CASES)
 @settings(max_examples=60, deadline=None)
 @given(texts=st.lists(documents, min_size=1, max_size=4), special_tokens=st.sampled_from(["text", "tokens"]))

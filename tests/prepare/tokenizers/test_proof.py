@@ -54,6 +54,7 @@ def test_one_that_was_asked_for_and_differs_is_an_error(tmp_path: Path) -> None:
     assert raised.value.next_step == "leave `engine` out: then the fastest that is equal is used"
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", ["word piece", "unigram"])
 def test_what_no_fast_engine_loads_is_left_to_hugging_face(tmp_path: Path, kind: str) -> None:
     choice = choose_engine(saved(kind, tmp_path), SAMPLE)
