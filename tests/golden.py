@@ -1,0 +1,303 @@
+"""Golden jobs: small jobs of every format, stage and kind of pass, and the id of the dataset that each must make.
+
+`python -m tests.golden` writes tests/data/golden.json anew, with `finished` the datasets beside it.
+A changed id needs a line under Format in CHANGELOG.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shutil
+import sys
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+import penstock
+
+ROOT = Path(__file__).parent.parent
+FILE = Path(__file__).parent / "data" / "golden.json"
+FINISHED = Path(__file__).parent / "data" / "finished"
+Job = dict[str, Any]
+_ROWS = 400
+
+
+def run_golden(name: str, folder: Path) -> dict[str, Any]:
+    """What golden.json keeps of a job."""
+    make_folder(folder)
+    return run_in(name, folder, folder / "out")
+
+
+def make_folder(folder: Path) -> None:
+    """All input, the examples included."""
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    make_input(folder)
+
+
+def run_in(name: str, folder: Path, output: Path) -> dict[str, Any]:
+    sys.path.insert(0, str(folder))
+    try:
+        plan = penstock.plan(_job(name, folder, output))
+        penstock.run(plan)
+    finally:
+        sys.path.remove(str(folder))
+        for module in ("golden_samples", "features", "play"):
+            sys.modules.pop(module, None)
+    manifest = json.loads((output / "manifest.json").read_text())
+    return {
+        "dataset": manifest["digest"],
+        "passes": [[each.cut.kind, len(each.tasks)] for each in plan.passes],
+        "records": {split: sum(shard["records"] for shard in shards) for split, shards in manifest["splits"].items()},
+    }
+
+
+def _job(name: str, folder: Path, output: Path) -> Any:
+    job, usual = JOBS[name], {"output": str(output), "workers": 0, "memory": "2GB"}
+    if "file" in job:
+        file = folder / job["file"]
+        file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **usual}))
+        return file
+    located = json.loads(json.dumps(job).replace('"@', f'"{folder}/'))  # `@name` is a file of the folder
+    return {**located, **usual, "input": _located(job["input"], folder)}
+
+
+def _located(source: Any, folder: Path) -> Any:
+    if isinstance(source, str):
+        return str(folder / source)
+    if isinstance(source, list):
+        return [_located(each, folder) for each in source]
+    paths = {key: _located(source[key], folder) for key in ("path", "files", "npz") if key in source}
+    return {**source, **paths}
+
+
+# The input: the same values on every machine, by Python's own generator.
+
+
+def make_input(folder: Path) -> None:
+    chance = random.Random(7)
+    _make_rows(folder / "rows", chance)
+    _make_events(folder / "events", chance)
+    _make_odd_types(folder / "odd", chance)
+    _make_texts(folder / "texts", chance)
+    _make_batches(folder / "batches")
+    for number in range(6):
+        (folder / "raw").mkdir(exist_ok=True)
+        (folder / "raw" / f"{number}.txt").write_text(f"{number} {number * number}\n" * (number + 2))
+    (folder / "golden_samples.py").write_text(_SAMPLES)
+
+
+def _make_rows(folder: Path, chance: random.Random) -> None:
+    folder.mkdir()
+    for number in range(3):
+        rows = {
+            "key": [f"k{int(chance.paretovariate(0.6)) % 40}" for _ in range(_ROWS)],
+            "time": [1_700_000_000 + chance.randrange(10_000) for _ in range(_ROWS)],
+            "value": [chance.choice([None, chance.uniform(-5, 900)]) for _ in range(_ROWS)],
+            "kind": [chance.choice(["a", "bb", "", "été"]) for _ in range(_ROWS)],
+            "ok": [chance.random() < 0.5 for _ in range(_ROWS)],
+        }
+        table = pa.table(rows, schema=pa.schema(list(_COLUMNS.items())))
+        pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=150)
+        lines = [json.dumps(row, ensure_ascii=False) for row in table.to_pylist()]
+        (folder / f"part-{number}.jsonl").write_text("\n".join(lines) + "\n")
+        cells = [",".join("" if cell is None else str(cell) for cell in row.values()) for row in table.to_pylist()]
+        text = "\n".join([",".join(_COLUMNS), *cells]) + "\n"
+        (folder / f"part-{number}.csv.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    (folder / "bad.jsonl").write_text('{"key": "a", "time": 1}\n{"key": \n{"key": "b", "time": 2}\nnull\n')
+
+
+_COLUMNS = {"key": pa.string(), "time": pa.int64(), "value": pa.float32(), "kind": pa.string(), "ok": pa.bool_()}
+
+
+def _make_events(folder: Path, chance: random.Random) -> None:
+    folder.mkdir()
+    for number in range(2):
+        times = pa.array([chance.randrange(10**15, 2 * 10**15) for _ in range(_ROWS)], pa.timestamp("us", "UTC"))
+        keys = pa.array([f"10.0.0.{chance.randrange(30)}" for _ in range(_ROWS)])
+        values = pa.array([chance.uniform(0, 300) for _ in range(_ROWS)], pa.float32())
+        pq.write_table(pa.table({"key": keys, "time": times, "rtt": values}), folder / f"{number}.parquet")
+
+
+def _make_odd_types(folder: Path, chance: random.Random) -> None:
+    folder.mkdir()
+    count = 90
+    numbers = [chance.randrange(-100, 100) for _ in range(count)]
+    columns = {
+        "id": pa.array([2**63 + number + 100 for number in numbers], pa.uint64()),
+        "when": pa.array(numbers, pa.timestamp("ns", "Asia/Kathmandu")),
+        "day": pa.array(numbers, pa.date32()),
+        "took": pa.array(numbers, pa.duration("ms")),
+        "half": pa.array(np.array(numbers, "f2")),
+        "price": pa.array([Decimal(number) / 4 for number in numbers], pa.decimal128(9, 2)),
+        "word": pa.array([f"w{number % 7}" for number in numbers]).dictionary_encode(),
+        "list": pa.array([list(range(abs(number) % 5)) if number % 11 else None for number in numbers]),
+        "pair": pa.array([[number, -number] for number in numbers], pa.list_(pa.int16(), 2)),
+        "inner": pa.array([{"a": number, "b": str(number)} for number in numbers]),
+        "view": pa.array([str(number) * 9 for number in numbers], pa.string_view()),
+        "bytes": pa.array([bytes([number % 256]) for number in numbers]),
+    }
+    pq.write_table(pa.table(columns), folder / "odd.parquet", row_group_size=40)
+    with pa.ipc.new_file(folder / "odd.arrow", pa.table(columns).schema) as file:
+        file.write_table(pa.table(columns), 25)
+
+
+def _make_texts(folder: Path, chance: random.Random) -> None:
+    folder.mkdir()
+    words = ["the", "a", "water", "flows", "pipes", "turbine", "gate", "Straße", "été", "水力", "発電", "x=1;", "don't"]
+    texts = [" ".join(chance.choices(words, k=chance.randrange(1, 90))) for _ in range(150)]
+    texts += [f"  {text} " for text in texts[:30]] + ["", " "]
+    chance.shuffle(texts)
+    for number in range(2):
+        lines = [json.dumps({"text": text, "n": at}) for at, text in enumerate(texts[number::2])]
+        (folder / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def _make_batches(folder: Path) -> None:
+    folder.mkdir()
+    for number in range(3):
+        values = np.arange(40 + number * 10, dtype="f8").reshape(-1, 5) / 3
+        labels = np.arange(len(values), dtype="i4") - number
+        np.savez(folder / f"batch_{number:04d}.npz", features=values, labels_next=labels)
+
+
+_SAMPLES = """
+import numpy as np
+
+
+def samples(path):
+    for number, line in enumerate(path.read_text().splitlines()):
+        first, second = map(int, line.split())
+        yield {"features": np.arange(4, dtype="f4") * first + number, "labels": {"next": second}, "game": path.stem}
+
+
+def of_rows(batch):
+    for row in batch.to_pylist():
+        yield {"time": row["time"], "size": len(row["key"])}
+
+
+def doubled(batch):
+    return batch.set_column(1, "time", __import__("pyarrow.compute").compute.multiply(batch.column("time"), 2))
+"""
+
+_ODD = ["id", "when", "day", "half", "price", "word", "list", "pair", "view", "bytes"]
+PARQUET, JSONL, CSV = "rows/*.parquet", "rows/part-*.jsonl", "rows/*.csv.gz"
+_TYPES = {"value": "float32"}
+_GROUP = {"group": {"by": "key", "order": "time", "max_record": "4kB"}}
+_TOKENIZE: Job = {"tokenize": {"tokenizer": "@examples/text/tokenizer", "engine": "hf"}}
+_SAMPLE_INPUT = {"files": "raw/*.txt", "function": "golden_samples:samples"}
+_SLICED = {"slice_size": "4kB"}
+
+JOBS: dict[str, Job] = {
+    "parquet as it is": {"input": PARQUET},
+    "parquet in many slices": {"input": PARQUET, "slice_size": "2kB"},
+    "npy": {"input": PARQUET, "format": "npy"},
+    "jsonl": {"input": {"path": JSONL, "types": _TYPES}, **_SLICED},
+    "csv in gzip": {"input": {"path": CSV, "types": {**_TYPES, "key": "string", "kind": "string"}}},
+    "several sources": {"input": [{"path": PARQUET}, {"path": JSONL, "types": _TYPES}]},
+    "bad records": {"input": "rows/bad.jsonl", "on_bad_input": "set_aside"},
+    "odd types of parquet": {"input": "odd/odd.parquet", "stages": [{"select": _ODD}]},
+    "odd types of arrow": {"input": "odd/odd.arrow", "stages": [{"select": ["id", "when", "list", "pair", "view"]}]},
+    "a nested column": {"input": "odd/odd.parquet", "stages": [{"select": {"b": "inner.b", "id": "id"}}]},
+    "select, filter, cast": {
+        "input": PARQUET,
+        "stages": [{"filter": ["value > 1", "kind != a"]}, {"cast": {"time": "int32"}}, {"select": ["time", "value"]}],
+    },
+    "split by position": {"input": PARQUET, "stages": [{"split": {"test": 0.2, "val": 0.1}}], **_SLICED},
+    "split by key": {"input": PARQUET, "stages": [{"split": {"by": "key", "test": 0.3}}], **_SLICED},
+    "statistics": {"input": PARQUET, "stages": [{"split": {"test": 0.2}}, {"statistics": ["value", "time"]}]},
+    "normalize": {"input": PARQUET, "stages": [{"filter": "value > 0"}, {"normalize": ["value"]}], **_SLICED},
+    "own function": {"input": PARQUET, "stages": ["golden_samples:doubled"]},
+    "group": {"input": PARQUET, "stages": [_GROUP], **_SLICED},
+    "group, split, statistics": {
+        "input": PARQUET,
+        "stages": [{"filter": "value > 1"}, _GROUP, {"split": {"by": "key", "test": 0.2}}],
+        **_SLICED,
+    },
+    "group with null keys": {
+        "input": PARQUET,
+        "stages": [{"group": {"by": "value", "order": "time", "null_keys": "set_aside"}}],
+    },
+    "arrayrecord": {
+        "input": "events/*.parquet",
+        "stages": [_GROUP, {"split": {"by": "key", "test": 0.3}}],
+        "format": "arrayrecord",
+        **_SLICED,
+    },
+    "text wrapped": {
+        "input": "texts/*.jsonl",
+        "stages": [{"select": ["text"]}, {"clean": {}}, "dedup", _TOKENIZE, {"pack": {"length": 32}}],
+        "slice_size": "8kB",
+    },
+    "text best fit": {
+        "input": {"path": "texts/*.jsonl", "text_column": "text"},
+        "stages": [{"clean": {"normalize": "nfc"}}, _TOKENIZE, {"pack": {"length": 32, "method": "best_fit"}}],
+    },
+    "text one row per document": {
+        "input": {"path": "texts/*.jsonl", "text_column": "text"},
+        "stages": [{"split": {"test": 0.2}}, _TOKENIZE, {"pack": {"length": 64, "method": "none"}}],
+        "slice_size": "8kB",
+    },
+    "text that stays text": {
+        "input": {"path": "texts/*.jsonl", "text_column": "text"},
+        "stages": [{"clean": {}}, {"dedup": {}}],
+        "slice_size": "8kB",
+    },
+    "tokens that are not packed": {"input": "texts/*.jsonl", "stages": [_TOKENIZE, {"filter": "length(tokens) > 9"}]},
+    "files of text": {"input": {"path": "raw/*.txt", "format": "text", "document": "line"}},
+    "samples": {"input": _SAMPLE_INPUT},
+    "samples split and normalized": {
+        "input": _SAMPLE_INPUT,
+        "stages": [{"split": {"by": "game", "test": 0.4}}, {"normalize": {"columns": ["features"]}}],
+    },
+    "samples of rows": {"input": {"path": PARQUET, "function": "golden_samples:of_rows", "batch_rows": 100}},
+    "samples as shards": {"input": _SAMPLE_INPUT, "format": "safetensors"},
+    "samples kept as batch files": {"input": _SAMPLE_INPUT, "intermediate_dir": "@kept", "batch_size": 4},
+    "batch files": {"input": {"npz": "batches/batch_*.npz"}, "format": "arrays"},
+    "batch files split": {
+        "input": {"npz": "batches/batch_*.npz"},
+        "format": "arrays",
+        "stages": [{"split": {"test": 0.3}}],
+        "merge_strategy": "accumulative",
+    },
+    "example rows": {"file": "examples/rows/job.yaml"},
+    "example text": {"file": "examples/text/job.yaml"},
+    "example arrays": {"file": "examples/arrays/job.yaml"},
+}
+
+
+KEPT = {  # finished datasets that tests/data holds, and the jobs that made them
+    "rows-npy": "npy",
+    "events": "group, split, statistics",
+    "events-arrayrecord": "arrayrecord",
+    "packed": "text wrapped",
+    "samples": "samples split and normalized",
+}
+
+
+def _write() -> None:
+    found = {}
+    for name in JOBS:
+        with tempfile.TemporaryDirectory() as folder:
+            found[name] = run_golden(name, Path(folder) / "golden")
+    FILE.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _write_finished() -> None:
+    for name, job in KEPT.items():
+        with tempfile.TemporaryDirectory() as folder:
+            run_golden(job, Path(folder) / "golden")
+            shutil.copytree(
+                Path(folder) / "golden" / "out", FINISHED / name, ignore=shutil.ignore_patterns(".penstock")
+            )
+
+
+if __name__ == "__main__":
+    _write_finished() if sys.argv[1:] == ["finished"] else _write()
