@@ -6,28 +6,22 @@ A changed id needs a line under Format in CHANGELOG.md.
 
 from __future__ import annotations
 
-import gzip
 import json
-import random
 import shutil
 import sys
 import tempfile
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
 import penstock
 
 ROOT = Path(__file__).parent.parent
 FILE = Path(__file__).parent / "data" / "golden.json"
+INPUT = Path(__file__).parent / "data" / "input"
 FINISHED = Path(__file__).parent / "data" / "finished"
 Job = dict[str, Any]
-_ROWS = 400
 
 
 def run_golden(name: str, folder: Path) -> dict[str, Any]:
@@ -37,9 +31,10 @@ def run_golden(name: str, folder: Path) -> dict[str, Any]:
 
 
 def make_folder(folder: Path) -> None:
-    """All input, the examples included."""
-    shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
-    make_input(folder)
+    """All input, the examples included. It is kept as it is: libraries of other versions write other bytes."""
+    caches = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(INPUT, folder, ignore=caches)
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=caches)
 
 
 def run_in(name: str, folder: Path, output: Path) -> dict[str, Any]:
@@ -77,115 +72,6 @@ def _located(source: Any, folder: Path) -> Any:
     paths = {key: _located(source[key], folder) for key in ("path", "files", "npz") if key in source}
     return {**source, **paths}
 
-
-# The input: the same values on every machine, by Python's own generator.
-
-
-def make_input(folder: Path) -> None:
-    chance = random.Random(7)
-    _make_rows(folder / "rows", chance)
-    _make_events(folder / "events", chance)
-    _make_odd_types(folder / "odd", chance)
-    _make_texts(folder / "texts", chance)
-    _make_batches(folder / "batches")
-    for number in range(6):
-        (folder / "raw").mkdir(exist_ok=True)
-        (folder / "raw" / f"{number}.txt").write_text(f"{number} {number * number}\n" * (number + 2))
-    (folder / "golden_samples.py").write_text(_SAMPLES)
-
-
-def _make_rows(folder: Path, chance: random.Random) -> None:
-    folder.mkdir()
-    for number in range(3):
-        rows = {
-            "key": [f"k{int(chance.paretovariate(0.6)) % 40}" for _ in range(_ROWS)],
-            "time": [1_700_000_000 + chance.randrange(10_000) for _ in range(_ROWS)],
-            "value": [chance.choice([None, chance.uniform(-5, 900)]) for _ in range(_ROWS)],
-            "kind": [chance.choice(["a", "bb", "", "été"]) for _ in range(_ROWS)],
-            "ok": [chance.random() < 0.5 for _ in range(_ROWS)],
-        }
-        table = pa.table(rows, schema=pa.schema(list(_COLUMNS.items())))
-        pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=150)
-        lines = [json.dumps(row, ensure_ascii=False) for row in table.to_pylist()]
-        (folder / f"part-{number}.jsonl").write_text("\n".join(lines) + "\n")
-        cells = [",".join("" if cell is None else str(cell) for cell in row.values()) for row in table.to_pylist()]
-        text = "\n".join([",".join(_COLUMNS), *cells]) + "\n"
-        (folder / f"part-{number}.csv.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-    (folder / "bad.jsonl").write_text('{"key": "a", "time": 1}\n{"key": \n{"key": "b", "time": 2}\nnull\n')
-
-
-_COLUMNS = {"key": pa.string(), "time": pa.int64(), "value": pa.float32(), "kind": pa.string(), "ok": pa.bool_()}
-
-
-def _make_events(folder: Path, chance: random.Random) -> None:
-    folder.mkdir()
-    for number in range(2):
-        times = pa.array([chance.randrange(10**15, 2 * 10**15) for _ in range(_ROWS)], pa.timestamp("us", "UTC"))
-        keys = pa.array([f"10.0.0.{chance.randrange(30)}" for _ in range(_ROWS)])
-        values = pa.array([chance.uniform(0, 300) for _ in range(_ROWS)], pa.float32())
-        pq.write_table(pa.table({"key": keys, "time": times, "rtt": values}), folder / f"{number}.parquet")
-
-
-def _make_odd_types(folder: Path, chance: random.Random) -> None:
-    folder.mkdir()
-    count = 90
-    numbers = [chance.randrange(-100, 100) for _ in range(count)]
-    columns = {
-        "id": pa.array([2**63 + number + 100 for number in numbers], pa.uint64()),
-        "when": pa.array(numbers, pa.timestamp("ns", "Asia/Kathmandu")),
-        "day": pa.array(numbers, pa.date32()),
-        "took": pa.array(numbers, pa.duration("ms")),
-        "half": pa.array(np.array(numbers, "f2")),
-        "price": pa.array([Decimal(number) / 4 for number in numbers], pa.decimal128(9, 2)),
-        "word": pa.array([f"w{number % 7}" for number in numbers]).dictionary_encode(),
-        "list": pa.array([list(range(abs(number) % 5)) if number % 11 else None for number in numbers]),
-        "pair": pa.array([[number, -number] for number in numbers], pa.list_(pa.int16(), 2)),
-        "inner": pa.array([{"a": number, "b": str(number)} for number in numbers]),
-        "view": pa.array([str(number) * 9 for number in numbers], pa.string_view()),
-        "bytes": pa.array([bytes([number % 256]) for number in numbers]),
-    }
-    pq.write_table(pa.table(columns), folder / "odd.parquet", row_group_size=40)
-    with pa.ipc.new_file(folder / "odd.arrow", pa.table(columns).schema) as file:
-        file.write_table(pa.table(columns), 25)
-
-
-def _make_texts(folder: Path, chance: random.Random) -> None:
-    folder.mkdir()
-    words = ["the", "a", "water", "flows", "pipes", "turbine", "gate", "Straße", "été", "水力", "発電", "x=1;", "don't"]
-    texts = [" ".join(chance.choices(words, k=chance.randrange(1, 90))) for _ in range(150)]
-    texts += [f"  {text} " for text in texts[:30]] + ["", " "]
-    chance.shuffle(texts)
-    for number in range(2):
-        lines = [json.dumps({"text": text, "n": at}) for at, text in enumerate(texts[number::2])]
-        (folder / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
-
-
-def _make_batches(folder: Path) -> None:
-    folder.mkdir()
-    for number in range(3):
-        values = np.arange(40 + number * 10, dtype="f8").reshape(-1, 5) / 3
-        labels = np.arange(len(values), dtype="i4") - number
-        np.savez(folder / f"batch_{number:04d}.npz", features=values, labels_next=labels)
-
-
-_SAMPLES = """
-import numpy as np
-
-
-def samples(path):
-    for number, line in enumerate(path.read_text().splitlines()):
-        first, second = map(int, line.split())
-        yield {"features": np.arange(4, dtype="f4") * first + number, "labels": {"next": second}, "game": path.stem}
-
-
-def of_rows(batch):
-    for row in batch.to_pylist():
-        yield {"time": row["time"], "size": len(row["key"])}
-
-
-def doubled(batch):
-    return batch.set_column(1, "time", __import__("pyarrow.compute").compute.multiply(batch.column("time"), 2))
-"""
 
 _ODD = ["id", "when", "day", "half", "price", "word", "list", "pair", "view", "bytes"]
 PARQUET, JSONL, CSV = "rows/*.parquet", "rows/part-*.jsonl", "rows/*.csv.gz"
