@@ -17,7 +17,7 @@ from penstock.prepare.plan import Plan
 from tests.promises import text_making, workshop
 from tests.promises.test_memory_is_a_contract import _watched_run, cgroup
 
-MEGABYTES = 400 if workshop.THOROUGH else 12
+MEGABYTES = 200 if workshop.THOROUGH else 12
 BUDGET_MB = 400
 
 
