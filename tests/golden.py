@@ -49,7 +49,7 @@ def run_in(name: str, folder: Path, output: Path) -> dict[str, Any]:
     manifest = json.loads((output / "manifest.json").read_text())
     return {
         "dataset": manifest["digest"],
-        "passes": [[each.cut.kind, len(each.tasks)] for each in plan.passes],
+        "passes": [[each.pass_.kind, len(each.tasks)] for each in plan.passes],
         "records": {split: sum(shard["records"] for shard in shards) for split, shards in manifest["splits"].items()},
     }
 

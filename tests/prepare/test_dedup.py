@@ -17,19 +17,21 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import InputError, IntegrityError
 from penstock.base.files import Folder
-from penstock.prepare import text_sinks
 from penstock.prepare.dedup import matching, runs
 from penstock.prepare.dedup.keys import KEY, hash_texts, repeats, sort_order
 from penstock.prepare.dedup.losers import Bitmap, read_losers, set_bits
 from penstock.prepare.dedup.matching import match
 from penstock.prepare.dedup.remembered import Remembered, look_up
 from penstock.prepare.dedup.runs import ENTRY, RunsWriter, open_runs, open_written
-from penstock.prepare.keying import FromKeys, KeyRange, match_keys, new_keys
+from penstock.prepare.means import Settings
+from penstock.prepare.passes import Task
+from penstock.prepare.passes import hash as hashing_keys
+from penstock.prepare.passes.hash import KeysInto
+from penstock.prepare.passes.match import KeyRange, MatchWork, new_keys
 from penstock.prepare.rows import Rows
-from penstock.prepare.task import Recipe, Task
-from penstock.prepare.text_sinks import KeysInto
 from penstock.shards.columns import FileFacts
 
+SETTINGS = Settings(0, 1 << 20, 0, 64.0, 64.0)
 MEANING = {"text": []}
 INPUT = "a digest of the input"
 TEXTS = st.sampled_from(["", "a", "b", "ab", "ab ", "\0", "\0\0", "été", "e\u0301te\u0301", *map(str, range(12))])
@@ -41,7 +43,7 @@ def hashed(folder: Folder, slices: list[list[list[str]]], pass_number: int = 0) 
     found = []
     for number, batches in enumerate(slices):
         with ExitStack() as stack:
-            sink = KeysInto(pass_number, "text").open(folder, number, stack, 0)
+            sink = KeysInto(pass_number, "text").open(folder, number, stack, SETTINGS)
             for texts in batches:
                 batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], names=["text"])
                 sink.write(Rows(batch, 0, ("f",), np.arange(len(texts))))
@@ -56,9 +58,8 @@ def unseen(rows: int, place: str = "", whole: bool = True) -> None:
 
 
 def matched(folder: Folder, keys: tuple[FileFacts, ...], ranges: int, known: Remembered | None) -> list[FileFacts]:
-    source = FromKeys(1, keys, known, ranges)
-    recipe = Recipe(folder.root, source, {}, {}, (), None, ())
-    rows = [match_keys(Task(f"{n}", KeyRange(n), ""), recipe, unseen) for n in range(ranges)]
+    work = MatchWork(folder.root, 1, keys, known, ranges)
+    rows = [work.execute(Task(f"{n}", KeyRange(n), ""), SETTINGS, unseen) for n in range(ranges)]
     return [row.spill for row in rows if row.spill]
 
 
@@ -91,7 +92,7 @@ def by_a_dict(slices: list[list[list[str]]], seen: set[str]) -> list[tuple[list[
 def test_the_first_by_position_stays_as_a_dict_would_have_it(tmp_path_factory, slices, ranges, run, at_once):
     folder = Folder(str(tmp_path_factory.mktemp("dedup")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_sinks, "_RUN_KEYS", run)
+        patch.setattr(hashing_keys, "_RUN_KEYS", run)
         patch.setattr(matching, "_KEYS_AT_ONCE", at_once)
         patch.setattr(runs, "_BLOCK_KEYS", 3)
         keys = hashed(folder, slices)

@@ -21,18 +21,20 @@ from penstock.base.errors import ConfigError, IntegrityError
 from penstock.base.files import Folder
 from penstock.prepare import packing
 from penstock.prepare.best_fit import best_fit
+from penstock.prepare.means import Settings
 from penstock.prepare.packing import FromTokens, Span, pack
+from penstock.prepare.passes import Task
+from penstock.prepare.passes.shards import ShardsInto
+from penstock.prepare.passes.tokens import CONTENT, COUNTED, TokensInto
 from penstock.prepare.rows import TOKENS, Rows
-from penstock.prepare.sinks import ShardsInto
 from penstock.prepare.stages import build_stage
 from penstock.prepare.stages.pack import Pack, packed_schema
-from penstock.prepare.task import Recipe, Task
-from penstock.prepare.text_sinks import CONTENT, COUNTED, TokensInto
 from penstock.prepare.token_stream import TokenPart
 from penstock.shards.manifest import Manifest, Step, write_manifest
 from penstock.shards.schema import schema_from_arrow
 from tests.promises.text_making import wrapped
 
+SETTINGS = Settings(0, 1 << 20, 0, 64.0, 64.0)
 SPLITS = ("train", "test")
 PART = pa.schema([(TOKENS, pa.list_(pa.uint16()))])
 
@@ -55,7 +57,7 @@ def put_down(folder: Folder, tasks: list[Batches]) -> tuple[TokenPart, ...]:
     into, parts = TokensInto(schema_from_arrow(PART, "a test"), SPLITS, len(tasks)), []
     for number, batches in enumerate(tasks):
         with ExitStack() as stack:
-            sink = into.open(folder, number, stack, 0)
+            sink = into.open(folder, number, stack, SETTINGS)
             for documents, splits in batches:
                 sink.write(rows_of(documents, splits))
             produced = sink.finish()
@@ -72,8 +74,7 @@ def packed(root: Path, tasks: list[Batches], stage: Pack, spans: int) -> tuple[d
     fixed = stage.length if stage.method == "wrapped" else 0
     schema = schema_from_arrow(packed_schema(pa.uint16(), fixed), "a test")
     source = FromTokens(put_down(folder, tasks), stage, ShardsInto(schema, SPLITS, "safetensors", spans, None))
-    recipe = Recipe(str(root), source, {}, {}, (), None, (), hold_bytes=1 << 20)
-    rows = [pack(Task(f"{n}", Span(n, spans), ""), recipe, unseen) for n in range(spans)]
+    rows = [pack(Task(f"{n}", Span(n, spans), ""), str(root), source, 1 << 20, unseen) for n in range(spans)]
     shards = {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in SPLITS}
     write_manifest(folder, Manifest({"format": "safetensors"}, {}, schema, shards, (), (), (), ""))
     steps = [row.steps[TOKENS] for row in rows]
@@ -250,12 +251,11 @@ def test_a_flipped_byte_in_any_region_of_a_part_is_named(tmp_path):
     (part,) = put_down(folder, tasks)
     schema = schema_from_arrow(packed_schema(pa.uint16(), 16), "a test")
     source = FromTokens((part,), Pack(length=16), ShardsInto(schema, SPLITS, "safetensors", 1, None))
-    recipe = Recipe(str(tmp_path), source, {}, {}, (), None, (), hold_bytes=1 << 20)
     path, whole = tmp_path / part.file.file, (tmp_path / part.file.file).read_bytes()
     for position in [*range(0, len(whole), 97), len(whole) - 1, len(whole) - 8]:
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x10]) + whole[position + 1 :])
         with pytest.raises(IntegrityError) as caught:
-            pack(Task("0", Span(0, 1), ""), recipe, unseen)
+            pack(Task("0", Span(0, 1), ""), str(tmp_path), source, 1 << 20, unseen)
         assert path.name in str(caught.value.where), position
 
 

@@ -19,16 +19,18 @@ import penstock
 from penstock.base.errors import IntegrityError
 from penstock.base.files import Folder
 from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.means import Settings
+from penstock.prepare.passes import Task
+from penstock.prepare.passes.parts import PartsInto
+from penstock.prepare.passes.sink import PARTS
 from penstock.prepare.placing import EDGES, FromParts, Part, columns_of, lay_out_parts, place
 from penstock.prepare.rows import Rows
-from penstock.prepare.sample_sinks import PartsInto
-from penstock.prepare.sinks import PARTS
 from penstock.prepare.stages.normalize import Normalize, Scale
-from penstock.prepare.task import Recipe, Task
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.placed import finish_column, finish_split
 from penstock.shards.schema import schema_from_arrow
 
+SETTINGS = Settings(0, 1 << 20, 0, 64.0, 64.0)
 SPLITS = ("train", "test")
 ARROW = pa.schema({"features": pa.list_(pa.float64(), 3), "labels_move": pa.int16(), "game": pa.string()})
 SCHEMA = schema_from_arrow(ARROW, "a test")
@@ -57,7 +59,7 @@ def put_down(folder: Folder, counts: list[int]) -> tuple[dict[str, ShardFacts], 
     into, parts, first = PartsInto(SCHEMA, SPLITS, len(counts), ()), [], 0
     for number, count in enumerate(counts):
         with ExitStack() as stack:
-            sink = into.open(folder, number, stack, 0)
+            sink = into.open(folder, number, stack, SETTINGS)
             for start in range(0, count, 4):
                 sink.write(rows_of(first + start, min(4, count - start)))
             parts.append(sink.finish().shards)
@@ -73,8 +75,7 @@ def source_of(folder: Folder, parts: tuple[dict[str, ShardFacts], ...], scaled: 
 
 def place_all(folder: Folder, source: FromParts, tasks: list[Part]) -> dict[str, Any]:
     """Every file of the dataset as numpy has it, once all tasks are done."""
-    recipe = Recipe(folder.root, source, {}, {}, (), None, ())
-    rows = [place(Task(f"1-place-{part.number:05d}", part, "f"), recipe, unseen) for part in tasks]
+    rows = [place(Task(f"1-place-{part.number:05d}", part, "f"), folder.root, source, unseen) for part in tasks]
     assert all(row.steps["place"].balances for row in rows)
     assert sum(row.steps["place"].taken for row in rows) == sum(
         shard.records for part in source.parts for shard in part.values()
@@ -133,8 +134,7 @@ def test_placing_a_part_again_changes_no_byte(tmp_path):
     folder = Folder(str(tmp_path))
     source = source_of(folder, put_down(folder, [13, 20, 7]), scaled=True, in_memory=False)
     again = [Part(0, 1), Part(1, 2), Part(0, 1), Part(2, 3)]
-    recipe = Recipe(folder.root, source, {}, {}, (), None, ())
-    rows = [place(Task("t", part, "f"), recipe, unseen) for part in again]
+    rows = [place(Task("t", part, "f"), folder.root, source, unseen) for part in again]
     assert rows[0] == rows[2]
     finish(folder, source, rows)
     assert np.array_equal(np.load(tmp_path / "X_train.npy"), expected_of(40, 0, scaled=True)["X_train.npy"])
@@ -149,10 +149,9 @@ def test_a_byte_that_changed_in_a_part_is_named(tmp_path):
     data = bytearray(folder.read(name))
     data[100] ^= 1
     Path(folder.path(name)).write_bytes(data)
-    recipe = Recipe(folder.root, source, {}, {}, (), None, ())
-    place(Task("t", Part(0, 1), "f"), recipe, unseen)
+    place(Task("t", Part(0, 1), "f"), folder.root, source, unseen)
     with pytest.raises(IntegrityError, match="are not the ones that were written") as caught:
-        place(Task("t", Part(1, 2), "f"), recipe, unseen)
+        place(Task("t", Part(1, 2), "f"), folder.root, source, unseen)
     assert name in caught.value.where
     Path(folder.path(name)).write_bytes(data[:-1])
     with pytest.raises(IntegrityError, match=r"bytes, .* were written"):

@@ -14,7 +14,9 @@ import pytest
 import penstock
 from penstock.base.errors import PlanError
 from penstock.base.memory import Budget
-from penstock.prepare.plan import make_plan
+from penstock.prepare.means import Means
+from penstock.prepare.passes.cutting import cut_passes
+from penstock.prepare.plan import Plan, make_plan
 from tests.promises import text_making, workshop
 
 
@@ -24,12 +26,16 @@ def plan(tmp_path_factory: pytest.TempPathFactory):
     return penstock.plan(workshop.write_job(folder / "job.yaml", workshop.make_input(folder / "data"), workers=2))
 
 
+def planned(plan: Plan, means: Means) -> Plan:
+    return make_plan(*cut_passes(plan.config, plan.survey, means.budget.allowed), means)
+
+
 def _with_memory(plan, allowed: int):
-    return make_plan(plan.config, plan.survey, replace(plan.means, budget=Budget(allowed, "a test")))
+    return planned(plan, replace(plan.means, budget=Budget(allowed, "a test")))
 
 
 def test_planning_twice_gives_the_same_plan(plan):
-    again = make_plan(plan.config, plan.survey, plan.means)
+    again = planned(plan, plan.means)
     assert again.passes == plan.passes
     assert again.job == plan.job
 
@@ -61,14 +67,14 @@ def test_what_is_physical_changes_no_fingerprint(plan):
 
 def test_a_disk_without_room_is_refused_with_the_numbers(plan):
     with pytest.raises(PlanError, match="is free"):
-        make_plan(plan.config, plan.survey, replace(plan.means, free_disk=1000))
+        planned(plan, replace(plan.means, free_disk=1000))
 
 
 def test_a_stage_that_needs_its_artifact_gets_a_pass_of_its_own(tmp_path):
     stages = [{"statistics": ["size"]}, {"normalize": ["rtt"]}, {"normalize": ["size"]}]
     data = workshop.make_input(tmp_path / "data", files=1)
     plan = penstock.plan(workshop.write_job(tmp_path / "job.yaml", data, stages=stages))
-    assert [(each.cut.kind, each.cut.first, each.cut.last, each.cut.fits) for each in plan.passes] == [
+    assert [(each.pass_.kind, each.pass_.first, each.pass_.last, each.pass_.fits) for each in plan.passes] == [
         ("fit", 0, 2, (1,)),
         ("fit", 0, 3, (2,)),
         ("map", 0, 3, (0,)),
@@ -117,7 +123,10 @@ def test_input_with_no_rows_at_all_is_a_dataset_of_none(tmp_path):
 def test_an_exchange_cuts_the_job_into_a_scatter_and_a_gather(tmp_path):
     data = workshop.make_event_input(tmp_path / "data", files=1)
     plan = penstock.plan(workshop.write_events_job(tmp_path / "job.yaml", data))
-    assert [(each.cut.kind, each.cut.first, each.cut.last, each.cut.fits, each.cut.spill) for each in plan.passes] == [
+    assert [
+        (each.pass_.kind, each.pass_.first, each.pass_.last, each.pass_.fits, getattr(each.pass_.reader, "scatter", -1))
+        for each in plan.passes
+    ] == [
         ("scatter", 0, 2, (), -1),
         ("gather", 2, 3, (1,), 0),
     ]
@@ -180,7 +189,7 @@ def test_more_files_than_a_task_may_hold_open_go_over_parts(tmp_path, columns, k
     pq.write_table(pa.table({f"c{number}": [1, 2] for number in range(columns)}), tmp_path / "wide.parquet")
     stages = [{"split": {"test": 0.5}}]
     job = workshop.write_job(tmp_path / "job.yaml", tmp_path / "wide.parquet", stages=stages, format="arrays")
-    assert [each.cut.kind for each in penstock.plan(job).passes] == kinds
+    assert [each.pass_.kind for each in penstock.plan(job).passes] == kinds
 
 
 def test_rows_of_batch_files_have_places_only_where_no_split_asks_for_their_positions(tmp_path):
@@ -188,7 +197,7 @@ def test_rows_of_batch_files_have_places_only_where_no_split_asks_for_their_posi
     for stages, kinds in (([], ["map"]), ([{"split": {"test": 0.5}}], ["map", "place"])):
         keys = {"input": {"npz": "batch_*.npz"}, "stages": stages, "format": "arrays", "workers": 0}
         job = workshop.write_job(tmp_path / "job.yaml", tmp_path, **keys)
-        assert [each.cut.kind for each in penstock.plan(job).passes] == kinds
+        assert [each.pass_.kind for each in penstock.plan(job).passes] == kinds
 
 
 @pytest.mark.proof

@@ -40,7 +40,7 @@ def _table_job(folder: Path, **keys: Any) -> Path:
 
 
 def _kinds(job: Path) -> list[str]:
-    return [each.cut.kind for each in penstock.plan(job).passes]
+    return [each.pass_.kind for each in penstock.plan(job).passes]
 
 
 @pytest.mark.parametrize(("before", "after"), [("sequential", "accumulative"), ("accumulative", "sequential")])

@@ -61,7 +61,7 @@ def direct(tmp_path_factory: pytest.TempPathFactory) -> Clean:
         pq.write_table(columns, folder / "tables" / f"{number}.parquet")
     keys = {"input": {"path": f"{folder}/tables"}, "format": "arrays", "stages": [{"split": {"test": 0.2}}]}
     clean = _clean(folder, folder / "tables", slice_size="50kB", **keys)
-    assert [each.cut.kind for each in penstock.plan(folder / "job.yaml").passes] == ["map"]
+    assert [each.pass_.kind for each in penstock.plan(folder / "job.yaml").passes] == ["map"]
     return clean
 
 

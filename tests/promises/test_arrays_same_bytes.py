@@ -109,7 +109,7 @@ def _table_job(path: Path, source: dict[str, Any], **keys: Any) -> Path:
 
 
 def _kinds(job: Path) -> list[str]:
-    return [each.cut.kind for each in penstock.plan(job).passes]
+    return [each.pass_.kind for each in penstock.plan(job).passes]
 
 
 def test_arrays_are_the_same_placed_directly_or_in_parts(table, tmp_path):

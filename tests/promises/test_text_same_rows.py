@@ -32,7 +32,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     job = text_making.write_job(folder / "first" / "job.yaml", data, stages=_stages())
     penstock.run(job)
     written = workshop.bytes_of(folder / "first" / "out")
-    assert {"hash", "match", "map", "pack"} == {each.cut.kind for each in penstock.plan(job).passes}
+    assert {"hash", "match", "map", "pack"} == {each.pass_.kind for each in penstock.plan(job).passes}
     assert len([name for name in written if name.startswith(("train/", "test/"))]) > 6
     assert any(name.startswith("rejected/") for name in written)
     return data, written

@@ -315,6 +315,13 @@ class Folder:
         with _doing("map", self.path(name), "open"), open(self.path(name), "rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
+    def folders(self, name: str) -> list[str]:
+        """Names of the folders in one, in order. None where it is not there."""
+        path = self.path(name)
+        return (
+            sorted(f"{name}/{each.name}" for each in os.scandir(path) if each.is_dir()) if os.path.isdir(path) else []
+        )
+
     def list(self, prefix: str = "") -> list[str]:
         """Names of all files below `prefix`, in bytewise order."""
         top = self.path(prefix)

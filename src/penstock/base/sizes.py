@@ -65,6 +65,11 @@ def format_count(count: float) -> str:
     return f"{count:,.0f}"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 file`, `2,000 files`."""
+    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
+
+
 def more_files(count: int) -> str:
     return f"{count:,} more file{'' if count == 1 else 's'}"
 

@@ -15,55 +15,47 @@ from typing import Any
 from penstock.base.faults import crash_point
 from penstock.base.files import STATE, Folder
 from penstock.base.fingerprint import digest
-from penstock.prepare.account import make_account, make_token_account, refuse_unbalanced
-from penstock.prepare.arrays import finish_arrays
-from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.account import make_account, refuse_unbalanced
+from penstock.prepare.ledger import TASKS
+from penstock.prepare.passes import Left
 from penstock.prepare.plan import Plan, describe_input
 from penstock.prepare.resume import is_redoing, remember_job
 from penstock.prepare.rows import rejected_line
-from penstock.prepare.sinks import PARTS, SPILL
-from penstock.prepare.stages.dedup import Found
 from penstock.prepare.survey import Survey
-from penstock.prepare.text import remember, text_artifacts
-from penstock.prepare.text_sinks import KEYS
-from penstock.shards.arrayrecord_file import merge_parts
 from penstock.shards.columns import FileFacts, commit_file
-from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest, write_manifest
-from penstock.shards.placed import PLACING
+from penstock.shards.manifest import MANIFEST, Manifest, dataset_id, read_manifest, write_manifest
 
 RUN = f"{STATE}/run.json"
 
 
-def finish(
-    plan: Plan,
-    folder: Folder,
-    rows: dict[str, LedgerRow],
-    artifacts: dict[int, Any],
-    run_facts: Callable[[], bytes],
-) -> Manifest:
+def finish(plan: Plan, folder: Folder, left: Left, run_facts: Callable[[], bytes]) -> Manifest:
     """Everything but the manifest, then what does not belong removed, then the manifest. `run_facts` tells of the run
     itself, now that there is little left to do."""
-    kept = [[rows[task.name] for task in each.tasks] for each in plan.passes if each.cut.is_for_good]
-    splits, assembled = _splits(plan, folder, rows)
+    finished = [planned.pass_.finish(left, folder) for planned in plan.passes]
+    kept = [left.rows[planned.pass_.number] for planned in plan.passes if planned.pass_.is_for_good]
+    account, tokens = make_account(plan, left)
     manifest = Manifest(
         config=plan.semantic,
         input=_input_facts(plan),
         schema=plan.survey.output,
-        splits=splits,
-        account=make_account(plan, rows),
-        artifacts=(*_write_artifacts(plan, folder, artifacts), *assembled, *text_artifacts(plan, folder, rows)),
-        rejected=(
-            *_write_bad_files(plan, folder),
-            *(row.rejected for side in kept for row in side if row.rejected),
+        splits=next(dict(each.splits) for each in reversed(finished) if each.splits is not None),
+        account=account,
+        artifacts=(
+            *_write_artifacts(plan, folder, left),
+            *(file for each in finished for file in each.files),
+            *(file for stage in plan.survey.stages for file in stage.leave(folder)),
+            *(file for each in finished for file in each.summaries),
         ),
+        rejected=(*_write_bad_files(plan, folder), *(row.rejected for rows in kept for row in rows if row.rejected)),
         job=plan.job,
-        tokens=make_token_account(plan, rows),
+        tokens=tokens,
         feature_names=plan.survey.feature_names,
     )
     refuse_unbalanced(manifest.account, manifest.tokens)
     crash_point("run.before_clean_up")
     _remove_leftovers(folder, manifest)
-    remember(plan, folder, artifacts)
+    for each in finished:
+        each.last()
     folder.commit_bytes(RUN, run_facts())
     crash_point("run.before_manifest")
     write_manifest(folder, manifest)
@@ -74,23 +66,10 @@ def finish(
     return manifest
 
 
-def _splits(
-    plan: Plan, folder: Folder, rows: dict[str, LedgerRow]
-) -> tuple[dict[str, tuple[ShardFacts, ...]], tuple[FileFacts, ...]]:
-    """The shards of each split in order, and files made of them; a format of one file a split is finished here."""
-    last = [rows[task.name] for task in plan.passes[-1].tasks]
-    if plan.config.format == "arrays":
-        return finish_arrays(plan, folder, rows)
-    splits = {split: tuple(row.shards[split] for row in last if split in row.shards) for split in plan.splits}
-    if plan.config.format != "arrayrecord":
-        return splits, ()
-    return {split: (merge_parts(folder, split, parts),) for split, parts in splits.items()}, ()
-
-
 def remove_scaffolding(folder: Folder) -> None:
-    """What tasks put down for each other, and nobody else."""
-    for name in (SPILL, PARTS, PLACING, KEYS):
-        if folder.exists(name):
+    """Remove what tasks have left for each other: all that lies in the folders of the state but the ledger."""
+    for name in folder.folders(STATE):
+        if name != TASKS:
             folder.remove(name)
 
 
@@ -119,11 +98,11 @@ def batch_folder(survey: Survey) -> Folder | None:
     return folder if folder.exists(MANIFEST) else None
 
 
-def _write_artifacts(plan: Plan, folder: Folder, artifacts: dict[int, Any]) -> tuple[FileFacts, ...]:
+def _write_artifacts(plan: Plan, folder: Folder, left: Left) -> tuple[FileFacts, ...]:
     facts, used = [], set[str]()
-    for number, artifact in sorted(artifacts.items()):
-        if isinstance(artifact, Found):
-            continue  # of use to this run alone
+    for number, (artifact, is_written) in sorted(left.learned.items(), key=lambda each: each[0]):
+        if not is_written:
+            continue
         name = plan.config.stage_names[number].replace(":", ".")
         name = name if name not in used else f"{name}-{number}"
         used.add(name)

@@ -22,15 +22,23 @@ from penstock.base.files import STATE, Folder
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.sizes import parse_size
 from penstock.prepare.config import Config, load_config, make_config
+from penstock.prepare.costs import SLICES, Measured, assume
 from penstock.prepare.engines.trial import Trial
 from penstock.prepare.exports import make_export, refuse_columns, refuse_export
-from penstock.prepare.measure import BATCH_BYTES, Measured, assume, give_back_memory, measure
-from penstock.prepare.passes import cut_passes, make_recipe, task_count, user_code
+from penstock.prepare.heap import give_back_memory
+from penstock.prepare.means import Means, Settings
+from penstock.prepare.passes import Pass
+from penstock.prepare.passes import Trial as Tried
+from penstock.prepare.passes.cutting import cut_passes
+from penstock.prepare.passes.job import Job as Asked
+from penstock.prepare.passes.job import user_code
+from penstock.prepare.passes.measure import BATCH_BYTES, measure
 from penstock.prepare.plan import Plan, make_plan
 from penstock.prepare.resume import refuse_foreign
+from penstock.prepare.room import Room, alone_room
 from penstock.prepare.run import run as run_plan
 from penstock.prepare.scouting import scout
-from penstock.prepare.settings import Means, row_bytes_of, threads_of
+from penstock.prepare.settings import row_bytes_of, threads_of
 from penstock.prepare.stages.tokenize import Located
 from penstock.prepare.survey import Survey, take_survey
 from penstock.prepare.tokenizers.proof import choose_engine
@@ -59,15 +67,16 @@ def plan(job: Job) -> Plan:
         refuse_columns(config, survey.output)
         is_small = _is_small(config, survey, budget)
         survey = _with_engines(survey, at_once=not is_small)
-        measured = _with_more(config, survey, _measure(config, survey, budget, trial, is_small))
+        asked, passes = cut_passes(config, survey, budget.allowed)
+        measured = _with_more(config, survey, _measure(asked, passes, trial, is_small))
     means = Means(
         budget=budget,
         cores=machine.cpu_count().amount,
         free_disk=machine.free_disk(config.output_path) + _held(Folder(config.output_path)),
-        driver_bytes=own_memory().counted + _growth_of_driver(config, survey),
+        driver_bytes=own_memory().counted + _growth_of_driver(passes, survey),
         measured=measured,
     )
-    return make_plan(config, survey, means)
+    return make_plan(asked, passes, means)
 
 
 def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
@@ -173,23 +182,31 @@ def _texts(survey: Survey, stage: Located) -> pa.Array:
     return survey.sample.column(column).drop_null() if column else pa.array([], pa.string())
 
 
-def _measure(config: Config, survey: Survey, budget: Budget, trial: Trial, is_small: bool) -> Measured:
+def _measure(job: Asked, passes: tuple[Pass, ...], trial: Trial, is_small: bool) -> Measured:
     """In a folder of the driver's, so that a measuring worker that is killed leaves nothing behind."""
-    row_bytes = row_bytes_of(survey)
+    config, survey, row_bytes = job.config, job.survey, row_bytes_of(job.survey)
     if is_small:
         return assume(row_bytes, any(isinstance(stage, Located) for stage in survey.stages))
-    room = budget.allowed - 2 * own_memory().counted
+    room = job.allowed - 2 * own_memory().counted
+    alone = alone_room(job.allowed)
+    settings = Settings(0, BATCH_BYTES, 0, row_bytes, 1.0, threads=_threads(config, survey), room=Room(alone, alone))
     _sweep_measurements()
     with tempfile.TemporaryDirectory(prefix=f"{_MEASURE}{os.getpid()}-") as folder:
-        tried = [cut for cut in cut_passes(config, survey) if cut.kind != "fit" and not cut.holds_little]
-        threads = _threads(config, survey)
-        made = [make_recipe(cut, config, survey, root=folder).within(budget.allowed) for cut in tried]
-        recipes = tuple(replace(recipe, threads=threads) for recipe in made)
+        trials = _trials(passes, folder)
         if _is_inside(config):
-            measured = measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
+            measured = measure(trials, survey.slices, settings, room)
             give_back_memory()  # the driver goes on without what was measured
             return measured
-        return trial.measure(recipes, survey.slices, BATCH_BYTES, row_bytes, room)
+        return trial.measure(trials, survey.slices, settings, room)
+
+
+def _trials(passes: tuple[Pass, ...], folder: str) -> list[Tried]:
+    """The first pass that can be tried for each word, in the order of the passes."""
+    found: dict[str, Tried] = {}
+    for tried in (each.trial for each in passes):
+        if tried and tried.word not in found:
+            found[tried.word] = Tried(tried.word, replace(tried.work, root=folder))
+    return list(found.values())
 
 
 def _sweep_measurements() -> None:
@@ -217,7 +234,7 @@ def _with_more(config: Config, survey: Survey, measured: Measured) -> Measured:
         held = int(_HELD_BATCH * rows * row_bytes_of(survey))
     grown = 0 if measured.assumed else sum(stage.grows_by(_threads(config, survey)) for stage in survey.stages)
     fixed = max(measured.slices.fixed_bytes, said) + held + grown
-    return replace(measured, slices=replace(measured.slices, fixed_bytes=fixed))
+    return replace(measured, costs={**measured.costs, SLICES: replace(measured.slices, fixed_bytes=fixed)})
 
 
 def _threads(config: Config, survey: Survey) -> int:
@@ -226,13 +243,10 @@ def _threads(config: Config, survey: Survey) -> int:
     return threads_of(max((stage.threads() for stage in survey.stages), default=0), cores, 1)
 
 
-def _task_count(config: Config, survey: Survey) -> int:
-    return sum(task_count(cut, config, survey) for cut in cut_passes(config, survey))
-
-
-def _growth_of_driver(config: Config, survey: Survey) -> int:
+def _growth_of_driver(passes: tuple[Pass, ...], survey: Survey) -> int:
     """Bytes that a run adds to the driver: a row per task, and the description of every file."""
-    return _DRIVER_GROWTH + _LEDGER_ROW_BYTES * _task_count(config, survey) + _DESCRIBED_BYTES * survey.files
+    tasks = sum(each.task_count for each in passes)
+    return _DRIVER_GROWTH + _LEDGER_ROW_BYTES * tasks + _DESCRIBED_BYTES * survey.files
 
 
 def _is_small(config: Config, survey: Survey, budget: Budget) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +19,13 @@ from penstock.base.files import Folder
 from penstock.base.fingerprint import fingerprint
 from penstock.prepare.best_fit import best_fit
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.sinks import Shards, ShardsInto
+from penstock.prepare.passes import Report, Task
+from penstock.prepare.passes.shards import Shards, ShardsInto
 from penstock.prepare.stages.pack import Pack, packed_schema
 from penstock.prepare.token_stream import Array, Stream, TokenPart
 from penstock.shards.manifest import Step
 from penstock.shards.packed import DOCUMENTS, TOKENS
 from penstock.shards.schema import NUMBERS
-
-if TYPE_CHECKING:
-    from penstock.prepare.task import Recipe, Report, Task
 
 TAIL = "tail"
 _TOKENS_AT_ONCE = 1 << 20
@@ -73,15 +70,13 @@ class FromTokens:
         return fingerprint([part.content for part in self.parts])
 
 
-def pack(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
-    """Write the shards of one span, one a split."""
-    source, span = recipe.source, task.input
-    assert isinstance(source, FromTokens)
+def pack(task: Task, root: str, source: FromTokens, hold_bytes: int, report: Report) -> LedgerRow:
+    """Write the shards of one span, one per split."""
+    span, folder = task.input, Folder(root)
     assert isinstance(span, Span)
-    folder = Folder(recipe.root)
     given = documents = tail = 0
     with ExitStack() as stack:
-        shards = Shards(folder, source.into, span.number, stack, recipe.hold_bytes)
+        shards = Shards(folder, source.into, span.number, stack, hold_bytes)
         for split in source.into.splits:
             stream = Stream(folder, source.parts, split, source.dtype)
             for batch in _rows(stream, source.pack, span):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from penstock.base.fingerprint import fingerprint
 from penstock.base.machine import boot_id
 from penstock.prepare.groups import PartsByTask
 from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.passes import Report, Task
 from penstock.prepare.stages.normalize import Scale
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts, Step
@@ -27,9 +28,6 @@ from penstock.shards.part import PartColumn, bytes_of, open_part
 from penstock.shards.placed import OFFSETS, Edge, Edges, Facts, Layout, PlacedColumn, Placer, lay_out
 from penstock.shards.record import Encoder
 from penstock.shards.schema import Schema
-
-if TYPE_CHECKING:
-    from penstock.prepare.task import Recipe, Report, Task
 
 Array = np.ndarray[Any, Any]
 EDGES = "edges"  # in the states of a ledger row: what the task wrote of blocks that it shares
@@ -100,11 +98,9 @@ def _file_of(part: dict[str, ShardFacts]) -> FileFacts:
     return next(iter(part.values())).files[0]
 
 
-def place(task: Task, recipe: Recipe, report: Report) -> LedgerRow:
-    source, part = recipe.source, task.input
-    assert isinstance(source, FromParts)
+def place(task: Task, root: str, source: FromParts, report: Report) -> LedgerRow:
+    part, folder = task.input, Folder(root)
     assert isinstance(part, Part)
-    folder = Folder(recipe.root)
     held: list[tuple[PlacedColumn, int, list[bytes]]] = []
     edges: Edges = {}
     records = 0

@@ -10,8 +10,7 @@ from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.files import STATE, Folder
 from penstock.base.sizes import more_files
 from penstock.prepare.ledger import LedgerRow, files_are_there, forget, read_rows
-from penstock.prepare.plan import Pass, Plan, describe_input
-from penstock.prepare.stages.dedup import Remembering
+from penstock.prepare.plan import Plan, describe_input
 from penstock.shards.manifest import FORMAT_VERSION, MANIFEST, Manifest, read_manifest
 
 JOB = f"{STATE}/job.json"
@@ -64,7 +63,7 @@ def keep_or_forget(folder: Folder, plan: Plan, redo: bool) -> tuple[dict[str, Le
     kept: dict[str, LedgerRow] = {}
     spill_needed = False  # what a pass spilled is needed only while a task behind it is to be done
     for each in reversed(plan.passes):
-        needed = spill_needed or _is_remembered(each, plan)
+        needed = spill_needed or each.pass_.read_at_end
         for task in each.tasks:
             row = rows.get(task.name)
             same = row and not redo and row.fingerprint == task.fingerprint and not row.gave_up
@@ -73,11 +72,6 @@ def keep_or_forget(folder: Folder, plan: Plan, redo: bool) -> tuple[dict[str, Le
         spill_needed = spill_needed or any(task.name not in kept for task in each.tasks)
     forget(folder, [name for name in rows if name not in kept])
     return kept, changes
-
-
-def _is_remembered(each: Pass, plan: Plan) -> bool:
-    """Whether what a pass put down is read once more at the very end: the keys of a match that are new."""
-    return each.cut.kind == "match" and isinstance(plan.survey.stages[each.cut.last], Remembering)
 
 
 def remember_job(folder: Folder, plan: Plan, redoing: bool) -> None:

@@ -13,8 +13,8 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial, reduce
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,24 +25,18 @@ from penstock.base.errors import IntegrityError, Interrupted, OutputError
 from penstock.base.events import Event, EventLog, Observer
 from penstock.base.faults import crash_point
 from penstock.base.files import LOCK, TEMPORARY, Folder
-from penstock.prepare.arrays import parts_of, refuse_without_room, remove_announced
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.inline import InlineEngine
 from penstock.prepare.engines.local import LocalEngine
-from penstock.prepare.exchange.spill import SpillFile, rows_by_part
 from penstock.prepare.finishing import batch_folder, finish, remove_scaffolding
-from penstock.prepare.keying import FromKeys
 from penstock.prepare.ledger import TASKS, LedgerRow
-from penstock.prepare.packing import FromTokens
-from penstock.prepare.passes import from_parts, make_recipe
-from penstock.prepare.placing import FromParts
-from penstock.prepare.plan import Pass, Plan
+from penstock.prepare.means import Means
+from penstock.prepare.passes import Left, Task
+from penstock.prepare.passes.arrays import remove_announced
+from penstock.prepare.plan import Plan, Planned
 from penstock.prepare.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
-from penstock.prepare.stages.dedup import Found, Remembering
-from penstock.prepare.task import FromBuckets, Recipe, Task
-from penstock.prepare.text import keys_of, spills_of, tokens_of
+from penstock.prepare.stages.dedup import Remembering
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
-from penstock.shards.placed import PLACING, make_room
 
 
 @dataclass
@@ -54,6 +48,7 @@ class Progress:
     spill_bytes: int = 0
     tasks_done: int = 0
     tasks_kept: int = 0
+    tasks_again: int = 0  # of those kept: what they were made of is something else now
 
 
 def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
@@ -125,13 +120,11 @@ def _run(plan: Plan, folder: Folder, log: EventLog, lock: int, progress: Progres
     log.say("start", **_start_facts(plan, rows, changes))
     engine = _engine(plan, folder, log, lock)
     try:
-        artifacts: dict[int, Any] = {}
-        for each in plan.passes:
-            _run_pass(each, plan, engine, log, rows, artifacts, progress)
+        left = _run_passes(plan, rows, folder, engine, log, progress)
         engine.close()  # before run.json, so that the workers' CPU time is in it
-        manifest = finish(plan, folder, rows, artifacts, partial(_run_facts, plan, progress))
+        manifest = finish(plan, folder, left, partial(_run_facts, plan, progress))
     except KeyboardInterrupt:
-        raise _stopped(plan, rows) from None
+        raise _stopped(plan, progress) from None
     finally:
         engine.close()
         folder.remove(TEMPORARY)
@@ -165,83 +158,46 @@ def _engine(plan: Plan, folder: Folder, log: EventLog, lock: int) -> Engine:
     return LocalEngine(plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, hold=(lock,))
 
 
+def _run_passes(
+    plan: Plan, kept: dict[str, LedgerRow], folder: Folder, engine: Engine, log: EventLog, progress: Progress
+) -> Left:
+    """Do what is not done yet, pass after pass; the answer is all that was left and learned."""
+    left = Left()
+    for planned in plan.passes:
+        rows = _run_pass(planned, plan.means, left, kept, folder, engine, log, progress)
+        number = planned.pass_.number
+        left = Left({**left.rows, number: rows}, {**left.learned, **planned.pass_.learn(left, rows)})
+    return left
+
+
 def _run_pass(
-    each: Pass,
-    plan: Plan,
+    planned: Planned,
+    means: Means,
+    left: Left,
+    kept: dict[str, LedgerRow],
+    folder: Folder,
     engine: Engine,
     log: EventLog,
-    rows: dict[str, LedgerRow],
-    artifacts: dict[int, Any],
     progress: Progress,
-) -> None:
-    source = _left_by_others(each, plan, rows, artifacts)
-    recipe = make_recipe(each.cut, plan.config, plan.survey, artifacts, source=source)
-    recipe = recipe.within(plan.means.budget.allowed)
-    recipe = replace(recipe, threads=each.settings.threads, room=each.settings.room)
-    folder = Folder(recipe.root)
-    if source:
-        _forget_other_layout(each, source, rows, folder)
-    if isinstance(source, FromParts):
-        refuse_without_room(source, plan)
-        make_room(folder, source.layout)
-    pending = _largest_first([task for task in each.tasks if task.name not in rows], recipe)
-    notes = [note for stage in recipe.stages.values() if (note := stage.says())] if pending else []
-    log.say(
-        "pass", number=each.cut.number, kind=each.cut.kind, tasks=len(each.tasks), pending=len(pending), notes=notes
-    )
+) -> list[LedgerRow]:
+    each, tasks = planned.pass_, planned.tasks
+    known = [kept[task.name] for task in tasks if task.name in kept]
+    work = each.prepare(left, folder, known, means)
+    # What was placed, matched or packed when it was made of something else is done again.
+    done = {row.task: row for row in known if row.states.get("layout", "") == work.identity}
+    progress.tasks_again += len(known) - len(done)
+    pending = each.order([task for task in tasks if task.name not in done], folder)
+    notes = work.notes if pending else []
+    log.say("pass", number=each.number, kind=each.kind, tasks=len(tasks), pending=len(pending), notes=notes)
 
-    def done(task: Task, row: LedgerRow) -> None:
-        rows[task.name] = row
+    def finished(task: Task, row: LedgerRow) -> None:
+        done[task.name] = row
         progress.tasks_done += 1
         progress.spill_bytes += row.spill.bytes if row.spill else 0
         log.say("task", task=task.name, rows=row.rows_read)
 
-    engine.run(pending, recipe, each.settings, done)
-    for number in each.cut.fits:
-        artifacts[number] = _merge(number, plan, [rows[task.name] for task in each.tasks])
-    if isinstance(source, FromKeys):
-        artifacts[each.cut.last] = Found(source.keys, spills_of(each, rows))
-
-
-def _left_by_others(
-    each: Pass, plan: Plan, rows: dict[str, LedgerRow], artifacts: dict[int, Any]
-) -> FromParts | FromKeys | FromTokens | None:
-    """What the tasks of earlier passes have put down for this one, where it reads that."""
-    if each.cut.kind == "place":
-        parts = parts_of(plan, rows)
-        return from_parts(each.cut, plan.config, plan.survey, artifacts, plan.config.output_path, parts)
-    if each.cut.kind == "match":
-        return keys_of(each, plan, rows)
-    return tokens_of(plan, rows) if each.cut.kind == "pack" else None
-
-
-def _forget_other_layout(
-    each: Pass, source: FromParts | FromKeys | FromTokens, rows: dict[str, LedgerRow], folder: Folder
-) -> None:
-    """What was placed, matched or packed when it was made of something else is done again."""
-    for task in each.tasks:
-        if task.name in rows and rows[task.name].states.get("layout") != source.identity:
-            del rows[task.name]
-    if isinstance(source, FromParts) and not any(task.name in rows for task in each.tasks):
-        folder.remove(PLACING)
-
-
-def _largest_first(tasks: list[Task], recipe: Recipe) -> list[Task]:
-    """Buckets by their rows: a large one that comes last would leave the other workers idle."""
-    if not tasks or not isinstance(recipe.source, FromBuckets):
-        return tasks
-    folder = Folder(recipe.root)
-    rows = np.zeros(recipe.source.buckets, "i8")
-    for name in recipe.source.spills:
-        rows += rows_by_part(SpillFile(folder.path(name)), folder.size(name))
-    return sorted(tasks, key=lambda task: -int(rows[task.input.number]))
-
-
-def _merge(number: int, plan: Plan, rows: list[LedgerRow]) -> Any:
-    """Merge the slices' states from left to right, in the order of the slices."""
-    fit = plan.survey.stages[number].fit()
-    assert fit
-    return fit.finish(reduce(fit.merge, (row.states[str(number)] for row in rows), fit.pack(fit.start())))
+    engine.run(pending, work, planned.settings, finished)
+    return [done[task.name] for task in tasks]
 
 
 def _remove_merged(folder: Folder) -> None:
@@ -271,7 +227,7 @@ def _run_facts(plan: Plan, progress: Progress) -> bytes:
         "allowed_memory_bytes": plan.means.budget.allowed,
         "projected_memory_bytes": plan.projected_memory,
         "workers": plan.workers,
-        "passes": [{"kind": each.cut.kind, **asdict(each.settings)} for each in plan.passes],
+        "passes": [{"kind": each.pass_.kind, **asdict(each.settings)} for each in plan.passes],
         "spill_bytes": progress.spill_bytes,
         "input": [list(source.patterns) for source in plan.config.input],
         "not_read": [asdict(each) for each in plan.survey.unread],
@@ -286,10 +242,11 @@ def _run_facts(plan: Plan, progress: Progress) -> bytes:
     return json.dumps(facts, indent=1).encode() + b"\n"
 
 
-def _stopped(plan: Plan, rows: dict[str, LedgerRow]) -> Interrupted:
+def _stopped(plan: Plan, progress: Progress) -> Interrupted:
     tasks = sum(len(each.tasks) for each in plan.passes)
+    done = progress.tasks_kept - progress.tasks_again + progress.tasks_done
     return Interrupted(
-        f"stopped with {len(rows)} of {tasks} tasks done; nothing half-written is left",
+        f"stopped with {done} of {tasks} tasks done; nothing half-written is left",
         where=plan.config.output_path,
         next_step="run the same command: it goes on from here",
     )

@@ -21,6 +21,7 @@ from penstock.prepare.layouts import plain_batch
 from penstock.prepare.room import Room
 from penstock.prepare.rows import Rows, jsonable
 from penstock.prepare.user_code import call_user
+from penstock.shards.columns import FileFacts
 
 
 class Fit(Protocol):
@@ -45,6 +46,7 @@ class Stage:
     is_tried: ClassVar[bool] = True  # whether the first rows are taken through it before there is a plan
     unit_in: ClassVar[str] = ""  # what it calls its rows; a stage that says nothing takes them as they come
     unit_out: ClassVar[str] = ""
+    counts_tokens: ClassVar[bool] = False  # whether the account of tokens begins with it
 
     @classmethod
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
@@ -128,6 +130,10 @@ class Stage:
     def says(self) -> str:
         """A line for the screen: how it does its work here."""
         return ""
+
+    def leave(self, folder: Folder) -> tuple[FileFacts, ...]:  # noqa: ARG002
+        """Write what belongs to a dataset that it made, beside its shards."""
+        return ()
 
     def fit(self) -> Fit | None:
         """The reduction this stage runs over the rows that reach it, if it has one.

@@ -20,9 +20,9 @@ from penstock.base.sizes import format_size
 from penstock.prepare.checking import check_stages, refuse_unfit_format
 from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
+from penstock.prepare.heap import give_back_memory
 from penstock.prepare.layouts import refuse_other_layouts
 from penstock.prepare.listing import Unread
-from penstock.prepare.measure import give_back_memory
 from penstock.prepare.room import most_line_bytes
 from penstock.prepare.row_range import RowRange, pieces_in_range
 from penstock.prepare.sample_schema import declared_schema

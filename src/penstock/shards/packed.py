@@ -12,6 +12,7 @@ from penstock.shards.columns import Column
 from penstock.shards.schema import NUMBERS, Schema, Type
 
 TOKENS, DOCUMENTS = "tokens", "documents"
+SUMMARY, TOKENIZER = "artifacts/text.json", "artifacts/tokenizer.json"  # which datasets of text hold
 TOKEN_TYPES = ("uint16", "int32", "uint8", "int16", "int8")  # batches are int32: a wider one would wrap around
 Array = np.ndarray[Any, Any]
 Columns = Mapping[str, Column]

@@ -25,6 +25,7 @@ from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartFile
 
 Array = np.ndarray[Any, Any]
+SPLIT_PROOF = "artifacts/split.json"  # how many groups each split has, and that none is in two
 PLACING = f"{STATE}/placing"
 OFFSETS = "/offsets"
 _FEATURES = ("features", "strategic_features")  # the column that readers of X_train.npy mean

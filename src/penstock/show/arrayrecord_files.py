@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import RenderableType
 
-from penstock.base.sizes import format_count, format_size
+from penstock.base.sizes import counted, format_count, format_size
 from penstock.prepare.stages.group_summary import LARGEST
 from penstock.shards.dataset import ArrayRecordDataset, open_dataset
 from penstock.show.keys import key_tables
-from penstock.show.tables import counted, filled, make_list, make_table
+from penstock.show.tables import filled, make_list, make_table
 from penstock.show.values import jsonable
 
 _AT_ONCE = 16  # records decoded together: one may be as large as the max_record it was made with

@@ -21,12 +21,12 @@ from rich.text import Text
 from penstock.base.errors import ConfigError
 from penstock.base.machine import cpu_count
 from penstock.base.memory import make_budget, own_memory
-from penstock.base.sizes import format_count, format_size
+from penstock.base.sizes import counted, format_count, format_size
 from penstock.loader.counts import ODD
 from penstock.loader.loader import Loader
 from penstock.loader.stats import STAGES, Stats
 from penstock.show.loading import Wanted
-from penstock.show.tables import counted, make_list, make_table
+from penstock.show.tables import make_list, make_table
 
 _PERCENTILES = (50, 95, 99)
 Facts = dict[str, Any]

@@ -13,10 +13,10 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from penstock.base.files import Folder
-from penstock.prepare.text import TOKENIZER
+from penstock.base.sizes import counted
 from penstock.shards.manifest import Manifest
+from penstock.shards.packed import TOKENIZER
 from penstock.show.artifact import read_artifact
-from penstock.show.tables import counted
 from penstock.show.token_bytes import Spell, are_characters, by_characters, is_stray, speller, stray_shown
 
 Facts = dict[str, Any]

@@ -14,26 +14,19 @@ from rich.text import Text
 
 from penstock.base.events import EVENTS
 from penstock.base.files import STATE, Folder
-from penstock.base.sizes import format_count, format_seconds, format_size
+from penstock.base.sizes import counted, format_count, format_seconds, format_size
 from penstock.prepare.ledger import read_rows
-from penstock.prepare.text import TOKENIZER
 from penstock.shards.arrayrecord_file import SUFFIX
 from penstock.shards.dataset import is_bare, older_files, open_dataset
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
+from penstock.shards.packed import TOKENIZER
 from penstock.shards.schema import short_type
 from penstock.show.arrayrecord_files import file_facts, file_tables
 from penstock.show.decoded import document_facts, open_decoder, row_tables
 from penstock.show.keys import key_facts, key_tables
 from penstock.show.packed import packed_facts, packed_tables
 from penstock.show.result import account_tables, dataset_facts, group_lines, memory_line
-from penstock.show.tables import (
-    by_workers,
-    counted,
-    filled,
-    make_list,
-    make_table,
-    split_table,
-)
+from penstock.show.tables import by_workers, filled, make_list, make_table, split_table
 from penstock.show.values import jsonable, short
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from rich.console import RenderableType
 
 from penstock.base.files import Folder
-from penstock.base.sizes import format_count
+from penstock.base.sizes import counted, format_count
 from penstock.shards.manifest import Manifest
 from penstock.show.artifact import read_artifact
-from penstock.show.tables import counted, make_list, make_table
+from penstock.show.tables import make_list, make_table
 from penstock.show.values import short
 
 _SUMMARY = "artifacts/group.json"

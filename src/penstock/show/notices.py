@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from penstock.base.events import Event
-from penstock.base.sizes import format_count, format_size
+from penstock.base.sizes import counted, format_count, format_size
 from penstock.show.failure import working_stack
-from penstock.show.tables import by_workers, counted, not_seen_words, unread_words
+from penstock.show.tables import by_workers, not_seen_words, unread_words
 
 
 def notices(event: Event) -> Iterator[Text]:

@@ -10,11 +10,11 @@ from typing import Any
 from rich.console import RenderableType
 
 from penstock.base.files import Folder
-from penstock.base.sizes import format_count
-from penstock.prepare.text import SUMMARY
+from penstock.base.sizes import counted, format_count
 from penstock.shards.manifest import Manifest, Step
+from penstock.shards.packed import SUMMARY
 from penstock.show.artifact import read_artifact
-from penstock.show.tables import counted, filled, make_list, make_table
+from penstock.show.tables import filled, make_list, make_table
 
 Facts = dict[str, Any]
 _BAR = 30  # characters of the longest

@@ -13,22 +13,19 @@ from rich.text import Text
 
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.files import Folder
-from penstock.base.sizes import format_count, format_seconds, format_size
+from penstock.base.sizes import counted, format_count, format_seconds, format_size
 from penstock.prepare.job import halves_of, written
 from penstock.prepare.ledger import files_are_there, read_rows
-from penstock.prepare.passes import buckets_of
-from penstock.prepare.plan import Pass, Plan
+from penstock.prepare.means import Projection
+from penstock.prepare.passes import Facts
+from penstock.prepare.plan import Plan, Planned
 from penstock.prepare.resume import finished, refuse_foreign
 from penstock.prepare.sample_schema import DECLARED
 from penstock.prepare.scouting import MOST_FILES
-from penstock.prepare.stages.pack import Pack
 from penstock.shards.schema import short_type, type_from_arrow
 from penstock.show.asked import Asked, job_text, plan_job
-from penstock.show.tables import by_workers, counted, filled, make_list, make_table, not_seen_words, unread_words
+from penstock.show.tables import by_workers, filled, make_list, make_table, not_seen_words, unread_words
 
-# What passes leave for others, by their kind.
-_FOR_OTHERS = ("spill", "keys", "duplicate marks", "parts", "tokens")
-_LEFT = {"scatter": "spill", "fit": "artifact", "hash": "keys", "match": "duplicate marks"}
 PLANNING = "planning: listing the input, measuring its first rows"  # shown while a Plan is being made
 
 
@@ -132,60 +129,32 @@ def _pass_facts(folder: Folder, plan: Plan) -> list[dict[str, Any]]:
     return [_one_pass(each, plan, ledger) for each in plan.passes]
 
 
-def _one_pass(each: Pass, plan: Plan, ledger: dict[str, str]) -> dict[str, Any]:
+def _one_pass(planned: Planned, plan: Plan, ledger: dict[str, str]) -> dict[str, Any]:
+    facts = planned.pass_.facts()
     return {
-        "number": each.cut.number,
-        "kind": each.cut.kind,
-        "stages": [plan.config.stage_names[number] for number in _stages_of(each, plan)],
-        "exchange": _exchange(each, plan),
-        "reads": each.cut.reads,
-        "writes": _written(each, plan),
-        "tasks": len(each.tasks),
-        "tasks_done": sum(ledger.get(task.name) == task.fingerprint for task in each.tasks),
-        **asdict(each.projected),
-        "workers": each.settings.workers,
-        "threads": each.settings.threads,
-        "batch_bytes": each.settings.batch_bytes,
-        "hold_bytes": each.settings.hold_bytes,
+        "number": planned.pass_.number,
+        "kind": planned.pass_.kind,
+        "stages": [plan.config.stage_names[number] for number in facts.stages],
+        "exchange": dict(facts.exchange) or None,
+        "reads": facts.reads,
+        "writes": facts.writes,
+        "tasks": len(planned.tasks),
+        "tasks_done": sum(ledger.get(task.name) == task.fingerprint for task in planned.tasks),
+        **asdict(planned.projected),
+        "workers": planned.settings.workers,
+        "threads": planned.settings.threads,
+        "batch_bytes": planned.settings.batch_bytes,
+        "hold_bytes": planned.settings.hold_bytes,
+        "words": _pass_words(facts, planned.projected),
     }
 
 
-def _stages_of(each: Pass, plan: Plan) -> Iterator[int]:
-    """The stages that people see it run. Keys are hashed and matched for the stage behind the pass, `packs` packs."""
-    if each.cut.kind == "pack":
-        yield each.cut.last - 1
-        return
-    yield from (number for number in each.cut.shown if not isinstance(plan.survey.stages[number], Pack))
-    if each.cut.kind in ("hash", "match"):
-        yield each.cut.last
-
-
-def _written(each: Pass, plan: Plan) -> str:
-    kind = each.cut.kind
-    if kind in _LEFT:
-        return _LEFT[kind]
-    last = plan.passes[-1].cut.kind
-    if kind == "map" and last in ("place", "pack"):
-        return "parts" if last == "place" else "tokens"
-    return "batch files" if plan.config.format == "npz" else "output"
-
-
-def _exchange(each: Pass, plan: Plan) -> dict[str, Any] | None:
-    """What the pass has to do with an exchange: it scatters into one (`to`), or gathers from one (`from`) or both."""
-    sides = {}
-    if each.cut.kind == "scatter":
-        sides["to"] = _side(each.cut.last - 1, each.cut.number, plan)
-    if each.cut.spill >= 0:
-        sides["from"] = _side(each.cut.reducer, each.cut.spill, plan)
-    return sides or None
-
-
-def _side(stage: int, scatter: int, plan: Plan) -> dict[str, Any]:
-    exchange = plan.survey.stages[stage].exchange()
-    assert exchange
-    buckets = buckets_of(plan.config, plan.survey)
-    name = plan.config.stage_names[stage]
-    return {"stage": name, "pass": scatter, "by": list(exchange.by), "order": list(exchange.order), "buckets": buckets}
+def _pass_words(facts: Facts, projected: Projection) -> dict[str, str]:
+    """What people read of the pass: what it reads, what is there when it is over, what it takes meanwhile, and why."""
+    spilled = format_size(projected.spill_bytes)
+    size = spilled if facts.for_others else format_size(projected.output_bytes)
+    wrote = facts.wrote.format(size=size) if facts.wrote else f"{size} of {facts.writes}"
+    return {"reads": facts.origin, "writes": wrote, "scratch": "" if facts.for_others else spilled, "note": facts.note}
 
 
 def _run_facts(folder: Folder, plan: Plan, passes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -204,7 +173,7 @@ def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield ""
     yield _pass_table(facts["passes"])
     yield from _exchange_lines(facts["passes"])
-    yield from _text_lines(facts["passes"])
+    yield from _notes(facts["passes"])
     yield ""
     yield from filled(make_table("column", "in", "out"), _schema_rows(facts["schema"]), "column")
     yield from _origin_lines(facts["functions"])
@@ -297,34 +266,6 @@ def _pass_table(passes: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _reads(facts: dict[str, Any]) -> str:
-    exchange = facts["exchange"] or {}
-    if "from" in exchange:
-        return f"{counted(facts['tasks'], 'bucket')} of pass {exchange['from']['pass']}"
-    if facts["reads"] == "parts":
-        parts = counted(facts["tasks"], "part") if facts["tasks"] > 1 else "all parts"
-        return f"{parts} of pass {facts['number'] - 1}"
-    if facts["reads"] in ("keys", "tokens"):
-        ranges = f", in {counted(facts['tasks'], 'range')}" if facts["tasks"] > 1 else ""
-        return f"the {facts['reads']} of pass {facts['number'] - 1}{ranges}"
-    return f"{counted(facts['tasks'], 'slice')} of the input"
-
-
-def _writes(facts: dict[str, Any]) -> str:
-    """What is there when the pass is over."""
-    exchange = facts["exchange"] or {}
-    if "to" in exchange:
-        return f"{format_size(facts['spill_bytes'])} of spill, in {counted(exchange['to']['buckets'], 'bucket')}"
-    if facts["writes"] == "artifact":
-        return "an artifact"
-    size = facts["spill_bytes"] if facts["writes"] in _FOR_OTHERS else facts["output_bytes"]
-    return f"{format_size(size)} of {facts['writes']}"
-
-
-def _scratch(facts: dict[str, Any]) -> str:
-    return "" if facts["writes"] in _FOR_OTHERS else format_size(facts["spill_bytes"])
-
-
 def _workers(facts: dict[str, Any]) -> str:
     workers = format_count(facts["workers"]) if facts["workers"] else "inside the driver"
     return f"{workers}{_thread_words(facts)}"
@@ -332,9 +273,9 @@ def _workers(facts: dict[str, Any]) -> str:
 
 _PASS_ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
     "stages": lambda facts: ", ".join(facts["stages"]) or "copy",
-    "reads": _reads,
-    "writes": _writes,
-    "scratch": _scratch,
+    "reads": lambda facts: facts["words"]["reads"],
+    "writes": lambda facts: facts["words"]["writes"],
+    "scratch": lambda facts: facts["words"]["scratch"],
     "workers": _workers,
     "batch": lambda facts: format_size(facts["batch_bytes"]),
     "memory": lambda facts: format_size(facts["memory_bytes"]),
@@ -358,15 +299,10 @@ def _exchange_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
             yield Text(f"{side['stage']} is an exchange: {scattered}, {gathered}.", style="dim")
 
 
-def _text_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
-    """Why documents are read twice, and rows made last."""
+def _notes(passes: list[dict[str, Any]]) -> Iterator[Text]:
     for each in passes:
-        if each["kind"] == "match":
-            number, stage = each["number"], each["stages"][0]
-            hashed = f"pass {number - 1} hashes them, pass {number} finds those that were there before"
-            yield Text(f"{stage} compares all documents: {hashed}, and they are left out behind it.", style="dim")
-        elif each["kind"] == "pack":
-            yield Text("pack begins when all tokens are counted, so that rows do not depend on tasks.", style="dim")
+        if each["words"]["note"]:
+            yield Text(each["words"]["note"], style="dim")
 
 
 def _origin_lines(functions: list[dict[str, Any]]) -> Iterator[Text]:

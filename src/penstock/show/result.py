@@ -12,19 +12,18 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.base.files import Folder
-from penstock.base.sizes import format_count, format_seconds, format_size
-from penstock.prepare.arrays import SPLIT_PROOF
+from penstock.base.sizes import counted, format_count, format_seconds, format_size
 from penstock.prepare.finishing import RUN
 from penstock.prepare.packing import TAIL
 from penstock.prepare.plan import Plan
 from penstock.shards.manifest import Manifest, Step, dataset_id
 from penstock.shards.packed import TOKENS
+from penstock.shards.placed import SPLIT_PROOF
 from penstock.shards.schema import Field
 from penstock.show.tables import (
     account_table,
     balance_line,
     by_workers,
-    counted,
     make_list,
     not_seen_words,
     split_table,

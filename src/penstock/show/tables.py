@@ -10,16 +10,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.base.sizes import format_count, format_size
+from penstock.base.sizes import counted, format_count, format_size
 from penstock.prepare.listing import EXPORT, HIDDEN, NO_ENDING, OWN, PENSTOCK
 
 _MOST_ROWS = 40
 _MOST_UNREAD = 6
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 file`, `2,000 files`."""
-    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def by_workers(workers: int) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from penstock.base.errors import ConfigError
 from penstock.base.files import Folder
-from penstock.base.sizes import format_count
+from penstock.base.sizes import counted, format_count
 from penstock.loader.counts import ODD
 from penstock.loader.decode import Measurement, decode
 from penstock.loader.loader import Loader
@@ -20,7 +20,7 @@ from penstock.loader.vocabulary import START, Vocabulary
 from penstock.shards.manifest import read_manifest
 from penstock.show.decoded import ColoredTokens, Decoder, open_decoder
 from penstock.show.loading import Wanted
-from penstock.show.tables import counted, make_list, make_table
+from penstock.show.tables import make_list, make_table
 from penstock.show.values import jsonable, short
 
 Facts = dict[str, Any]

@@ -10,9 +10,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.base.errors import InputError, IntegrityError
-from penstock.base.sizes import format_count, format_size
+from penstock.base.sizes import counted, format_count, format_size
 from penstock.shards.verify import Verification
-from penstock.show.tables import counted, filled, make_table
+from penstock.show.tables import filled, make_table
 
 _MOST_ROWS = 20
 _MOST_CLASSES = 16

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # a worker starts half again as fast without what only planning needs
     from penstock.prepare.ledger import LedgerRow
-    from penstock.prepare.settings import Settings
-    from penstock.prepare.task import Recipe, Task
+    from penstock.prepare.means import Settings
+    from penstock.prepare.passes import Task, Work
 
     Done = Callable[[Task, LedgerRow], None]
 
 
 class Engine(Protocol):
-    def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
+    def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
         """Return when every task is in the ledger; raise the error of the first that cannot be."""
         ...
 

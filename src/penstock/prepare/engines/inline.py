@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from penstock.base.events import EventLog
 from penstock.base.files import Folder
 from penstock.base.memory import own_memory, peak_watched
-from penstock.prepare.measure import sized
-from penstock.prepare.settings import Settings
+from penstock.prepare.means import Settings
+from penstock.prepare.passes import Task, Work
 from penstock.prepare.stages.tokenize import forget_tokenizer
-from penstock.prepare.task import Recipe, Task, execute
+from penstock.prepare.task import execute
 
 if TYPE_CHECKING:
     from penstock.prepare.engines import Done
@@ -25,11 +25,10 @@ class InlineEngine:
     def __init__(self, folder: Folder, log: EventLog) -> None:
         self._folder, self._log = folder, log
 
-    def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
+    def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
         for task in tasks:
-            ready = sized(recipe, settings.batch_bytes, settings.row_bytes_of(task.input), settings.hold_bytes)
             with peak_watched() as peak:
-                done(task, execute(task, ready, _nobody_watches))
+                done(task, execute(work, task, settings, _nobody_watches))
             self._log.say("sample", memory=peak[0], file=own_memory().file, rows=0, busy=1)
 
     def close(self) -> None:

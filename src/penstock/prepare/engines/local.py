@@ -27,9 +27,9 @@ from penstock.base.events import EventLog
 from penstock.base.memory import Budget, tree_memory
 from penstock.base.sizes import format_size
 from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.means import Settings
+from penstock.prepare.passes import Task, Work
 from penstock.prepare.rows import DIED, HUNG, TOO_LARGE
-from penstock.prepare.settings import Settings
-from penstock.prepare.task import FromSlices, Recipe, Task
 
 if TYPE_CHECKING:
     from penstock.prepare.engines import Done
@@ -169,13 +169,13 @@ class LocalEngine:
         self._measured_bytes = 0  # of a worker before its first file
         self._limits_looked_at = 0.0
 
-    def run(self, tasks: Sequence[Task], recipe: Recipe, settings: Settings, done: Done) -> None:
-        self._recipe, self._settings, self._done = recipe, settings, done
+    def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
+        self._work, self._settings, self._done = work, settings, done
         self._pending = deque(Attempt(task) for task in tasks)
         while len(self._workers) > max(1, settings.workers):  # a pass with larger batches has fewer
             self._workers.pop().kill()
         for worker in self._workers:
-            worker.send("recipe", recipe)
+            worker.send("work", work, settings)
         while self._pending or self._busy():
             self._hand_out()
             for worker in self._heard():
@@ -199,8 +199,7 @@ class LocalEngine:
             worker.attempt = attempt
             batch = max(1024, self._settings.batch_bytes >> attempt.number)
             hold = self._settings.hold_bytes if attempt.number == 0 else 0
-            row_bytes = self._settings.row_bytes_of(attempt.task.input)
-            worker.send("task", attempt.task, batch, row_bytes, hold, attempt.lost, attempt.is_alone)
+            worker.send("task", attempt.task, batch, hold, attempt.lost, attempt.is_alone)
 
     def _may_begin(self, attempt: Attempt) -> bool:
         """Whether nobody has to be alone: not this one, and none that is at work."""
@@ -221,7 +220,7 @@ class LocalEngine:
 
     def _start(self) -> Worker:
         worker = Worker(self._hold)
-        worker.send("recipe", self._recipe)
+        worker.send("work", self._work, self._settings)
         self._workers.append(worker)
         return worker
 
@@ -296,10 +295,7 @@ class LocalEngine:
 
     def _gives_up_file(self, attempt: Attempt, title: str, reason: str) -> bool:
         """Set aside the file in which a user's function was stopped, if that is allowed."""
-        source = self._recipe.source
-        if not attempt.can_be_left_out or not isinstance(source, FromSlices):
-            return False
-        if title != TOO_LARGE and source.on_bad_input == "fail":
+        if not attempt.can_be_left_out or not self._work.may_lose(title):
             return False
         attempt.lost = (*attempt.lost, (attempt.place, title, reason))
         self._log.say("lost_file", task=attempt.task.name, file=attempt.place, title=title, reason=reason)

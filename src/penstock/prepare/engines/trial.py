@@ -15,12 +15,13 @@ from typing import Any
 from penstock.base.errors import PlanError, TaskError
 from penstock.base.memory import tree_memory
 from penstock.base.sizes import format_size
+from penstock.prepare import passes
+from penstock.prepare.costs import Measured
 from penstock.prepare.engines.local import ATTEMPTS, START_SECONDS, Worker, how_it_ended
-from penstock.prepare.measure import Measured
+from penstock.prepare.means import Settings
 from penstock.prepare.scouting import Scouted
 from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import File, SourceOptions
-from penstock.prepare.task import Recipe
 
 _TICK_SECONDS = 0.05
 _HOLDING = "holding"
@@ -79,22 +80,21 @@ class Trial:
         return TaskError(what, where=self._place, next_step=next_step)
 
     def measure(
-        self, recipes: tuple[Recipe, ...], slices: tuple[Slice, ...], batch_bytes: int, row_bytes: float, room: int
+        self, trials: Sequence[passes.Trial], slices: tuple[Slice, ...], settings: Settings, room: int
     ) -> Measured:
         """Of a user's function only files that it is known to come through: others are for their tasks."""
         slices = tuple(replace(piece, segments=self._known(piece)) for piece in slices if self._known(piece))
         where, death = str(slices[0]) if slices else None, ""
         for attempt in range(ATTEMPTS):
-            size = batch_bytes >> 3 * attempt
+            tried = replace(settings, batch_bytes=settings.batch_bytes >> 3 * attempt)
             try:
                 answer: Measured = self._ask(
                     "the first rows of the input, which are measured,",
                     where,
                     "measure",
-                    recipes,
+                    trials,
                     slices,
-                    size,
-                    row_bytes,
+                    tried,
                     room,
                 )
                 return answer

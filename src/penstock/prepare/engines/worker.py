@@ -22,11 +22,14 @@ from typing import Any
 
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
-from penstock.prepare.measure import give_back_memory, measure, sized
+from penstock.prepare.heap import give_back_memory
+from penstock.prepare.means import Settings
+from penstock.prepare.passes import Lost, Task, Work
+from penstock.prepare.passes.measure import measure
 from penstock.prepare.room import MustBeAlone, Room
 from penstock.prepare.scouting import Scouted, scout
 from penstock.prepare.stages.tokenize import forget_tokenizer
-from penstock.prepare.task import Recipe, Task, execute
+from penstock.prepare.task import execute
 from penstock.prepare.user_code import code_identity
 
 PROGRESS_SECONDS = 0.2
@@ -41,21 +44,21 @@ def main() -> None:
     sys.path[:] = connection.recv()
     gc.freeze()  # what was imported stays, and need not be looked through at every collection
     connection.send(("ready", own_memory().counted))
-    recipe: Recipe | None = None
+    work: Work | None = None
     while message := connection.recv():
-        if message[0] == "recipe":
-            recipe = message[1]
+        if message[0] == "work":
+            work, settings = message[1:]
             forget_tokenizer()
             give_back_memory()  # of the pass before
-            _answer(connection, "accepted", lambda recipe=recipe: _refuse_other_code(recipe))
+            _answer(connection, "accepted", lambda work=work: _refuse_other_code(work))
         elif message[0] == "measure":
             give_back_memory()  # of what was tried before
             _answer(connection, "done", lambda message=message: measure(*message[1:]))
         elif message[0] == "scout":
             _answer(connection, "done", partial(_scout, connection, *message[1:]))
         else:
-            assert recipe is not None
-            _answer(connection, "done", lambda message=message, recipe=recipe: _do(connection, recipe, *message[1:]))
+            assert work is not None
+            _answer(connection, "done", partial(_do, connection, work, settings, *message[1:]))
 
 
 def _scout(connection: Connection[Any, Any], *question: Any) -> Scouted:
@@ -66,9 +69,9 @@ def _scout(connection: Connection[Any, Any], *question: Any) -> Scouted:
     return scout(files, options, floats, missing, tell)
 
 
-def _refuse_other_code(recipe: Recipe) -> None:
+def _refuse_other_code(work: Work) -> None:
     """A worker started later must run the code that the plan was made with, or none."""
-    for target, identity in recipe.code:
+    for target, identity in work.code:
         if code_identity(target) != identity:
             raise TaskError(
                 f"the code of {target} was changed while the job was running",
@@ -78,12 +81,12 @@ def _refuse_other_code(recipe: Recipe) -> None:
 
 def _do(
     connection: Connection[Any, Any],
-    recipe: Recipe,
+    work: Work,
+    settings: Settings,
     task: Task,
     batch_bytes: int,
-    row_bytes: float,
     hold_bytes: int,
-    lost: tuple[tuple[str, str, str], ...],
+    lost: Lost,
     alone: bool,
 ) -> Any:
     last = [time.monotonic()]
@@ -95,9 +98,9 @@ def _do(
             last[0] = time.monotonic()
             connection.send(("progress", rows))
 
-    if alone:
-        recipe = replace(recipe, room=Room(recipe.room.alone, recipe.room.alone))
-    return execute(task, sized(recipe, batch_bytes, row_bytes, hold_bytes), report, lost)
+    room = Room(settings.room.alone, settings.room.alone) if alone else settings.room
+    settings = replace(settings, batch_bytes=batch_bytes, hold_bytes=hold_bytes, room=room)
+    return execute(work, task, settings, report, lost)
 
 
 def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:

@@ -35,6 +35,7 @@ class Pack(Stage):
     window: int = 0
 
     unit_in, unit_out = "documents", "rows"
+    counts_tokens = True
 
     @classmethod
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:

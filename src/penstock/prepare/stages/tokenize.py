@@ -21,9 +21,17 @@ from penstock.prepare.stages.clean import require_text
 from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
 from penstock.prepare.tokenizers.cutting import Places
 from penstock.prepare.tokenizers.engine import DEFINITION, engine_module
-from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer, special_token, template_begin
+from penstock.prepare.tokenizers.file import (
+    SpecialToken,
+    TokenizerFile,
+    find_tokenizer,
+    read_unchanged,
+    special_token,
+    template_begin,
+)
 from penstock.prepare.tokenizers.proof import Choice
-from penstock.shards.packed import TOKENS
+from penstock.shards.columns import FileFacts, commit_file
+from penstock.shards.packed import TOKENIZER, TOKENS
 
 Array = np.ndarray[Any, Any]
 _MOST_THREADS = 4  # as many as one reader can feed
@@ -50,6 +58,7 @@ class Tokenize(Stage):
 
     unit_in, unit_out = "documents", "documents"
     is_tried = False
+    counts_tokens = True
 
     @classmethod
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
@@ -122,6 +131,10 @@ class Located(Tokenize):
             "end": list(self.end),
             "special_tokens": self.special_tokens,
         }
+
+    def leave(self, folder: Folder) -> tuple[FileFacts, ...]:
+        """The tokenizer: it tells what the tokens of the dataset mean."""
+        return (commit_file(folder, TOKENIZER, read_unchanged(self.file)),)
 
     @property
     def _choice(self) -> Choice:

@@ -1,96 +1,47 @@
-"""Text sinks: where documents end up on their way: their keys, to be matched, or their tokens, to be packed."""
+"""Tokens: the ending of a fold whose documents are packed by a later pass. Next: pack.py."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import xxhash
 
-from penstock.base.files import STATE, Folder
+from penstock.base.files import Folder
 from penstock.base.machine import boot_id
-from penstock.prepare.dedup.keys import Array, hash_texts, repeats, sort_order
-from penstock.prepare.dedup.losers import LOCAL
-from penstock.prepare.dedup.runs import ENTRY, RunsWriter
+from penstock.prepare.means import Settings
+from penstock.prepare.passes import Finished
+from penstock.prepare.passes import Rows as LedgerRows
+from penstock.prepare.passes.fold import Ending
+from penstock.prepare.passes.job import Job
+from penstock.prepare.passes.sink import PARTS, Into, Produced
 from penstock.prepare.rows import Rows
-from penstock.prepare.sinks import PARTS, Produced, Sink
-from penstock.shards.packed import TOKENS
+from penstock.prepare.stages.pack import narrowed
+from penstock.shards.columns import commit_file
+from penstock.shards.packed import SUMMARY, TOKENS
 from penstock.shards.part import PartWriter
-from penstock.shards.schema import Schema
+from penstock.shards.schema import Schema, schema_from_arrow
 
-KEYS = f"{STATE}/keys"
-_RUN_KEYS = 1 << 18  # 5 MB, and three times that while they are sorted; whole bytes of bits
+Array = np.ndarray[Any, Any]
 COUNTED = "documents"  # in the states of a ledger row: by split and source, documents and tokens
 CONTENT = "content"  # likewise: hashes of the tokens and of their counts, whatever batches they came in
 _BINS = 32  # lengths of documents by powers of two
 
 
 @dataclass(frozen=True)
-class KeysInto:
-    """How to put the keys of a task's documents down."""
-
-    number: int  # of the pass
-    column: str
-
-    def open(self, folder: Folder, number: int, stack: ExitStack, hold_bytes: int) -> Sink:  # noqa: ARG002
-        return Keys(folder, f"{KEYS}/{self.number}-{number:05d}.keys", self.column, stack)
-
-
-class Keys:
-    """The keys of one slice, in sorted runs; of those that are equal within a run only the first is put down.
-
-    So a text that stands a million times in a slice comes to the match a few times: no bucket is full of one key.
-    """
-
-    def __init__(self, folder: Folder, name: str, column: str, stack: ExitStack) -> None:
-        self._column = column
-        self._writer = RunsWriter(folder, name, stack, ENTRY, outlasts=not boot_id())
-        self._waiting: list[Array] = []
-        self._repeated: list[Array] = []
-        self._rows = self._first = 0
-
-    def write(self, rows: Rows) -> None:
-        keys = hash_texts(rows.batch.column(rows.batch.schema.get_field_index(self._column)))
-        self._waiting.append(keys)
-        self._rows += len(keys)
-        while self._rows - self._first >= _RUN_KEYS:
-            self._put_run(_RUN_KEYS)
-
-    def _put_run(self, count: int) -> None:
-        """The first `count` keys that wait: as many in every run, whatever batches they came in."""
-        waiting = np.concatenate(self._waiting)
-        keys, self._waiting = waiting[:count], [waiting[count:]]
-        order = sort_order(keys)
-        keys = keys[order]
-        repeated = repeats(keys)
-        numbers = (self._first + order).astype("u4")
-        run = np.empty(int((~repeated).sum()), ENTRY)
-        run["high"], run["low"], run["number"] = keys["high"][~repeated], keys["low"][~repeated], numbers[~repeated]
-        self._writer.write(run)
-        is_repeated = np.zeros(count, bool)
-        is_repeated[order[repeated]] = True
-        self._repeated.append(np.packbits(is_repeated, bitorder="little"))
-        self._first += count
-
-    def finish(self) -> Produced:
-        if self._rows > self._first:
-            self._put_run(self._rows - self._first)
-        self._writer.put(LOCAL, np.concatenate([np.zeros(0, "u1"), *self._repeated]))
-        return Produced(spill=self._writer.finish({"rows": self._rows}))
-
-
-@dataclass(frozen=True)
-class TokensInto:
+class TokensInto(Into):
     """How to put the tokens of a task's documents down."""
 
     schema: Schema
     splits: tuple[str, ...]
     task_count: int
 
-    def open(self, folder: Folder, number: int, stack: ExitStack, hold_bytes: int) -> Sink:  # noqa: ARG002
+    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Tokens:  # noqa: ARG002
         return Tokens(folder, self, number, stack)
 
 
@@ -137,3 +88,32 @@ class Counted:
         self.documents += other["documents"]
         self.tokens += other["tokens"]
         self.lengths = (np.array(self.lengths) + np.array(other["lengths"])).tolist()
+
+
+@dataclass(frozen=True)
+class TokensEnding(Ending):
+    def finish(self, rows: LedgerRows, folder: Folder) -> Finished:
+        """How many documents of which length there are."""
+        summary = json.dumps(_summary(rows), indent=1).encode() + b"\n"
+        return Finished(summaries=(commit_file(folder, SUMMARY, summary),))
+
+
+def _summary(rows: LedgerRows) -> dict[str, Any]:
+    """By split and source: documents, tokens, and how many documents have up to 0, 1, 3, 7, ... tokens."""
+    splits: dict[str, dict[str, Counted]] = {}
+    for row in rows:
+        for split, sources in row.states[COUNTED].items():
+            found = splits.setdefault(split, {})
+            for source, counted in sources.items():
+                found.setdefault(source, Counted()).merge(counted)
+    return {
+        split: {source: vars(counted) for source, counted in sorted(sources.items(), key=lambda each: int(each[0]))}
+        for split, sources in splits.items()
+    }
+
+
+def tokens_ending(job: Job) -> Ending:
+    ids = narrowed(job.survey.given[-1].field(TOKENS).type.value_type)
+    schema = schema_from_arrow(pa.schema([(TOKENS, pa.list_(ids))]), "the tokens")
+    into = TokensInto(schema, job.splits, len(job.survey.slices))
+    return TokensEnding("tokens", into=into, is_for_good=True, for_others=True, hidden=(len(job.stages) - 1,))

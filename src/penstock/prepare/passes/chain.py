@@ -1,4 +1,4 @@
-"""Fold: the stages of a pass over one batch after the other, every row counted. Next: sinks.py."""
+"""Chain: the stages of a pass over one batch after the other, every row counted. Used by fold.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import InputError
+from penstock.prepare.passes.rejected import Rejected
 from penstock.prepare.rows import Rows, SetAside
-from penstock.prepare.sinks import Rejected
 from penstock.prepare.stage import Fit, Stage
 from penstock.shards.manifest import Step
 from penstock.shards.packed import TOKENS
@@ -84,7 +84,7 @@ class Tap:
 
 
 @dataclass
-class Fold:
+class Chain:
     """The stages of a pass, numbered as in the job, with a count for each."""
 
     stages: dict[int, Stage]

@@ -1,0 +1,160 @@
+"""Pass: one step of a job over all of its data. Planner, runner, engines, resume, finishing and display know this
+interface, and no kind of pass.
+
+A pass has two halves. `Pass` stays in the driver: it knows its tasks, what they hold and cost, what the driver learns
+from them and what they leave. `Work` is sent to workers: it knows how to do one task. Each kind is a module beside
+this one; cutting.py, the registry, makes the passes of a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from penstock.base.files import Folder
+from penstock.prepare.costs import Measured, Measurement
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.means import Means, Projection, Settings
+from penstock.shards.columns import FileFacts
+from penstock.shards.manifest import ShardFacts, Step
+
+Rows = Sequence[LedgerRow]
+Account = Mapping[str, Step]  # what became of rows: "files", "rows", "read", then stages: "0", "1", ... "2.tokens"
+Lost = Sequence[tuple[str, str, str]]  # files that were given up: path, title, reason
+
+
+class Report(Protocol):
+    """Told the rows read so far, and which file a user's function is given now, or a part of it (not `whole`)."""
+
+    def __call__(self, rows: int, place: str = "", whole: bool = True) -> None: ...
+
+
+class TaskInput(Protocol):
+    """What one task reads: a slice of the input, a bucket, a range of keys, ..."""
+
+    @property
+    def number(self) -> int: ...
+    def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of a pass. Its fingerprint covers everything that decides what it writes."""
+
+    name: str
+    input: TaskInput
+    fingerprint: str
+
+
+class Batches(NamedTuple):
+    """How large batches should be, which size is worth losing a worker for, and the least that works at all."""
+
+    wanted: int
+    good: int
+    least: int
+
+
+class Need(NamedTuple):
+    """Bytes that a pass needs whatever it reads, and the words of the refusal where they are not there."""
+
+    bytes: int
+    what: str
+    where: str = "the last passes"
+    next_step: str = ""  # none: more memory
+
+
+class Holds(NamedTuple):
+    """What a task holds: batches as large as there is room for, or a known amount whatever it reads."""
+
+    cost: Measurement
+    batches: Batches | None = None
+    known: Need | None = None
+    output: float = 0.0  # the most of what it writes that is worth keeping in memory
+    threads: int = 0  # that its stages keep busy
+    driver: Need | None = None  # of the driver, when the pass is finished
+
+
+class Learned(NamedTuple):
+    """What the driver has learned for a stage, which is bound to it in the passes behind."""
+
+    artifact: Any
+    is_written: bool = True  # into artifacts/; else it is of use to this run alone
+
+
+class Left(NamedTuple):
+    """What the passes before have left: their rows of the ledger, by pass, and what was learned, by stage."""
+
+    rows: Mapping[int, Rows] = {}
+    learned: Mapping[int, Learned] = {}
+
+
+class Finished(NamedTuple):
+    """What a pass gives to the manifest. `last` is called when all else is there, just before the manifest."""
+
+    splits: Mapping[str, tuple[ShardFacts, ...]] | None = None
+    files: tuple[FileFacts, ...] = ()
+    summaries: tuple[FileFacts, ...] = ()
+    last: Callable[[], None] = lambda: None
+
+
+class Trial(NamedTuple):
+    """What is tried before there is a plan, and the word that its costs go by."""
+
+    word: str
+    work: Any  # a fold's: see measure.py
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What people are told of a pass. `stages` are numbers; `wrote` has `{size}` where the size goes."""
+
+    stages: tuple[int, ...]
+    reads: str
+    writes: str
+    origin: str  # what it reads, in words
+    wrote: str = ""  # what is there when it is over, in words; none: so much of `writes`
+    for_others: bool = False  # whether what it writes is gone when the job is done
+    exchange: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+class Work(Protocol):
+    """What workers are sent: it can be pickled, and knows neither Config nor Survey."""
+
+    @property
+    def identity(self) -> str: ...  # of what earlier tasks have decided: a kept row with another is done again
+    @property
+    def notes(self) -> list[str]: ...  # how its stages do their work here, for the screen
+    @property
+    def code(self) -> tuple[tuple[str, str], ...]: ...  # the user's own: (module:name, identity)
+    @property
+    def root(self) -> str: ...
+    def may_lose(self, title: str) -> bool: ...  # a whole file, in which a user's function was stopped
+    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost) -> LedgerRow: ...
+
+
+class Pass(Protocol):
+    """One pass of a job: made once, by its kind's cutter, and kept in the driver. Nobody compares `kind`."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def kind(self) -> str: ...  # a word, in names of tasks and on the screen
+    @property
+    def task_count(self) -> int: ...
+    @property
+    def read_at_end(self) -> bool: ...  # whether `finish` reads what its tasks left, so that resume must find it
+    @property
+    def is_for_good(self) -> bool: ...  # whether rows that it sets aside count; else a later pass does the same again
+    @property
+    def trial(self) -> Trial | None: ...
+    def tasks(self, above: str) -> tuple[Task, ...]: ...
+    def holds(self, measured: Measured, means: Means) -> Holds: ...
+    def project(self, settings: Settings, means: Means) -> Projection: ...
+    def facts(self) -> Facts: ...
+    def order(self, tasks: list[Task], folder: Folder) -> list[Task]: ...  # the largest first, where that is known
+    def prepare(self, left: Left, folder: Folder, kept: Rows, means: Means) -> Work: ...
+    def learn(self, left: Left, rows: Rows) -> Mapping[int, Learned]: ...
+    def count(self, account: Account, rows: Rows) -> Account: ...  # with what this pass did to rows for good
+    def finish(self, left: Left, folder: Folder) -> Finished: ...

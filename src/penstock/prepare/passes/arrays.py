@@ -1,0 +1,109 @@
+"""Arrays: the last steps of a job whose samples become .npy files: shared blocks, archives of heads, names of features.
+
+Called when every row is at its place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+
+import numpy as np
+
+from penstock.base.files import STATE, Folder
+from penstock.prepare.passes import Finished, Rows
+from penstock.prepare.passes.job import Job
+from penstock.prepare.placing import EDGES
+from penstock.shards.batch_file import Member, write_archive
+from penstock.shards.columns import FileFacts, commit_file
+from penstock.shards.feature_names import FEATURE_FILE
+from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
+from penstock.shards.placed import Array, Layout, PlacedColumn, file_of, finish_column, finish_split, read_placed
+from penstock.shards.schema import NUMBERS
+
+ANNOUNCED = f"{STATE}/announced.json"
+ARCHIVES = ("labels", "masks")  # `labels_train.npz` holds every column `labels_*`
+
+
+def archive_bytes(job: Job) -> int:
+    """What labels and masks take once more, in archives of all heads."""
+    heads = [field.parsed for field in job.survey.output if field.name.startswith(("labels_", "masks_"))]
+    fixed = [kind for kind in heads if kind.is_fixed]
+    return job.rows * sum(np.dtype(NUMBERS[kind.number.name]).itemsize * math.prod(kind.shape) for kind in fixed)
+
+
+def finish_arrays(job: Job, layout: Layout, rows: Rows, folder: Folder, proof: tuple[FileFacts, ...] = ()) -> Finished:
+    """The one shard of each split, and the files made beside them. `rows` are those of the tasks that placed."""
+    extra = [*proof, *_feature_file(job, folder)]
+    finished = {split: _finished_columns(folder, columns, rows) for split, columns in layout.items()}
+    for split, columns in finished.items():
+        extra += _archives(folder, split, columns)
+    splits: dict[str, tuple[ShardFacts, ...]] = {}
+    for split, columns in finished.items():
+        records = sum(row.shards[split].records for row in rows if split in row.shards)
+        splits[split] = (finish_split(folder, split, records, columns, _metadata(job, records)),)
+    return Finished(splits, tuple(extra))
+
+
+Columns = dict[PlacedColumn, Array]  # with the checksums of its blocks
+
+
+def _finished_columns(folder: Folder, columns: tuple[PlacedColumn, ...], rows: Rows) -> Columns:
+    noted = [row.states[EDGES] for row in rows]
+    return {
+        column: finish_column(folder, column, [edge for each in noted for edge in each.get(column.file, ())])
+        for column in columns
+    }
+
+
+def announce(folder: Folder, layout: Layout) -> None:
+    """Say which files will appear beside the manifest: should the run be killed and the job be changed before it goes
+    on, nothing else could tell them from a person's."""
+    names = [FEATURE_FILE, *(f"{split}.checksums.json" for split in layout)]
+    names += [f"{kind}_{split}.npz" for split in layout for kind in ARCHIVES]
+    names += [column.file for columns in layout.values() for column in columns]
+    folder.commit_bytes(ANNOUNCED, json.dumps(names).encode())
+
+
+def remove_announced(folder: Folder) -> None:
+    """The arrays of an output that is to be replaced, finished or not."""
+    if folder.exists(ANNOUNCED):
+        with suppress(ValueError):  # damaged: then the files stay, and `verify` names them
+            for name in json.loads(folder.read(ANNOUNCED)):
+                folder.remove(str(name))
+        folder.remove(ANNOUNCED)
+
+
+def _metadata(job: Job, records: int) -> dict[str, str]:
+    return {
+        "format": "penstock",
+        "format_version": str(FORMAT_VERSION),
+        "records": str(records),
+        "schema": json.dumps([asdict(field) for field in job.survey.output], ensure_ascii=False),
+    }
+
+
+def _feature_file(job: Job, folder: Folder) -> Iterator[FileFacts]:
+    """`feature_cols.json` with the names of the columns of `X_train.npy`, where the input tells them."""
+    for column, names in job.survey.feature_names.items():
+        if file_of(column, "train") == file_of("features", "train"):
+            yield commit_file(folder, FEATURE_FILE, json.dumps(names, indent=2).encode())
+
+
+def _archives(folder: Folder, split: str, columns: Columns) -> Iterator[FileFacts]:
+    """`labels_train.npz` with a member a head, copied from the files of their own."""
+    for kind in ARCHIVES:
+        heads = [column for column in columns if column.column.startswith(f"{kind}_") and "/" not in column.column]
+        if heads:
+            members = (
+                _member(folder, column, column.column.removeprefix(f"{kind}_"), columns[column]) for column in heads
+            )
+            yield write_archive(folder, f"{kind}_{split}.npz", members)
+
+
+def _member(folder: Folder, column: PlacedColumn, name: str, hashes: Array) -> Member:
+    pieces = read_placed(folder, column, hashes)
+    return name, np.dtype(f"<{column.dtype}"), (column.items, *column.row_shape), pieces

@@ -1,0 +1,125 @@
+"""Cutting: the stages of a job -> its passes. The registry: a new kind of pass is one more entry of BEFORE or END."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from penstock.prepare.config import Config
+from penstock.prepare.exchange import bucket_count
+from penstock.prepare.passes import Pass
+from penstock.prepare.passes.batches import batches_ending
+from penstock.prepare.passes.fold import Ending, Fold, Reader
+from penstock.prepare.passes.gather import Buckets
+from penstock.prepare.passes.hash import hash_ending
+from penstock.prepare.passes.job import Job
+from penstock.prepare.passes.match import Match
+from penstock.prepare.passes.pack import Packing
+from penstock.prepare.passes.parts import DirectEnding, arrays_ending
+from penstock.prepare.passes.place import Place
+from penstock.prepare.passes.scatter import scatter_ending
+from penstock.prepare.passes.shards import shards_ending
+from penstock.prepare.passes.slices import Slices
+from penstock.prepare.passes.tokens import tokens_ending
+from penstock.prepare.stages.dedup import Remembering
+from penstock.prepare.stages.pack import Pack
+from penstock.prepare.survey import Survey
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """What cutters go on from, stage by stage."""
+
+    job: Job
+    ending: Ending  # of the last fold
+    reader: Reader  # of the next fold
+    passes: tuple[Pass, ...] = ()
+    first: int = 0  # stage of the next fold
+    riding: tuple[int, ...] = ()  # fits that are done on the way
+
+    def fold(self, kind: str, last: int, ending: Ending, fits: tuple[int, ...] = ()) -> SoFar:
+        """With the stages since the last exchange, up to `last`, as one more pass."""
+        return self.also(Fold(len(self.passes), kind, self.job, self.first, last, fits, self.reader, ending))
+
+    def also(self, each: Pass) -> SoFar:
+        return replace(self, passes=(*self.passes, each))
+
+
+def _exchange(so_far: SoFar, number: int) -> SoFar:
+    """A stage with an exchange ends one fold in a spill; the next reads its buckets."""
+    job, scatter, wanted = so_far.job, len(so_far.passes), so_far.job.stages[number].exchange()
+    if wanted is None:
+        return so_far
+    buckets = bucket_count(job.survey.bytes, job.config.slice_bytes)
+    ending = scatter_ending(job, scatter, number, wanted, buckets)
+    assert ending.into
+    spills = ending.into.left(so_far.reader.task_count)
+    reader = Buckets(job, number, scatter, wanted, buckets, spills)
+    scattered = so_far.fold("scatter", number + 1, ending, so_far.riding)
+    return replace(scattered, first=number + 1, reader=reader, riding=())
+
+
+def _compared(so_far: SoFar, number: int) -> SoFar:
+    """A stage that compares rows has their keys hashed, by a fold, and ranges of keys matched."""
+    stage, hashed = so_far.job.stages[number], len(so_far.passes)
+    if not stage.keyed_by():
+        return so_far
+    remembered = stage.remembered if isinstance(stage, Remembering) else None
+    so_far = so_far.fold("hash", number, hash_ending(hashed, number, stage.keyed_by()))
+    return so_far.also(Match(hashed + 1, so_far.job, hashed, number, remembered))
+
+
+def _fitted(so_far: SoFar, number: int) -> SoFar:
+    """A stage that needs its own artifact ends a fold of its own, unless a pass behind the last fold applies it. One
+    that only leaves an artifact rides on the fold that runs it for good."""
+    stage = so_far.job.stages[number]
+    if stage.uses_artifact and not so_far.ending.applies_artifacts:
+        return so_far.fold("fit", number + 1, Ending(), (number,))
+    return replace(so_far, riding=(*so_far.riding, number)) if stage.fit() is not None else so_far
+
+
+def _last_fold(so_far: SoFar) -> SoFar:
+    kind = "gather" if so_far.reader.exchange else "map"
+    ending = so_far.ending.behind(so_far.reader) if so_far.reader.exchange else so_far.ending
+    return so_far.fold(kind, len(so_far.job.stages), ending, so_far.riding)
+
+
+def _placed(so_far: SoFar) -> SoFar:
+    last = len(so_far.passes) - 1
+    return so_far.also(Place(last + 1, so_far.job, last)) if so_far.ending.writes == "parts" else so_far
+
+
+def _packed(so_far: SoFar) -> SoFar:
+    last = len(so_far.passes) - 1
+    return so_far.also(Packing(last + 1, so_far.job, last)) if so_far.ending.writes == "tokens" else so_far
+
+
+BEFORE: tuple[Callable[[SoFar, int], SoFar], ...] = (_exchange, _compared, _fitted)  # for each stage
+END: tuple[Callable[[SoFar], SoFar], ...] = (_last_fold, _placed, _packed)
+
+
+def cut_passes(config: Config, survey: Survey, allowed: int) -> tuple[Job, tuple[Pass, ...]]:
+    job, ending = _how_it_ends(Job(config, survey, allowed))
+    so_far = SoFar(job, ending, Slices(job))
+    for number in range(len(job.stages)):
+        for before in BEFORE:
+            so_far = before(so_far, number)
+    for end in END:
+        so_far = end(so_far)
+    return job, so_far.passes
+
+
+def _how_it_ends(job: Job) -> tuple[Job, Ending]:
+    """The one place that looks at `format:` and at whether the last stage packs."""
+    if job.stages and isinstance(job.stages[-1], Pack):
+        return job, tokens_ending(job)
+    if job.config.format == "npz":
+        return job, batches_ending(job)
+    if job.config.format != "arrays":
+        return job, shards_ending(job)
+    ending = arrays_ending(job)
+    if not isinstance(ending, DirectEnding):
+        return replace(job, places=("parts",)), ending
+    starts = [columns[0].starts for columns in ending.layout.values()]
+    job = replace(job, places=("direct", starts))
+    return job, replace(ending, job=job)

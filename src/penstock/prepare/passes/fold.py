@@ -1,0 +1,374 @@
+"""Fold: a pass that takes what a Reader gives through some stages, into an Ending. Next: run/task.py.
+
+map, fit, scatter, gather and hash are folds with other plugs: `kind` is a word for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, Protocol
+
+from penstock.base.errors import InputError
+from penstock.base.faults import crash_point
+from penstock.base.files import Folder
+from penstock.base.machine import boot_id
+from penstock.prepare.costs import Measured, Measurement
+from penstock.prepare.exchange import Exchange
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.means import Means, Projection, Settings, memory_of
+from penstock.prepare.passes import (
+    Account,
+    Batches,
+    Facts,
+    Finished,
+    Holds,
+    Learned,
+    Left,
+    Lost,
+    Need,
+    Report,
+    Rows,
+    Task,
+    TaskInput,
+    Trial,
+)
+from penstock.prepare.passes.chain import Chain, Count, Tap
+from penstock.prepare.passes.job import Described, Job
+from penstock.prepare.passes.rejected import Rejected
+from penstock.prepare.passes.sink import Into, Nothing, Sink
+from penstock.prepare.rows import Rows as Batch
+from penstock.prepare.sources import UnreadablePart
+from penstock.prepare.stage import Stage
+from penstock.shards.manifest import Step
+from penstock.shards.packed import TOKENS
+
+# The worker's half.
+
+
+@dataclass
+class Attempt:
+    """A task that is being done."""
+
+    work: FoldWork
+    task: Task
+    settings: Settings
+    report: Report
+    chain: Chain
+    unreadable: list[UnreadablePart]  # parts of files that were found to be, and are passed over
+    lost: list[UnreadablePart] = field(default_factory=list)  # parts, likewise, that were counted
+    read: Count = field(default_factory=Count)
+    rows: Count = field(default_factory=Count)  # that a user's function was given
+
+
+class Source(Protocol):
+    """The worker's half of a Reader."""
+
+    @property
+    def refuses(self) -> bool: ...  # whether bad input stops the job
+    @property
+    def reducers(self) -> dict[int, Stage]: ...  # stages that run inside the reader, whose fits it feeds itself
+    def may_lose(self, title: str) -> bool: ...
+    def fails_on(self, part: UnreadablePart) -> bool: ...
+    def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]: ...
+    def files(self, piece: TaskInput) -> list[tuple[int, str]]: ...  # (source, path), in the order they are read
+    def rejected_name(self, number: int) -> str: ...
+    def rows(self, attempt: Attempt) -> Iterator[Batch]: ...  # counted
+    def steps(self, attempt: Attempt) -> dict[str, Step]: ...  # of what was read
+    def for_trial(self) -> Source: ...
+
+
+@dataclass(frozen=True)
+class FoldWork:
+    """What every task of a fold does."""
+
+    root: str
+    source: Source
+    names: dict[int, str]
+    stages: dict[int, Stage]  # by number, bound: those that need an artifact have it
+    fits: tuple[int, ...]  # numbers of the stages whose reduction this pass runs
+    sink: Into | None  # none: the pass only measures
+    code: tuple[tuple[str, str], ...]
+    is_for_good: bool = True  # else a later pass does the same to the same rows, and writes what is set aside
+    identity: str = ""
+
+    @property
+    def notes(self) -> list[str]:
+        return [note for stage in self.stages.values() if (note := stage.says())]
+
+    def may_lose(self, title: str) -> bool:
+        return self.source.may_lose(title)
+
+    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:
+        """Do the task.
+
+        A part that cannot be decoded starts it anew without that part, so that what is kept of a damaged file never
+        depends on how far the reading had come.
+        """
+        unreadable = self.source.given_up(task.input, lost)
+        while True:
+            try:
+                return self._attempt(task, settings, report, unreadable)
+            except UnreadablePart as part:
+                if self.source.fails_on(part):
+                    raise _refusal(part) from part
+                unreadable.append(part)
+
+    def _attempt(self, task: Task, settings: Settings, report: Report, unreadable: list[UnreadablePart]) -> LedgerRow:
+        folder, number = Folder(self.root), task.input.number
+        with ExitStack() as stack:
+            name, files = self.source.rejected_name(number), self.source.files(task.input)
+            rejected = Rejected(folder, name, stack, self.is_for_good, files)
+            chain = Chain(self.open_stages(folder, number, settings), self.taps(), rejected, self.source.refuses)
+            attempt = Attempt(self, task, settings, report, chain, unreadable)
+            sink = self.open_sink(folder, number, stack, settings)
+            for rows in self.source.rows(attempt):
+                rows = chain(rows)
+                rejected.write()
+                sink.write(rows)
+            for stage in chain.stages.values():
+                stage.ended()
+            produced = sink.finish()
+            crash_point("task.after_shards")
+        return LedgerRow(
+            task=task.name,
+            fingerprint=task.fingerprint,
+            shards=produced.shards,
+            spill=produced.spill,
+            rejected=rejected.facts,
+            steps={**self.source.steps(attempt), **self._steps(chain)},
+            states={**{str(each): tap.finish() for each, tap in chain.taps.items()}, **produced.states},
+            lost_files=tuple((part.segment.path, part.title) for part in attempt.lost if part.rows < 0),
+            boot=boot_id() if produced.spill or produced.outlasts_machine is False else "",
+        )
+
+    def open_stages(self, folder: Folder, number: int, settings: Settings) -> dict[int, Stage]:
+        threads, room = settings.threads, settings.room
+        return {each: stage.opened(folder, number, threads, room) for each, stage in self.stages.items()}
+
+    def open_sink(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Sink:
+        return self.sink.open(folder, number, stack, settings) if self.sink else Nothing()
+
+    def taps(self) -> dict[int, Tap]:
+        stages = {**self.source.reducers, **self.stages}
+        return {number: Tap(fit) for number in self.fits if (fit := stages[number].fit())}
+
+    def _steps(self, chain: Chain) -> dict[str, Step]:
+        """What each stage did, by its number."""
+        counts = chain.counts.items()
+        steps = {str(number): count.step(self.names[number], "") for number, count in counts}
+        tokens = {token_steps(number): count.token_step(self.names[number]) for number, count in counts if count.tokens}
+        return steps | tokens
+
+    def for_trial(self) -> FoldWork:
+        """The work, going on where rows are bad, and with a sink that takes some rows of some slices."""
+        return replace(self, source=self.source.for_trial(), sink=self.sink.for_trial() if self.sink else None)
+
+
+def token_steps(number: int) -> str:
+    """The name of a stage's count of tokens."""
+    return f"{number}.tokens"
+
+
+def _refusal(part: UnreadablePart) -> InputError:
+    rows = f" of {part.rows:,} rows" if part.rows >= 0 else ""
+    return InputError(
+        f"{part.title}{rows}: {part.reason}",
+        where=f"{part.segment.location}, row {part.ordinal:,}" if part.rows >= 0 else part.segment.location,
+        next_step="replace the file, or set `on_bad_input: set_aside` to go on without that part",
+    )
+
+
+# The driver's half.
+
+
+class Reader(Protocol):
+    """What a fold takes: slices of the input, or buckets of an exchange."""
+
+    @property
+    def word(self) -> str: ...  # that its costs go by
+    @property
+    def buckets(self) -> int: ...  # of the exchange that it reads, if any
+    @property
+    def exchange(self) -> Exchange | None: ...
+    @property
+    def task_count(self) -> int: ...
+    def inputs(self) -> Sequence[Described]: ...
+    def batches(self, measured: Measured) -> Batches: ...
+    def written(self, measured: Measured, workers: int) -> Written: ...
+    def source(self, takes_codes: bool) -> Source: ...
+    def order(self, tasks: list[Task], folder: Folder) -> list[Task]: ...
+    def count(self, account: Account, rows: Rows) -> Account: ...
+    def facts(self) -> Facts: ...
+
+
+@dataclass(frozen=True)
+class Written:
+    """Bytes of output: in all, on disk at one time while it is written, and of the largest task."""
+
+    in_all: int
+    at_once: int
+    largest: float
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Where the rows of a fold end. As it stands, nowhere: that of a fit. Others change what they need to."""
+
+    writes: str = "artifact"
+    wrote: str = ""
+    into: Into | None = None  # the worker's half
+    only: Mapping[str, Any] | None = None  # what decides it, beside rows so far; None: all that decides the dataset
+    is_for_good: bool = False
+    for_others: bool = False  # whether it is gone when the job is done
+    word: str = ""  # that its costs go by, where it costs something else than its reader says
+    buckets: int = 0
+    batches: Batches | None = None
+    holds_output: bool = False
+    takes_codes: bool = False
+    applies_artifacts: bool = False  # whether a pass behind applies what stages have learned
+    shown: tuple[int, ...] = ()  # more stages that people see the pass run
+    hidden: tuple[int, ...] = ()
+    exchange: Mapping[str, Any] = field(default_factory=dict)
+
+    def disk(self, rows: int, written: Written, cost: Measurement) -> tuple[int, int]:  # noqa: ARG002
+        """(bytes for later passes or on the way, bytes of the dataset)."""
+        return (int(rows * cost.output_row_bytes) if self.into else 0), 0
+
+    def driver(self, means: Means) -> Need | None:  # noqa: ARG002
+        """What the driver holds when it puts the output together."""
+        return None
+
+    def behind(self, reader: Reader) -> Ending:  # noqa: ARG002
+        """The ending of a fold that reads what an exchange left."""
+        return self
+
+    def finish(self, rows: Rows, folder: Folder) -> Finished:  # noqa: ARG002
+        return Finished()
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The stages from `first` up to `last`, and the fits among them that it does."""
+
+    number: int
+    kind: str
+    job: Job
+    first: int
+    last: int
+    fits: tuple[int, ...]
+    reader: Reader
+    ending: Ending
+    read_at_end = False
+
+    @property
+    def task_count(self) -> int:
+        return self.reader.task_count
+
+    @property
+    def is_for_good(self) -> bool:
+        return self.ending.is_for_good
+
+    @property
+    def _word(self) -> str:
+        return self.ending.word or self.reader.word
+
+    @property
+    def trial(self) -> Trial | None:
+        """A fit costs what the pass behind it costs."""
+        return Trial(self._word, self._work({}, "")) if self.ending.into else None
+
+    def tasks(self, above: str) -> tuple[Task, ...]:
+        buckets = max(self.reader.buckets, self.ending.buckets)
+        inputs = self.reader.inputs()
+        return self.job.make_tasks(self.number, self.kind, above, self.last, inputs, self.ending.only, buckets)
+
+    def holds(self, measured: Measured, means: Means) -> Holds:
+        return Holds(
+            measured.of(self._word),
+            self.ending.batches or self.reader.batches(measured),
+            output=self.reader.written(measured, 0).largest if self.ending.holds_output else 0.0,
+            threads=max((stage.threads() for stage in self.job.stages[self.first : self.last]), default=0),
+            driver=self.ending.driver(means),
+        )
+
+    def project(self, settings: Settings, means: Means) -> Projection:
+        cost, workers, rows = means.measured.of(self._word), settings.workers, self.job.rows
+        memory = memory_of(workers, settings.batch_bytes, settings.hold_bytes, cost, means)
+        driver = self.ending.driver(means)
+        side_by_side = 1 if settings.threads > 1 else workers  # threads were measured as they will be used
+        speed = cost.rows_per_second * max(1, min(side_by_side, means.cores))
+        spill, output = self.ending.disk(rows, self.reader.written(means.measured, workers), cost)
+        return Projection(max(memory, driver.bytes if driver else 0), spill, output, rows / speed, rows)
+
+    def facts(self) -> Facts:
+        read, ending = self.reader.facts(), self.ending
+        own = (each for each in range(self.first, self.last) if each not in ending.hidden)
+        return replace(
+            read,
+            stages=(*read.stages, *own, *ending.shown),
+            writes=ending.writes,
+            wrote=ending.wrote,
+            for_others=ending.for_others,
+            exchange={**ending.exchange, **read.exchange},
+        )
+
+    def order(self, tasks: list[Task], folder: Folder) -> list[Task]:
+        return self.reader.order(tasks, folder) if tasks else tasks
+
+    def prepare(self, left: Left, folder: Folder, kept: Rows, means: Means) -> FoldWork:  # noqa: ARG002
+        return self._work({number: each.artifact for number, each in left.learned.items()}, folder.root)
+
+    def _work(self, artifacts: Mapping[int, Any], root: str) -> FoldWork:
+        return FoldWork(
+            root=root,
+            source=self.reader.source(self.ending.takes_codes),
+            names=dict(enumerate(self.job.names)),
+            stages=self.job.bound(self.first, self.last, artifacts),
+            fits=self.fits,
+            sink=self.ending.into,
+            code=self.job.code,
+            is_for_good=self.is_for_good,
+        )
+
+    def learn(self, left: Left, rows: Rows) -> Mapping[int, Learned]:  # noqa: ARG002
+        """The states of each fit, merged from left to right in the order of the tasks."""
+        found = {}
+        for number in self.fits:
+            fit = self.job.stages[number].fit()
+            assert fit
+            states = (row.states[str(number)] for row in rows)
+            found[number] = Learned(fit.finish(reduce(fit.merge, states, fit.pack(fit.start()))))
+        return found
+
+    def count(self, account: Account, rows: Rows) -> Account:
+        if not self.is_for_good:
+            return account
+        counted = dict(self.reader.count(account, rows))
+        for number in range(self.first, self.last):
+            steps = [row.steps[str(number)] for row in rows]
+            counted[str(number)] = summed(self.job.names[number], self.job.units[number], steps)
+        return counted | self._tokens(rows)
+
+    def _tokens(self, rows: Rows) -> dict[str, Step]:
+        """Tokens, from the stage that makes them on. A column that is only called so is nobody's tokens."""
+        found: dict[str, Step] = {}
+        for number in range(self.first, self.last):
+            if found or self.job.stages[number].counts_tokens:
+                steps = [row.steps[token_steps(number)] for row in rows if token_steps(number) in row.steps]
+                step, passed_on = summed(self.job.names[number], TOKENS, steps), sum(each.passed_on for each in steps)
+                made = {TOKENS: passed_on} if passed_on != step.given else {}
+                found[token_steps(number)] = replace(step, made=made)
+        return found
+
+    def finish(self, left: Left, folder: Folder) -> Finished:
+        return self.ending.finish(left.rows[self.number], folder)
+
+
+def summed(name: str, unit: str, steps: Sequence[Step]) -> Step:
+    aside: dict[str, int] = {}
+    for reason, count in sorted(pair for step in steps for pair in step.set_aside.items()):
+        aside[reason] = aside.get(reason, 0) + count
+    return Step(name, unit, sum(step.taken for step in steps), sum(step.given for step in steps), aside)

@@ -1,0 +1,156 @@
+"""Gather: the reader of the buckets that an exchange left, of which a stage makes records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from penstock.base.errors import PenstockError
+from penstock.base.files import Folder
+from penstock.base.sizes import counted
+from penstock.prepare.costs import Measured
+from penstock.prepare.exchange import Bucket, Exchange, Sorted
+from penstock.prepare.exchange.gather import Gathering, gather
+from penstock.prepare.exchange.spill import SpillFile, rows_by_part
+from penstock.prepare.passes import Account, Batches, Facts, Lost, Report, Task, TaskInput
+from penstock.prepare.passes import Rows as LedgerRows
+from penstock.prepare.passes.chain import Chain, Count
+from penstock.prepare.passes.fold import Attempt, Written
+from penstock.prepare.passes.job import Described, Job
+from penstock.prepare.passes.scatter import side_of
+from penstock.prepare.rows import Rows
+from penstock.prepare.sources import UnreadablePart
+from penstock.prepare.stage import Stage
+from penstock.shards.manifest import Step
+
+BUCKETS = "buckets"
+_MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to spare
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """The buckets of an exchange, of which the stage that asked for it makes records."""
+
+    job: Job
+    stage: int
+    scatter: int  # the pass that spilled
+    exchange: Exchange
+    buckets: int
+    spills: tuple[str, ...]  # in the order of their rows' positions
+    word = BUCKETS
+
+    @property
+    def task_count(self) -> int:
+        return self.buckets
+
+    def inputs(self) -> Sequence[Described]:
+        return [(Bucket(number), [number]) for number in range(self.buckets)]
+
+    def batches(self, measured: Measured) -> Batches:
+        every = int(self.job.rows * measured.slices.given_per_row * measured.spilled_row_bytes)
+        bucket = every // self.buckets
+        kept = min(self.job.stages[self.stage].keeps_bytes(), every or 2**62)  # beside a run, when it has several
+        least = kept + (2 << 20)
+        return Batches(max(min(8 * bucket, every, _MOST_SORTED), least), max(bucket, least), least)
+
+    def written(self, measured: Measured, workers: int) -> Written:
+        output = measured.output_bytes(self.job.rows, self.buckets)
+        at_once = output // self.buckets * max(workers, 1) + int(output * measured.parts_per_output_byte)
+        return Written(output, at_once, 2 * output / self.buckets)
+
+    def source(self, takes_codes: bool) -> FromBuckets:  # noqa: ARG002
+        return FromBuckets(
+            stage=self.stage,
+            name=self.job.names[self.stage],
+            reducer=self.job.stages[self.stage],
+            exchange=self.exchange,
+            spills=self.spills,
+            refuses=self.job.config.on_bad_input == "fail",
+        )
+
+    def order(self, tasks: list[Task], folder: Folder) -> list[Task]:
+        """Buckets by their rows: a large one that comes last would leave the other workers idle."""
+        rows = np.zeros(self.buckets, "i8")
+        for name in self.spills:
+            rows += rows_by_part(SpillFile(folder.path(name)), folder.size(name))
+        return sorted(tasks, key=lambda task: -int(rows[task.input.number]))
+
+    def count(self, account: Account, rows: LedgerRows) -> Account:
+        """The records that were made; every row that was scattered must have come."""
+        before, steps = account[str(self.stage)], [row.steps[str(self.stage)] for row in rows]
+        if (gathered := sum(step.taken for step in steps)) != before.given:
+            raise PenstockError(f"defect: {before.given:,} rows were scattered and {gathered:,} gathered")
+        made = {self.job.units[self.stage + 1]: sum(step.made["made"] for step in steps)}
+        return {**account, str(self.stage): replace(before, made=made)}
+
+    def facts(self) -> Facts:
+        side = side_of(self.job.names[self.stage], self.scatter, self.exchange, self.buckets)
+        origin = f"{counted(self.buckets, 'bucket')} of pass {self.scatter}"
+        return Facts((self.stage,), "buckets", "", origin, exchange={"from": side})
+
+
+@dataclass(frozen=True)
+class FromBuckets:
+    """The worker's half."""
+
+    stage: int  # number of the stage that reduces the rows of a key
+    name: str
+    reducer: Stage
+    exchange: Exchange
+    spills: tuple[str, ...]
+    refuses: bool
+
+    @property
+    def reducers(self) -> dict[int, Stage]:
+        return {self.stage: self.reducer}
+
+    def may_lose(self, title: str) -> bool:  # noqa: ARG002
+        return False
+
+    def fails_on(self, part: UnreadablePart) -> bool:  # noqa: ARG002
+        return True
+
+    def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:  # noqa: ARG002
+        return []
+
+    def files(self, piece: TaskInput) -> list[tuple[int, str]]:  # noqa: ARG002
+        return []
+
+    def rejected_name(self, number: int) -> str:
+        return f"rejected/records-{self.stage}-{number:05d}.jsonl"
+
+    def for_trial(self) -> FromBuckets:
+        return self
+
+    def rows(self, attempt: Attempt) -> Iterator[Rows]:
+        folder, sort_bytes = Folder(attempt.work.root), attempt.settings.batch_bytes
+        bucket = attempt.task.input.number
+        return self.reduced(folder, bucket, sort_bytes, attempt.chain, attempt.read, attempt.report)
+
+    def reduced(
+        self, folder: Folder, bucket: int, sort_bytes: int, chain: Chain, first: Count, report: Report
+    ) -> Iterator[Rows]:
+        """The records that the reducer makes of a bucket."""
+        read = [0]
+
+        def moved(rows: int) -> None:
+            read[0] += rows
+            report(read[0])
+
+        def counting(runs: Iterator[Sorted]) -> Iterator[Sorted]:
+            for run in runs:
+                first.add(run.batch.num_rows, [])
+                yield run
+
+        ranges = max(sort_bytes - self.reducer.keeps_bytes(), sort_bytes // 4)  # beside what it keeps of the run before
+        how = Gathering(folder, self.exchange, sort_bytes, ranges, moved)
+        for batch in self.reducer.reduce(counting(gather(how, self.spills, bucket))):
+            if self.stage in chain.taps:
+                chain.taps[self.stage].add_at_once(batch)
+            yield Rows(batch, 0, (str(Bucket(bucket)),), np.arange(first.made, first.made + batch.num_rows))
+            first.made += batch.num_rows
+
+    def steps(self, attempt: Attempt) -> dict[str, Step]:
+        return {str(self.stage): attempt.read.step(self.name, "", "made")}

@@ -1,0 +1,81 @@
+"""Hash: the ending of a fold that leaves the keys of its rows, to be matched. Next: match.py."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.base.files import STATE, Folder
+from penstock.base.machine import boot_id
+from penstock.prepare.dedup.keys import Array, hash_texts, repeats, sort_order
+from penstock.prepare.dedup.losers import LOCAL
+from penstock.prepare.dedup.runs import ENTRY, RunsWriter
+from penstock.prepare.means import Settings
+from penstock.prepare.passes.fold import Ending
+from penstock.prepare.passes.sink import Into, Produced
+from penstock.prepare.rows import Rows
+
+KEYS = f"{STATE}/keys"
+_RUN_KEYS = 1 << 18  # 5 MB, and three times that while they are sorted; whole bytes of bits
+
+
+@dataclass(frozen=True)
+class KeysInto(Into):
+    """How to put the keys of a task's documents down."""
+
+    number: int  # of the pass
+    column: str
+
+    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Keys:  # noqa: ARG002
+        return Keys(folder, f"{KEYS}/{self.number}-{number:05d}.keys", self.column, stack)
+
+
+class Keys:
+    """The keys of one slice, in sorted runs; of those that are equal within a run only the first is put down.
+
+    So a text that stands a million times in a slice comes to the match a few times: no bucket is full of one key.
+    """
+
+    def __init__(self, folder: Folder, name: str, column: str, stack: ExitStack) -> None:
+        self._column = column
+        self._writer = RunsWriter(folder, name, stack, ENTRY, outlasts=not boot_id())
+        self._waiting: list[Array] = []
+        self._repeated: list[Array] = []
+        self._rows = self._first = 0
+
+    def write(self, rows: Rows) -> None:
+        keys = hash_texts(rows.batch.column(rows.batch.schema.get_field_index(self._column)))
+        self._waiting.append(keys)
+        self._rows += len(keys)
+        while self._rows - self._first >= _RUN_KEYS:
+            self._put_run(_RUN_KEYS)
+
+    def _put_run(self, count: int) -> None:
+        """The first `count` keys that wait: as many in every run, whatever batches they came in."""
+        waiting = np.concatenate(self._waiting)
+        keys, self._waiting = waiting[:count], [waiting[count:]]
+        order = sort_order(keys)
+        keys = keys[order]
+        repeated = repeats(keys)
+        numbers = (self._first + order).astype("u4")
+        run = np.empty(int((~repeated).sum()), ENTRY)
+        run["high"], run["low"], run["number"] = keys["high"][~repeated], keys["low"][~repeated], numbers[~repeated]
+        self._writer.write(run)
+        is_repeated = np.zeros(count, bool)
+        is_repeated[order[repeated]] = True
+        self._repeated.append(np.packbits(is_repeated, bitorder="little"))
+        self._first += count
+
+    def finish(self) -> Produced:
+        if self._rows > self._first:
+            self._put_run(self._rows - self._first)
+        self._writer.put(LOCAL, np.concatenate([np.zeros(0, "u1"), *self._repeated]))
+        return Produced(spill=self._writer.finish({"rows": self._rows}))
+
+
+def hash_ending(number: int, stage: int, column: str) -> Ending:
+    """The ending of pass `number`: the keys that `stage` compares rows by."""
+    into = KeysInto(number, column)
+    return Ending("keys", into=into, only={"dedup": column}, for_others=True, word="hashing", shown=(stage,))

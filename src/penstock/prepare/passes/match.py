@@ -1,0 +1,150 @@
+"""Match: a pass over ranges of the keys that a fold has left -> which rows lose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+
+from penstock.base.faults import crash_point
+from penstock.base.files import Folder
+from penstock.base.fingerprint import fingerprint
+from penstock.base.machine import boot_id
+from penstock.prepare.costs import Measured
+from penstock.prepare.dedup.keys import KEY, Array
+from penstock.prepare.dedup.losers import put_losers
+from penstock.prepare.dedup.matching import match
+from penstock.prepare.dedup.remembered import Remembered
+from penstock.prepare.dedup.runs import RunsWriter, open_written
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.means import Means, Projection, Settings, memory_with
+from penstock.prepare.passes import Facts, Finished, Holds, Learned, Left, Lost, Need, Report, Rows, Task
+from penstock.prepare.passes.hash import KEYS
+from penstock.prepare.passes.job import Job
+from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
+from penstock.prepare.stages.dedup import Found
+from penstock.shards.columns import FileFacts
+from penstock.shards.manifest import Step
+
+_KEYS_PER_RANGE, _MOST_RANGES = 1 << 19, 1024
+_HELD_BYTES = 64 << 20  # 2**18 keys of 20 bytes, their places, and what sorting takes
+_ROWS_PER_SECOND = 5e6
+
+
+@dataclass(frozen=True)
+class Match(OwnTasks):
+    stage: int  # that compares rows
+    remembered: Remembered | None
+    kind = "match"
+
+    @property
+    def task_count(self) -> int:
+        return range_count(self.job)
+
+    @property
+    def read_at_end(self) -> bool:
+        return self.remembered is not None
+
+    def tasks(self, above: str) -> tuple[Task, ...]:
+        ranges = [(KeyRange(number), [number]) for number in range(self.task_count)]
+        only = {"dedup": self.job.stages[self.stage].describe()}
+        return self.job.make_tasks(self.number, self.kind, above, self.stage, ranges, only)
+
+    def holds(self, measured: Measured, means: Means) -> Holds:  # noqa: ARG002
+        return Holds(measured.slices, known=Need(_HELD_BYTES, "matching keys needs {needed}; {budget} is allowed"))
+
+    def project(self, settings: Settings, means: Means) -> Projection:
+        rows = self.job.rows
+        return Projection(memory_with(settings.workers, _HELD_BYTES, means), 5 * rows, 0, rows / _ROWS_PER_SECOND, rows)
+
+    def facts(self) -> Facts:
+        stage = self.job.names[self.stage]
+        hashed = f"pass {self.before} hashes them, pass {self.number} finds those that were there before"
+        return Facts(
+            (self.stage,),
+            "keys",
+            "duplicate marks",
+            f"the keys of pass {self.before}{self.in_ranges()}",
+            for_others=True,
+            note=f"{stage} compares all documents: {hashed}, and they are left out behind it.",
+        )
+
+    def prepare(self, left: Left, folder: Folder, kept: Rows, means: Means) -> MatchWork:  # noqa: ARG002
+        keys = spills_of(left.rows[self.before])
+        return MatchWork(folder.root, self.number, keys, self.remembered, self.task_count)
+
+    def learn(self, left: Left, rows: Rows) -> Mapping[int, Learned]:
+        found = Found(keys=spills_of(left.rows[self.before]), losers=spills_of(rows))
+        return {self.stage: Learned(found, is_written=False)}
+
+    def finish(self, left: Left, folder: Folder) -> Finished:
+        """Keep the keys that are new for the jobs that come later."""
+        remembered, losers = self.remembered, spills_of(left.rows[self.number])
+        return Finished(last=lambda: remembered.save(new_keys(folder, losers))) if remembered else Finished()
+
+
+def range_count(job: Job) -> int:
+    """Ranges of keys, each a task: what is too much for one is taken in pieces, so they decide nothing but speed."""
+    return max(1, min(_MOST_RANGES, job.rows // _KEYS_PER_RANGE))
+
+
+def spills_of(rows: Rows) -> tuple[FileFacts, ...]:
+    return tuple(row.spill for row in rows if row.spill)
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """One of the equal ranges into which all keys fall."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"keys, range {self.number}"
+
+
+@dataclass(frozen=True)
+class MatchWork(OwnWork):
+    number: int  # of the pass
+    keys: tuple[FileFacts, ...]  # of each slice, in their order
+    remembered: Remembered | None
+    ranges: int
+
+    @cached_property
+    def identity(self) -> str:
+        return fingerprint([each.digest for each in self.keys])
+
+    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
+        """Write which rows of each slice lose, and, where they are to be remembered, the keys that are new."""
+        folder = Folder(self.root)
+        files = [open_written(folder, each) for each in self.keys]
+        known = self.remembered.open() if self.remembered else []
+        with ExitStack() as stack:
+            name = f"{KEYS}/{self.number}-{task.input.number:05d}.losers"
+            writer = RunsWriter(folder, name, stack, KEY, outlasts=not boot_id())
+            rows = parts = 0
+            for parts, each in enumerate(match(files, known, task.input.number, self.ranges), start=1):
+                put_losers(writer, parts - 1, each.slices, each.numbers, each.reasons, len(files))
+                if self.remembered:
+                    writer.write(each.new)
+                rows += len(each.slices) + len(each.new)
+                report(rows)
+            facts = writer.finish({"parts": parts})
+            crash_point("match.before_ledger")
+        return LedgerRow(
+            task=task.name,
+            fingerprint=task.fingerprint,
+            shards={},
+            spill=facts,
+            rejected=None,
+            steps={"match": Step("match", "", rows, rows)},
+            states={"layout": self.identity},
+            lost_files=(),
+            boot=boot_id(),
+        )
+
+
+def new_keys(folder: Folder, losers: Iterable[FileFacts]) -> Iterator[Array]:
+    """The keys that no earlier job has had, in ascending order."""
+    for facts in losers:
+        yield from open_written(folder, facts).entries()

@@ -1,0 +1,113 @@
+"""Pack: a pass that cuts the tokens which a fold has left into the rows of the dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from penstock.base.errors import PenstockError
+from penstock.base.files import Folder
+from penstock.base.fingerprint import fingerprint
+from penstock.prepare.costs import Measured
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.means import Means, Projection, Settings, memory_with
+from penstock.prepare.packing import FromTokens, Span, pack
+from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task
+from penstock.prepare.passes.fold import summed, token_steps
+from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
+from penstock.prepare.passes.shards import ShardsInto
+from penstock.prepare.passes.tokens import CONTENT, COUNTED
+from penstock.prepare.stages.pack import Pack
+from penstock.prepare.token_stream import TokenPart
+from penstock.shards.columns import FileFacts
+from penstock.shards.packed import TOKENS
+
+_LEAST_SPANS, _SLICES_PER_SPAN = 8, 4
+_HELD_BYTES = 64 << 20  # 2**20 tokens at a time, before and after; lengths of 2**17 documents
+_ROW_COPIES = 16  # bytes for each token of a row: it waits, is joined with what comes, and is cut off again
+_BYTES_PER_SECOND = 4e8
+
+
+@dataclass(frozen=True)
+class Packing(OwnTasks):
+    kind = "pack"
+    is_for_good = True
+
+    @property
+    def _pack(self) -> Pack:
+        stage = self.job.stages[-1]
+        assert isinstance(stage, Pack)
+        return stage
+
+    @property
+    def task_count(self) -> int:
+        """Spans of rows: a shard of a training set should not be tiny."""
+        slices = len(self.job.survey.slices)
+        return max(min(slices, _LEAST_SPANS), slices // _SLICES_PER_SPAN)
+
+    def tasks(self, above: str) -> tuple[Task, ...]:
+        spans = [Span(number, self.task_count) for number in range(self.task_count)]
+        inputs = [(span, [span.describe()]) for span in spans]
+        return self.job.make_tasks(self.number, self.kind, above, len(self.job.stages), inputs)
+
+    @property
+    def _held_bytes(self) -> int:
+        return _HELD_BYTES + _ROW_COPIES * self._pack.length
+
+    def holds(self, measured: Measured, means: Means) -> Holds:  # noqa: ARG002
+        return Holds(measured.slices, known=Need(self._held_bytes, "packing rows needs {needed}; {budget} is allowed"))
+
+    def project(self, settings: Settings, means: Means) -> Projection:
+        output = int(self.job.rows * means.measured.slices.output_row_bytes)
+        at_once = output // max(1, len(self.job.survey.slices)) * max(1, settings.workers)
+        memory = memory_with(settings.workers, self._held_bytes, means)
+        return Projection(memory, at_once, output, output / _BYTES_PER_SECOND, self.job.rows)
+
+    def facts(self) -> Facts:
+        return Facts(
+            (len(self.job.stages) - 1,),
+            "tokens",
+            "output",
+            f"the tokens of pass {self.before}{self.in_ranges()}",
+            note="pack begins when all tokens are counted, so that rows do not depend on tasks.",
+        )
+
+    def prepare(self, left: Left, folder: Folder, kept: Rows, means: Means) -> PackWork:  # noqa: ARG002
+        parts = tuple(_part(row, row.spill) for row in left.rows[self.before] if row.spill)
+        container = self.job.config.format
+        assert container in ("safetensors", "npy")
+        into = ShardsInto(self.job.survey.output, self.job.splits, container, self.task_count, None)
+        return PackWork(folder.root, FromTokens(parts, self._pack, into))
+
+    def count(self, account: Account, rows: Rows) -> Account:
+        """The rows that were made of documents; every token that was counted must have been packed."""
+        last = len(self.job.stages) - 1
+        written = sum(shard.records for row in rows for shard in row.shards.values())
+        tokens, packed = account[token_steps(last)], summed("", TOKENS, [row.steps[TOKENS] for row in rows])
+        if packed.taken != tokens.given:
+            raise PenstockError(f"defect: {tokens.given:,} tokens were counted and {packed.taken:,} packed")
+        tokens = replace(tokens, given=packed.given, set_aside={**tokens.set_aside, **packed.set_aside})
+        made = replace(account[str(last)], made={self.job.units[-1]: written})
+        return {**account, str(last): made, token_steps(last): tokens}
+
+    def finish(self, left: Left, folder: Folder) -> Finished:  # noqa: ARG002
+        rows = left.rows[self.number]
+        shards = {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in self.job.splits}
+        return Finished(shards)
+
+
+def _part(row: LedgerRow, file: FileFacts) -> TokenPart:
+    counted = row.states[COUNTED].items()
+    tokens = {split: sum(each["tokens"] for each in sources.values()) for split, sources in counted}
+    return TokenPart(file, tokens, fingerprint(row.states[CONTENT]))
+
+
+@dataclass(frozen=True)
+class PackWork(OwnWork):
+    source: FromTokens
+
+    @property
+    def identity(self) -> str:
+        return self.source.identity
+
+    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
+        return pack(task, self.root, self.source, settings.hold_bytes, report)

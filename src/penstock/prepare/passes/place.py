@@ -1,0 +1,134 @@
+"""Place: a pass that copies parts of samples to their places in the dataset's arrays, normalized on the way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from penstock.base.errors import PlanError
+from penstock.base.files import Folder
+from penstock.base.sizes import counted, format_size
+from penstock.prepare.costs import Measured
+from penstock.prepare.groups import PartsByTask, prove_apart
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.means import Means, Projection, Settings, memory_with
+from penstock.prepare.passes import Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task
+from penstock.prepare.passes.arrays import announce, archive_bytes, finish_arrays
+from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
+from penstock.prepare.passes.parts import first_applied, part_schema, split_of
+from penstock.prepare.placing import FromParts, Part, columns_of, lay_out_parts, place
+from penstock.prepare.stages.normalize import Scale
+from penstock.shards.columns import FileFacts, commit_file
+from penstock.shards.placed import PLACING, SPLIT_PROOF, Layout, make_room
+
+_HELD_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
+_BYTES_PER_SECOND = 1e9
+
+
+@dataclass(frozen=True)
+class Place(OwnTasks):
+    kind = "place"
+    is_for_good = True
+
+    @property
+    def _is_in_memory(self) -> bool:
+        return self.job.config.merge_strategy == "accumulative"
+
+    @property
+    def task_count(self) -> int:
+        return 1 if self._is_in_memory else len(self.job.survey.slices)
+
+    def tasks(self, above: str) -> tuple[Task, ...]:
+        slices = len(self.job.survey.slices)
+        parts = [Part(0, slices)] if self.task_count == 1 else [Part(number, number + 1) for number in range(slices)]
+        inputs = [(part, [part.describe()]) for part in parts]
+        return self.job.make_tasks(self.number, self.kind, above, len(self.job.stages), inputs)
+
+    def _held_bytes(self, measured: Measured) -> int:
+        """With merge_strategy: accumulative, everything is held first."""
+        if not self._is_in_memory:
+            return _HELD_BYTES
+        return _HELD_BYTES + int(1.1 * self.job.rows * measured.slices.output_row_bytes)
+
+    def holds(self, measured: Measured, means: Means) -> Holds:  # noqa: ARG002
+        sequential = "merge_strategy: sequential, which holds a few megabytes and gives the same bytes"
+        need = Need(
+            self._held_bytes(measured),
+            "placing the samples needs {needed}; {budget} is allowed",
+            f"merge_strategy: {self.job.config.merge_strategy}",
+            sequential if self._is_in_memory else "",
+        )
+        return Holds(measured.slices, known=need)
+
+    def project(self, settings: Settings, means: Means) -> Projection:
+        output = int(self.job.rows * means.measured.slices.output_row_bytes) + archive_bytes(self.job)
+        memory = memory_with(settings.workers, self._held_bytes(means.measured), means)
+        return Projection(memory, 0, output, output / _BYTES_PER_SECOND, self.job.rows)
+
+    def facts(self) -> Facts:
+        parts = counted(self.task_count, "part") if self.task_count > 1 else "all parts"
+        stages = tuple(range(first_applied(self.job.stages), len(self.job.stages)))
+        return Facts(stages, "parts", "output", f"{parts} of pass {self.before}")
+
+    def prepare(self, left: Left, folder: Folder, kept: Rows, means: Means) -> PlaceWork:
+        stages = self.job.stages
+        artifacts = {number: each.artifact for number, each in left.learned.items()}
+        scales = {
+            name: stage
+            for number, stage in self.job.bound(first_applied(stages), len(stages), artifacts).items()
+            if isinstance(stage, Scale)
+            for name in stage.normalize.columns_of(self.job.survey.given[number])
+        }
+        types = {name: dtype for name, dtype, _ in columns_of(part_schema(self.job))}
+        parts = parts_of(left.rows[self.before])
+        work = PlaceWork(folder.root, FromParts(parts, self._layout(folder, parts), scales, types, self._is_in_memory))
+        if not any(row.states.get("layout") == work.identity for row in kept):
+            folder.remove(PLACING)
+        self._refuse_without_room(work.source, means)
+        make_room(folder, work.source.layout)
+        return work
+
+    def _layout(self, folder: Folder, parts: PartsByTask) -> Layout:
+        return lay_out_parts(folder, self.job.splits, part_schema(self.job), self.job.survey.output, parts)
+
+    def _refuse_without_room(self, source: FromParts, means: Means) -> None:
+        """merge_strategy: accumulative, now that it is known how much there is."""
+        allowed, used = means.budget.allowed, means.driver_bytes + means.measured.slices.worker_bytes
+        if source.in_memory and used + source.bytes > allowed:
+            raise PlanError(
+                f"merge_strategy: accumulative holds all samples at once, {format_size(source.bytes)}; "
+                f"{means.budget} leaves {format_size(max(0, allowed - used))}",
+                where=self.job.config.output_path,
+                next_step="merge_strategy: sequential, which holds a few megabytes and gives the same bytes; "
+                "what is done already is kept",
+            )
+
+    def finish(self, left: Left, folder: Folder) -> Finished:
+        parts = parts_of(left.rows[self.before])
+        layout = self._layout(folder, parts)
+        announce(folder, layout)
+        return finish_arrays(self.job, layout, left.rows[self.number], folder, self._proof(folder, parts))
+
+    def _proof(self, folder: Folder, parts: PartsByTask) -> tuple[FileFacts, ...]:
+        """How many groups each split has, where it is by group; none is in two."""
+        split = split_of(self.job.stages)
+        if not split or not split.by:
+            return ()
+        found = prove_apart(folder, self.job.splits, split.by, parts)
+        return (commit_file(folder, SPLIT_PROOF, json.dumps(found, indent=1).encode() + b"\n"),)
+
+
+def parts_of(rows: Rows) -> PartsByTask:
+    return tuple(row.shards for row in rows)
+
+
+@dataclass(frozen=True)
+class PlaceWork(OwnWork):
+    source: FromParts
+
+    @property
+    def identity(self) -> str:
+        return self.source.identity
+
+    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
+        return place(task, self.root, self.source, report)

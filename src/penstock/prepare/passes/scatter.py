@@ -1,0 +1,94 @@
+"""Scatter: the ending of a fold whose rows are spilled by bucket, for an exchange. Next: gather.py."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from penstock.base.files import STATE, Folder
+from penstock.base.machine import boot_id
+from penstock.base.sizes import counted
+from penstock.prepare.exchange import Exchange, bucket_numbers, hash_keys
+from penstock.prepare.exchange.spill import SpillWriter, with_codes
+from penstock.prepare.means import Settings
+from penstock.prepare.passes import Batches
+from penstock.prepare.passes.fold import Ending
+from penstock.prepare.passes.job import Job
+from penstock.prepare.passes.sink import Into, Produced
+from penstock.prepare.rows import Rows
+from penstock.shards.columns import FileFacts
+
+SPILL = f"{STATE}/spill"
+
+
+@dataclass(frozen=True)
+class SpillInto(Into):
+    """How to put the rows of a task down for an exchange."""
+
+    number: int  # of the pass
+    exchange: Exchange
+    buckets: int
+
+    def name(self, number: int) -> str:
+        return f"{SPILL}/{self.number}-{number:05d}.spill"
+
+    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Spill:
+        return Spill(folder, self, number, stack, settings.batch_bytes)
+
+    def for_trial(self) -> Into:
+        return replace(self, buckets=1)
+
+    def left(self, tasks: int) -> tuple[str, ...]:
+        return tuple(self.name(number) for number in range(tasks))
+
+
+class Spill:
+    """The rows of one task by bucket.
+
+    It is needed for minutes, and costs the disk nothing if it is gone by then; the ledger remembers under which boot
+    of the machine it was written, and after another it is written again.
+    """
+
+    def __init__(self, folder: Folder, into: SpillInto, number: int, stack: ExitStack, batch_bytes: int) -> None:
+        self._into, self._name = into, into.name(number)
+        self._file = stack.enter_context(folder.commit(self._name, outlasts_machine=not boot_id()))
+        self._writer = SpillWriter(self._file, into.buckets, batch_bytes)
+
+    def write(self, rows: Rows) -> None:
+        if len(rows):
+            batch = with_codes(rows.batch)
+            hashes = hash_keys([batch.column(name) for name in self._into.exchange.by])
+            self._writer.write(batch, bucket_numbers(hashes, self._into.buckets))
+
+    def finish(self) -> Produced:
+        digest = self._writer.finish()
+        return Produced(spill=FileFacts(self._name, self._file.size, digest))
+
+
+def scatter_ending(job: Job, number: int, stage: int, exchange: Exchange, buckets: int) -> Ending:
+    """The ending of pass `number`, whose last stage asks for the exchange."""
+    return Ending(
+        writes="spill",
+        wrote=f"{{size}} of spill, in {counted(buckets, 'bucket')}",
+        into=SpillInto(number, exchange, buckets),
+        only={},
+        is_for_good=True,
+        for_others=True,
+        buckets=buckets,
+        batches=Batches(  # a batch becomes a chunk per bucket, and chunks should not be tiny
+            wanted=_between(16 << 20, buckets * (256 << 10), 128 << 20),
+            good=_between(1 << 20, buckets * (8 << 10), 16 << 20),
+            least=_between(256 << 10, buckets << 10, 4 << 20),
+        ),
+        takes_codes=all(each.takes_codes() for each in job.stages[: stage + 1]),
+        exchange={"to": side_of(job.names[stage], number, exchange, buckets)},
+    )
+
+
+def side_of(stage: str, scatter: int, exchange: Exchange, buckets: int) -> dict[str, object]:
+    """What people are told of one side of an exchange."""
+    return {"stage": stage, "pass": scatter, "by": list(exchange.by), "order": list(exchange.order), "buckets": buckets}
+
+
+def _between(low: int, value: int, high: int) -> int:
+    return max(low, min(value, high))
