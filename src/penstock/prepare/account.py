@@ -10,7 +10,7 @@ from penstock.prepare.plan import Plan
 from penstock.shards.manifest import Step
 
 
-def make_account(plan: Plan, left: Left) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+def make_account(plan: Plan, left: Left, written: int) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     """(files, rows read, each stage in its order, records written; the same of tokens, where there are any)."""
     account: Account = {}
     for planned in plan.passes:
@@ -18,7 +18,6 @@ def make_account(plan: Plan, left: Left) -> tuple[tuple[Step, ...], tuple[Step, 
     steps = [account[key] for key in ("files", "rows", "read") if key in account]
     steps += [account[str(number)] for number in range(len(plan.survey.stages))]
     tokens = [account[key] for number in range(len(plan.survey.stages)) if (key := f"{number}.tokens") in account]
-    written = sum(shard.records for row in left.rows[len(plan.passes) - 1] for shard in row.shards.values())
     return (*steps, Step("write", "records", steps[-1].passed_on, written)), tuple(tokens)
 
 

@@ -33,12 +33,14 @@ def finish(plan: Plan, folder: Folder, left: Left, run_facts: Callable[[], bytes
     itself, now that there is little left to do."""
     finished = [planned.pass_.finish(left, folder) for planned in plan.passes]
     kept = [left.rows[planned.pass_.number] for planned in plan.passes if planned.pass_.is_for_good]
-    account, tokens = make_account(plan, left)
+    splits = next(dict(each.splits) for each in reversed(finished) if each.splits is not None)
+    written = sum(shard.records for shards in splits.values() for shard in shards)
+    account, tokens = make_account(plan, left, written)
     manifest = Manifest(
         config=plan.semantic,
         input=_input_facts(plan),
         schema=plan.survey.output,
-        splits=next(dict(each.splits) for each in reversed(finished) if each.splits is not None),
+        splits=splits,
         account=account,
         artifacts=(
             *_write_artifacts(plan, folder, left),

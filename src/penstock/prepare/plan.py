@@ -46,6 +46,10 @@ class Plan:
         return max(each.projected.memory_bytes for each in self.passes)
 
     @property
+    def output_bytes(self) -> int:
+        return sum(each.projected.output_bytes for each in self.passes)
+
+    @property
     def workers(self) -> int:
         return max(each.settings.workers for each in self.passes)
 
@@ -75,7 +79,7 @@ def describe_input(survey: Survey) -> dict[str, Any]:
 
 
 def _refuse_without_disk(plan: Plan) -> None:
-    output = plan.passes[-1].projected.output_bytes
+    output = plan.output_bytes
     spill = sum(each.projected.spill_bytes for each in plan.passes)
     if output + spill > plan.means.free_disk:
         raise PlanError(

@@ -20,7 +20,7 @@ from penstock.prepare.survey import MANY_FILES, Survey
 
 def choose_settings(each: Pass, config: Config, survey: Survey, means: Means) -> Settings:
     """The most workers whose batches are good, with the largest batches that are wanted and fit."""
-    holds = each.holds(means.measured, means)
+    holds = each.holds(means)
     wanted = _workers_wanted(config, means)
     most = min(wanted, max(1, each.task_count))
     if holds.known:
@@ -83,7 +83,7 @@ def _worker_limit(
 
 def refuse_without_memory(passes: Sequence[Pass], config: Config, survey: Survey, means: Means) -> None:
     """Refuse a job one of whose passes cannot fit; the one that needs most says how much."""
-    held = [each.holds(means.measured, means) for each in passes]
+    held = [each.holds(means) for each in passes]
     workers = 0 if _workers_wanted(config, means) == 0 else 1
     known = max((each.known for each in held if each.known), default=None, key=lambda need: need.bytes)
     needed = means.driver_bytes + workers * means.measured.slices.worker_bytes + known.bytes if known else 0

@@ -47,7 +47,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "input": {
             "files": survey.files,
             "bytes": survey.bytes,
-            "rows": plan.passes[-1].projected.rows,
+            "rows": plan.passes[0].projected.rows,
             "rows_are_estimated": survey.rows_are_estimated,
             "unit": survey.unit,
             "slices": len(survey.slices),
@@ -118,7 +118,7 @@ def _column_facts(field: pa.Field) -> dict[str, str]:
 
 
 def _disk_facts(plan: Plan) -> dict[str, int]:
-    kept = plan.passes[-1].projected.output_bytes
+    kept = plan.output_bytes
     spilled = sum(each.projected.spill_bytes for each in plan.passes)
     return {"most_bytes": kept + spilled, "kept_bytes": kept, "free_bytes": plan.means.free_disk}
 

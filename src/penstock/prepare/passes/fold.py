@@ -285,7 +285,8 @@ class Fold:
         inputs = self.reader.inputs()
         return self.job.make_tasks(self.number, self.kind, above, self.last, inputs, self.ending.only, buckets)
 
-    def holds(self, measured: Measured, means: Means) -> Holds:
+    def holds(self, means: Means) -> Holds:
+        measured = means.measured
         return Holds(
             measured.of(self._word),
             self.ending.batches or self.reader.batches(measured),

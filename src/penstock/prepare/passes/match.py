@@ -11,7 +11,6 @@ from penstock.base.faults import crash_point
 from penstock.base.files import Folder
 from penstock.base.fingerprint import fingerprint
 from penstock.base.machine import boot_id
-from penstock.prepare.costs import Measured
 from penstock.prepare.dedup.keys import KEY, Array
 from penstock.prepare.dedup.losers import put_losers
 from penstock.prepare.dedup.matching import match
@@ -51,8 +50,10 @@ class Match(OwnTasks):
         only = {"dedup": self.job.stages[self.stage].describe()}
         return self.job.make_tasks(self.number, self.kind, above, self.stage, ranges, only)
 
-    def holds(self, measured: Measured, means: Means) -> Holds:  # noqa: ARG002
-        return Holds(measured.slices, known=Need(_HELD_BYTES, "matching keys needs {needed}; {budget} is allowed"))
+    def holds(self, means: Means) -> Holds:
+        return Holds(
+            means.measured.slices, known=Need(_HELD_BYTES, "matching keys needs {needed}; {budget} is allowed")
+        )
 
     def project(self, settings: Settings, means: Means) -> Projection:
         rows = self.job.rows

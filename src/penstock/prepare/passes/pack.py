@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from penstock.base.errors import PenstockError
 from penstock.base.files import Folder
 from penstock.base.fingerprint import fingerprint
-from penstock.prepare.costs import Measured
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.packing import FromTokens, Span, pack
@@ -53,8 +52,10 @@ class Packing(OwnTasks):
     def _held_bytes(self) -> int:
         return _HELD_BYTES + _ROW_COPIES * self._pack.length
 
-    def holds(self, measured: Measured, means: Means) -> Holds:  # noqa: ARG002
-        return Holds(measured.slices, known=Need(self._held_bytes, "packing rows needs {needed}; {budget} is allowed"))
+    def holds(self, means: Means) -> Holds:
+        return Holds(
+            means.measured.slices, known=Need(self._held_bytes, "packing rows needs {needed}; {budget} is allowed")
+        )
 
     def project(self, settings: Settings, means: Means) -> Projection:
         output = int(self.job.rows * means.measured.slices.output_row_bytes)

@@ -50,15 +50,15 @@ class Place(OwnTasks):
             return _HELD_BYTES
         return _HELD_BYTES + int(1.1 * self.job.rows * measured.slices.output_row_bytes)
 
-    def holds(self, measured: Measured, means: Means) -> Holds:  # noqa: ARG002
+    def holds(self, means: Means) -> Holds:
         sequential = "merge_strategy: sequential, which holds a few megabytes and gives the same bytes"
         need = Need(
-            self._held_bytes(measured),
+            self._held_bytes(means.measured),
             "placing the samples needs {needed}; {budget} is allowed",
             f"merge_strategy: {self.job.config.merge_strategy}",
             sequential if self._is_in_memory else "",
         )
-        return Holds(measured.slices, known=need)
+        return Holds(means.measured.slices, known=need)
 
     def project(self, settings: Settings, means: Means) -> Projection:
         output = int(self.job.rows * means.measured.slices.output_row_bytes) + archive_bytes(self.job)
