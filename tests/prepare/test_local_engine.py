@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock.base.errors import TaskError
 from penstock.base.memory import own_memory
-from penstock.prepare.engines.local import TASKS_PER_WORKER
+from penstock.prepare.engines.attempts import TASKS_PER_WORKER
 from tests.promises import workshop
 
 PREAMBLE = """

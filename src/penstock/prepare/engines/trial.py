@@ -15,7 +15,8 @@ from typing import Any
 from penstock.base.errors import PlanError, TaskError
 from penstock.base.memory import tree_memory
 from penstock.base.sizes import format_size
-from penstock.prepare.engines.local import ATTEMPTS, START_SECONDS, Worker, how_it_ended
+from penstock.prepare.engines.attempts import ATTEMPTS, START_SECONDS
+from penstock.prepare.engines.local import Worker, how_it_ended
 from penstock.prepare.measure import Measured
 from penstock.prepare.scouting import Scouted
 from penstock.prepare.slices import Segment, Slice
@@ -143,7 +144,7 @@ class Trial:
         """Until there is something to hear; it is watched, as it would be in a run."""
         deadline = time.monotonic() + self._timeout
         while not worker.connection.poll(_TICK_SECONDS):
-            held, limit = tree_memory(worker.process.pid).counted, max(self._limit, worker.ready_bytes + _LEAST_BYTES)
+            held, limit = tree_memory(worker.process.pid).counted, max(self._limit, self._ready_bytes + _LEAST_BYTES)
             self._held = held or self._held  # nothing of one that has just died
             if held > limit:
                 self._end()
@@ -163,7 +164,8 @@ class Trial:
                     f"a worker had not started after {max(self._timeout, START_SECONDS):g} s",
                     next_step="run the same command when the machine is less busy, or raise `task_timeout`",
                 )
-            self._worker.ready_bytes = self._ready_bytes = self._worker.connection.recv()[1]
+            self._ready_bytes = self._worker.connection.recv()[1]
+            self._worker.is_ready = True
         return self._worker
 
     def _too_slow(self, worker: Worker, what: str, where: str) -> TaskError:
