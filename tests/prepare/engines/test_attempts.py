@@ -37,7 +37,7 @@ from penstock.prepare.engines.attempts import (
     Stop,
     Tick,
 )
-from penstock.prepare.rows import DIED, HUNG, TOO_LARGE
+from penstock.prepare.rows import DIED, GIVEN_UP, HUNG, TOO_LARGE
 
 BATCH = 1 << 20
 POLICY = Policy(
@@ -52,11 +52,8 @@ POLICY = Policy(
 )
 
 
-def anything_may_be_lost(title: str) -> bool:  # noqa: ARG001
-    return True
-
-
-LOSING = replace(POLICY, may_lose=anything_may_be_lost)
+ROW = "a row of the ledger"
+LOSING = replace(POLICY, may_lose=GIVEN_UP)
 
 
 @dataclass(frozen=True)
@@ -66,11 +63,6 @@ class Piece:
     @property
     def input(self) -> str:
         return f"slice of {self.name}"
-
-
-@dataclass(frozen=True)
-class Row:
-    rows_read: int = 7
 
 
 class Pass:
@@ -140,13 +132,13 @@ def test_a_batch_is_never_smaller_than_a_kilobyte():
 
 def test_a_worker_that_is_free_gets_the_next_task():
     at_work = Pass(tasks="abc")
-    at_work.take(Finished(1, Row(), 0))
+    at_work.take(Finished(1, ROW, 0))
     assert (at_work.again().worker, at_work.gives[0].task.name) == (1, "c")
 
 
 def test_workers_stay_for_the_next_pass_and_those_that_are_too_many_are_stopped():
     at_work = Pass(replace(POLICY, workers=3), tasks="abc")
-    at_work.take(*(Finished(worker, Row(), 0) for worker in range(3)))
+    at_work.take(*(Finished(worker, ROW, 0) for worker in range(3)))
     assert at_work.attempts.is_over
     assert at_work.attempts.begin([Piece("d")], replace(POLICY, workers=1)) == [Stop(2), Stop(1)]
     assert at_work.again().worker == 0
@@ -155,14 +147,17 @@ def test_workers_stay_for_the_next_pass_and_those_that_are_too_many_are_stopped(
 # Finishing.
 
 
-def test_a_finished_task_is_completed_once_and_its_rows_are_counted():
-    at_work = Pass()
-    at_work.take(Moved(0, 5))
-    assert at_work.attempts.rows == 5
-    assert at_work.take(Finished(0, Row(), 0)) == [Complete(Piece("a"), Row(), is_first=True)]
-    assert at_work.attempts.is_over
+def test_rows_of_tasks_at_work_are_counted():
+    at_work = Pass(tasks="ab")
+    at_work.take(Moved(0, 5), Moved(1, 2))
     assert at_work.attempts.rows == 7
-    assert at_work.take(Finished(0, Row(), 0)) == []
+
+
+def test_a_finished_task_is_completed_once():
+    at_work = Pass()
+    assert at_work.take(Finished(0, ROW, 0)) == [Complete(Piece("a"), ROW, is_first=True)]
+    assert at_work.attempts.is_over
+    assert at_work.take(Finished(0, ROW, 0)) == []
 
 
 @pytest.mark.parametrize(("held", "tasks"), [(0, TASKS_PER_WORKER), (376, 8), (375, TASKS_PER_WORKER)])
@@ -170,9 +165,9 @@ def test_a_worker_is_replaced_after_many_tasks_or_some_if_it_has_grown(held, tas
     """Grown: over three quarters of its share, a half of 1,000."""
     at_work = Pass(tasks="a" * (TASKS_PER_WORKER + 8))
     for number in range(1, tasks):
-        assert _named(at_work.take(Finished(0, Row(), held))) == [("Complete", "a")], number
+        assert _named(at_work.take(Finished(0, ROW, held))) == [("Complete", "a")], number
         assert at_work.again().worker == 0
-    assert _named(at_work.take(Finished(0, Row(), held))) == [("Complete", "a"), ("Stop", 0)]
+    assert _named(at_work.take(Finished(0, ROW, held))) == [("Complete", "a"), ("Stop", 0)]
     at_work.take(Tick())
     assert Start(2) in at_work.commands
 
@@ -184,7 +179,7 @@ def test_an_error_of_a_task_ends_the_run():
 
 def test_a_worker_that_refuses_the_pass_before_it_has_a_task_ends_the_run():
     at_work = Pass()
-    at_work.take(Finished(0, Row(), 0))
+    at_work.take(Finished(0, ROW, 0))
     error = ValueError("other code")
     assert at_work.take(Failed(0, error)) == [Raise(error)]
 
@@ -204,17 +199,17 @@ def test_the_third_try_is_alone_with_a_quarter_and_no_other_task_begins_beside_i
     at_work = Pass(tasks="abc")
     at_work.take(Died(0, "it died"), Tick(), Died(2, "it died"))
     assert at_work.take(Tick()) == []  # b still runs
-    at_work.take(Finished(1, Row(), 0))
+    at_work.take(Finished(1, ROW, 0))
     give = at_work.again()
     assert (give.task.name, give.batch_bytes, give.alone) == ("a", BATCH // 4, True)
     assert at_work.take(Tick()) == []  # c waits
-    at_work.take(Finished(give.worker, Row(), 0))
+    at_work.take(Finished(give.worker, ROW, 0))
     assert at_work.again().task.name == "c"
 
 
 def test_idle_workers_are_stopped_before_a_task_is_alone():
     at_work = Pass(replace(POLICY, workers=3), tasks="abc")
-    at_work.take(Finished(1, Row(), 0), Finished(2, Row(), 0), Alone(0), Tick())
+    at_work.take(Finished(1, ROW, 0), Finished(2, ROW, 0), Alone(0), Tick())
     assert _named(at_work.commands) == [("Stop", 2), ("Stop", 1), ("Give", 0)]
 
 
@@ -260,7 +255,7 @@ def test_failures_are_counted_by_file():
 
 def test_an_idle_worker_that_dies_is_only_forgotten():
     at_work = Pass()
-    at_work.take(Finished(0, Row(), 0))
+    at_work.take(Finished(0, ROW, 0))
     assert at_work.take(Died(0, "it died")) == [Stop(0)]
     assert at_work.take(Died(0, "it died")) == []
 
@@ -292,7 +287,7 @@ def test_without_a_limit_a_worker_may_hold_anything():
 
 
 def test_a_function_that_holds_too_much_gets_a_fresh_worker_and_then_its_file_is_lost_and_called_too_large():
-    at_work = Pass(replace(POLICY, may_lose=lambda title: title == TOO_LARGE))
+    at_work = Pass(replace(POLICY, may_lose=(TOO_LARGE,)))
     at_work.take(Entered(0, "x", 100), Holds(0, 401))
     assert _named(at_work.commands) == [("Stop", 0), ("Say", None)]
     give = at_work.again()
@@ -413,7 +408,7 @@ def test_a_task_that_asks_to_be_alone_is_next_when_no_other_runs_with_the_whole_
     at_work = Pass(tasks="abc")
     assert at_work.take(Alone(0)) == [Say("alone", {"task": "a", "slice": "slice of a"})]
     assert at_work.take(Tick()) == []
-    at_work.take(Finished(1, Row(), 0))
+    at_work.take(Finished(1, ROW, 0))
     give = at_work.again()
     assert (give.task.name, give.batch_bytes, give.alone) == ("a", BATCH, True)
 
@@ -461,7 +456,7 @@ EVENTS = st.one_of(
     st.builds(Moved, WORKERS, st.integers(0, 3)),
     st.builds(Entered, WORKERS, FILES, st.sampled_from([100, 300]), st.booleans()),
     st.builds(Alone, WORKERS),
-    st.builds(Finished, WORKERS, st.just(Row()), st.sampled_from([0, 1000])),
+    st.builds(Finished, WORKERS, st.just(ROW), st.sampled_from([0, 1000])),
     st.builds(Died, WORKERS, st.just("it died")),
     st.builds(Overfull, WORKERS, st.just("too much")),
     st.builds(Holds, WORKERS, st.sampled_from([399, 401])),
@@ -540,7 +535,7 @@ def test_no_task_is_lost_or_runs_twice_at_once_or_ends_twice(policy, workers, ta
             return
     for _ in range(2 * tasks + 1):
         for worker in list(witness.running):
-            witness.take(Finished(worker, Row(), 0), now)
+            witness.take(Finished(worker, ROW, 0), now)
         witness.take(Tick(), now)
         if witness.has_failed:  # it hung for the second time
             return

@@ -28,7 +28,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -44,10 +44,6 @@ _LEAST_BATCH_BYTES = 1024
 LEAKS, NEEDS_MORE = "leaks", "needs more"  # why a task is given up, beside DIED and HUNG
 
 LostFile: TypeAlias = tuple[str, str, str]  # path, title, reason
-
-
-def _never(title: str) -> bool:  # noqa: ARG001
-    return False
 
 
 class Named(Protocol):
@@ -71,7 +67,7 @@ class Policy:
     limit_by: str = ""  # the setting behind `worker_limit`
     stall_notice: float = math.inf
     task_timeout: float = math.inf
-    may_lose: Callable[[str], bool] = _never  # whether a task may go on without a file that died, hung or is too large
+    may_lose: tuple[str, ...] = ()  # of DIED, HUNG and TOO_LARGE: why a task may go on without a file
     shift: int = 1  # a failure divides the batch by 2 ** shift
     failures_of_lost: int = ATTEMPTS  # at a file, before it is lost
     most_tries: float = math.inf  # of a task, whatever file it failed at
@@ -116,7 +112,7 @@ class Alone:
 @dataclass(frozen=True)
 class Finished:
     worker: int
-    row: Any  # of the ledger; its `rows_read` are counted
+    row: Any  # what it leaves: a row of the ledger
     bytes: int  # that the worker holds afterwards
 
 
@@ -280,7 +276,6 @@ class Attempts:
         self._workers: list[_Worker] = []
         self._waiting: deque[Attempt] = deque()
         self._numbers = itertools.count()
-        self._rows_done = 0
         self._fresh_bytes = 0  # of a worker before its first file
 
     def begin(self, tasks: Sequence[Named], policy: Policy) -> list[Command]:
@@ -295,8 +290,8 @@ class Attempts:
 
     @property
     def rows(self) -> int:
-        """Rows read so far, in all passes."""
-        return self._rows_done + sum(attempt.rows for _, attempt in self._busy())
+        """Rows that the tasks at work have read so far."""
+        return sum(attempt.rows for _, attempt in self._busy())
 
     @property
     def busy(self) -> list[int]:
@@ -408,7 +403,6 @@ class Attempts:
     def _finish(self, worker: _Worker, attempt: Attempt, event: Finished) -> Iterator[Command]:
         worker.attempt = None
         worker.tasks += 1
-        self._rows_done += event.row.rows_read
         yield Complete(attempt.task, event.row, is_first=worker.tasks == 1)
         has_grown = event.bytes > _GROWN_SHARE * self._policy.allowed_bytes / max(1, self._policy.workers)
         if worker.tasks >= TASKS_PER_WORKER or (has_grown and worker.tasks >= _TASKS_BEFORE_GROWN):
@@ -433,7 +427,7 @@ class Attempts:
 
     def _lose_file(self, attempt: Attempt, title: str, reason: str) -> Iterator[Command]:
         """Set aside the file in which a user's function was stopped, if that is allowed."""
-        if attempt.can_be_left_out and self._policy.may_lose(title):
+        if attempt.can_be_left_out and title in self._policy.may_lose:
             attempt.lost = (*attempt.lost, (attempt.place, title, reason))
             facts = {"task": attempt.task.name, "file": attempt.place, "title": title, "reason": reason}
             yield Say("lost_file", facts)

@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +45,7 @@ from penstock.prepare.engines.attempts import (
     Tick,
 )
 from penstock.prepare.engines.given_up import given_up
-from penstock.prepare.rows import HUNG, TOO_LARGE
+from penstock.prepare.rows import GIVEN_UP, HUNG, TOO_LARGE
 from penstock.prepare.settings import Settings
 from penstock.prepare.task import FromSlices, Recipe, Task
 
@@ -163,6 +162,7 @@ class LocalEngine:
         self._stall_notice, self._task_timeout = stall_notice, task_timeout
         self._workers: dict[int, Worker] = {}
         self._attempts = Attempts()
+        self._rows_done = 0
         self._sampled = 0.0
         self._sample_pause = _SAMPLE_SECONDS
         self._limits_looked_at = 0.0
@@ -194,7 +194,7 @@ class LocalEngine:
             limit_by=settings.limit_by,
             stall_notice=self._stall_notice,
             task_timeout=self._task_timeout,
-            may_lose=partial(_may_lose, recipe),
+            may_lose=tuple(title for title in GIVEN_UP if _may_lose(recipe, title)),
         )
 
     # Events.
@@ -233,8 +233,8 @@ class LocalEngine:
         memory = tree_memory(os.getpid())
         self._sampled = time.monotonic()
         self._sample_pause = max(_SAMPLE_SECONDS, 100 * (self._sampled - now))
-        busy = self._attempts.busy
-        self._log.say("sample", memory=memory.counted, file=memory.file, rows=self._attempts.rows, busy=len(busy))
+        rows, busy = self._rows_done + self._attempts.rows, self._attempts.busy
+        self._log.say("sample", memory=memory.counted, file=memory.file, rows=rows, busy=len(busy))
         if memory.counted > self._budget.allowed and busy:
             largest = max(busy, key=lambda number: tree_memory(self._workers[number].process.pid).counted)
             self._take(Overfull(largest, f"the tree held {format_size(memory.counted)}, more than {self._budget}"))
@@ -256,6 +256,7 @@ class LocalEngine:
                 case Say(name, facts, int(number)):
                     self._log.say(name, **facts, stack=self._workers[number].stack())
                 case Complete(task, row, is_first):
+                    self._rows_done += row.rows_read
                     self._done(task, row)
                     if is_first:
                         self._sampled = 0.0  # its memory is still there: sample it, or a short run would never be seen
