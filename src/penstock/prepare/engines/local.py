@@ -7,17 +7,14 @@ commands are carried out here.
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.child import Child, how_it_ended, python_path
 from penstock.base.events import EventLog
 from penstock.base.memory import Budget, tree_memory
 from penstock.base.sizes import format_size
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
     from penstock.prepare.engines import Done
 
 _TICK_SECONDS = 0.1
-_STACK_SECONDS = 3.0  # for a busy machine to run the signal handler
 _SAMPLE_SECONDS = 0.25
 _WORKER_ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # returns memory: peaks were 47 MB where mimalloc had 86
@@ -66,31 +62,19 @@ _WORKER_ENVIRONMENT = {
 }
 
 
-def _python_path() -> str:
-    """Where a worker finds penstock itself, and what the user had set."""
-    ours = os.path.dirname(os.path.dirname(sys.modules["penstock"].__file__ or ""))
-    return os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))
-
-
 class Worker:
-    """One worker process and what is known of it."""
+    """One worker process, and our end of its connection."""
 
     def __init__(self, hold: tuple[int, ...] = ()) -> None:
         ours, theirs = socket.socketpair()
-        reading, self._lifeline = os.pipe()
-        self._stacks = tempfile.TemporaryFile()  # noqa: SIM115
-        numbers = (theirs.fileno(), reading, self._stacks.fileno())
-        self.process = subprocess.Popen(
-            # -P: a queue.py in the working directory must not stand in for Python's own.
-            [sys.executable, "-P", "-m", "penstock.prepare.engines.worker", *map(str, numbers)],
-            env={**os.environ, **_WORKER_ENVIRONMENT, "PYTHONPATH": _python_path()},
-            stdin=subprocess.DEVNULL,
-            stdout=2,  # what a user's function prints must not mix with --json
-            pass_fds=(*numbers, *hold),
-            start_new_session=True,
-        )
-        theirs.close()
-        os.close(reading)
+        with theirs:
+            self.child = Child(
+                ["-m", "penstock.prepare.engines.worker"],
+                [theirs.fileno()],
+                inherits=(theirs.fileno(), *hold),
+                environment={**_WORKER_ENVIRONMENT, **python_path()},
+                stdout=2,  # what a user's function prints must not mix with --json
+            )
         self.connection: Connection[Any, Any] = Connection(ours.detach())
         self._send(sys.path)  # where the user's own modules are, once the worker has imported its own
         self.is_ready = False
@@ -104,31 +88,16 @@ class Worker:
         except (BrokenPipeError, ConnectionResetError):
             return  # it died; the engine sees that at the next wait
 
+    def held_bytes(self) -> int:
+        return tree_memory(self.child.pid).counted
+
     def stack(self) -> str:
-        """The Python stack of all its threads, from a signal handler that works even in the middle of C code."""
-        if not self.is_ready:  # the handler is not there yet, and the signal would kill it
-            return "it was still starting"
-        before = self._stacks.seek(0, 2)
-        self.process.send_signal(signal.SIGUSR1)
-        deadline = time.monotonic() + _STACK_SECONDS
-        while self._stacks.seek(0, 2) == before and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(0.1)  # the rest of the threads
-        self._stacks.seek(before)
-        return self._stacks.read().decode(errors="replace").strip()
+        return self.child.stack() if self.is_ready else "it was still starting"
 
     def kill(self) -> None:
         """End it, and with it whatever the user's code has started: that would hold the output's lock."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.child.end()
         self.connection.close()
-        self._stacks.close()
-        os.close(self._lifeline)
-
-
-def how_it_ended(code: int) -> str:
-    return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
 
 
 def event_of(number: int, message: tuple[Any, ...]) -> Event | None:
@@ -211,7 +180,7 @@ class LocalEngine:
         try:
             message = worker.connection.recv()
         except (EOFError, OSError):  # OSError: it died in the middle of a message
-            self._take(Died(number, f"its worker died of {how_it_ended(worker.process.wait())}"))
+            self._take(Died(number, f"its worker died of {how_it_ended(worker.child.process.wait())}"))
             return
         if event := event_of(number, message):
             worker.is_ready = True  # that is the first thing it says
@@ -222,7 +191,7 @@ class LocalEngine:
         if time.monotonic() - self._limits_looked_at < _TICK_SECONDS:
             return
         for number in self._attempts.limited:
-            self._take(Holds(number, tree_memory(self._workers[number].process.pid).counted))
+            self._take(Holds(number, self._workers[number].held_bytes()))
         self._limits_looked_at = time.monotonic()
 
     def _sample_memory(self) -> None:
@@ -236,7 +205,7 @@ class LocalEngine:
         rows, busy = self._rows_done + self._attempts.rows, self._attempts.busy
         self._log.say("sample", memory=memory.counted, file=memory.file, rows=rows, busy=len(busy))
         if memory.counted > self._budget.allowed and busy:
-            largest = max(busy, key=lambda number: tree_memory(self._workers[number].process.pid).counted)
+            largest = max(busy, key=lambda number: self._workers[number].held_bytes())
             self._take(Overfull(largest, f"the tree held {format_size(memory.counted)}, more than {self._budget}"))
 
     # Commands.

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.base.child import how_it_ended
 from penstock.base.errors import PlanError, TaskError
-from penstock.base.memory import tree_memory
 from penstock.base.sizes import format_size
 from penstock.prepare.engines.attempts import (
     ATTEMPTS,
@@ -31,7 +31,7 @@ from penstock.prepare.engines.attempts import (
     Stop,
     Tick,
 )
-from penstock.prepare.engines.local import Worker, event_of, how_it_ended
+from penstock.prepare.engines.local import Worker, event_of
 from penstock.prepare.measure import Measured
 from penstock.prepare.rows import GIVEN_UP
 from penstock.prepare.scouting import Scouted
@@ -188,14 +188,14 @@ class Trial:
         assert event
         if isinstance(event, Entered):
             self._place = event.file
-            self._held = self._place_bytes = tree_memory(worker.process.pid).counted or self._held
+            self._held = self._place_bytes = worker.held_bytes() or self._held
         return event
 
     def _wait(self, worker: Worker, question: Question) -> str:
         """Until there is something to hear, or a reason to end it: it is watched, as it would be in a run."""
         deadline = time.monotonic() + self._timeout
         while not worker.connection.poll(_TICK_SECONDS):
-            held, limit = tree_memory(worker.process.pid).counted, max(self._limit, self._ready_bytes + _LEAST_BYTES)
+            held, limit = worker.held_bytes(), max(self._limit, self._ready_bytes + _LEAST_BYTES)
             self._held = held or self._held  # nothing of one that has just died
             if held > limit:
                 return f"{_HOLDING} {format_size(held)}, more than the {format_size(limit)} that it may"
@@ -231,8 +231,8 @@ class Trial:
         if self._worker is None:
             return "being stopped"
         with suppress(subprocess.TimeoutExpired):
-            self._worker.process.wait(timeout=_LAST_SECONDS)
-        code = self._worker.process.returncode
+            self._worker.child.process.wait(timeout=_LAST_SECONDS)
+        code = self._worker.child.process.returncode
         self._end()
         return "closing its connection" if code is None else how_it_ended(code)
 
