@@ -54,7 +54,7 @@ def test_a_child_gets_its_arguments_and_the_descriptors_that_it_inherits():
 
 
 def test_a_child_shows_where_it_is_and_goes_on():
-    child = child_of("exec('def hangs():\\n    time.sleep(600)'); print('ready', flush=True); hangs()")
+    child = child_of(f"exec({'def hangs(): ' + WAITS!r}); hangs()")
     line_of(child)
     assert "in hangs" in child.stack()
     assert child.process.poll() is None

@@ -24,14 +24,15 @@ _STACK_SECONDS = 3.0  # for a busy machine to run the signal handler
 # In the parent.
 
 
-def python_path() -> dict[str, str]:
-    """An environment in which `-m penstock.` is found, beside what the user had set."""
+def python_path(ours_first: bool = True) -> dict[str, str]:
+    """Variable with which a child finds this penstock: before what the user has set there, or after it."""
     ours = os.path.dirname(os.path.dirname(sys.modules["penstock"].__file__ or ""))
-    return {"PYTHONPATH": os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))}
+    path = [ours, os.environ.get("PYTHONPATH")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, path if ours_first else reversed(path)))}
 
 
 class Child:
-    """`command` follows `python`; what it runs calls `live_as_child` first, and gets `arguments` from there."""
+    """A running child. `command` follows `python`; its code calls `live_as_child` first, which returns `arguments`."""
 
     def __init__(
         self,
@@ -45,8 +46,8 @@ class Child:
         import tempfile
 
         with ExitStack() as stack:
-            reading, self._lifeline = os.pipe()
-            stack.callback(os.close, self._lifeline)
+            reading, lifeline = os.pipe()
+            stack.callback(os.close, lifeline)
             self._stacks: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
             ours = (reading, self._stacks.fileno())
             try:
@@ -67,8 +68,10 @@ class Child:
         self.last_words = ""
 
     def stack(self) -> str:
-        """The Python stacks of all its threads, even in the middle of C code. Only where `live_as_child` was called:
-        before, the signal would kill it."""
+        """Return the Python stacks of all its threads, even in the middle of C code.
+
+        Only after it has called `live_as_child`: before, the signal would kill it.
+        """
         before = self._stacks.seek(0, 2)
         self.process.send_signal(signal.SIGUSR1)
         deadline = time.monotonic() + _STACK_SECONDS
@@ -78,17 +81,17 @@ class Child:
         return self._written(before)
 
     def end(self) -> int:
-        """Kill it, with whatever it has started; its exit code. One that was dead already keeps its own."""
-        with suppress(ProcessLookupError, PermissionError):  # PermissionError: macOS, of a group that is all dead
-            os.killpg(self.pid, signal.SIGKILL)
-        code = self.process.wait()
-        if not self._stacks.closed:
+        """Kill it, with whatever it has started. Returns its exit code; one that was dead already keeps its own."""
+        if not self._stacks.closed:  # else its number may be another's by now
+            with suppress(ProcessLookupError, PermissionError):  # PermissionError: macOS, of a group that is all dead
+                os.killpg(self.pid, signal.SIGKILL)
+            self.process.wait()
             self.last_words = self._written(0)
-        self._open.close()
-        return code
+            self._open.close()
+        return self.process.returncode
 
     def _written(self, start: int) -> str:
-        """What it wrote into the file for its stacks."""
+        """Text in the file for its stacks, from `start` on."""
         self._stacks.seek(start)
         return self._stacks.read().decode(errors="replace").strip()
 
@@ -101,7 +104,7 @@ def how_it_ended(code: int) -> str:
 
 
 def live_as_child() -> tuple[int, list[str]]:
-    """End when the parent does, and write stacks when it asks. Answers the file for stacks and the arguments."""
+    """From now on end when the parent does, and write stacks when it asks. Returns (file for stacks, arguments)."""
     lifeline, stacks = map(int, sys.argv[1:3])
     for number in (lifeline, stacks):
         os.set_inheritable(number, False)

@@ -159,8 +159,6 @@ class Process:
 
     def end(self) -> None:
         """Kill it, with whatever the function has started, and keep nothing but what it wrote last."""
-        if self.ended:
-            return
         self.ended = True
         self._code = self._child.end()
         self._socket.close()

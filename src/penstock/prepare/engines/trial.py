@@ -43,15 +43,13 @@ _TICK_SECONDS = 0.05
 _HOLDING = "holding"
 _LEAST_BYTES = 64 << 20  # that it may take even where memory is too small: the plan then says so, with numbers
 _LAST_SECONDS = 5.0  # for a process to end that has closed its connection
-
-
 _SCOUTING = Policy(workers=1, batch_bytes=0, may_lose=GIVEN_UP, failures_of_lost=1, most_tries=ATTEMPTS)
 _MEASURING = Policy(workers=1, batch_bytes=0, shift=3)
 
 
 @dataclass(frozen=True)
 class Question:
-    """`name` says what the worker has to do, `input` what with, in words; `facts` are those of one try."""
+    """`name` tells the worker what to do, `input` tells people. `facts` makes the rest of the message for one try."""
 
     name: str
     input: str
@@ -60,7 +58,7 @@ class Question:
 
 
 class _GivenUp(Exception):
-    """Every worker that was asked has died; the last one so."""
+    """Every worker that was asked has died. Its message says how the last one did."""
 
 
 class Trial:
@@ -150,7 +148,7 @@ class Trial:
         return tuple(segment for segment in piece.segments if not self._tried or segment.path in self._tried)
 
     def _ask(self, question: Question, policy: Policy) -> Any:
-        """What a worker answers; _GivenUp, with how the last one died, if too many died of the question."""
+        """Answer of a worker; _GivenUp, with how the last one died, if too many died of the question."""
         attempts = Attempts()
         attempts.begin([question], policy)
         event: Event = Tick()

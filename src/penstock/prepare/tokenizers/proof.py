@@ -116,7 +116,7 @@ def _ask(question: Question) -> Answer:
         return Answer("is not installed")
     child = Child(
         ["-m", "penstock.prepare.tokenizers.comparison"],
-        environment=python_path(),
+        environment=python_path(ours_first=False),  # the engines must be those that the job will use
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
