@@ -367,6 +367,13 @@ def test_a_task_that_hangs_twice_is_given_up_while_its_worker_can_still_show_its
     assert at_work.commands[0].seconds == 65.0
 
 
+def test_nothing_follows_the_command_that_ends_the_run():
+    at_work = Pass(tasks="abc")
+    at_work.take(Tick(), now=60.0)
+    at_work.take(Ready(2, 100), Ready(3, 100), now=60.0)
+    assert [type(command) for command in at_work.take(Tick(), now=120.0)] == [GiveUp]
+
+
 def test_a_file_in_which_a_task_hangs_twice_is_lost_where_that_is_allowed():
     at_work = Pass(LOSING)
     at_work.take(Entered(0, "x", 100))

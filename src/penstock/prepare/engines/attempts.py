@@ -304,8 +304,13 @@ class Attempts:
         return [worker.number for worker, attempt in self._busy() if attempt.place and self._policy.worker_limit]
 
     def take(self, event: Event, now: float) -> list[Command]:
-        """Commands that follow from an event at the time `now`, to be carried out in their order."""
-        return list(self._take(event, now))
+        """Commands that follow from an event at the time `now`, in their order. None follows one that ends the run."""
+        commands: list[Command] = []
+        for command in self._take(event, now):
+            commands.append(command)
+            if isinstance(command, GiveUp | Raise):
+                break
+        return commands
 
     def _take(self, event: Event, now: float) -> Iterator[Command]:
         if isinstance(event, Tick):
