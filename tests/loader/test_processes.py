@@ -167,6 +167,7 @@ def test_a_process_imports_little_more_than_numpy():
     ours = {name for name in modules if name.startswith("penstock.")}
     assert ours == {
         "penstock.base",
+        "penstock.base.child",
         "penstock.base.errors",
         "penstock.loader",
         "penstock.loader.served",

@@ -13,7 +13,8 @@ import pytest
 import penstock
 from penstock.base.errors import TaskError
 from penstock.base.memory import own_memory
-from penstock.prepare.engines.local import TASKS_PER_WORKER
+from penstock.prepare.engines.attempts import TASKS_PER_WORKER
+from penstock.show.failure import working_stack
 from tests.promises import workshop
 
 PREAMBLE = """
@@ -96,6 +97,9 @@ def test_a_hung_task_is_named_with_its_stack_killed_and_tried_once_more(workplac
     )
     stalls = [event for event in _said(events, "stall") if "in stage" in event["stack"]]
     assert "part-" in stalls[0]["slice"]
+    shown = working_stack(stalls[0]["stack"])
+    assert "in stage" in shown
+    assert "child.py" not in shown  # the thread that waits for the driver's end does no work
     assert any("no row for" in event["reason"] for event in _said(events, "retry"))
     assert penstock.verify(workplace / "out").ok
 

@@ -20,7 +20,7 @@ STALL = {
     "rows": 1234,
     "stack": """\
 Thread 0x1 (most recent call first):
-  File "/x/penstock/prepare/engines/worker.py", line 76 in _die_with_the_driver
+  File "/x/penstock/base/child.py", line 112 in _die_with_the_parent
 
 Thread 0x3 (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 629 in wait
@@ -82,7 +82,7 @@ def test_a_stall_names_the_slice_and_shows_where_the_users_code_stands():
     log = drawn(START, STALL)
     assert "no row for 60 s: slice 3: part-3.parquet [0:4], after 1,234 rows" in log
     assert "line 7 in wait_for_server" in log
-    assert "_die_with_the_driver" not in log
+    assert "_die_with_the_parent" not in log
     assert "in watch" not in log
     assert "run_stages" not in log
 

@@ -11,14 +11,12 @@ import os
 import queue
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.child import Child
 from penstock.base.errors import TaskError
 from penstock.loader.sendable import check_count, make_job
 from penstock.loader.served import START_SECONDS, Failure, Job
@@ -116,23 +114,20 @@ class Processes:
 
 
 class Process:
-    """One process, our end of its socket, and the file in which it writes its stack when it hangs or crashes."""
+    """One process, and our end of its socket. It writes its stack when it hangs or crashes."""
 
     def __init__(self, job: Job) -> None:
         self._timeout = job.timeout
         self._ready = False
         self.ended = False
         self._socket, theirs = socket.socketpair()
-        self._stacks = tempfile.TemporaryFile()  # noqa: SIM115
         with theirs:
-            numbers = (theirs.fileno(), self._stacks.fileno())
             try:
-                self._popen = _start(job.path, numbers)
+                self._child = _start(job.path, theirs.fileno())
             except BaseException:
                 self._socket.close()
-                self._stacks.close()
                 raise
-        self.pid = self._popen.pid
+        self.pid = self._child.pid
         self._socket.settimeout(START_SECONDS)
         with suppress(OSError):  # it is dead or stuck already: its first batch will tell
             send(self._socket, encode(job))
@@ -164,16 +159,9 @@ class Process:
 
     def end(self) -> None:
         """Kill it, with whatever the function has started, and keep nothing but what it wrote last."""
-        if self.ended:
-            return
         self.ended = True
-        with suppress(ProcessLookupError, PermissionError):  # PermissionError: macOS, of a group that is all dead
-            os.killpg(self.pid, signal.SIGKILL)  # to one that is dying already this changes nothing: it keeps its code
-        self._popen.wait()
+        self._code = self._child.end()
         self._socket.close()
-        self._stacks.seek(0)
-        self._last_words = self._stacks.read().decode(errors="replace").strip()
-        self._stacks.close()
 
     def _hear(self, seconds: float) -> Any:
         self._socket.settimeout(seconds + _STACK_SECONDS)
@@ -181,14 +169,14 @@ class Process:
 
     def _ended(self, hung: bool) -> ProcessEnded:
         self.end()
-        hung = hung or self._last_words.startswith("Timeout (")
+        hung = hung or self._child.last_words.startswith("Timeout (")
         if hung:
             how = f"hung for {self._timeout:g} s" if self._ready else f"had not started after {START_SECONDS:g} s"
         else:
-            code = self._popen.returncode
+            code = self._code
             death = f"signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exit code {code}"
             how = f"died of {death}" if self._ready else f"died of {death} while it started"
-        return ProcessEnded(how, hung, self._last_words)
+        return ProcessEnded(how, hung, self._child.last_words)
 
 
 class ProcessEnded(Exception):
@@ -199,14 +187,13 @@ class ProcessEnded(Exception):
         self.how, self.hung, self.last_words = how, hung, last_words
 
 
-def _start(path: list[str], numbers: tuple[int, int]) -> subprocess.Popen[bytes]:
-    command = f"import sys; sys.path[:] = {path!r}; from penstock.loader.served import serve; serve{numbers}"
-    return subprocess.Popen(
-        [sys.executable, "-P", "-u", "-c", command],  # -u: what the function prints is seen even if it then dies
-        env={**_ENVIRONMENT, **os.environ},
-        stdin=subprocess.DEVNULL,
-        pass_fds=numbers,
-        start_new_session=True,
+def _start(path: list[str], connection: int) -> Child:
+    code = f"import sys; sys.path[:] = {path!r}; from penstock.loader.served import serve; serve()"
+    return Child(
+        ["-u", "-c", code],  # -u: what the function prints is seen even if it then dies
+        [connection],
+        inherits=(connection,),
+        environment={**_ENVIRONMENT, **os.environ},
     )
 
 

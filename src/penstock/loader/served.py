@@ -1,8 +1,8 @@
 """Served: what a process of map() does: load the function, answer batch after batch. Started by processes.py.
 
-It never outlives its parent: a thread in it waits for the socket to hang up, and a timer that needs no GIL ends it,
-with its stack written down, when one batch takes longer than `timeout`. What is imported here, every process imports:
-numpy, the standard library and base.errors.
+It never outlives its parent (base/child.py), and a timer that needs no GIL ends it, with its stack written down, when
+one batch takes longer than `timeout`. What is imported here, every process imports: numpy, the standard library,
+base.child and base.errors.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 import faulthandler
 import os
 import pickle
-import select
 import signal
 import socket
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from penstock.base.child import live_as_child
 from penstock.base.errors import TaskError
 from penstock.loader.wire import Message, encode, receive, send
 
@@ -75,14 +74,13 @@ class Failure:
         return stand_in
 
 
-def serve(socket_number: int, stacks: int) -> None:
+def serve() -> None:
     """What a process does: load the function, then answer batch after batch until the parent hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    os.set_inheritable(socket_number, False)
-    os.set_inheritable(stacks, False)
+    stacks, (socket_number,) = live_as_child()
     faulthandler.enable(stacks)
-    threading.Thread(target=_die_with_the_parent, args=(socket_number,), daemon=True).start()
-    connection = socket.socket(fileno=socket_number)
+    os.set_inheritable(int(socket_number), False)
+    connection = socket.socket(fileno=int(socket_number))
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants no more
         job: Job = receive(connection)
         function = _attempt(lambda: _load(job), f"the import of map({job.name})", START_SECONDS, stacks)
@@ -93,13 +91,6 @@ def serve(socket_number: int, stacks: int) -> None:
         while True:
             step, batch = receive(connection)
             send(connection, _answer(job, function, step, batch, stacks))
-
-
-def _die_with_the_parent(socket_number: int) -> None:
-    hang_up = select.poll()
-    hang_up.register(socket_number, 0)  # no event but the one that is always told
-    hang_up.poll()
-    os.killpg(0, signal.SIGKILL)
 
 
 def _load(job: Job) -> Function:

@@ -1,24 +1,41 @@
 """Trial: a worker that tries a little of the job before there is a plan: what a function yields, what rows cost.
 
-Started when it is first needed. One that dies while it measures is followed by one that takes less.
+Started when it is first needed. One that dies is followed by another, which takes less or leaves a file out: by the
+rules of attempts.py.
 """
 
 from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.base.child import how_it_ended
 from penstock.base.errors import PlanError, TaskError
-from penstock.base.memory import tree_memory
 from penstock.base.sizes import format_size
 from penstock.prepare import passes
 from penstock.prepare.costs import Measured
-from penstock.prepare.engines.local import ATTEMPTS, START_SECONDS, Worker, how_it_ended
+from penstock.prepare.engines.attempts import (
+    ATTEMPTS,
+    START_SECONDS,
+    Attempts,
+    Complete,
+    Died,
+    Entered,
+    Event,
+    Give,
+    GiveUp,
+    Policy,
+    Raise,
+    Stop,
+    Tick,
+)
+from penstock.prepare.engines.local import Worker, event_of
 from penstock.prepare.means import Settings
+from penstock.prepare.rows import GIVEN_UP
 from penstock.prepare.scouting import Scouted
 from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import File, SourceOptions
@@ -27,6 +44,22 @@ _TICK_SECONDS = 0.05
 _HOLDING = "holding"
 _LEAST_BYTES = 64 << 20  # that it may take even where memory is too small: the plan then says so, with numbers
 _LAST_SECONDS = 5.0  # for a process to end that has closed its connection
+_SCOUTING = Policy(workers=1, batch_bytes=0, may_lose=GIVEN_UP, failures_of_lost=1, most_tries=ATTEMPTS)
+_MEASURING = Policy(workers=1, batch_bytes=0, shift=3)
+
+
+@dataclass(frozen=True)
+class Question:
+    """`name` tells the worker what to do, `input` tells people. `facts` makes the rest of the message for one try."""
+
+    name: str
+    input: str
+    where: str | None
+    facts: Callable[[Give], tuple[Any, ...]]
+
+
+class _GivenUp(Exception):
+    """Every worker that was asked has died. Its message says how the last one did."""
 
 
 class Trial:
@@ -55,16 +88,20 @@ class Trial:
         self, files: Sequence[File], options: SourceOptions, floats: str | None, missing: dict[str, Any]
     ) -> Scouted:
         """Call a user's function, to see what it yields. A file that ends its process is passed over here."""
-        left, death = tuple(files), ""
-        for _ in range(ATTEMPTS):
-            try:
-                answer: Scouted = self._ask(options.function, None, "scout", left, options, floats, missing)
-                self._tried.update(answer.tried)
-                return answer
-            except EOFError as ended:
-                death = ended.args[0]
-                left = tuple(file for file in left if file.path != self._place) or left
-        raise self._given_up(options.function, death)
+        left = tuple(files)
+
+        def facts(give: Give) -> tuple[Any, ...]:
+            nonlocal left
+            lost = {path for path, _, _ in give.lost}
+            left = tuple(file for file in left if file.path not in lost) or left
+            return left, options, floats, missing
+
+        try:
+            answer: Scouted = self._ask(Question("scout", options.function, None, facts), _SCOUTING)
+        except _GivenUp as death:
+            raise self._given_up(options.function, str(death)) from None
+        self._tried.update(answer.tried)
+        return answer
 
     def _given_up(self, function: str, death: str) -> TaskError:
         """The memory is named where it was the reason, or may have been: the kernel says SIGKILL, and no reason."""
@@ -84,22 +121,17 @@ class Trial:
     ) -> Measured:
         """Of a user's function only files that it is known to come through: others are for their tasks."""
         slices = tuple(replace(piece, segments=self._known(piece)) for piece in slices if self._known(piece))
-        where, death = str(slices[0]) if slices else None, ""
-        for attempt in range(ATTEMPTS):
-            tried = replace(settings, batch_bytes=settings.batch_bytes >> 3 * attempt)
-            try:
-                answer: Measured = self._ask(
-                    "the first rows of the input, which are measured,",
-                    where,
-                    "measure",
-                    trials,
-                    slices,
-                    tried,
-                    room,
-                )
-                return answer
-            except EOFError as ended:
-                death = ended.args[0]
+        where = str(slices[0]) if slices else None
+
+        def facts(give: Give) -> tuple[Any, ...]:
+            return trials, slices, replace(settings, batch_bytes=give.batch_bytes), room
+
+        question = Question("measure", "the first rows of the input, which are measured,", where, facts)
+        try:
+            answer: Measured = self._ask(question, replace(_MEASURING, batch_bytes=settings.batch_bytes))
+            return answer
+        except _GivenUp as ended:
+            death = str(ended)
         if death.startswith(_HOLDING):
             raise PlanError(
                 f"even the smallest part of the job needs more memory: the worker that measured the first rows of the "
@@ -116,44 +148,61 @@ class Trial:
     def _known(self, piece: Slice) -> tuple[Segment, ...]:
         return tuple(segment for segment in piece.segments if not self._tried or segment.path in self._tried)
 
-    def _ask(self, what: str, where: str | None, *message: Any) -> Any:
-        """What the worker answers; EOFError, with how it died, if it died of the question."""
+    def _ask(self, question: Question, policy: Policy) -> Any:
+        """Answer of a worker; _GivenUp, with how the last one died, if too many died of the question."""
+        attempts = Attempts()
+        attempts.begin([question], policy)
+        event: Event = Tick()
+        while True:
+            message: tuple[Any, ...] = ()
+            for command in attempts.take(event, time.monotonic()):
+                match command:
+                    case Give():
+                        message = (question.name, *question.facts(command))
+                    case Stop():
+                        self._end()
+                    case Complete(_, answer):
+                        return answer
+                    case Raise(error):
+                        raise error
+                    case GiveUp():
+                        raise _GivenUp(command.attempt.reason)
+            event = self._next(attempts.busy[0], question, message) if attempts.busy else Tick()
+
+    def _next(self, number: int, question: Question, message: tuple[Any, ...]) -> Event:
+        """Send the message, if there is one, and wait for something to happen to the worker."""
         try:
             worker = self._started()
-            worker.send(*message)
-            kind = "place"
-            while kind == "place":
-                self._wait(worker, what, where)
-                kind, answer, _ = worker.connection.recv()
-                if kind == "place":
-                    self._place = answer
-                    self._held = self._place_bytes = tree_memory(worker.process.pid).counted or self._held
-        except OSError:
-            raise EOFError(self._death()) from None
-        except EOFError as ended:
-            raise EOFError(*(ended.args or [self._death()])) from None
+            if message:
+                worker.send(*message)
+            if death := self._wait(worker, question):
+                self._end()
+                return Died(number, death)
+            event = event_of(number, worker.connection.recv())
+        except (OSError, EOFError):
+            return Died(number, self._death())
         except BaseException:
             self._end()  # or it would go on writing into a folder that is being removed
             raise
-        if kind == "failed":
-            raise answer
-        return answer
+        assert event
+        if isinstance(event, Entered):
+            self._place = event.file
+            self._held = self._place_bytes = worker.held_bytes() or self._held
+        return event
 
-    def _wait(self, worker: Worker, what: str, where: str | None) -> None:
-        """Until there is something to hear; it is watched, as it would be in a run."""
+    def _wait(self, worker: Worker, question: Question) -> str:
+        """Until there is something to hear, or a reason to end it: it is watched, as it would be in a run."""
         deadline = time.monotonic() + self._timeout
         while not worker.connection.poll(_TICK_SECONDS):
-            held, limit = tree_memory(worker.process.pid).counted, max(self._limit, worker.ready_bytes + _LEAST_BYTES)
+            held, limit = worker.held_bytes(), max(self._limit, self._ready_bytes + _LEAST_BYTES)
             self._held = held or self._held  # nothing of one that has just died
             if held > limit:
-                self._end()
-                raise EOFError(f"{_HOLDING} {format_size(held)}, more than the {format_size(limit)} that it may")
+                return f"{_HOLDING} {format_size(held)}, more than the {format_size(limit)} that it may"
             if time.monotonic() > deadline:
-                error = self._too_slow(worker, what, where or self._place)
-                self._end()
-                if where is None and self._passes_over_hangs:
-                    raise EOFError(f"being killed after {self._timeout:g} s (task_timeout)")
-                raise error
+                if question.where is None and self._passes_over_hangs:
+                    return f"being killed after {self._timeout:g} s (task_timeout)"
+                raise self._too_slow(worker, question.input, question.where or self._place)
+        return ""
 
     def _started(self) -> Worker:
         if self._worker is None:
@@ -163,7 +212,8 @@ class Trial:
                     f"a worker had not started after {max(self._timeout, START_SECONDS):g} s",
                     next_step="run the same command when the machine is less busy, or raise `task_timeout`",
                 )
-            self._worker.ready_bytes = self._ready_bytes = self._worker.connection.recv()[1]
+            self._ready_bytes = self._worker.connection.recv()[1]
+            self._worker.is_ready = True
         return self._worker
 
     def _too_slow(self, worker: Worker, what: str, where: str) -> TaskError:
@@ -180,8 +230,8 @@ class Trial:
         if self._worker is None:
             return "being stopped"
         with suppress(subprocess.TimeoutExpired):
-            self._worker.process.wait(timeout=_LAST_SECONDS)
-        code = self._worker.process.returncode
+            self._worker.child.process.wait(timeout=_LAST_SECONDS)
+        code = self._worker.child.process.returncode
         self._end()
         return "closing its connection" if code is None else how_it_ended(code)
 

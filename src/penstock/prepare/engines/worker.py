@@ -1,17 +1,14 @@
 """Worker: the process that does tasks for the local engine, one at a time, until it is told to stop.
 
-Started as `python -m penstock.prepare.engines.worker CONNECTION LIFELINE STACKS`, three inherited descriptors. It
-never outlives its driver: the lifeline is a pipe whose other end only the driver holds.
+Started as a Child (base/child.py) with one argument, the descriptor of its connection.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
 from contextlib import suppress
@@ -20,6 +17,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
+from penstock.base.child import live_as_child
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
 from penstock.prepare.heap import give_back_memory
@@ -36,11 +34,9 @@ PROGRESS_SECONDS = 0.2
 
 
 def main() -> None:
-    connection_number, lifeline, stacks = map(int, sys.argv[1:])
-    threading.Thread(target=_die_with_the_driver, args=(lifeline,), daemon=True).start()
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    _, (connection_number,) = live_as_child()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
-    connection: Connection[Any, Any] = Connection(connection_number)
+    connection: Connection[Any, Any] = Connection(int(connection_number))
     sys.path[:] = connection.recv()
     gc.freeze()  # what was imported stays, and need not be looked through at every collection
     connection.send(("ready", own_memory().counted))
@@ -121,11 +117,6 @@ def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:
         defect.add_note("".join(traceback.format_exception(error)))
         answer = ("failed", defect, 0)
     connection.send(answer)
-
-
-def _die_with_the_driver(lifeline: int) -> None:
-    os.read(lifeline, 1)  # returns when the driver's end is closed, however it ended
-    os.killpg(0, signal.SIGKILL)  # with whatever a user's function started: it would hold the output's lock
 
 
 if __name__ == "__main__":

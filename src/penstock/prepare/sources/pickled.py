@@ -12,9 +12,8 @@ nothing here, and what comes back is a file of plain arrays, opened without any 
 | `strategic_feature_names`, `feature_names`: texts | the same |
 | `df_pickle`: a pickled pandas DataFrame, dict of columns or list of records | the columns that are asked for, alone |
 
-Started as `python -m penstock.prepare.sources.pickled FILE ANSWER [COLUMNS]`, ANSWER an inherited descriptor, COLUMNS
-(JSON) those of `df_pickle`. It never outlives its parent: its standard input is a pipe whose other end only the parent
-holds.
+Started as a Child (base/child.py) with the arguments FILE ANSWER [COLUMNS]: ANSWER is an inherited descriptor, COLUMNS
+(JSON) are those of `df_pickle`.
 """
 
 from __future__ import annotations
@@ -22,11 +21,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +30,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from penstock.base.child import Child, live_as_child, python_path
 from penstock.base.errors import InputError
 from penstock.shards.batch_file import METADATA, write_npz
 from penstock.shards.feature_names import NAME_ARRAYS, FeatureNames
@@ -66,27 +63,18 @@ def open_pickles(location: str, columns: Sequence[str] | None = None) -> Iterato
 
 
 def _run(location: str, answer: int, told: int, columns: Sequence[str] | None) -> int:
-    ours = os.path.dirname(os.path.dirname(sys.modules["penstock"].__file__ or ""))
-    path = os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        # -P: a queue.py in the working directory must not stand in for Python's own.
-        [
-            *(sys.executable, "-P", "-m", "penstock.prepare.sources.pickled", location, str(answer)),
-            *([] if columns is None else [json.dumps(columns)]),
-        ],
-        env={**os.environ, "PYTHONPATH": path},
-        stdin=subprocess.PIPE,
+    child = Child(
+        ["-m", "penstock.prepare.sources.pickled"],
+        [location, answer, *([] if columns is None else [json.dumps(columns)])],
+        inherits=(answer,),
+        environment=python_path(),
         stdout=2,  # what a pickle prints is no answer
         stderr=told,
-        pass_fds=(answer,),
-        start_new_session=True,
     )
     try:
-        return process.wait()
+        return child.process.wait()
     finally:
-        with suppress(ProcessLookupError):  # with whatever it started
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        child.end()
 
 
 def _names(answer: Any, code: int, location: str, told: Any) -> FeatureNames:
@@ -113,9 +101,8 @@ def _names(answer: Any, code: int, location: str, told: Any) -> FeatureNames:
 
 
 def main() -> None:
-    location, answer, columns = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
-    threading.Thread(target=_die_with_the_parent, daemon=True).start()
-    with os.fdopen(answer, "wb") as file:
+    _, (location, answer, *columns) = live_as_child()
+    with os.fdopen(int(answer), "wb") as file:
         try:
             arrays, names = frame_columns(location, json.loads(columns[0])) if columns else plain_arrays(location)
         except InputError as error:
@@ -125,11 +112,6 @@ def main() -> None:
             sys.exit(InputError.exit_code)
         arrays[METADATA] = np.frombuffer(json.dumps(names).encode(), "u1")
         write_npz(file, ((name, array.dtype, array.shape, [array]) for name, array in arrays.items()))
-
-
-def _die_with_the_parent() -> None:
-    os.read(0, 1)  # returns when the parent's end is closed, however it ended
-    os.killpg(0, signal.SIGKILL)
 
 
 def plain_arrays(location: str) -> Plain:

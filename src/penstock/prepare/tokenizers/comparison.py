@@ -1,7 +1,7 @@
 """Comparison: texts -> whether an engine gives the ids that Hugging Face's library gives, in a process of its own.
 
-Started as `python -m penstock.prepare.tokenizers.comparison`, with a pickled Question on its standard input; the answer
-is one line of JSON. An engine is other people's machine code: should it crash or hang, it is only this process.
+Started as a Child (base/child.py), with a pickled Question on its standard input; the answer is one line of JSON. An
+engine is other people's machine code: should it crash or hang, it is only this process.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from penstock.base.child import live_as_child
 from penstock.prepare.tokenizers.cutting import Cutter, Places
 from penstock.prepare.tokenizers.engine import (
     DEFINITION,
@@ -51,8 +52,9 @@ class Answer:
 
 
 def main() -> None:
+    live_as_child()
     question: Question = pickle.load(sys.stdin.buffer)
-    faulthandler.dump_traceback_later(question.seconds, exit=True)  # also where nobody is left who waits for it
+    faulthandler.dump_traceback_later(question.seconds, exit=True)  # even where the parent hangs, too
     print(json.dumps(asdict(compare(question))))
 
 

@@ -12,12 +12,12 @@ import json
 import pickle
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from penstock.base.child import Child, python_path
 from penstock.base.errors import ConfigError
 from penstock.prepare.tokenizers.comparison import Answer, Question
 from penstock.prepare.tokenizers.cutting import Places, places_to_cut
@@ -114,16 +114,24 @@ def _some_documents(sample: pa.Array) -> list[str]:
 def _ask(question: Question) -> Answer:
     if not _installed(question.engine):
         return Answer("is not installed")
-    command = [sys.executable, "-m", "penstock.prepare.tokenizers.comparison"]
+    child = Child(
+        ["-m", "penstock.prepare.tokenizers.comparison"],
+        environment=python_path(ours_first=False),  # the engines must be those that the job will use
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
-        done = subprocess.run(command, input=pickle.dumps(question), capture_output=True, timeout=question.seconds)
+        output, errors = child.process.communicate(pickle.dumps(question), timeout=question.seconds)
     except subprocess.TimeoutExpired:
         return Answer(f"took longer than {question.seconds:.0f} s to be compared", short_of="time")
-    if done.returncode == -signal.SIGKILL or (done.returncode and _NO_MEMORY in done.stderr):
-        return Answer(f"ran out of memory while it was compared ({_how(done.returncode)})", short_of="memory")
-    if done.returncode:
-        return Answer(f"ended its process by {_how(done.returncode)}")
-    return Answer(**json.loads(done.stdout.splitlines()[-1]))
+    finally:
+        code = child.end()
+    if code == -signal.SIGKILL or (code and _NO_MEMORY in errors):
+        return Answer(f"ran out of memory while it was compared ({_how(code)})", short_of="memory")
+    if code:
+        return Answer(f"ended its process by {_how(code)}")
+    return Answer(**json.loads(output.splitlines()[-1]))
 
 
 def _how(code: int) -> str:

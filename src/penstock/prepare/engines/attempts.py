@@ -1,0 +1,479 @@
+"""Attempts: what happens to workers -> what to do about their tasks. Pure. Used by local.py and trial.py.
+
+`take` is told what happened, as an event, and answers with commands. It starts no process, reads no clock and writes no
+file; an engine does that. The rules, for a task that runs:
+
+| event | if | the task | commands |
+|---|---|---|---|
+| Died, Overfull | fewer than 3 failures at this file | waits, half the batch; the third time alone | Stop, Say retry |
+| | 3, and the file may be lost | waits without the file, whole batch | Stop, Say lost_file, Say retry |
+| | 3, and it may not | failed | Stop, GiveUp |
+| Holds more than the worker's limit | first failure at this file | waits, half the batch | Stop, Say retry |
+| | again, most of it was held before the file | failed: a leak | GiveUp |
+| | again | waits without the file, whole batch | Say lost_file, Stop, Say retry |
+| Tick, quiet for `stall_notice` | ready, not said yet | runs | Say stall, with the stack |
+| Tick, quiet for `task_timeout` | first time at this file | waits, same batch | Stop, Say retry |
+| | again, and the file may be lost | waits without the file, whole batch | Say lost_file, Stop, Say retry |
+| | again, and it may not | failed | GiveUp |
+| Alone | it ran beside others | waits, alone | Say alone |
+| | it was alone already | failed | GiveUp |
+| Finished | | done | Complete; Stop if the worker did many tasks, or some and has grown |
+| Failed | | failed | Raise |
+
+A task that has to wait again goes to the front. Waiting tasks are given to workers at a Tick.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from penstock.base.sizes import format_size
+from penstock.prepare.rows import DIED, HUNG, TOO_LARGE
+
+ATTEMPTS = 3  # of a task whose worker dies: whole, half and quarter batches
+TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
+START_SECONDS = 120.0  # for a busy machine to import a worker's libraries
+_TASKS_BEFORE_GROWN = 8  # a worker's size says little before
+_GROWN_SHARE = 0.75  # of a worker's share of the memory
+_LEAST_BATCH_BYTES = 1024
+LEAKS, NEEDS_MORE = "leaks", "needs more"  # why a task is given up, beside DIED and HUNG
+
+LostFile: TypeAlias = tuple[str, str, str]  # path, title, reason
+
+
+class Named(Protocol):
+    """A task, as far as its attempts are concerned."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def input(self) -> object: ...
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Limits and sizes of one pass."""
+
+    workers: int
+    batch_bytes: int
+    hold_bytes: int = 0
+    allowed_bytes: int = 0  # for the whole tree
+    worker_limit: int = 0  # bytes that a worker may hold inside a user's function; 0: no limit
+    limit_by: str = ""  # the setting behind `worker_limit`
+    stall_notice: float = math.inf
+    task_timeout: float = math.inf
+    may_lose: tuple[str, ...] = ()  # of DIED, HUNG and TOO_LARGE: why a task may go on without a file
+    shift: int = 1  # a failure divides the batch by 2 ** shift
+    failures_of_lost: int = ATTEMPTS  # at a file, before it is lost
+    most_tries: float = math.inf  # of a task, whatever file it failed at
+
+
+# Events.
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A worker has started."""
+
+    worker: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A task has read so many rows."""
+
+    worker: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A user's function is given a file, or a part of one (not `whole`); the worker holds `bytes` before."""
+
+    worker: int
+    file: str
+    bytes: int
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A task asks to be done again when no other runs."""
+
+    worker: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    worker: int
+    row: Any  # what it leaves: a row of the ledger
+    bytes: int  # that the worker holds afterwards
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A task raised an error that trying again would not mend."""
+
+    worker: int
+    error: Exception
+
+
+@dataclass(frozen=True)
+class Died:
+    worker: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Holds:
+    """A worker inside a user's function was seen to hold so much."""
+
+    worker: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Overfull:
+    """The tree holds more than is allowed, and this worker holds the largest part."""
+
+    worker: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed."""
+
+
+Event: TypeAlias = Ready | Moved | Entered | Alone | Finished | Failed | Died | Holds | Overfull | Tick
+
+
+# Commands.
+
+
+@dataclass(frozen=True)
+class Start:
+    worker: int
+
+
+@dataclass(frozen=True)
+class Give:
+    """Have a worker do a task."""
+
+    worker: int
+    task: Any
+    batch_bytes: int
+    hold_bytes: int
+    lost: tuple[LostFile, ...]
+    alone: bool
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End a worker, whatever it does, and forget it. It may be dead already."""
+
+    worker: int
+
+
+@dataclass(frozen=True)
+class Say:
+    """Write an event into the log, with the Python stack of a worker if one is named."""
+
+    name: str
+    facts: dict[str, Any]
+    stack_of: int | None = None
+
+
+@dataclass(frozen=True)
+class Complete:
+    task: Any
+    row: Any
+    is_first: bool  # of its worker, whose memory was perhaps never seen
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """End the run: a task cannot be done. `why` is DIED, HUNG, LEAKS or NEEDS_MORE."""
+
+    why: str
+    attempt: Attempt
+    worker: int
+    seconds: float = 0.0  # without a row
+    bytes: int = 0  # that its worker holds
+
+
+@dataclass(frozen=True)
+class Raise:
+    """End the run with an error of a task."""
+
+    error: Exception
+
+
+Command: TypeAlias = Start | Give | Stop | Say | Complete | GiveUp | Raise
+
+
+@dataclass
+class Attempt:
+    """A task, how often it was tried, and how it is getting on."""
+
+    task: Any
+    tries: int = 0
+    number: int = 0  # how often its batch was divided
+    failures: Counter[str] = field(default_factory=Counter)  # by file: no file pays for what another did
+    stalls: Counter[str] = field(default_factory=Counter)  # likewise
+    lost: tuple[LostFile, ...] = ()  # files that were given up
+    asked_to_be_alone: bool = False
+    reason: str = ""  # why the last try ended
+    rows: int = 0
+    moved: float = 0.0  # when it last showed a row
+    noticed: bool = False  # that it has not for a while
+    place: str = ""  # the file that a user's function has been given
+    place_bytes: int = 0  # what the worker held when it was
+    is_whole_file: bool = True  # else a part of one, which cannot be left out
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other task may run beside it: it asked for that, or this is its last try."""
+        return self.asked_to_be_alone or self.number == ATTEMPTS - 1
+
+    @property
+    def can_be_left_out(self) -> bool:
+        """Whether a user's function has been given a whole file, without which the task can be done."""
+        return bool(self.place) and self.is_whole_file
+
+    @property
+    def is_left_out(self) -> bool:
+        return any(path == self.place for path, _, _ in self.lost)
+
+    def begin(self, now: float) -> None:
+        self.tries += 1
+        self.rows, self.place = 0, ""
+        self.show(now)
+
+    def show(self, now: float) -> None:
+        """It moves: the time without a row starts anew."""
+        self.moved, self.noticed = now, False
+
+
+@dataclass
+class _Worker:
+    number: int
+    attempt: Attempt | None = None
+    tasks: int = 0
+    ready_bytes: int = 0  # that it held when it had started; 0 until then
+
+
+class Attempts:
+    """Tasks that wait and workers that have some. Workers stay from one pass to the next."""
+
+    def __init__(self) -> None:
+        self._workers: list[_Worker] = []
+        self._waiting: deque[Attempt] = deque()
+        self._numbers = itertools.count()
+        self._fresh_bytes = 0  # of a worker before its first file
+
+    def begin(self, tasks: Sequence[Named], policy: Policy) -> list[Command]:
+        """Start a pass. A pass with larger batches has fewer workers."""
+        self._policy = policy
+        self._waiting = deque(map(Attempt, tasks))
+        return [self._stop(worker) for worker in self._workers[: max(1, policy.workers) - 1 : -1]]
+
+    @property
+    def is_over(self) -> bool:
+        return not self._waiting and not self._busy()
+
+    @property
+    def rows(self) -> int:
+        """Rows that the tasks at work have read so far."""
+        return sum(attempt.rows for _, attempt in self._busy())
+
+    @property
+    def busy(self) -> list[int]:
+        """Workers that have a task."""
+        return [worker.number for worker, _ in self._busy()]
+
+    @property
+    def limited(self) -> list[int]:
+        """Workers inside a user's function that has a limit: their memory should be looked at."""
+        return [worker.number for worker, attempt in self._busy() if attempt.place and self._policy.worker_limit]
+
+    def take(self, event: Event, now: float) -> list[Command]:
+        """Commands that follow from an event at the time `now`, in their order. None follows one that ends the run."""
+        commands: list[Command] = []
+        for command in self._take(event, now):
+            commands.append(command)
+            if isinstance(command, GiveUp | Raise):
+                break
+        return commands
+
+    def _take(self, event: Event, now: float) -> Iterator[Command]:
+        if isinstance(event, Tick):
+            yield from self._watch(now)
+            yield from self._hand_out(now)
+            return
+        worker = next((each for each in self._workers if each.number == event.worker), None)
+        if worker is None:  # it was stopped meanwhile
+            return
+        if isinstance(event, Ready):
+            worker.ready_bytes = self._fresh_bytes = event.bytes
+        if worker.attempt is not None:
+            yield from self._of_task(event, worker, worker.attempt, now)
+        elif isinstance(event, Died):
+            yield self._stop(worker)
+        elif isinstance(event, Failed):
+            yield Raise(event.error)
+
+    def _of_task(self, event: Event, worker: _Worker, attempt: Attempt, now: float) -> Iterator[Command]:
+        match event:
+            case Ready():
+                attempt.moved = now  # a task's time starts when its worker has
+            case Moved(_, rows):
+                if rows != attempt.rows:  # fewer: it began anew without an unreadable part
+                    attempt.rows = rows
+                    attempt.show(now)
+            case Entered(_, file, held, whole):
+                attempt.place, attempt.place_bytes, attempt.is_whole_file = file, held, whole
+                attempt.show(now)
+            case Alone():
+                yield from self._be_alone(worker, attempt)
+            case Finished():
+                yield from self._finish(worker, attempt, event)
+            case Failed():
+                worker.attempt = None
+                yield Raise(event.error)
+            case Died() | Overfull():
+                yield from self._drop(worker, attempt, event.reason)
+            case Holds():
+                yield from self._limit(worker, attempt, event.bytes)
+
+    def _busy(self) -> list[tuple[_Worker, Attempt]]:
+        return [(worker, worker.attempt) for worker in self._workers if worker.attempt]
+
+    def _stop(self, worker: _Worker) -> Stop:
+        self._workers.remove(worker)
+        return Stop(worker.number)
+
+    # Handing out.
+
+    def _hand_out(self, now: float) -> Iterator[Command]:
+        while self._waiting and self._may_begin(self._waiting[0]):
+            if self._waiting[0].is_alone:
+                yield from [self._stop(each) for each in self._workers[:0:-1]]  # what idle ones hold is not theirs
+            worker = next((each for each in reversed(self._workers) if not each.attempt), None)
+            if worker is None:
+                if len(self._workers) >= self._policy.workers:
+                    return
+                worker = _Worker(next(self._numbers))
+                self._workers.append(worker)
+                yield Start(worker.number)
+            yield self._give(worker, self._waiting.popleft(), now)
+
+    def _may_begin(self, attempt: Attempt) -> bool:
+        """Whether nobody has to be alone: not this one, and none that is at work."""
+        busy = self._busy()
+        return not busy if attempt.is_alone else not any(other.is_alone for _, other in busy)
+
+    def _give(self, worker: _Worker, attempt: Attempt, now: float) -> Give:
+        attempt.begin(now)
+        worker.attempt = attempt
+        return Give(
+            worker.number,
+            attempt.task,
+            max(_LEAST_BATCH_BYTES, self._batch_bytes(attempt)),
+            self._policy.hold_bytes if attempt.number == 0 else 0,
+            attempt.lost,
+            attempt.is_alone,
+        )
+
+    def _batch_bytes(self, attempt: Attempt) -> int:
+        return self._policy.batch_bytes >> self._policy.shift * attempt.number
+
+    # Ends of a try.
+
+    def _be_alone(self, worker: _Worker, attempt: Attempt) -> Iterator[Command]:
+        if attempt.is_alone:  # asking again would never end
+            yield GiveUp(NEEDS_MORE, attempt, worker.number)
+            return
+        attempt.asked_to_be_alone = True
+        worker.attempt = None
+        self._waiting.appendleft(attempt)
+        yield _say("alone", attempt)
+
+    def _finish(self, worker: _Worker, attempt: Attempt, event: Finished) -> Iterator[Command]:
+        worker.attempt = None
+        worker.tasks += 1
+        yield Complete(attempt.task, event.row, is_first=worker.tasks == 1)
+        has_grown = event.bytes > _GROWN_SHARE * self._policy.allowed_bytes / max(1, self._policy.workers)
+        if worker.tasks >= TASKS_PER_WORKER or (has_grown and worker.tasks >= _TASKS_BEFORE_GROWN):
+            yield self._stop(worker)
+
+    def _drop(self, worker: _Worker, attempt: Attempt, reason: str, failures: int = 1) -> Iterator[Command]:
+        """Stop the worker; its task waits with a smaller batch or without a file, or is given up."""
+        yield self._stop(worker)
+        attempt.reason = reason
+        attempt.failures[attempt.place] += failures
+        attempt.number = attempt.failures[attempt.place]
+        if attempt.number >= self._policy.failures_of_lost and not attempt.is_left_out:
+            yield from self._lose_file(attempt, DIED, reason)
+        is_too_often = attempt.number >= ATTEMPTS and not attempt.is_left_out
+        if is_too_often or attempt.tries >= self._policy.most_tries:
+            yield GiveUp(DIED, attempt, worker.number)
+            return
+        if attempt.is_left_out:
+            attempt.number = 0
+        self._waiting.appendleft(attempt)
+        yield _say("retry", attempt, reason=reason, batch_bytes=self._batch_bytes(attempt))
+
+    def _lose_file(self, attempt: Attempt, title: str, reason: str) -> Iterator[Command]:
+        """Set aside the file in which a user's function was stopped, if that is allowed."""
+        if attempt.can_be_left_out and title in self._policy.may_lose:
+            attempt.lost = (*attempt.lost, (attempt.place, title, reason))
+            facts = {"task": attempt.task.name, "file": attempt.place, "title": title, "reason": reason}
+            yield Say("lost_file", facts)
+
+    def _limit(self, worker: _Worker, attempt: Attempt, held: int) -> Iterator[Command]:
+        """A user's function that holds too much: once more with a fresh worker, then its file is set aside."""
+        limit = self._policy.worker_limit
+        if not limit or held <= limit or not attempt.place:
+            return
+        if attempt.failures[attempt.place]:
+            if attempt.place_bytes - self._fresh_bytes > (limit - self._fresh_bytes) / 2:
+                yield GiveUp(LEAKS, attempt, worker.number, bytes=held)
+                return
+            yield from self._lose_file(attempt, TOO_LARGE, f"more than {self._policy.limit_by}")
+        reason = f"{attempt.place} made its worker hold {format_size(held)}, more than {format_size(limit)}"
+        yield from self._drop(worker, attempt, reason)
+
+    # Tasks that show no row.
+
+    def _watch(self, now: float) -> Iterator[Command]:
+        for worker, attempt in self._busy():
+            still = now - attempt.moved
+            timeout = self._policy.task_timeout
+            if still >= (timeout if worker.ready_bytes else max(timeout, START_SECONDS)):
+                yield from self._hang(worker, attempt, still)
+            elif still >= self._policy.stall_notice and worker.ready_bytes and not attempt.noticed:
+                attempt.noticed = True
+                facts = {"seconds": round(still, 1), "rows": attempt.rows}
+                yield _say("stall", attempt, stack_of=worker.number, **facts)
+
+    def _hang(self, worker: _Worker, attempt: Attempt, still: float) -> Iterator[Command]:
+        attempt.stalls[attempt.place] += 1
+        if attempt.stalls[attempt.place] > 1:
+            reason = f"it showed no row for {self._policy.task_timeout:g} s (task_timeout), twice"
+            yield from self._lose_file(attempt, HUNG, reason)
+            if not attempt.is_left_out:
+                yield GiveUp(HUNG, attempt, worker.number, seconds=still)
+                return
+        # It was time, not memory: the batch stays.
+        yield from self._drop(worker, attempt, f"it showed no row for {still:.3g} s", failures=0)
+
+
+def _say(name: str, attempt: Attempt, stack_of: int | None = None, **facts: Any) -> Say:
+    return Say(name, {"task": attempt.task.name, "slice": str(attempt.task.input), **facts}, stack_of)
