@@ -74,7 +74,7 @@ def _fitted(so_far: SoFar, number: int) -> SoFar:
     that only leaves an artifact rides on the fold that runs it for good."""
     stage = so_far.job.stages[number]
     if stage.uses_artifact and not so_far.ending.applies_artifacts:
-        return so_far.fold("fit", number + 1, Ending(), (number,))
+        return so_far.fold("fit", number + 1, Ending(wrote="an artifact"), (number,))
     return replace(so_far, riding=(*so_far.riding, number)) if stage.fit() is not None else so_far
 
 
