@@ -7,7 +7,7 @@ BENCH_READY := $(VENV)/.bench-ready
 ADAPTERS_READY := $(VENV)/.adapters-ready
 PEERS := .venv-peers
 
-.PHONY: demo test test-all promises bench bench-events bench-loader bench-arrays bench-text check format lint types layers clean
+.PHONY: demo test proofs test-all promises bench bench-events bench-loader bench-arrays bench-text check format lint types layers clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -27,10 +27,13 @@ $(ADAPTERS_READY): $(READY) tests/adapters/requirements.txt constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/adapters/requirements.txt -c constraints.txt
 	@touch $@
 
-# Everything `test` runs, first and without the heavy libraries where they are not installed yet; then the slow proofs,
-# and what needs the libraries.
-test-all: test $(ADAPTERS_READY)
+# The proofs that are too slow for `test`, without the heavy libraries: pyarrow imports pandas where it is installed,
+# which takes 45 MB of every process, and proofs of memory are that exact.
+proofs: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/adapters -m proof
+
+# Everything: `test`, the slow proofs, and then what needs the libraries.
+test-all: test proofs $(ADAPTERS_READY)
 	$(BIN)/python -m pytest tests/adapters -n 2
 
 promises: $(READY)
