@@ -28,7 +28,7 @@ $(ADAPTERS_READY): $(READY) tests/adapters/requirements.txt constraints.txt
 	@touch $@
 
 # The proofs that are too slow for `test`, without the heavy libraries: pyarrow imports pandas where it is installed,
-# which takes 45 MB of every process, and proofs of memory are that exact.
+# which takes 37 MB of every process, and proofs of memory are that exact.
 proofs: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/adapters -m proof
 
