@@ -11,7 +11,7 @@ from penstock.prepare.passes import Lost, Report, Task, Work
 
 
 def execute(work: Work, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:
-    """How much it holds at a time (`settings`) changes its memory and nothing else. `lost` files were given up."""
+    """Do the task. `settings` say how much it holds at a time and change no byte; `lost` files were given up."""
     try:
         row = work.execute(task, settings, report, lost)
     except PenstockError as error:

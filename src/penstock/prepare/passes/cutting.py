@@ -15,12 +15,12 @@ from penstock.prepare.passes.hash import hash_ending
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.match import Match
 from penstock.prepare.passes.pack import Packing
-from penstock.prepare.passes.parts import DirectEnding, arrays_ending
+from penstock.prepare.passes.parts import PartsEnding, arrays_ending
 from penstock.prepare.passes.place import Place
 from penstock.prepare.passes.scatter import scatter_ending
 from penstock.prepare.passes.shards import shards_ending
 from penstock.prepare.passes.slices import Slices
-from penstock.prepare.passes.tokens import tokens_ending
+from penstock.prepare.passes.tokens import TokensEnding, tokens_ending
 from penstock.prepare.stages.dedup import Remembering
 from penstock.prepare.stages.pack import Pack
 from penstock.prepare.survey import Survey
@@ -86,12 +86,12 @@ def _last_fold(so_far: SoFar) -> SoFar:
 
 def _placed(so_far: SoFar) -> SoFar:
     last = len(so_far.passes) - 1
-    return so_far.also(Place(last + 1, so_far.job, last)) if so_far.ending.writes == "parts" else so_far
+    return so_far.also(Place(last + 1, so_far.job, last)) if isinstance(so_far.ending, PartsEnding) else so_far
 
 
 def _packed(so_far: SoFar) -> SoFar:
     last = len(so_far.passes) - 1
-    return so_far.also(Packing(last + 1, so_far.job, last)) if so_far.ending.writes == "tokens" else so_far
+    return so_far.also(Packing(last + 1, so_far.job, last)) if isinstance(so_far.ending, TokensEnding) else so_far
 
 
 BEFORE: tuple[Callable[[SoFar, int], SoFar], ...] = (_exchange, _compared, _fitted)  # for each stage
@@ -99,7 +99,9 @@ END: tuple[Callable[[SoFar], SoFar], ...] = (_last_fold, _placed, _packed)
 
 
 def cut_passes(config: Config, survey: Survey, allowed: int) -> tuple[Job, tuple[Pass, ...]]:
-    job, ending = _how_it_ends(Job(config, survey, allowed))
+    job = Job(config, survey, allowed)
+    ending = _how_it_ends(job)
+    job = replace(job, places=ending.places)
     so_far = SoFar(job, ending, Slices(job))
     for number in range(len(job.stages)):
         for before in BEFORE:
@@ -109,17 +111,9 @@ def cut_passes(config: Config, survey: Survey, allowed: int) -> tuple[Job, tuple
     return job, so_far.passes
 
 
-def _how_it_ends(job: Job) -> tuple[Job, Ending]:
+def _how_it_ends(job: Job) -> Ending:
     """The one place that looks at `format:` and at whether the last stage packs."""
     if job.stages and isinstance(job.stages[-1], Pack):
-        return job, tokens_ending(job)
-    if job.config.format == "npz":
-        return job, batches_ending(job)
-    if job.config.format != "arrays":
-        return job, shards_ending(job)
-    ending = arrays_ending(job)
-    if not isinstance(ending, DirectEnding):
-        return replace(job, places=("parts",)), ending
-    starts = [columns[0].starts for columns in ending.layout.values()]
-    job = replace(job, places=("direct", starts))
-    return job, replace(ending, job=job)
+        return tokens_ending(job)
+    endings = {"npz": batches_ending, "arrays": arrays_ending}
+    return endings.get(job.config.format, shards_ending)(job)

@@ -228,6 +228,7 @@ class Ending:
     batches: Batches | None = None
     holds_output: bool = False
     takes_codes: bool = False
+    places: tuple[Any, ...] = ()  # where samples go: part of every fingerprint
     applies_artifacts: bool = False  # whether a pass behind applies what stages have learned
     shown: tuple[int, ...] = ()  # more stages that people see the pass run
     hidden: tuple[int, ...] = ()

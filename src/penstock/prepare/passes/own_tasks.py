@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from penstock.prepare.passes.job import Job
 
 
 @dataclass(frozen=True)
-class OwnTasks:
+class OwnTasks(ABC):
     """The driver's half. `before` is the pass whose files it reads."""
 
     number: int
@@ -25,8 +26,8 @@ class OwnTasks:
         return False
 
     @property
-    def task_count(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def task_count(self) -> int: ...
 
     @property
     def trial(self) -> Trial | None:

@@ -13,7 +13,7 @@ from penstock.prepare.packing import FromTokens, Span, pack
 from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task
 from penstock.prepare.passes.fold import summed, token_steps
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
-from penstock.prepare.passes.shards import ShardsInto
+from penstock.prepare.passes.shards import ShardsInto, shards_of
 from penstock.prepare.passes.tokens import CONTENT, COUNTED
 from penstock.prepare.stages.pack import Pack
 from penstock.prepare.token_stream import TokenPart
@@ -91,9 +91,7 @@ class Packing(OwnTasks):
         return {**account, str(last): made, token_steps(last): tokens}
 
     def finish(self, left: Left, folder: Folder) -> Finished:  # noqa: ARG002
-        rows = left.rows[self.number]
-        shards = {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in self.job.splits}
-        return Finished(shards)
+        return Finished(shards_of(left.rows[self.number], self.job.splits))
 
 
 def _part(row: LedgerRow, file: FileFacts) -> TokenPart:

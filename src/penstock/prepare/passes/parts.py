@@ -121,6 +121,11 @@ class Direct:
 
 
 @dataclass(frozen=True)
+class PartsEnding(Ending):
+    """Parts, which a pass behind places; it applies what stages have learned."""
+
+
+@dataclass(frozen=True)
 class DirectEnding(Ending):
     job: Job | None = None
     layout: Layout = field(default_factory=dict)
@@ -139,10 +144,13 @@ def arrays_ending(job: Job) -> Ending:
     if counts_are_known(job):
         layout = direct_layout(job)
         into = DirectInto(job.survey.output, layout)
-        return DirectEnding("output", into=into, is_for_good=True, job=job, layout=layout)
+        places = ("direct", [columns[0].starts for columns in layout.values()])
+        return DirectEnding("output", into=into, is_for_good=True, places=places, job=job, layout=layout)
     split = split_of(job.stages)
     parts = PartsInto(part_schema(job), job.splits, len(job.survey.slices), split.by if split else ())
-    return Ending("parts", into=parts, is_for_good=True, for_others=True, applies_artifacts=True)
+    return PartsEnding(
+        "parts", into=parts, is_for_good=True, for_others=True, places=("parts",), applies_artifacts=True
+    )
 
 
 def counts_are_known(job: Job) -> bool:

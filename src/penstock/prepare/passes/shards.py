@@ -20,6 +20,7 @@ from penstock.prepare.passes.sink import PARTS, Into, Produced
 from penstock.prepare.rows import Rows as Batch
 from penstock.shards.arrayrecord_file import PartWriter, merge_parts
 from penstock.shards.columns import Container, Hold
+from penstock.shards.manifest import ShardFacts
 from penstock.shards.schema import Schema
 from penstock.shards.shard import ShardWriter
 
@@ -88,9 +89,7 @@ class ShardsEnding(Ending):
         return replace(self, into=replace(self.into, task_count=reader.task_count, exchange=reader.exchange))
 
     def finish(self, rows: Rows, folder: Folder) -> Finished:  # noqa: ARG002
-        """The shards of each split, in order."""
-        found = {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in self.splits}
-        return Finished(found)
+        return Finished(shards_of(rows, self.splits))
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,13 @@ class OneFile(ShardsEnding):
         )
 
     def finish(self, rows: Rows, folder: Folder) -> Finished:
-        found = super().finish(rows, folder).splits or {}
-        return Finished({split: (merge_parts(folder, split, parts),) for split, parts in found.items()})
+        parts = shards_of(rows, self.splits)
+        return Finished({split: (merge_parts(folder, split, parts[split]),) for split in self.splits})
+
+
+def shards_of(rows: Rows, splits: tuple[str, ...]) -> dict[str, tuple[ShardFacts, ...]]:
+    """The shards of each split, in order."""
+    return {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in splits}
 
 
 def shards_ending(job: Job) -> Ending:
