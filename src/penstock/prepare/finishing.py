@@ -83,7 +83,7 @@ def _input_facts(plan: Plan) -> dict[str, Any]:
 
 
 def _batch_facts(plan: Plan) -> dict[str, Any]:
-    """Of batch files: what became of the samples that they were made from, as their own manifest tells."""
+    """Account of the samples behind batch files, as the manifest of the batch files tells it."""
     folder = batch_folder(plan.survey)
     if not folder:
         return {}

@@ -18,7 +18,7 @@ SLACK_BYTES = 4 << 20  # and a little per worker, which matters when batches are
 
 @dataclass(frozen=True)
 class Means:
-    """What the job may use, and what a little of it was measured to cost."""
+    """Memory, cores and disk that the job may use, and what a little of it was measured to cost."""
 
     budget: Budget
     cores: int
@@ -29,7 +29,7 @@ class Means:
 
 @dataclass(frozen=True)
 class Settings:
-    """How many workers a pass has, and how much a task holds. Engines halve batches where that is too much."""
+    """Number of workers of a pass, and how much a task holds. Engines halve batches where that is too much."""
 
     workers: int
     batch_bytes: int  # decoded rows that a task reads, or sorts, at a time

@@ -39,7 +39,7 @@ def alone_room(allowed: int) -> int:
 
 
 def most_line_bytes(allowed: int) -> int:
-    """Of a line that is held: it has to be found, parsed and cleaned."""
+    """Upper bound for the bytes of a line, which has to be found, parsed and cleaned in memory."""
     return max(allowed // _LEAST_LINE_SHARE, (allowed - _WHATEVER_IS_READ) // _LINE_COPIES)
 
 

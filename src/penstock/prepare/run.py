@@ -41,7 +41,7 @@ from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 
 @dataclass
 class Progress:
-    """What this run has seen, for run.json."""
+    """Counts and peaks of this run, for run.json."""
 
     started: float = field(default_factory=time.time)
     peak_memory: int = 0

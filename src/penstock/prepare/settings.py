@@ -137,7 +137,7 @@ def _batch_for(workers: int, batches: Batches, cost: Measurement, means: Means) 
 
 
 def _hold_for(workers: int, batch_bytes: int, holds: Holds, means: Means) -> int:
-    """What is left of the budget, as far as the output of the largest task needs it."""
+    """The rest of the budget, as far as the output of the largest task needs it."""
     used = memory_of(workers, batch_bytes, 0, holds.cost, means)
     left = (means.budget.allowed - used) / max(workers, 1) / HOLD_MARGIN
     return max(0, int(min(left, holds.output)))

@@ -119,7 +119,7 @@ class Trial:
     def measure(
         self, trials: Sequence[passes.Trial], slices: tuple[Slice, ...], settings: Settings, room: int
     ) -> Measured:
-        """Of a user's function only files that it is known to come through: others are for their tasks."""
+        """Measure the first slices. Files that a user's function has not come through yet are left to their tasks."""
         slices = tuple(replace(piece, segments=self._known(piece)) for piece in slices if self._known(piece))
         where = str(slices[0]) if slices else None
 
@@ -226,7 +226,7 @@ class Trial:
         return error
 
     def _death(self) -> str:
-        """How it ended, now that nothing can be heard of it any more."""
+        """Words for how the worker ended, once nothing more can be heard of it."""
         if self._worker is None:
             return "being stopped"
         with suppress(subprocess.TimeoutExpired):

@@ -31,7 +31,7 @@ class Report(Protocol):
 
 
 class TaskInput(Protocol):
-    """What one task reads: a slice of the input, a bucket, a range of keys, ..."""
+    """Input of one task: a slice of the input, a bucket, a range of keys, ..."""
 
     @property
     def number(self) -> int: ...
@@ -48,7 +48,7 @@ class Task:
 
 
 class Batches(NamedTuple):
-    """How large batches should be, which size is worth losing a worker for, and the least that works at all."""
+    """Batch sizes in bytes: the one wanted, the smallest that justifies one more worker, the smallest that works."""
 
     wanted: int
     good: int
@@ -65,7 +65,7 @@ class Need(NamedTuple):
 
 
 class Holds(NamedTuple):
-    """What a task holds: batches as large as there is room for, or a known amount whatever it reads."""
+    """Memory of a task: batches as large as there is room for, or a known amount whatever it reads."""
 
     cost: Measurement
     batches: Batches | None = None
@@ -76,21 +76,21 @@ class Holds(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What the driver has learned for a stage, which is bound to it in the passes behind."""
+    """An artifact that the driver has learned for a stage. Later passes bind the stage to it."""
 
     artifact: Any
     is_written: bool = True  # into artifacts/; else it is of use to this run alone
 
 
 class Left(NamedTuple):
-    """What the passes before have left: their rows of the ledger, by pass, and what was learned, by stage."""
+    """Results of the earlier passes: their ledger rows by pass, and what was learned by stage."""
 
     rows: Mapping[int, Rows] = {}
     learned: Mapping[int, Learned] = {}
 
 
 class Finished(NamedTuple):
-    """What a pass gives to the manifest. `last` is called when all else is there, just before the manifest."""
+    """Files that a pass gives to the manifest. `last` is called just before the manifest is written."""
 
     splits: Mapping[str, tuple[ShardFacts, ...]] | None = None
     files: tuple[FileFacts, ...] = ()
@@ -99,7 +99,7 @@ class Finished(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What is tried before there is a plan, and the word that its costs go by."""
+    """Work that is tried before there is a plan, and the word under which its costs are kept."""
 
     word: str
     work: Any  # a fold's: see measure.py
@@ -107,7 +107,7 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What people are told of a pass. `stages` are numbers; `wrote` has `{size}` where the size goes."""
+    """Description of a pass for people. `stages` are numbers; `wrote` has `{size}` where the size goes."""
 
     stages: tuple[int, ...]
     reads: str
@@ -120,7 +120,7 @@ class Facts:
 
 
 class Work(Protocol):
-    """What workers are sent: it can be pickled, and knows neither Config nor Survey."""
+    """The half of a pass that workers are sent. It can be pickled, and knows neither Config nor Survey."""
 
     @property
     def identity(self) -> str: ...  # of what earlier tasks have decided: a kept row with another is done again

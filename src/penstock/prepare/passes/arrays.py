@@ -29,7 +29,7 @@ ARCHIVES = ("labels", "masks")  # `labels_train.npz` holds every column `labels_
 
 
 def archive_bytes(job: Job) -> int:
-    """What labels and masks take once more, in archives of all heads."""
+    """Bytes of labels and masks that are written a second time, in archives of all heads."""
     heads = [field.parsed for field in job.survey.output if field.name.startswith(("labels_", "masks_"))]
     fixed = [kind for kind in heads if kind.is_fixed]
     return job.rows * sum(np.dtype(NUMBERS[kind.number.name]).itemsize * math.prod(kind.shape) for kind in fixed)

@@ -20,7 +20,7 @@ from penstock.shards.schema import Schema
 
 @dataclass(frozen=True)
 class BatchesInto(Into):
-    """How to keep samples as batch files, for a merge that comes later."""
+    """Writes samples as batch files, for a later merge."""
 
     schema: Schema
     batch_size: int

@@ -28,7 +28,7 @@ from penstock.prepare.survey import Survey
 
 @dataclass(frozen=True)
 class SoFar:
-    """What cutters go on from, stage by stage."""
+    """State of the cutting, from one stage to the next."""
 
     job: Job
     ending: Ending  # of the last fold

@@ -82,7 +82,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class FoldWork:
-    """What every task of a fold does."""
+    """The work of every task of a fold."""
 
     root: str
     source: Source
@@ -156,7 +156,7 @@ class FoldWork:
         return {number: Tap(fit) for number in self.fits if (fit := stages[number].fit())}
 
     def _steps(self, chain: Chain) -> dict[str, Step]:
-        """What each stage did, by its number."""
+        """Counts of each stage, by its number."""
         counts = chain.counts.items()
         steps = {str(number): count.step(self.names[number], "") for number, count in counts}
         tokens = {token_steps(number): count.token_step(self.names[number]) for number, count in counts if count.tokens}
@@ -185,7 +185,7 @@ def _refusal(part: UnreadablePart) -> InputError:
 
 
 class Reader(Protocol):
-    """What a fold takes: slices of the input, or buckets of an exchange."""
+    """Input of a fold: slices of the input, or buckets of an exchange."""
 
     @property
     def word(self) -> str: ...  # that its costs go by
@@ -215,7 +215,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Ending:
-    """Where the rows of a fold end. As it stands, nowhere: that of a fit. Others change what they need to."""
+    """Destination of the rows of a fold. This base class writes nothing: it is the ending of a fit."""
 
     writes: str = "artifact"
     wrote: str = ""
@@ -239,7 +239,7 @@ class Ending:
         return (int(rows * cost.output_row_bytes) if self.into else 0), 0
 
     def driver(self, means: Means) -> Need | None:  # noqa: ARG002
-        """What the driver holds when it puts the output together."""
+        """Memory of the driver while it assembles the output."""
         return None
 
     def behind(self, reader: Reader) -> Ending:  # noqa: ARG002

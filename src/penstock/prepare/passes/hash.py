@@ -23,7 +23,7 @@ _RUN_KEYS = 1 << 18  # 5 MB, and three times that while they are sorted; whole b
 
 @dataclass(frozen=True)
 class KeysInto(Into):
-    """How to put the keys of a task's documents down."""
+    """Writes the keys of a task's documents."""
 
     number: int  # of the pass
     column: str

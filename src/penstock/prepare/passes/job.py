@@ -50,7 +50,7 @@ class Job:
 
     @cached_property
     def units(self) -> list[str]:
-        """What rows are called before each stage, and after the last."""
+        """Units of rows before each stage, and after the last."""
         units = [self.survey.unit]
         for stage in self.stages:
             units.append(stage.unit_out or units[-1])

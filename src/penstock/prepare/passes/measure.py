@@ -46,7 +46,7 @@ _SECONDS = 2.0  # a stage so slow that this is not enough is measured on what it
 
 @dataclass(frozen=True)
 class Measuring:
-    """What is tried on: the first slices, in batches of up to `settings.batch_bytes`, while there is `room`."""
+    """Input of a trial: the first slices, in batches of up to `settings.batch_bytes`, while there is `room`."""
 
     slices: tuple[Slice, ...]
     settings: Settings
@@ -111,7 +111,7 @@ def _measurement(points: list[Point], reserved: int) -> Measurement:
 
 
 def _growing(points: list[Point]) -> list[Point]:
-    """Those that are clearly larger than the one before: with little data, all batches hold all of it."""
+    """Points whose batch is clearly larger than the one before. With little data, every batch holds all of it."""
     kept = points[:1]
     for point in points[1:]:
         if point.batch_bytes <= 2 * kept[-1].batch_bytes:
@@ -129,7 +129,7 @@ def _slope(points: list[Point]) -> float:
 
 
 def _line(points: list[Point], size: int) -> float:
-    """What a batch of `size` would add, by the last two points."""
+    """Bytes that a batch of `size` would add, by the last two points."""
     return points[-1].grown + _slope(points) * (size - points[-1].batch_bytes)
 
 
@@ -186,7 +186,7 @@ def _cut_short(work: FoldWork, number: int, settings: Settings) -> Iterator[Any]
 
 
 def _bytes_of(produced: list[Produced]) -> int:
-    """Of every file once: the splits of a part are in one."""
+    """Bytes of the files, each counted once: the splits of a part share one."""
     files = {file for facts in produced[0].shards.values() for file in facts.files}
     files |= {produced[0].spill} if produced[0].spill else set()
     return sum(file.bytes for file in files)

@@ -36,7 +36,7 @@ _MOST_OPEN = 200  # files that a task writes at once, each with its checksums; 1
 
 @dataclass(frozen=True)
 class PartsInto(Into):
-    """How to put samples down that a later pass will place."""
+    """Writes samples into parts, which a later pass places."""
 
     schema: Schema
     splits: tuple[str, ...]
@@ -72,7 +72,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class DirectInto(Into):
-    """How to write samples straight into the files of the dataset, where it is known how many there will be."""
+    """Writes samples straight into the files of the dataset, if their number is known in advance."""
 
     schema: Schema
     layout: Layout
@@ -186,7 +186,7 @@ def first_applied(stages: tuple[Stage, ...]) -> int:
 
 
 def direct_layout(job: Job) -> Layout:
-    """Where the rows of each slice will be, by split: positions decide, and they are known."""
+    """Places of the rows of each slice, by split. They follow from the positions of the rows, which are known."""
     survey, splits, split = job.survey, job.splits, split_of(job.stages)
     counts = np.zeros((len(splits), len(survey.slices)), "i8")
     for piece in survey.slices:

@@ -110,7 +110,7 @@ class Place(OwnTasks):
         return finish_arrays(self.job, layout, left.rows[self.number], folder, self._proof(folder, parts))
 
     def _proof(self, folder: Folder, parts: PartsByTask) -> tuple[FileFacts, ...]:
-        """How many groups each split has, where it is by group; none is in two."""
+        """File that counts the groups of each split, for a split by group. No group is in two splits."""
         split = split_of(self.job.stages)
         if not split or not split.by:
             return ()

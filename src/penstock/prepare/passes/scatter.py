@@ -23,7 +23,7 @@ SPILL = f"{STATE}/spill"
 
 @dataclass(frozen=True)
 class SpillInto(Into):
-    """How to put the rows of a task down for an exchange."""
+    """Spills the rows of a task for an exchange."""
 
     number: int  # of the pass
     exchange: Exchange
@@ -86,7 +86,7 @@ def scatter_ending(job: Job, number: int, stage: int, exchange: Exchange, bucket
 
 
 def side_of(stage: str, scatter: int, exchange: Exchange, buckets: int) -> dict[str, object]:
-    """What people are told of one side of an exchange."""
+    """Description of one side of an exchange, for people."""
     return {"stage": stage, "pass": scatter, "by": list(exchange.by), "order": list(exchange.order), "buckets": buckets}
 
 

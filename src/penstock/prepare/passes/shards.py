@@ -29,7 +29,7 @@ _MERGE_BYTES, _MERGE_RECORD_BYTES = 32 << 20, 75  # measured 20 MB and 60 B: doc
 
 @dataclass(frozen=True)
 class ShardsInto(Into):
-    """How to write the shards of a task."""
+    """Writes the shards of a task."""
 
     schema: Schema
     splits: tuple[str, ...]

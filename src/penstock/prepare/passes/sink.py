@@ -18,7 +18,7 @@ PARTS = f"{STATE}/parts"
 
 @dataclass(frozen=True)
 class Produced:
-    """What a task's sink has written."""
+    """Files and states that a task's sink has written."""
 
     shards: dict[str, ShardFacts] = field(default_factory=dict)
     spill: FileFacts | None = None
@@ -48,7 +48,7 @@ class Into(ABC):
     def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Sink: ...
 
     def for_trial(self) -> Into:
-        """The same for some rows of some slices, before there is a plan."""
+        """The writer for a trial: some rows of some slices, before there is a plan."""
         return self
 
     def left(self, tasks: int) -> tuple[str, ...]:  # noqa: ARG002

@@ -230,7 +230,7 @@ def _unreadable_rows(part: UnreadablePart) -> SetAside:
 
 
 def _printable(text: str) -> str:
-    """What a terminal would obey, spelled out."""
+    """The text with control characters escaped, so that a terminal does not obey them."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 

@@ -35,7 +35,7 @@ _BINS = 32  # lengths of documents by powers of two
 
 @dataclass(frozen=True)
 class TokensInto(Into):
-    """How to put the tokens of a task's documents down."""
+    """Writes the tokens of a task's documents."""
 
     schema: Schema
     splits: tuple[str, ...]
@@ -93,7 +93,7 @@ class Counted:
 @dataclass(frozen=True)
 class TokensEnding(Ending):
     def finish(self, rows: LedgerRows, folder: Folder) -> Finished:
-        """How many documents of which length there are."""
+        """Summary of the documents by length."""
         summary = json.dumps(_summary(rows), indent=1).encode() + b"\n"
         return Finished(summaries=(commit_file(folder, SUMMARY, summary),))
 
