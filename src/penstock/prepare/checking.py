@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +14,19 @@ from penstock.prepare.exchange.order import sort_rows
 from penstock.prepare.exchange.spill import with_codes
 from penstock.prepare.placing import columns_of
 from penstock.prepare.rows import Rows
-from penstock.prepare.stage import FunctionStage, Stage
+from penstock.prepare.stage import Stage
+from penstock.prepare.stages.interfaces import (
+    Adapts,
+    Applies,
+    Exchanges,
+    Fits,
+    Locates,
+    MindsPlace,
+    Splits,
+    exchanges_of,
+    splits_of,
+)
 from penstock.prepare.stages.normalize import Normalize
-from penstock.prepare.stages.pack import Pack
-from penstock.prepare.stages.split import Split
 from penstock.shards.arrayrecord import refuse_unfit
 from penstock.shards.batch_file import refuse_unfit as refuse_unfit_batches
 from penstock.shards.feature_names import FeatureNames, feature_names
@@ -45,43 +53,19 @@ def check_stages(
     for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):
         given.append(schema)
         with stage_errors(number, name), redirect_stdout(sys.stderr):  # a user's function may print
-            stage = stage.located(config.folder, config.output_path, tuple(checked), made_from)
+            if isinstance(stage, Locates):
+                stage = stage.located(config.folder, config.output_path, tuple(checked), made_from)
             schema = stage.output_schema(schema, rows.batch)
-            stage = stage.given(given[-1])
-        if isinstance(stage, FunctionStage):
-            schema = pa.schema([field.remove_metadata() for field in schema])  # it may have put features elsewhere
-            stage = replace(stage, expected=schema)
+            if isinstance(stage, Adapts):
+                stage = stage.adapted(given[-1], schema)
         checked.append(stage)
-        if stage.uses_artifact or isinstance(stage, Pack) or not stage.is_tried:
+        if isinstance(stage, Applies) or not stage.is_tried:
             rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, ("",), np.arange(0))
         else:
             with redirect_stdout(sys.stderr):
                 rows = _reduced(stage, stage(rows), schema)
     output = schema_from_arrow(schema, "the columns that the stages give")
     return tuple(checked), output, tuple(given), feature_names(schema)
-
-
-def _refuse_text_order(config: Config, stages: tuple[Stage, ...], exchanges: list[int]) -> None:
-    """Documents are compared and packed as they were read, not as records; and nothing stands behind a packed row."""
-    for number, stage in enumerate(stages):
-        name = f"stages[{number}].{config.stage_names[number]}"
-        if (stage.keyed_by() or isinstance(stage, Pack)) and exchanges and exchanges[0] < number:
-            raise ConfigError(f"{name}: it stands behind `{config.stage_names[exchanges[0]]}`, which makes records")
-        if isinstance(stage, Pack) and number < len(stages) - 1:
-            raise ConfigError(
-                f"{name}: it makes the rows of the dataset, and {config.stage_names[number + 1]} stands behind it",
-                next_step="move it to the end",
-            )
-        if stage.keyed_by() and config.format in ("arrays", "npz"):
-            raise ConfigError(
-                f"{name}: documents are compared as they are read, and format: {config.format} holds samples",
-                next_step="format: safetensors",
-            )
-        if isinstance(stage, Pack) and config.format in ("arrayrecord", "arrays", "npz"):
-            raise ConfigError(
-                f"{name}: packed rows are kept in format: safetensors or npy",
-                next_step="leave `format:` out; `penstock export` writes other formats",
-            )
 
 
 def refuse_unfit_format(
@@ -92,15 +76,14 @@ def refuse_unfit_format(
         _refuse_unfit_arrays(config, stages, output)
     if config.format != "arrayrecord":
         return
-    groups = [number for number, stage in enumerate(stages) if stage.exchange()]
-    if not groups:
+    groups = exchanges_of(stages)
+    group, taken = (stages[groups[-1]], given[groups[-1]]) if groups else (None, None)
+    if not isinstance(group, Exchanges):
         raise ConfigError("format: arrayrecord holds grouped events, and there is no `group` among the stages")
-    exchange = stages[groups[-1]].exchange()
-    assert exchange
-    refuse_unfit(given[groups[-1]], exchange.by, exchange.order)
-    if stages[groups[-1]].describe().get("null_keys") == "group":
+    refuse_unfit(taken, group.exchange().by, group.exchange().order)
+    if group.describe().get("null_keys") == "group":
         raise ConfigError("format: arrayrecord names records by their key, and null_keys: group makes one without")
-    made = stages[groups[-1]].output_schema(given[groups[-1]], pa.RecordBatch.from_pylist([], given[groups[-1]]))
+    made = group.output_schema(taken, pa.RecordBatch.from_pylist([], taken))
     if schema_from_arrow(made, "group") != output:
         raise ConfigError(
             "format: arrayrecord holds records as `group` makes them, and a stage behind it changes their columns",
@@ -113,9 +96,9 @@ def _refuse_unfit_arrays(config: Config, stages: tuple[Stage, ...], output: Sche
         name = f"stages[{number}].{config.stage_names[number]}"
         if config.format == "npz":
             raise ConfigError(f"{name}: batch files hold samples as they come; stages are for the merge")
-        if stage.exchange():
+        if isinstance(stage, Exchanges):
             raise ConfigError(f"{name}: it makes records of many rows, and format: arrays holds samples")
-        if stage.uses_artifact and not isinstance(stage, Normalize):
+        if isinstance(stage, Applies) and not isinstance(stage, Normalize):
             raise ConfigError(f"{name}: in format: arrays only `normalize` may need what it measures")
         if any(isinstance(before, Normalize) for before in stages[:number]) and not isinstance(stage, Normalize):
             raise ConfigError(
@@ -128,8 +111,7 @@ def _refuse_unfit_arrays(config: Config, stages: tuple[Stage, ...], output: Sche
     if coded:
         raise ConfigError(f"format: {config.format}: column {coded[0]!r} is a dictionary; cast it to string")
     _refuse_without_groups(stages, output)
-    splits = next((stage.splits() for stage in stages if stage.splits()), ("train",))
-    files = [file_of(column, split) for split in splits for column, _, _ in columns_of(output)]
+    files = [file_of(column, split) for split in splits_of(stages) for column, _, _ in columns_of(output)]
     for file in files:
         if files.count(file) > 1:
             raise ConfigError(
@@ -140,7 +122,7 @@ def _refuse_unfit_arrays(config: Config, stages: tuple[Stage, ...], output: Sche
 def _refuse_without_groups(stages: tuple[Stage, ...], output: Schema) -> None:
     names = [field.name for field in output]
     for stage in stages:
-        lost = [name for name in stage.by if name not in names] if isinstance(stage, Split) else []
+        lost = [name for name in stage.by if name not in names] if isinstance(stage, Splits) else []
         if lost:
             raise ConfigError(
                 f"split by: {lost[0]}: a later stage drops that column, and the proof that no group is in two splits "
@@ -151,10 +133,9 @@ def _refuse_without_groups(stages: tuple[Stage, ...], output: Schema) -> None:
 
 def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:
     """What a stage with an exchange makes of the first rows, as if there were no others."""
-    exchange = stage.exchange()
-    if exchange is None:
+    if not isinstance(stage, Exchanges):
         return rows
-    runs = [sort_rows([with_codes(rows.batch)], exchange)] if len(rows) else []
+    runs = [sort_rows([with_codes(rows.batch)], stage.exchange())] if len(rows) else []
     records = list(stage.reduce(iter(runs)))
     batch = records[0] if records else pa.RecordBatch.from_pylist([], schema=schema)
     return Rows(batch, 0, ("",), np.arange(batch.num_rows))
@@ -162,11 +143,15 @@ def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:
 
 def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
     """One split at most, and nothing measured before it: statistics of test rows would leak into training."""
-    split = [number for number, stage in enumerate(stages) if stage.splits()]
+    split = [number for number, stage in enumerate(stages) if isinstance(stage, Splits)]
     if len(split) > 1:
         raise ConfigError(f"stages[{split[1]}]: a second split would overrule the first; name all shares in one")
-    exchanges = [number for number, stage in enumerate(stages) if stage.exchange()]
-    _refuse_text_order(config, stages, exchanges)
+    named = list(zip(config.stage_names, stages, strict=True))
+    for number, (name, stage) in enumerate(named):
+        if isinstance(stage, MindsPlace):
+            with stage_errors(number, name):
+                stage.refuse_place(named[:number], named[number + 1 :], config.format)
+    exchanges = exchanges_of(stages)
     if split and exchanges and split[0] < exchanges[-1]:
         raise ConfigError(
             f"stages[{split[0]}].split: it stands before {config.stage_names[exchanges[-1]]}, "
@@ -174,7 +159,7 @@ def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
             next_step=f"move it behind stages[{exchanges[-1]}]: there it decides by key",
         )
     for number, stage in enumerate(stages[: split[0]] if split else ()):
-        if stage.exchange() is None and stage.fit() is not None:
+        if isinstance(stage, Fits) and not isinstance(stage, Exchanges):
             raise ConfigError(
                 f"stages[{number}].{config.stage_names[number]}: it measures training rows, but stands before split",
                 next_step=f"move it behind stages[{split[0]}]",

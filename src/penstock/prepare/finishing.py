@@ -21,6 +21,7 @@ from penstock.prepare.passes import Left
 from penstock.prepare.plan import Plan, describe_input
 from penstock.prepare.resume import is_redoing, remember_job
 from penstock.prepare.rows import rejected_line
+from penstock.prepare.stages.interfaces import Leaves
 from penstock.prepare.survey import Survey
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.manifest import MANIFEST, Manifest, dataset_id, read_manifest, write_manifest
@@ -43,7 +44,7 @@ def finish(plan: Plan, folder: Folder, left: Left, run_facts: Callable[[], bytes
         artifacts=(
             *_write_artifacts(plan, folder, left),
             *(file for each in finished for file in each.files),
-            *(file for stage in plan.survey.stages for file in stage.leave(folder)),
+            *(file for stage in plan.survey.stages if isinstance(stage, Leaves) for file in stage.leave(folder)),
             *(file for each in finished for file in each.summaries),
         ),
         rejected=(*_write_bad_files(plan, folder), *(row.rejected for rows in kept for row in rows if row.rejected)),

@@ -7,13 +7,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatch
 from typing import Any
-
-import pyarrow as pa
 
 from penstock.base import machine
 from penstock.base.errors import ConfigError, InputError
@@ -39,9 +36,9 @@ from penstock.prepare.room import Room, alone_room
 from penstock.prepare.run import run as run_plan
 from penstock.prepare.scouting import scout
 from penstock.prepare.settings import row_bytes_of, threads_of
-from penstock.prepare.stages.tokenize import Located
+from penstock.prepare.stages.interfaces import UsesThreads
+from penstock.prepare.stages.interfaces import threads_of as threads_of_stages
 from penstock.prepare.survey import Survey, take_survey
-from penstock.prepare.tokenizers.proof import choose_engine
 from penstock.shards.manifest import Manifest, read_manifest
 
 Job = str | os.PathLike[str] | Mapping[str, Any] | Config
@@ -164,29 +161,19 @@ def _config(job: Job) -> Config:
 
 
 def _with_engines(survey: Survey, at_once: bool) -> Survey:
-    """What will run each tokenizer: the fastest that was proved, on the first documents too. A small job is begun
-    meanwhile: the proof takes as long as all the rest of it."""
-
-    def proved(stage: Located) -> Located:
-        question = (stage.file, _texts(survey, stage), stage.engine, stage.special_tokens)
-        chosen = choose_engine(*question) if at_once else ThreadPoolExecutor(1).submit(choose_engine, *question)
-        return replace(stage, chosen=chosen)
-
-    stages = tuple(proved(stage) if isinstance(stage, Located) else stage for stage in survey.stages)
-    return replace(survey, stages=stages)
-
-
-def _texts(survey: Survey, stage: Located) -> pa.Array:
-    """The first documents, where they are read as the stage takes them."""
-    column = stage.column if stage.column in survey.sample.schema.names else None
-    return survey.sample.column(column).drop_null() if column else pa.array([], pa.string())
+    """Choose the engines of stages that have some; those of a small job are chosen while it is begun."""
+    stages = (
+        stage.ready(survey.sample, at_once) if isinstance(stage, UsesThreads) else stage for stage in survey.stages
+    )
+    return replace(survey, stages=tuple(stages))
 
 
 def _measure(job: Asked, passes: tuple[Pass, ...], trial: Trial, is_small: bool) -> Measured:
     """In a folder of the driver's, so that a measuring worker that is killed leaves nothing behind."""
     config, survey, row_bytes = job.config, job.survey, row_bytes_of(job.survey)
     if is_small:
-        return assume(row_bytes, any(isinstance(stage, Located) for stage in survey.stages))
+        own = (stage.assumed_bytes for stage in survey.stages if isinstance(stage, UsesThreads))
+        return assume(row_bytes, max(own, default=0))
     room = job.allowed - 2 * own_memory().counted
     alone = alone_room(job.allowed)
     settings = Settings(0, BATCH_BYTES, 0, row_bytes, 1.0, threads=_threads(config, survey), room=Room(alone, alone))
@@ -226,13 +213,13 @@ def _is_inside(config: Config) -> bool:
 
 def _with_more(config: Config, survey: Survey, measured: Measured) -> Measured:
     """What is said of a function's memory counts for more than what it took for the first files; a batch file is held
-    until it is full; a tokenizer's tables grow with the words that it meets."""
+    until it is full; the engines of stages grow with what they meet."""
     said = max((parse_size(source.function_memory) for source in config.input if source.function_memory), default=0)
     held = 0
     if config.format == "npz":
         rows = min(config.batch_size, max(map(survey.rows_of, survey.slices), default=0))
         held = int(_HELD_BATCH * rows * row_bytes_of(survey))
-    grown = 0 if measured.assumed else sum(stage.grows_by(_threads(config, survey)) for stage in survey.stages)
+    grown = 0 if measured.assumed else _growth_of_stages(config, survey)
     fixed = max(measured.slices.fixed_bytes, said) + held + grown
     return replace(measured, costs={**measured.costs, SLICES: replace(measured.slices, fixed_bytes=fixed)})
 
@@ -240,7 +227,12 @@ def _with_more(config: Config, survey: Survey, measured: Measured) -> Measured:
 def _threads(config: Config, survey: Survey) -> int:
     """The most that a process will have."""
     cores = machine.cpu_count().amount if config.workers == "auto" else max(1, config.workers)
-    return threads_of(max((stage.threads() for stage in survey.stages), default=0), cores, 1)
+    return threads_of(threads_of_stages(survey.stages), cores, 1)
+
+
+def _growth_of_stages(config: Config, survey: Survey) -> int:
+    threads = _threads(config, survey)
+    return sum(stage.grows_by(threads) for stage in survey.stages if isinstance(stage, UsesThreads))
 
 
 def _growth_of_driver(passes: tuple[Pass, ...], survey: Survey) -> int:

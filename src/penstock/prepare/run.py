@@ -36,6 +36,7 @@ from penstock.prepare.passes.arrays import remove_announced
 from penstock.prepare.plan import Plan, Planned
 from penstock.prepare.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
 from penstock.prepare.stages.dedup import Remembering
+from penstock.prepare.stages.interfaces import notes_of
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 
 
@@ -91,10 +92,9 @@ def _holding_others(plan: Plan) -> Iterator[None]:
 
 
 def _refuse_late(plan: Plan, folder: Folder) -> None:
-    """Wait for what planning left open, which tokenizer's engine is equal, where there is something to lose."""
+    """Wait for the engines of stages, where planning left their choice open and there is something to lose."""
     if folder.exists(MANIFEST) or folder.list(TASKS):
-        for stage in plan.survey.stages:
-            stage.says()
+        notes_of(plan.survey.stages)
 
 
 def _watching(progress: Progress, observe: Observer | None) -> Observer:

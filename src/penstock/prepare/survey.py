@@ -40,6 +40,7 @@ from penstock.prepare.sources import (
 )
 from penstock.prepare.sources.declared import Misnamed, refuse_misspelled
 from penstock.prepare.stage import Stage
+from penstock.prepare.stages.interfaces import Compares
 from penstock.prepare.stages.select import path_to
 from penstock.shards.feature_names import FeatureNames, misaligned, names_of
 from penstock.shards.schema import Schema
@@ -49,7 +50,6 @@ MANY_FILES = 1000  # fewer are nothing beside what any job needs
 _SAMPLE_ROWS = 100
 _SAMPLE_BYTES = 256 * 1024
 _SAMPLE_DOCUMENTS = 20
-_DOCUMENTS_A_SLICE = 1 << 21  # where they are compared: short ones are stored in few bytes, and cost as much as others
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
         reading = replace(reading, most_record_bytes=most_line_bytes(budget.allowed))
     pieces = list(chain.from_iterable(survey.pieces for _, survey in good))
     pieces = _in_ranges(pieces, found.ranges, (*bad, *wrong), reading)
-    most_rows = _DOCUMENTS_A_SLICE if any(stage.keyed_by() for stage in stages) else None
+    most_rows = min((stage.most_rows_per_slice for stage in stages if isinstance(stage, Compares)), default=None)
     slices = cut_slices(pieces, config.slice_bytes, most, most_rows)
     if scouted:
         sample, stored_row_bytes = scouted.sample.select(list(columns)), scouted.stored_row_bytes

@@ -132,6 +132,7 @@ class Work(Protocol):
     def root(self) -> str: ...
     def may_lose(self, title: str) -> bool: ...  # a whole file, in which a user's function was stopped
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost) -> LedgerRow: ...
+    def close(self) -> None: ...  # lets go of what its tasks have opened in this process
 
 
 class Pass(Protocol):

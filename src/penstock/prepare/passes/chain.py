@@ -10,7 +10,8 @@ import pyarrow as pa
 from penstock.base.errors import InputError
 from penstock.prepare.passes.rejected import Rejected
 from penstock.prepare.rows import Rows, SetAside
-from penstock.prepare.stage import Fit, Stage
+from penstock.prepare.stage import Stage
+from penstock.prepare.stages.interfaces import Applies, Fit
 from penstock.shards.manifest import Step
 from penstock.shards.packed import TOKENS
 
@@ -101,7 +102,7 @@ class Chain:
             taken, tokens = len(rows), rows.tokens
             if number in self.taps:
                 self.taps[number].add(rows)
-            if not (number in self.taps and stage.uses_artifact):  # its artifact is what this pass is for
+            if not (number in self.taps and isinstance(stage, Applies)):  # its artifact is what this pass is for
                 rows = stage(rows)
                 if self.refuses:
                     _refuse_bad(rows)

@@ -22,6 +22,7 @@ from penstock.prepare.passes.shards import shards_ending
 from penstock.prepare.passes.slices import Slices
 from penstock.prepare.passes.tokens import tokens_ending
 from penstock.prepare.stages.dedup import Remembering
+from penstock.prepare.stages.interfaces import Applies, Compares, Exchanges, Fits
 from penstock.prepare.stages.pack import Pack
 from penstock.prepare.survey import Survey
 
@@ -47,14 +48,14 @@ class SoFar:
 
 def _exchange(so_far: SoFar, number: int) -> SoFar:
     """A stage with an exchange ends one fold in a spill; the next reads its buckets."""
-    job, scatter, wanted = so_far.job, len(so_far.passes), so_far.job.stages[number].exchange()
-    if wanted is None:
+    job, scatter, stage = so_far.job, len(so_far.passes), so_far.job.stages[number]
+    if not isinstance(stage, Exchanges):
         return so_far
     buckets = bucket_count(job.survey.bytes, job.config.slice_bytes)
-    ending = scatter_ending(job, scatter, number, wanted, buckets)
+    ending = scatter_ending(job, scatter, number, stage.exchange(), buckets)
     assert ending.into
     spills = ending.into.left(so_far.reader.task_count)
-    reader = Buckets(job, number, scatter, wanted, buckets, spills)
+    reader = Buckets(job, number, scatter, stage, buckets, spills)
     scattered = so_far.fold("scatter", number + 1, ending, so_far.riding)
     return replace(scattered, first=number + 1, reader=reader, riding=())
 
@@ -62,10 +63,10 @@ def _exchange(so_far: SoFar, number: int) -> SoFar:
 def _compared(so_far: SoFar, number: int) -> SoFar:
     """A stage that compares rows has their keys hashed, by a fold, and ranges of keys matched."""
     stage, hashed = so_far.job.stages[number], len(so_far.passes)
-    if not stage.keyed_by():
+    if not isinstance(stage, Compares):
         return so_far
     remembered = stage.remembered if isinstance(stage, Remembering) else None
-    so_far = so_far.fold("hash", number, hash_ending(hashed, number, stage.keyed_by()))
+    so_far = so_far.fold("hash", number, hash_ending(hashed, number, stage.column))
     return so_far.also(Match(hashed + 1, so_far.job, hashed, number, remembered))
 
 
@@ -73,9 +74,9 @@ def _fitted(so_far: SoFar, number: int) -> SoFar:
     """A stage that needs its own artifact ends a fold of its own, unless a pass behind the last fold applies it. One
     that only leaves an artifact rides on the fold that runs it for good."""
     stage = so_far.job.stages[number]
-    if stage.uses_artifact and not so_far.ending.applies_artifacts:
+    if isinstance(stage, Applies) and not so_far.ending.applies_artifacts:
         return so_far.fold("fit", number + 1, Ending(), (number,))
-    return replace(so_far, riding=(*so_far.riding, number)) if stage.fit() is not None else so_far
+    return replace(so_far, riding=(*so_far.riding, number)) if isinstance(stage, Fits) else so_far
 
 
 def _last_fold(so_far: SoFar) -> SoFar:

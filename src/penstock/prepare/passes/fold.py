@@ -42,6 +42,7 @@ from penstock.prepare.passes.sink import Into, Nothing, Sink
 from penstock.prepare.rows import Rows as Batch
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stage import Stage
+from penstock.prepare.stages.interfaces import Ends, Opens, fit_of, notes_of, threads_of
 from penstock.shards.manifest import Step
 from penstock.shards.packed import TOKENS
 
@@ -96,7 +97,7 @@ class FoldWork:
 
     @property
     def notes(self) -> list[str]:
-        return [note for stage in self.stages.values() if (note := stage.says())]
+        return notes_of(tuple(self.stages.values()))
 
     def may_lose(self, title: str) -> bool:
         return self.source.may_lose(title)
@@ -129,7 +130,8 @@ class FoldWork:
                 rejected.write()
                 sink.write(rows)
             for stage in chain.stages.values():
-                stage.ended()
+                if isinstance(stage, Ends):
+                    stage.ended()
             produced = sink.finish()
             crash_point("task.after_shards")
         return LedgerRow(
@@ -146,14 +148,22 @@ class FoldWork:
 
     def open_stages(self, folder: Folder, number: int, settings: Settings) -> dict[int, Stage]:
         threads, room = settings.threads, settings.room
-        return {each: stage.opened(folder, number, threads, room) for each, stage in self.stages.items()}
+        return {
+            each: stage.opened(folder, number, threads, room) if isinstance(stage, Opens) else stage
+            for each, stage in self.stages.items()
+        }
+
+    def close(self) -> None:
+        for stage in self.stages.values():
+            if isinstance(stage, Opens):
+                stage.closed()
 
     def open_sink(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Sink:
         return self.sink.open(folder, number, stack, settings) if self.sink else Nothing()
 
     def taps(self) -> dict[int, Tap]:
         stages = {**self.source.reducers, **self.stages}
-        return {number: Tap(fit) for number in self.fits if (fit := stages[number].fit())}
+        return {number: Tap(fit_of(stages[number])) for number in self.fits}
 
     def _steps(self, chain: Chain) -> dict[str, Step]:
         """What each stage did, by its number."""
@@ -290,7 +300,7 @@ class Fold:
             measured.of(self._word),
             self.ending.batches or self.reader.batches(measured),
             output=self.reader.written(measured, 0).largest if self.ending.holds_output else 0.0,
-            threads=max((stage.threads() for stage in self.job.stages[self.first : self.last]), default=0),
+            threads=threads_of(self.job.stages[self.first : self.last]),
             driver=self.ending.driver(means),
         )
 
@@ -337,8 +347,7 @@ class Fold:
         """The states of each fit, merged from left to right in the order of the tasks."""
         found = {}
         for number in self.fits:
-            fit = self.job.stages[number].fit()
-            assert fit
+            fit = fit_of(self.job.stages[number])
             states = (row.states[str(number)] for row in rows)
             found[number] = Learned(fit.finish(reduce(fit.merge, states, fit.pack(fit.start()))))
         return found
@@ -356,7 +365,7 @@ class Fold:
         """Tokens, from the stage that makes them on. A column that is only called so is nobody's tokens."""
         found: dict[str, Step] = {}
         for number in range(self.first, self.last):
-            if found or self.job.stages[number].counts_tokens:
+            if found or self.job.stages[number].counts:
                 steps = [row.steps[token_steps(number)] for row in rows if token_steps(number) in row.steps]
                 step, passed_on = summed(self.job.names[number], TOKENS, steps), sum(each.passed_on for each in steps)
                 made = {TOKENS: passed_on} if passed_on != step.given else {}

@@ -59,5 +59,7 @@ class OwnWork:
     def notes(self) -> list[str]:
         return []
 
+    def close(self) -> None: ...
+
     def may_lose(self, title: str) -> bool:  # noqa: ARG002
         return False

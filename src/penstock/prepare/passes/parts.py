@@ -23,7 +23,7 @@ from penstock.prepare.placing import EDGES, columns_of
 from penstock.prepare.rows import Rows
 from penstock.prepare.samples_checked import refuse_nulls
 from penstock.prepare.stage import Stage
-from penstock.prepare.stages.split import Split
+from penstock.prepare.stages.interfaces import Applies, split_of
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartWriter, bytes_of
 from penstock.shards.placed import Edges, Layout, Placer, lay_out_fixed
@@ -160,10 +160,6 @@ def counts_are_known(job: Job) -> bool:
     )
 
 
-def split_of(stages: tuple[Stage, ...]) -> Split | None:
-    return next((stage for stage in stages if isinstance(stage, Split)), None)
-
-
 def part_schema(job: Job) -> Schema:
     """Schema of the samples before normalization."""
     applied = first_applied(job.stages)
@@ -174,7 +170,7 @@ def part_schema(job: Job) -> Schema:
 
 def first_applied(stages: tuple[Stage, ...]) -> int:
     """The first stage that needs an artifact; in an arrays job nothing else stands behind it."""
-    return next((number for number, stage in enumerate(stages) if stage.uses_artifact), len(stages))
+    return next((number for number, stage in enumerate(stages) if isinstance(stage, Applies)), len(stages))
 
 
 def direct_layout(job: Job) -> Layout:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.prepare.stage import FunctionStage, Stage
+from penstock.prepare.stage import Stage
+from penstock.prepare.stages.function import FunctionStage
 from penstock.prepare.user_code import load_object, load_user_object
 
 if TYPE_CHECKING:
