@@ -12,7 +12,6 @@ from penstock.base.errors import ConfigError
 from penstock.prepare.config import Config, stage_errors
 from penstock.prepare.exchange.order import sort_rows
 from penstock.prepare.exchange.spill import with_codes
-from penstock.prepare.placing import columns_of
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages.interfaces import (
@@ -24,13 +23,8 @@ from penstock.prepare.stages.interfaces import (
     MindsPlace,
     Splits,
     exchanges_of,
-    splits_of,
 )
-from penstock.prepare.stages.normalize import Normalize
-from penstock.shards.arrayrecord import refuse_unfit
-from penstock.shards.batch_file import refuse_unfit as refuse_unfit_batches
 from penstock.shards.feature_names import FeatureNames, feature_names
-from penstock.shards.placed import file_of
 from penstock.shards.schema import Schema, schema_from_arrow
 
 
@@ -66,69 +60,6 @@ def check_stages(
                 rows = _reduced(stage, stage(rows), schema)
     output = schema_from_arrow(schema, "the columns that the stages give")
     return tuple(checked), output, tuple(given), feature_names(schema)
-
-
-def refuse_unfit_format(
-    config: Config, stages: tuple[Stage, ...], output: Schema, given: tuple[pa.Schema, ...]
-) -> None:
-    """An ArrayRecord file holds the records of `group`, as it made them, and nothing else; arrays hold samples."""
-    if config.format in ("arrays", "npz"):
-        _refuse_unfit_arrays(config, stages, output)
-    if config.format != "arrayrecord":
-        return
-    groups = exchanges_of(stages)
-    group, taken = (stages[groups[-1]], given[groups[-1]]) if groups else (None, None)
-    if not isinstance(group, Exchanges):
-        raise ConfigError("format: arrayrecord holds grouped events, and there is no `group` among the stages")
-    refuse_unfit(taken, group.exchange().by, group.exchange().order)
-    if group.describe().get("null_keys") == "group":
-        raise ConfigError("format: arrayrecord names records by their key, and null_keys: group makes one without")
-    made = group.output_schema(taken, pa.RecordBatch.from_pylist([], taken))
-    if schema_from_arrow(made, "group") != output:
-        raise ConfigError(
-            "format: arrayrecord holds records as `group` makes them, and a stage behind it changes their columns",
-            next_step="do that before `group`, or leave `format:` out",
-        )
-
-
-def _refuse_unfit_arrays(config: Config, stages: tuple[Stage, ...], output: Schema) -> None:
-    for number, stage in enumerate(stages):
-        name = f"stages[{number}].{config.stage_names[number]}"
-        if config.format == "npz":
-            raise ConfigError(f"{name}: batch files hold samples as they come; stages are for the merge")
-        if isinstance(stage, Exchanges):
-            raise ConfigError(f"{name}: it makes records of many rows, and format: arrays holds samples")
-        if isinstance(stage, Applies) and not isinstance(stage, Normalize):
-            raise ConfigError(f"{name}: in format: arrays only `normalize` may need what it measures")
-        if any(isinstance(before, Normalize) for before in stages[:number]) and not isinstance(stage, Normalize):
-            raise ConfigError(
-                f"{name}: it stands behind `normalize`, which in format: arrays is done last, as arrays are placed",
-                next_step="move it before `normalize`",
-            )
-    if config.format == "npz":
-        refuse_unfit_batches(output, "intermediate_dir")
-    coded = [field.name for field in output if "dictionary" in field.type]
-    if coded:
-        raise ConfigError(f"format: {config.format}: column {coded[0]!r} is a dictionary; cast it to string")
-    _refuse_without_groups(stages, output)
-    files = [file_of(column, split) for split in splits_of(stages) for column, _, _ in columns_of(output)]
-    for file in files:
-        if files.count(file) > 1:
-            raise ConfigError(
-                f"two columns would both be {file}", next_step="rename one: `select: {new_name: old_name, ...}`"
-            )
-
-
-def _refuse_without_groups(stages: tuple[Stage, ...], output: Schema) -> None:
-    names = [field.name for field in output]
-    for stage in stages:
-        lost = [name for name in stage.by if name not in names] if isinstance(stage, Splits) else []
-        if lost:
-            raise ConfigError(
-                f"split by: {lost[0]}: a later stage drops that column, and the proof that no group is in two splits "
-                "needs it",
-                next_step=f"keep {lost[0]}: penstock.load leaves text out of batches by itself",
-            )
 
 
 def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:

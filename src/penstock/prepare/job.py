@@ -6,22 +6,21 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from fnmatch import fnmatch
 from typing import Any
 
 from penstock.base import machine
-from penstock.base.errors import ConfigError, InputError
 from penstock.base.events import Observer
-from penstock.base.files import STATE, Folder
+from penstock.base.files import Folder
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.sizes import parse_size
 from penstock.prepare.config import Config, load_config, make_config
 from penstock.prepare.costs import SLICES, Measured, assume
 from penstock.prepare.engines.trial import Trial
 from penstock.prepare.exports import make_export, refuse_columns, refuse_export
+from penstock.prepare.halves import halves_of
 from penstock.prepare.heap import give_back_memory
 from penstock.prepare.means import Means, Settings
 from penstock.prepare.passes import Pass
@@ -31,7 +30,6 @@ from penstock.prepare.passes.job import Job as Asked
 from penstock.prepare.passes.job import user_code
 from penstock.prepare.passes.measure import BATCH_BYTES, measure
 from penstock.prepare.plan import Plan, make_plan
-from penstock.prepare.resume import refuse_foreign
 from penstock.prepare.room import Room, alone_room
 from penstock.prepare.run import run as run_plan
 from penstock.prepare.scouting import scout
@@ -39,7 +37,7 @@ from penstock.prepare.settings import row_bytes_of, threads_of
 from penstock.prepare.stages.interfaces import UsesThreads
 from penstock.prepare.stages.interfaces import threads_of as threads_of_stages
 from penstock.prepare.survey import Survey, take_survey
-from penstock.shards.manifest import Manifest, read_manifest
+from penstock.shards.manifest import Manifest
 
 Job = str | os.PathLike[str] | Mapping[str, Any] | Config
 # Decoded bytes: from about there on, two workers are quicker than none, for all that they must start.
@@ -47,7 +45,6 @@ _SMALL = 128 << 20
 _SMALL_NEEDS = 2 << 30  # free beside ten times that, since nobody watches it
 _DRIVER_GROWTH = 8 << 20  # the event log, and what comes with a run
 _MEASURE, _OLD_SECONDS = "penstock-measure-", 3600
-_HELD_BATCH = 1.3  # times its bytes: pieces of columns, and what writing them takes
 _DESCRIBED_BYTES = 1 << 10  # of a file, in what a run remembers of its job
 _LEDGER_ROW_BYTES = 5 << 10  # as Python holds it; 4.2 kB were measured for a bucket of short keys
 
@@ -65,7 +62,7 @@ def plan(job: Job) -> Plan:
         is_small = _is_small(config, survey, budget)
         survey = _with_engines(survey, at_once=not is_small)
         asked, passes = cut_passes(config, survey, budget.allowed)
-        measured = _with_more(config, survey, _measure(asked, passes, trial, is_small))
+        measured = _with_more(asked, passes, _measure(asked, passes, trial, is_small))
     means = Means(
         budget=budget,
         cores=machine.cpu_count().amount,
@@ -80,7 +77,7 @@ def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) ->
     """Prepare the dataset, going on from where an earlier run stopped. `observe` is called with each event."""
     if isinstance(job, Plan) and not job.config.intermediate_dir:
         return _run(job, observe, redo)
-    for part in halves_of(job.config if isinstance(job, Plan) else _config(job), redo):
+    for part in halves_of(job.config if isinstance(job, Plan) else _config(job), plan if redo else None):
         manifest = _run(plan(part), observe, redo)
     return manifest
 
@@ -89,69 +86,6 @@ def _run(planned: Plan, observe: Observer | None, redo: bool) -> Manifest:
     manifest = run_plan(planned, observe, redo)
     make_export(planned.config)
     return manifest
-
-
-def halves_of(config: Config, redo: bool = False) -> Iterator[Config]:
-    """The job itself; or, where batch files are kept, the job that makes them, and when it is done, their merge.
-
-    Batch files that are the input are merged as they are. With `redo`, what only the merge would refuse is refused
-    before batch files are replaced.
-    """
-    if not config.intermediate_dir:
-        yield config
-        return
-    if all(source.npz for source in config.input):
-        yield make_config(written(config), folder=config.folder)
-        return
-    refuse_foreign(Folder(config.output_path))
-    if redo and Folder(config.batches_path).exists(STATE):
-        plan(config)
-    yield keep_batches(config)
-    yield merge_batches(config, config.batches_path)
-
-
-def keep_batches(config: Config) -> Config:
-    if not config.intermediate_dir:
-        raise ConfigError(
-            "where are batch files to be kept?", next_step="add intermediate_dir: data/intermediate to the job"
-        )
-    job = {**written(config), "output": config.batches_path, "stages": [], "format": "npz", "export": None}
-    return make_config(job, folder=config.folder)
-
-
-def merge_batches(config: Config, folder: str) -> Config:
-    """The job with batch files for its input."""
-    if not folder:
-        raise ConfigError(
-            "where are the batch files?", next_step="penstock merge DIR --config JOB, or intermediate_dir: in the job"
-        )
-    _refuse_other_batches(Folder(folder))
-    source = {
-        "npz": os.path.join(folder, "batch_*.npz"),
-        "trust_pickle": any(each.trust_pickle for each in config.input),
-    }
-    return make_config({**written(config), "input": source, "format": "arrays"}, folder=config.folder)
-
-
-def _refuse_other_batches(folder: Folder) -> None:
-    """A folder that penstock wrote has a manifest: all of its batch files must be there, and no others."""
-    if not folder.exists(STATE):
-        return
-    manifest = read_manifest(folder)
-    known = {file.file: file.bytes for shards in manifest.splits.values() for shard in shards for file in shard.files}
-    found = {name: folder.size(name) for name in folder.list() if fnmatch(name, "batch_*.npz")}
-    wrong = sorted(name for name in {*known, *found} if known.get(name) != found.get(name))
-    if wrong:
-        raise InputError(
-            f"{len(wrong)} batch files are missing, changed, or none of this folder's; the first: {wrong[0]}",
-            where=folder.root,
-            next_step="run the job again with --skip-merge, which mends the folder, or move foreign files elsewhere",
-        )
-
-
-def written(config: Config) -> dict[str, Any]:
-    """The config as a job file has it, without the batch files that lie between."""
-    return config.model_dump(mode="json", by_alias=True, exclude={"intermediate_dir"}, exclude_unset=True)
 
 
 def _config(job: Job) -> Config:
@@ -211,16 +145,13 @@ def _is_inside(config: Config) -> bool:
     return config.workers == 0 or config.strategy == "sequential"
 
 
-def _with_more(config: Config, survey: Survey, measured: Measured) -> Measured:
-    """What is said of a function's memory counts for more than what it took for the first files; a batch file is held
-    until it is full; the engines of stages grow with what they meet."""
-    said = max((parse_size(source.function_memory) for source in config.input if source.function_memory), default=0)
-    held = 0
-    if config.format == "npz":
-        rows = min(config.batch_size, max(map(survey.rows_of, survey.slices), default=0))
-        held = int(_HELD_BATCH * rows * row_bytes_of(survey))
-    grown = 0 if measured.assumed else _growth_of_stages(config, survey)
-    fixed = max(measured.slices.fixed_bytes, said) + held + grown
+def _with_more(job: Asked, passes: tuple[Pass, ...], measured: Measured) -> Measured:
+    """Add what a trial is too short to show: the memory that is declared for a function, what endings hold until it is
+    enough for a file, and what the engines of stages grow by."""
+    declared = (parse_size(source.function_memory) for source in job.config.input if source.function_memory)
+    held = max(each.held_later(row_bytes_of(job.survey)) for each in passes)
+    grown = 0 if measured.assumed else _growth_of_stages(job.config, job.survey)
+    fixed = max([measured.slices.fixed_bytes, *declared]) + held + grown
     return replace(measured, costs={**measured.costs, SLICES: replace(measured.slices, fixed_bytes=fixed)})
 
 

@@ -70,7 +70,7 @@ def plan_job(asked: Asked) -> Plan:
 
 def _with_casts(preset: Preset, config: Config) -> Config:
     """The preset's job with a stage that casts, before it groups, where the format asks for certain types."""
-    from penstock.prepare.job import written
+    from penstock.prepare.halves import written
     from penstock.prepare.scouting import scout
     from penstock.prepare.stages.interfaces import exchanges_of
     from penstock.prepare.survey import take_survey

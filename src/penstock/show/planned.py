@@ -14,7 +14,7 @@ from rich.text import Text
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.files import Folder
 from penstock.base.sizes import counted, format_count, format_seconds, format_size
-from penstock.prepare.job import halves_of, written
+from penstock.prepare.halves import halves_of, written
 from penstock.prepare.ledger import files_are_there, read_rows
 from penstock.prepare.means import Projection
 from penstock.prepare.passes import Facts

@@ -1,4 +1,4 @@
-"""Cutting: the stages of a job -> its passes. The registry: a new kind of pass is one more entry of BEFORE or END."""
+"""Cutting: the stages of a job -> its passes. The registry: a new kind is one more entry of ENDINGS, BEFORE or END."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from penstock.prepare.passes.hash import hash_ending
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.match import Match
 from penstock.prepare.passes.pack import Packing
-from penstock.prepare.passes.parts import DirectEnding, arrays_ending
+from penstock.prepare.passes.parts import PartsEnding, arrays_ending
 from penstock.prepare.passes.place import Place
 from penstock.prepare.passes.scatter import scatter_ending
 from penstock.prepare.passes.shards import shards_ending
 from penstock.prepare.passes.slices import Slices
-from penstock.prepare.passes.tokens import tokens_ending
-from penstock.prepare.stages.dedup import Remembering
+from penstock.prepare.passes.tokens import TokensEnding, tokens_ending
 from penstock.prepare.stages.interfaces import Applies, Compares, Exchanges, Fits
-from penstock.prepare.stages.pack import Pack
 from penstock.prepare.survey import Survey
 
 
@@ -65,9 +63,8 @@ def _compared(so_far: SoFar, number: int) -> SoFar:
     stage, hashed = so_far.job.stages[number], len(so_far.passes)
     if not isinstance(stage, Compares):
         return so_far
-    remembered = stage.remembered if isinstance(stage, Remembering) else None
     so_far = so_far.fold("hash", number, hash_ending(hashed, number, stage.column))
-    return so_far.also(Match(hashed + 1, so_far.job, hashed, number, remembered))
+    return so_far.also(Match(hashed + 1, so_far.job, hashed, number))
 
 
 def _fitted(so_far: SoFar, number: int) -> SoFar:
@@ -87,20 +84,24 @@ def _last_fold(so_far: SoFar) -> SoFar:
 
 def _placed(so_far: SoFar) -> SoFar:
     last = len(so_far.passes) - 1
-    return so_far.also(Place(last + 1, so_far.job, last)) if so_far.ending.writes == "parts" else so_far
+    return so_far.also(Place(last + 1, so_far.job, last)) if isinstance(so_far.ending, PartsEnding) else so_far
 
 
 def _packed(so_far: SoFar) -> SoFar:
     last = len(so_far.passes) - 1
-    return so_far.also(Packing(last + 1, so_far.job, last)) if so_far.ending.writes == "tokens" else so_far
+    return so_far.also(Packing(last + 1, so_far.job, last)) if isinstance(so_far.ending, TokensEnding) else so_far
 
 
+# How the last fold over the input ends: the first that answers. Only here a format and the last stage are asked for.
+ENDINGS: tuple[Callable[[Job], Ending | None], ...] = (tokens_ending, batches_ending, arrays_ending, shards_ending)
 BEFORE: tuple[Callable[[SoFar, int], SoFar], ...] = (_exchange, _compared, _fitted)  # for each stage
 END: tuple[Callable[[SoFar], SoFar], ...] = (_last_fold, _placed, _packed)
 
 
 def cut_passes(config: Config, survey: Survey, allowed: int) -> tuple[Job, tuple[Pass, ...]]:
-    job, ending = _how_it_ends(Job(config, survey, allowed))
+    job = Job(config, survey, allowed)
+    ending = next(found for make in ENDINGS if (found := make(job)))
+    job = replace(job, places=ending.places)
     so_far = SoFar(job, ending, Slices(job))
     for number in range(len(job.stages)):
         for before in BEFORE:
@@ -108,19 +109,3 @@ def cut_passes(config: Config, survey: Survey, allowed: int) -> tuple[Job, tuple
     for end in END:
         so_far = end(so_far)
     return job, so_far.passes
-
-
-def _how_it_ends(job: Job) -> tuple[Job, Ending]:
-    """The one place that looks at `format:` and at whether the last stage packs."""
-    if job.stages and isinstance(job.stages[-1], Pack):
-        return job, tokens_ending(job)
-    if job.config.format == "npz":
-        return job, batches_ending(job)
-    if job.config.format != "arrays":
-        return job, shards_ending(job)
-    ending = arrays_ending(job)
-    if not isinstance(ending, DirectEnding):
-        return replace(job, places=("parts",)), ending
-    starts = [columns[0].starts for columns in ending.layout.values()]
-    job = replace(job, places=("direct", starts))
-    return job, replace(ending, job=job)

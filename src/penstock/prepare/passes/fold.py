@@ -34,17 +34,18 @@ from penstock.prepare.passes import (
     Task,
     TaskInput,
     Trial,
+    inner_key,
 )
 from penstock.prepare.passes.chain import Chain, Count, Tap
 from penstock.prepare.passes.job import Described, Job
 from penstock.prepare.passes.rejected import Rejected
 from penstock.prepare.passes.sink import Into, Nothing, Sink
+from penstock.prepare.rows import INNER
 from penstock.prepare.rows import Rows as Batch
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages.interfaces import Ends, Opens, fit_of, notes_of, threads_of
 from penstock.shards.manifest import Step
-from penstock.shards.packed import TOKENS
 
 # The worker's half.
 
@@ -169,17 +170,12 @@ class FoldWork:
         """What each stage did, by its number."""
         counts = chain.counts.items()
         steps = {str(number): count.step(self.names[number], "") for number, count in counts}
-        tokens = {token_steps(number): count.token_step(self.names[number]) for number, count in counts if count.tokens}
-        return steps | tokens
+        inner = {inner_key(number): count.inner_step(self.names[number]) for number, count in counts if count.inner}
+        return steps | inner
 
     def for_trial(self) -> FoldWork:
         """The work, going on where rows are bad, and with a sink that takes some rows of some slices."""
         return replace(self, source=self.source.for_trial(), sink=self.sink.for_trial() if self.sink else None)
-
-
-def token_steps(number: int) -> str:
-    """The name of a stage's count of tokens."""
-    return f"{number}.tokens"
 
 
 def _refusal(part: UnreadablePart) -> InputError:
@@ -234,6 +230,7 @@ class Ending:
     is_for_good: bool = False
     for_others: bool = False  # whether it is gone when the job is done
     word: str = ""  # that its costs go by, where it costs something else than its reader says
+    places: tuple[Any, ...] = ()  # where rows go, if that is part of every fingerprint
     buckets: int = 0
     batches: Batches | None = None
     holds_output: bool = False
@@ -246,6 +243,10 @@ class Ending:
     def disk(self, rows: int, written: Written, cost: Measurement) -> tuple[int, int]:  # noqa: ARG002
         """(bytes for later passes or on the way, bytes of the dataset)."""
         return (int(rows * cost.output_row_bytes) if self.into else 0), 0
+
+    def held_later(self, row_bytes: float) -> int:  # noqa: ARG002
+        """Bytes that a task holds beyond what a trial shows."""
+        return 0
 
     def driver(self, means: Means) -> Need | None:  # noqa: ARG002
         """What the driver holds when it puts the output together."""
@@ -313,6 +314,9 @@ class Fold:
         spill, output = self.ending.disk(rows, self.reader.written(means.measured, workers), cost)
         return Projection(max(memory, driver.bytes if driver else 0), spill, output, rows / speed, rows)
 
+    def held_later(self, row_bytes: float) -> int:
+        return self.ending.held_later(row_bytes)
+
     def facts(self) -> Facts:
         read, ending = self.reader.facts(), self.ending
         own = (each for each in range(self.first, self.last) if each not in ending.hidden)
@@ -359,17 +363,17 @@ class Fold:
         for number in range(self.first, self.last):
             steps = [row.steps[str(number)] for row in rows]
             counted[str(number)] = summed(self.job.names[number], self.job.units[number], steps)
-        return counted | self._tokens(rows)
+        return counted | self._inner(rows)
 
-    def _tokens(self, rows: Rows) -> dict[str, Step]:
-        """Tokens, from the stage that makes them on. A column that is only called so is nobody's tokens."""
+    def _inner(self, rows: Rows) -> dict[str, Step]:
+        """Values inside rows, from the stage that counts them on. A column that is only called so is not counted."""
         found: dict[str, Step] = {}
         for number in range(self.first, self.last):
             if found or self.job.stages[number].counts:
-                steps = [row.steps[token_steps(number)] for row in rows if token_steps(number) in row.steps]
-                step, passed_on = summed(self.job.names[number], TOKENS, steps), sum(each.passed_on for each in steps)
-                made = {TOKENS: passed_on} if passed_on != step.given else {}
-                found[token_steps(number)] = replace(step, made=made)
+                steps = [row.steps[inner_key(number)] for row in rows if inner_key(number) in row.steps]
+                step, passed_on = summed(self.job.names[number], INNER, steps), sum(each.passed_on for each in steps)
+                made = {INNER: passed_on} if passed_on != step.given else {}
+                found[inner_key(number)] = replace(step, made=made)
         return found
 
     def finish(self, left: Left, folder: Folder) -> Finished:

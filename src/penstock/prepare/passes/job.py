@@ -26,7 +26,7 @@ class Job:
     config: Config
     survey: Survey
     allowed: int
-    places: tuple[Any, ...] = ()  # where samples go: part of every fingerprint
+    places: tuple[Any, ...] = ()  # where rows go, if the ending has that in every fingerprint
 
     @property
     def stages(self) -> tuple[Stage, ...]:

@@ -11,8 +11,8 @@ from penstock.prepare.costs import Measured
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.packing import FromTokens, Span, pack
-from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task
-from penstock.prepare.passes.fold import summed, token_steps
+from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task, inner_key
+from penstock.prepare.passes.fold import summed
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
 from penstock.prepare.passes.shards import ShardsInto
 from penstock.prepare.passes.tokens import CONTENT, COUNTED
@@ -82,12 +82,12 @@ class Packing(OwnTasks):
         """The rows that were made of documents; every token that was counted must have been packed."""
         last = len(self.job.stages) - 1
         written = sum(shard.records for row in rows for shard in row.shards.values())
-        tokens, packed = account[token_steps(last)], summed("", TOKENS, [row.steps[TOKENS] for row in rows])
+        tokens, packed = account[inner_key(last)], summed("", TOKENS, [row.steps[TOKENS] for row in rows])
         if packed.taken != tokens.given:
             raise PenstockError(f"defect: {tokens.given:,} tokens were counted and {packed.taken:,} packed")
         tokens = replace(tokens, given=packed.given, set_aside={**tokens.set_aside, **packed.set_aside})
         made = replace(account[str(last)], made={self.job.units[-1]: written})
-        return {**account, str(last): made, token_steps(last): tokens}
+        return {**account, str(last): made, inner_key(last): tokens}
 
     def finish(self, left: Left, folder: Folder) -> Finished:  # noqa: ARG002
         rows = left.rows[self.number]

@@ -15,7 +15,7 @@ from penstock.prepare.hashing import hash_positions
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Finished
 from penstock.prepare.passes import Rows as LedgerRows
-from penstock.prepare.passes.arrays import announce, archive_bytes, finish_arrays
+from penstock.prepare.passes.arrays import announce_arrays, archive_bytes, finish_arrays
 from penstock.prepare.passes.fold import Ending, Written
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.sink import PARTS, Into, Produced
@@ -131,18 +131,26 @@ class DirectEnding(Ending):
 
     def finish(self, rows: LedgerRows, folder: Folder) -> Finished:
         assert self.job
-        announce(folder, self.layout)
+        announce_arrays(folder, self.layout)
         return finish_arrays(self.job, self.layout, rows, folder)
 
 
-def arrays_ending(job: Job) -> Ending:
+class PartsEnding(Ending):
+    """Its parts are placed by a pass of their own."""
+
+
+def arrays_ending(job: Job) -> Ending | None:
+    if job.config.format != "arrays":
+        return None
     if counts_are_known(job):
         layout = direct_layout(job)
-        into = DirectInto(job.survey.output, layout)
-        return DirectEnding("output", into=into, is_for_good=True, job=job, layout=layout)
+        into, places = DirectInto(job.survey.output, layout), ("direct", [each[0].starts for each in layout.values()])
+        return DirectEnding("output", into=into, is_for_good=True, places=places, job=job, layout=layout)
     split = split_of(job.stages)
     parts = PartsInto(part_schema(job), job.splits, len(job.survey.slices), split.by if split else ())
-    return Ending("parts", into=parts, is_for_good=True, for_others=True, applies_artifacts=True)
+    return PartsEnding(
+        "parts", into=parts, is_for_good=True, for_others=True, places=("parts",), applies_artifacts=True
+    )
 
 
 def counts_are_known(job: Job) -> bool:

@@ -15,12 +15,22 @@ from penstock.base.paths import local_path
 from penstock.prepare.dedup.losers import DUPLICATE, REASONS, SEEN, Bitmap, read_losers
 from penstock.prepare.dedup.remembered import Remembered, look_up
 from penstock.prepare.dedup.runs import open_written
+from penstock.prepare.other_folder import OtherFolder
 from penstock.prepare.room import Room
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.stages.filter import Filter
-from penstock.prepare.stages.interfaces import Compares, Ends, Locates, MindsPlace, Named, Opens, refuse_records
+from penstock.prepare.stages.interfaces import (
+    Compares,
+    Ends,
+    HoldsFolders,
+    Locates,
+    MindsPlace,
+    Named,
+    Opens,
+    refuse_records,
+)
 from penstock.prepare.stages.split import Split
 from penstock.prepare.user_code import code_identity
 from penstock.shards.columns import FileFacts
@@ -89,10 +99,16 @@ class Dedup(Compares, Locates, MindsPlace):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remembering(Dedup):
+class Remembering(Dedup, HoldsFolders):
     """The same, when what earlier jobs remember was found."""
 
     remembered: Remembered
+
+    def other_folders(self) -> tuple[OtherFolder, ...]:
+        """Remembered keys: it reads them now, and adds to them at its end."""
+        known = self.remembered
+        what = "this folder of remembered keys"
+        return (OtherFolder(known.root, what, "remember", refuse_changed=known.refuse_changed),)
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "remembered": self.remembered.describe()}

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.base.files import Folder
 from penstock.prepare.exchange import Exchange, Sorted
+from penstock.prepare.other_folder import OtherFolder
 from penstock.prepare.room import Room
 from penstock.prepare.stage import Stage
 from penstock.shards.columns import FileFacts
@@ -152,6 +153,13 @@ class UsesThreads(Stage, ABC):
     @abstractmethod
     def says(self) -> str:
         """A line for the screen: how it does its work here. Waits until the engine is chosen."""
+
+
+class HoldsFolders(Stage, ABC):
+    """A stage with folders beside the output, which no other job may use meanwhile."""
+
+    @abstractmethod
+    def other_folders(self) -> tuple[OtherFolder, ...]: ...
 
 
 class Opens(Stage, ABC):
