@@ -25,7 +25,7 @@ from penstock.prepare.means import Settings
 from penstock.prepare.packing import FromTokens, Span, pack
 from penstock.prepare.passes import Task
 from penstock.prepare.passes.shards import ShardsInto
-from penstock.prepare.passes.tokens import CONTENT, COUNTED, TokensInto
+from penstock.prepare.passes.text.tokens import CONTENT, COUNTED, TokensInto
 from penstock.prepare.rows import TOKENS, Rows
 from penstock.prepare.stages import build_stage
 from penstock.prepare.stages.pack import Pack, packed_schema

@@ -24,8 +24,8 @@ from penstock.prepare.joining import joined
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Trial
 from penstock.prepare.passes.chain import Chain, Count, Tap
+from penstock.prepare.passes.exchange.gather import FromBuckets
 from penstock.prepare.passes.fold import FoldWork
-from penstock.prepare.passes.gather import FromBuckets
 from penstock.prepare.passes.rejected import Rejected
 from penstock.prepare.passes.shards import ShardsInto
 from penstock.prepare.passes.sink import Produced

@@ -17,7 +17,7 @@ from penstock.prepare.exchange.spill import codes_of, combined
 from penstock.prepare.hashing import is_text
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import require_columns
-from penstock.prepare.stages.group_summary import GroupSummary
+from penstock.prepare.stages.fitting.group_summary import GroupSummary
 from penstock.prepare.stages.interfaces import Exchanges, Fit, Fits
 from penstock.shards.schema import type_from_arrow
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError, PlanError, TaskError
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Stage, require_columns
-from penstock.prepare.stages.elements import (
+from penstock.prepare.stages.fitting.elements import (
     Array,
     array_of,
     elements_of,
@@ -24,8 +24,8 @@ from penstock.prepare.stages.elements import (
     shape_of,
     with_element_type,
 )
+from penstock.prepare.stages.fitting.moments import Moments
 from penstock.prepare.stages.interfaces import Applies, Fit
-from penstock.prepare.stages.moments import Moments
 
 _RANGE = re.compile(r"(\d+):(\d+)")
 

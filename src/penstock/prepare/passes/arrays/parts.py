@@ -15,7 +15,7 @@ from penstock.prepare.hashing import hash_positions
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Finished
 from penstock.prepare.passes import Rows as LedgerRows
-from penstock.prepare.passes.arrays import announce_arrays, archive_bytes, finish_arrays
+from penstock.prepare.passes.arrays.finishing import announce_arrays, archive_bytes, finish_arrays
 from penstock.prepare.passes.fold import Ending, Written
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.sink import PARTS, Into, Produced

@@ -13,9 +13,9 @@ from penstock.prepare.groups import PartsByTask, prove_apart
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.passes import Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task
-from penstock.prepare.passes.arrays import announce_arrays, archive_bytes, finish_arrays
+from penstock.prepare.passes.arrays.finishing import announce_arrays, archive_bytes, finish_arrays
+from penstock.prepare.passes.arrays.parts import first_applied, part_schema
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
-from penstock.prepare.passes.parts import first_applied, part_schema
 from penstock.prepare.placing import FromParts, Part, columns_of, lay_out_parts, place
 from penstock.prepare.stages.interfaces import split_of
 from penstock.prepare.stages.normalize import Scale

@@ -17,9 +17,9 @@ from penstock.prepare.exchange.spill import SpillFile, rows_by_part
 from penstock.prepare.passes import Account, Batches, Facts, Lost, Report, Task, TaskInput
 from penstock.prepare.passes import Rows as LedgerRows
 from penstock.prepare.passes.chain import Chain, Count
+from penstock.prepare.passes.exchange.scatter import side_of
 from penstock.prepare.passes.fold import Attempt, Written
 from penstock.prepare.passes.job import Described, Job
-from penstock.prepare.passes.scatter import side_of
 from penstock.prepare.rows import Rows
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stage import Stage

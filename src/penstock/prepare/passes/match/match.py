@@ -20,8 +20,8 @@ from penstock.prepare.dedup.runs import RunsWriter, open_written
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.passes import Facts, Finished, Holds, Learned, Left, Lost, Need, Report, Rows, Task
-from penstock.prepare.passes.hash import KEYS
 from penstock.prepare.passes.job import Job
+from penstock.prepare.passes.match.hash import KEYS
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
 from penstock.prepare.stages.dedup import Found, Remembering
 from penstock.shards.columns import FileFacts

@@ -15,7 +15,7 @@ from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Lost,
 from penstock.prepare.passes.fold import summed
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
 from penstock.prepare.passes.shards import ShardsInto
-from penstock.prepare.passes.tokens import CONTENT, COUNTED
+from penstock.prepare.passes.text.tokens import CONTENT, COUNTED
 from penstock.prepare.stages.pack import Pack
 from penstock.prepare.token_stream import TokenPart
 from penstock.shards.columns import FileFacts
