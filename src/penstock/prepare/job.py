@@ -34,8 +34,7 @@ from penstock.prepare.room import Room, alone_room
 from penstock.prepare.run import run as run_plan
 from penstock.prepare.scouting import scout
 from penstock.prepare.settings import row_bytes_of, threads_of
-from penstock.prepare.stages.interfaces import UsesThreads
-from penstock.prepare.stages.interfaces import threads_of as threads_of_stages
+from penstock.prepare.stages.interfaces import UsesThreads, busy_threads
 from penstock.prepare.survey import Survey, take_survey
 from penstock.shards.manifest import Manifest
 
@@ -158,7 +157,7 @@ def _with_more(job: Asked, passes: tuple[Pass, ...], measured: Measured) -> Meas
 def _threads(config: Config, survey: Survey) -> int:
     """The most that a process will have."""
     cores = machine.cpu_count().amount if config.workers == "auto" else max(1, config.workers)
-    return threads_of(threads_of_stages(survey.stages), cores, 1)
+    return threads_of(busy_threads(survey.stages), cores, 1)
 
 
 def _growth_of_stages(config: Config, survey: Survey) -> int:

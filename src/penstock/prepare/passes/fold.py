@@ -44,7 +44,7 @@ from penstock.prepare.rows import INNER
 from penstock.prepare.rows import Rows as Batch
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stage import Stage
-from penstock.prepare.stages.interfaces import Ends, Opens, fit_of, notes_of, threads_of
+from penstock.prepare.stages.interfaces import Ends, Opens, busy_threads, fit_of, notes_of
 from penstock.shards.manifest import Step
 
 # The worker's half.
@@ -301,7 +301,7 @@ class Fold:
             measured.of(self._word),
             self.ending.batches or self.reader.batches(measured),
             output=self.reader.written(measured, 0).largest if self.ending.holds_output else 0.0,
-            threads=threads_of(self.job.stages[self.first : self.last]),
+            threads=busy_threads(self.job.stages[self.first : self.last]),
             driver=self.ending.driver(means),
         )
 

@@ -221,7 +221,7 @@ def fit_of(stage: Stage) -> Fit:
     return stage.fit()
 
 
-def threads_of(stages: Sequence[Stage]) -> int:
+def busy_threads(stages: Sequence[Stage]) -> int:
     """Threads that the stages keep busy, 0 if a process is one thread."""
     return max((stage.threads() for stage in stages if isinstance(stage, UsesThreads)), default=0)
 
