@@ -282,7 +282,8 @@ def run(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Prepare the dataset, going on from where an earlier run stopped."""
-    from penstock.prepare.job import halves_of, keep_batches
+    from penstock.prepare.halves import halves_of, keep_batches
+    from penstock.prepare.job import plan as plan_config
     from penstock.show.asked import load_job
     from penstock.show.console import stdout_kept_clean
     from penstock.show.older_names import older_overrides
@@ -291,7 +292,9 @@ def run(
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio, parallel)
         asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
-        halves = iter([keep_batches(asked.config)]) if skip_merge else halves_of(asked.config, redo)
+        halves = (
+            iter([keep_batches(asked.config)]) if skip_merge else halves_of(asked.config, plan_config if redo else None)
+        )
     _run(asked, halves, redo, as_json)
 
 
@@ -319,7 +322,7 @@ def merge(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Go on from batch files (batch_*.npz): split, normalize and place what they hold, as the job says."""
-    from penstock.prepare.job import merge_batches
+    from penstock.prepare.halves import merge_batches
     from penstock.show.asked import load_job
     from penstock.show.console import stdout_kept_clean
     from penstock.show.overrides import collect

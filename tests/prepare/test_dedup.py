@@ -25,9 +25,9 @@ from penstock.prepare.dedup.remembered import Remembered, look_up
 from penstock.prepare.dedup.runs import ENTRY, RunsWriter, open_runs, open_written
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Task
-from penstock.prepare.passes import hash as hashing_keys
-from penstock.prepare.passes.hash import KeysInto
-from penstock.prepare.passes.match import KeyRange, MatchWork, new_keys
+from penstock.prepare.passes.match import hash as hashing_keys
+from penstock.prepare.passes.match.hash import KeysInto
+from penstock.prepare.passes.match.match import KeyRange, MatchWork, new_keys
 from penstock.prepare.rows import Rows
 from penstock.shards.columns import FileFacts
 

@@ -25,7 +25,7 @@ from penstock.prepare.means import Settings
 from penstock.prepare.packing import FromTokens, Span, pack
 from penstock.prepare.passes import Task
 from penstock.prepare.passes.shards import ShardsInto
-from penstock.prepare.passes.tokens import CONTENT, COUNTED, TokensInto
+from penstock.prepare.passes.text.tokens import CONTENT, COUNTED, TokensInto
 from penstock.prepare.rows import TOKENS, Rows
 from penstock.prepare.stages import build_stage
 from penstock.prepare.stages.pack import Pack, packed_schema
@@ -209,13 +209,13 @@ def test_a_long_document_is_split_truncated_or_set_aside_and_its_tokens_are_coun
     documents = [[1] * 3, [2] * 10, [], [3] * 4, [4] * 5]
     split = build_stage("pack", {"length": 4, "method": "none"})(rows_of(documents))
     assert [len(each) for each in split.batch.column(0).to_pylist()] == [3, 10, 4, 5]
-    assert [(each.reason, each.count, each.tokens) for each in split.set_aside] == [("no tokens", 1, 0)]
+    assert [(each.reason, each.count, each.inner) for each in split.set_aside] == [("no tokens", 1, 0)]
     truncate = build_stage("pack", {"length": 4, "method": "none", "overflow": "truncate"})(rows_of(documents))
     assert truncate.batch.column(0).to_pylist() == [[1] * 3, [2] * 4, [3] * 4, [4] * 4]
-    assert [(each.reason, each.count, each.tokens) for each in truncate.set_aside][1:] == [("truncated", 0, 7)]
+    assert [(each.reason, each.count, each.inner) for each in truncate.set_aside][1:] == [("truncated", 0, 7)]
     aside = build_stage("pack", {"length": 4, "method": "none", "overflow": "set_aside"})(rows_of(documents))
     assert aside.batch.column(0).to_pylist() == [[1] * 3, [3] * 4]
-    assert [(each.reason, each.count, each.tokens) for each in aside.set_aside][1:] == [("longer than 4 tokens", 2, 15)]
+    assert [(each.reason, each.count, each.inner) for each in aside.set_aside][1:] == [("longer than 4 tokens", 2, 15)]
     assert [line["position"] for line in aside.set_aside[1].kept] == [1, 4]
 
 
@@ -223,7 +223,7 @@ def test_lists_with_holes_are_set_aside():
     documents: Any = [[1, 2], [3, None], None, [None, None, 4], [5]]
     rows = build_stage("pack", 4)(rows_of(documents))
     assert rows.batch.column(0).to_pylist() == [[1, 2], [5]]
-    assert [(each.reason, each.count, each.tokens) for each in rows.set_aside] == [
+    assert [(each.reason, each.count, each.inner) for each in rows.set_aside] == [
         ("null among tokens", 2, 5),
         ("no tokens", 1, 0),
     ]

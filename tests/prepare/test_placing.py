@@ -21,7 +21,7 @@ from penstock.base.files import Folder
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Task
-from penstock.prepare.passes.parts import PartsInto
+from penstock.prepare.passes.arrays.parts import PartsInto
 from penstock.prepare.passes.sink import PARTS
 from penstock.prepare.placing import EDGES, FromParts, Part, columns_of, lay_out_parts, place
 from penstock.prepare.rows import Rows

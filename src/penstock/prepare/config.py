@@ -24,6 +24,7 @@ from penstock.prepare.sample_schema import declared_schema
 from penstock.prepare.source_config import FROZEN, SourceConfig, plain
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages import build_stage
+from penstock.prepare.stages.interfaces import Settles
 from penstock.prepare.user_code import code_identity, forget_modules, load_user_object
 
 _MOST_SECONDS = 10**8  # three years: the clock of the system cannot wait for ever
@@ -198,7 +199,8 @@ class Config(BaseModel):
             _check_schema(number, self.input[number])
         stages: tuple[Stage, ...] = ()
         for number, written in enumerate(self.stages):
-            stages = (*stages, _build(number, written).placed(stages))
+            stage = _build(number, written)
+            stages = (*stages, stage.settled(stages) if isinstance(stage, Settles) else stage)
         return stages
 
     def semantic(self, stages: tuple[Stage, ...]) -> dict[str, Any]:

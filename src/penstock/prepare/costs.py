@@ -48,11 +48,11 @@ class Measured:
         return int(self.growth.bytes_of(rows * self.slices.given_per_row, buckets)) if self.growth else 0
 
 
-def assume(row_bytes: float, tokenizes: bool) -> Measured:
+def assume(row_bytes: float, stage_bytes: int) -> Measured:
     """For a job so small that starting a process to measure it would take longer than doing it."""
     cost = Measurement(
         worker_bytes=0,
-        fixed_bytes=(384 if tokenizes else 32) << 20,  # a tokenizer of 150,000 entries takes 250 MB
+        fixed_bytes=(32 << 20) + stage_bytes,
         bytes_per_batch_byte=STEEP,
         rows_per_second=1e6,
         output_row_bytes=row_bytes,

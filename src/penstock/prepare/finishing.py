@@ -6,10 +6,8 @@ Called by run.py when every task is done. The manifest is last: its presence mea
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import Any
 
 from penstock.base.faults import crash_point
@@ -21,9 +19,10 @@ from penstock.prepare.passes import Left
 from penstock.prepare.plan import Plan, describe_input
 from penstock.prepare.resume import is_redoing, remember_job
 from penstock.prepare.rows import rejected_line
-from penstock.prepare.survey import Survey
+from penstock.prepare.sources import origin_of
+from penstock.prepare.stages.interfaces import Leaves
 from penstock.shards.columns import FileFacts, commit_file
-from penstock.shards.manifest import MANIFEST, Manifest, dataset_id, read_manifest, write_manifest
+from penstock.shards.manifest import Manifest, write_manifest
 
 RUN = f"{STATE}/run.json"
 
@@ -35,7 +34,7 @@ def finish(plan: Plan, folder: Folder, left: Left, run_facts: Callable[[], bytes
     kept = [left.rows[planned.pass_.number] for planned in plan.passes if planned.pass_.is_for_good]
     splits = next(dict(each.splits) for each in reversed(finished) if each.splits is not None)
     written = sum(shard.records for shards in splits.values() for shard in shards)
-    account, tokens = make_account(plan, left, written)
+    account, inner = make_account(plan, left, written)
     manifest = Manifest(
         config=plan.semantic,
         input=_input_facts(plan),
@@ -45,12 +44,12 @@ def finish(plan: Plan, folder: Folder, left: Left, run_facts: Callable[[], bytes
         artifacts=(
             *_write_artifacts(plan, folder, left),
             *(file for each in finished for file in each.files),
-            *(file for stage in plan.survey.stages for file in stage.leave(folder)),
+            *(file for stage in plan.survey.stages if isinstance(stage, Leaves) for file in stage.leave(folder)),
             *(file for each in finished for file in each.summaries),
         ),
         rejected=(*_write_bad_files(plan, folder), *(row.rejected for rows in kept for row in rows if row.rejected)),
         job=plan.job,
-        tokens=tokens,
+        tokens=inner,
         feature_names=plan.survey.feature_names,
     )
     refuse_unbalanced(manifest.account, manifest.tokens)
@@ -79,25 +78,7 @@ def _input_facts(plan: Plan) -> dict[str, Any]:
     described = describe_input(plan.survey)
     files = described["files"]
     facts = {"files": len(files), "bytes": plan.survey.bytes, "digest": digest(json.dumps(described).encode())}
-    return {**facts, **_batch_facts(plan)}
-
-
-def _batch_facts(plan: Plan) -> dict[str, Any]:
-    """Account of the samples behind batch files, as the manifest of the batch files tells it."""
-    folder = batch_folder(plan.survey)
-    if not folder:
-        return {}
-    made = read_manifest(folder)
-    return {"batches": {"dataset": dataset_id(folder), "account": [asdict(step) for step in made.account]}}
-
-
-def batch_folder(survey: Survey) -> Folder | None:
-    """The folder of batch files that the job reads, if penstock wrote it."""
-    places = {os.path.dirname(segment.location) for piece in survey.slices for segment in piece.segments}
-    if survey.formats != ("npz",) or len(places) != 1:
-        return None
-    folder = Folder(places.pop())
-    return folder if folder.exists(MANIFEST) else None
+    return {**facts, **origin_of(plan.survey.formats, plan.survey.slices)}
 
 
 def _write_artifacts(plan: Plan, folder: Folder, left: Left) -> tuple[FileFacts, ...]:

@@ -6,25 +6,21 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from fnmatch import fnmatch
 from typing import Any
 
-import pyarrow as pa
-
 from penstock.base import machine
-from penstock.base.errors import ConfigError, InputError
 from penstock.base.events import Observer
-from penstock.base.files import STATE, Folder
+from penstock.base.files import Folder
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.sizes import parse_size
 from penstock.prepare.config import Config, load_config, make_config
 from penstock.prepare.costs import SLICES, Measured, assume
 from penstock.prepare.engines.trial import Trial
 from penstock.prepare.exports import make_export, refuse_columns, refuse_export
+from penstock.prepare.halves import halves_of
 from penstock.prepare.heap import give_back_memory
 from penstock.prepare.means import Means, Settings
 from penstock.prepare.passes import Pass
@@ -34,15 +30,13 @@ from penstock.prepare.passes.job import Job as Asked
 from penstock.prepare.passes.job import user_code
 from penstock.prepare.passes.measure import BATCH_BYTES, measure
 from penstock.prepare.plan import Plan, make_plan
-from penstock.prepare.resume import refuse_foreign
 from penstock.prepare.room import Room, alone_room
 from penstock.prepare.run import run as run_plan
 from penstock.prepare.scouting import scout
 from penstock.prepare.settings import row_bytes_of, threads_of
-from penstock.prepare.stages.tokenize import Located
+from penstock.prepare.stages.interfaces import UsesThreads, busy_threads
 from penstock.prepare.survey import Survey, take_survey
-from penstock.prepare.tokenizers.proof import choose_engine
-from penstock.shards.manifest import Manifest, read_manifest
+from penstock.shards.manifest import Manifest
 
 Job = str | os.PathLike[str] | Mapping[str, Any] | Config
 # Decoded bytes: from about there on, two workers are quicker than none, for all that they must start.
@@ -50,7 +44,6 @@ _SMALL = 128 << 20
 _SMALL_NEEDS = 2 << 30  # free beside ten times that, since nobody watches it
 _DRIVER_GROWTH = 8 << 20  # the event log, and what comes with a run
 _MEASURE, _OLD_SECONDS = "penstock-measure-", 3600
-_HELD_BATCH = 1.3  # times its bytes: pieces of columns, and what writing them takes
 _DESCRIBED_BYTES = 1 << 10  # of a file, in what a run remembers of its job
 _LEDGER_ROW_BYTES = 5 << 10  # as Python holds it; 4.2 kB were measured for a bucket of short keys
 
@@ -68,7 +61,7 @@ def plan(job: Job) -> Plan:
         is_small = _is_small(config, survey, budget)
         survey = _with_engines(survey, at_once=not is_small)
         asked, passes = cut_passes(config, survey, budget.allowed)
-        measured = _with_more(config, survey, _measure(asked, passes, trial, is_small))
+        measured = _with_more(asked, passes, _measure(asked, passes, trial, is_small))
     means = Means(
         budget=budget,
         cores=machine.cpu_count().amount,
@@ -83,7 +76,7 @@ def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) ->
     """Prepare the dataset, going on from where an earlier run stopped. `observe` is called with each event."""
     if isinstance(job, Plan) and not job.config.intermediate_dir:
         return _run(job, observe, redo)
-    for part in halves_of(job.config if isinstance(job, Plan) else _config(job), redo):
+    for part in halves_of(job.config if isinstance(job, Plan) else _config(job), plan if redo else None):
         manifest = _run(plan(part), observe, redo)
     return manifest
 
@@ -94,69 +87,6 @@ def _run(planned: Plan, observe: Observer | None, redo: bool) -> Manifest:
     return manifest
 
 
-def halves_of(config: Config, redo: bool = False) -> Iterator[Config]:
-    """The job itself; or, where batch files are kept, the job that makes them, and when it is done, their merge.
-
-    Batch files that are the input are merged as they are. With `redo`, what only the merge would refuse is refused
-    before batch files are replaced.
-    """
-    if not config.intermediate_dir:
-        yield config
-        return
-    if all(source.npz for source in config.input):
-        yield make_config(written(config), folder=config.folder)
-        return
-    refuse_foreign(Folder(config.output_path))
-    if redo and Folder(config.batches_path).exists(STATE):
-        plan(config)
-    yield keep_batches(config)
-    yield merge_batches(config, config.batches_path)
-
-
-def keep_batches(config: Config) -> Config:
-    if not config.intermediate_dir:
-        raise ConfigError(
-            "where are batch files to be kept?", next_step="add intermediate_dir: data/intermediate to the job"
-        )
-    job = {**written(config), "output": config.batches_path, "stages": [], "format": "npz", "export": None}
-    return make_config(job, folder=config.folder)
-
-
-def merge_batches(config: Config, folder: str) -> Config:
-    """The job with batch files for its input."""
-    if not folder:
-        raise ConfigError(
-            "where are the batch files?", next_step="penstock merge DIR --config JOB, or intermediate_dir: in the job"
-        )
-    _refuse_other_batches(Folder(folder))
-    source = {
-        "npz": os.path.join(folder, "batch_*.npz"),
-        "trust_pickle": any(each.trust_pickle for each in config.input),
-    }
-    return make_config({**written(config), "input": source, "format": "arrays"}, folder=config.folder)
-
-
-def _refuse_other_batches(folder: Folder) -> None:
-    """A folder that penstock wrote has a manifest: all of its batch files must be there, and no others."""
-    if not folder.exists(STATE):
-        return
-    manifest = read_manifest(folder)
-    known = {file.file: file.bytes for shards in manifest.splits.values() for shard in shards for file in shard.files}
-    found = {name: folder.size(name) for name in folder.list() if fnmatch(name, "batch_*.npz")}
-    wrong = sorted(name for name in {*known, *found} if known.get(name) != found.get(name))
-    if wrong:
-        raise InputError(
-            f"{len(wrong)} batch files are missing, changed, or none of this folder's; the first: {wrong[0]}",
-            where=folder.root,
-            next_step="run the job again with --skip-merge, which mends the folder, or move foreign files elsewhere",
-        )
-
-
-def written(config: Config) -> dict[str, Any]:
-    """The config as a job file has it, without the batch files that lie between."""
-    return config.model_dump(mode="json", by_alias=True, exclude={"intermediate_dir"}, exclude_unset=True)
-
-
 def _config(job: Job) -> Config:
     if isinstance(job, Config):
         return job
@@ -164,29 +94,19 @@ def _config(job: Job) -> Config:
 
 
 def _with_engines(survey: Survey, at_once: bool) -> Survey:
-    """What will run each tokenizer: the fastest that was proved, on the first documents too. A small job is begun
-    meanwhile: the proof takes as long as all the rest of it."""
-
-    def proved(stage: Located) -> Located:
-        question = (stage.file, _texts(survey, stage), stage.engine, stage.special_tokens)
-        chosen = choose_engine(*question) if at_once else ThreadPoolExecutor(1).submit(choose_engine, *question)
-        return replace(stage, chosen=chosen)
-
-    stages = tuple(proved(stage) if isinstance(stage, Located) else stage for stage in survey.stages)
-    return replace(survey, stages=stages)
-
-
-def _texts(survey: Survey, stage: Located) -> pa.Array:
-    """The first documents, where they are read as the stage takes them."""
-    column = stage.column if stage.column in survey.sample.schema.names else None
-    return survey.sample.column(column).drop_null() if column else pa.array([], pa.string())
+    """Choose the engines of stages that have some; those of a small job are chosen while it is begun."""
+    stages = (
+        stage.ready(survey.sample, at_once) if isinstance(stage, UsesThreads) else stage for stage in survey.stages
+    )
+    return replace(survey, stages=tuple(stages))
 
 
 def _measure(job: Asked, passes: tuple[Pass, ...], trial: Trial, is_small: bool) -> Measured:
     """In a folder of the driver's, so that a measuring worker that is killed leaves nothing behind."""
     config, survey, row_bytes = job.config, job.survey, row_bytes_of(job.survey)
     if is_small:
-        return assume(row_bytes, any(isinstance(stage, Located) for stage in survey.stages))
+        own = (stage.assumed_bytes for stage in survey.stages if isinstance(stage, UsesThreads))
+        return assume(row_bytes, max(own, default=0))
     room = job.allowed - 2 * own_memory().counted
     alone = alone_room(job.allowed)
     settings = Settings(0, BATCH_BYTES, 0, row_bytes, 1.0, threads=_threads(config, survey), room=Room(alone, alone))
@@ -224,23 +144,25 @@ def _is_inside(config: Config) -> bool:
     return config.workers == 0 or config.strategy == "sequential"
 
 
-def _with_more(config: Config, survey: Survey, measured: Measured) -> Measured:
-    """What is said of a function's memory counts for more than what it took for the first files; a batch file is held
-    until it is full; a tokenizer's tables grow with the words that it meets."""
-    said = max((parse_size(source.function_memory) for source in config.input if source.function_memory), default=0)
-    held = 0
-    if config.format == "npz":
-        rows = min(config.batch_size, max(map(survey.rows_of, survey.slices), default=0))
-        held = int(_HELD_BATCH * rows * row_bytes_of(survey))
-    grown = 0 if measured.assumed else sum(stage.grows_by(_threads(config, survey)) for stage in survey.stages)
-    fixed = max(measured.slices.fixed_bytes, said) + held + grown
+def _with_more(job: Asked, passes: tuple[Pass, ...], measured: Measured) -> Measured:
+    """Add what a trial is too short to show: the memory that is declared for a function, what endings hold until it is
+    enough for a file, and what the engines of stages grow by."""
+    declared = (parse_size(source.function_memory) for source in job.config.input if source.function_memory)
+    held = max(each.held_later(row_bytes_of(job.survey)) for each in passes)
+    grown = 0 if measured.assumed else _growth_of_stages(job.config, job.survey)
+    fixed = max([measured.slices.fixed_bytes, *declared]) + held + grown
     return replace(measured, costs={**measured.costs, SLICES: replace(measured.slices, fixed_bytes=fixed)})
 
 
 def _threads(config: Config, survey: Survey) -> int:
     """The most that a process will have."""
     cores = machine.cpu_count().amount if config.workers == "auto" else max(1, config.workers)
-    return threads_of(max((stage.threads() for stage in survey.stages), default=0), cores, 1)
+    return threads_of(busy_threads(survey.stages), cores, 1)
+
+
+def _growth_of_stages(config: Config, survey: Survey) -> int:
+    threads = _threads(config, survey)
+    return sum(stage.grows_by(threads) for stage in survey.stages if isinstance(stage, UsesThreads))
 
 
 def _growth_of_driver(passes: tuple[Pass, ...], survey: Survey) -> int:

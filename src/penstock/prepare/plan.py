@@ -17,6 +17,7 @@ from penstock.prepare.means import Means, Projection, Settings
 from penstock.prepare.passes import Pass, Task
 from penstock.prepare.passes.job import Job
 from penstock.prepare.settings import choose_settings, refuse_without_memory
+from penstock.prepare.sources import are_numbered
 from penstock.prepare.survey import Survey, describe_files
 from penstock.shards.manifest import FORMAT_VERSION
 
@@ -73,8 +74,8 @@ def describe_input(survey: Survey) -> dict[str, Any]:
     if survey.feature_names:  # features were put in their order
         described["feature_names"] = survey.feature_names
     paths = [[segment.source, segment.path] for piece in survey.slices for segment in piece.segments]
-    if "npz" in survey.formats and paths != sorted(paths):
-        described["order"] = "numbers"  # of batch files, where that is not the order of their names
+    if are_numbered(survey.formats) and paths != sorted(paths):
+        described["order"] = "numbers"  # where that is not the order of their names
     return described
 
 

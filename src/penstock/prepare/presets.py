@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
+from penstock.prepare.stages.interfaces import exchanges_of
 from penstock.prepare.survey import Survey
 from penstock.shards.schema import type_from_arrow
 
@@ -79,7 +80,7 @@ def casts_needed(preset: Preset, survey: Survey) -> dict[str, str]:
 
     Numbers are cast to numbers, and times to microseconds; another difference is refused.
     """
-    group = next(number for number, stage in enumerate(survey.stages) if stage.exchange())
+    group = exchanges_of(survey.stages)[0]
     given = survey.given[group]
     found = {name: _plain(given.field(name).type) for name in preset.types if name in given.names}
     wrong = {name: kind for name, kind in found.items() if not _is_written_as(kind, preset.types[name])}

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from penstock.shards.packed import TOKENS
 
 Array = np.ndarray[Any, Any]
+INNER = TOKENS  # a column of lists whose values are counted with the rows, and their unit
 
 # What a file is set aside for that a user's function was given.
 RAISED, TOO_LARGE = "function raised", "function took too much memory"
@@ -29,7 +30,7 @@ class SetAside:
     reason: str
     count: int
     kept: Sequence[dict[str, Any]] = ()
-    tokens: int = 0  # of these rows, or of rows that go on without them
+    inner: int = 0  # values of INNER in these rows, or in rows that go on without them
     advice: str = ""  # for bad input, which stops a job with `on_bad_input: fail`: what to do about it
 
     def between(self, first: int, last: int) -> SetAside:
@@ -95,13 +96,13 @@ class Rows:
             return self
         dropped = np.flatnonzero(~mask)
         kept = _Lines(self, dropped, reason) if keep_rejected else ()
-        return self._without(mask, SetAside(reason, len(dropped), kept, self._tokens_in(dropped)))
+        return self._without(mask, SetAside(reason, len(dropped), kept, self._inner_of(dropped)))
 
     def reject(self, mask: Array, reason: str, detail: Callable[[int], str], advice: str) -> Rows:
         """Like `keep`, but the others are bad input: `detail` says of a row what is, `advice` what to do about it."""
         dropped = np.flatnonzero(~mask)
         lines = _Lines(self, dropped, reason, detail)
-        return self._without(mask, SetAside(reason, len(dropped), lines, self._tokens_in(dropped), advice))
+        return self._without(mask, SetAside(reason, len(dropped), lines, self._inner_of(dropped), advice))
 
     def _without(self, mask: Array, aside: SetAside) -> Rows:
         return replace(
@@ -122,17 +123,17 @@ class Rows:
         return replace(self, batch=self.batch.filter(pa.array(mask)), ordinals=self.ordinals[mask], set_aside=aside)
 
     @property
-    def tokens(self) -> int:
-        """Of all rows; none where they are not tokenized."""
-        number = self.batch.schema.get_field_index(TOKENS)
+    def inner(self) -> int:
+        """Values of INNER in all rows; none where there is no such column."""
+        number = self.batch.schema.get_field_index(INNER)
         if number < 0 or not pa.types.is_list(self.batch.schema.field(number).type):
             return 0
         return len(self.batch.column(number).flatten())
 
-    def _tokens_in(self, numbers: Array) -> int:
-        if not self.tokens:
+    def _inner_of(self, numbers: Array) -> int:
+        if not self.inner:
             return 0
-        lengths = pc.list_value_length(self.batch.column(self.batch.schema.get_field_index(TOKENS)))
+        lengths = pc.list_value_length(self.batch.column(self.batch.schema.get_field_index(INNER)))
         return int(np.asarray(lengths.fill_null(0))[numbers].sum())
 
     def take_split(self, split: int, columns: tuple[str, ...] | None = None) -> pa.RecordBatch:

@@ -24,18 +24,18 @@ from penstock.base import machine
 from penstock.base.errors import IntegrityError, Interrupted, OutputError
 from penstock.base.events import Event, EventLog, Observer
 from penstock.base.faults import crash_point
-from penstock.base.files import LOCK, TEMPORARY, Folder
+from penstock.base.files import TEMPORARY, Folder
+from penstock.prepare.announced import remove_announced
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.inline import InlineEngine
 from penstock.prepare.engines.local import LocalEngine
-from penstock.prepare.finishing import batch_folder, finish, remove_scaffolding
+from penstock.prepare.finishing import finish, remove_scaffolding
 from penstock.prepare.ledger import TASKS, LedgerRow
 from penstock.prepare.means import Means
 from penstock.prepare.passes import Left, Task
-from penstock.prepare.passes.arrays import remove_announced
 from penstock.prepare.plan import Plan, Planned
 from penstock.prepare.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
-from penstock.prepare.stages.dedup import Remembering
+from penstock.prepare.stages.interfaces import notes_of
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 
 
@@ -75,26 +75,19 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
 
 @contextmanager
 def _holding_others(plan: Plan) -> Iterator[None]:
-    """Hold the other folders of a job: remembered keys, which it reads now and adds to at its end, and batch files,
-    which others may read but not make anew."""
+    """Hold the folders beside the output that stages and sources of the job use."""
     owner = _owner(plan) + f", which writes {plan.config.output_path}".encode(errors="surrogateescape")
     with ExitStack() as stack:
-        for stage in plan.survey.stages:
-            if isinstance(stage, Remembering):
-                folder = Folder(stage.remembered.root)
-                stack.enter_context(folder.lock(owner, "this folder of remembered keys", "remember"))
-                stage.remembered.refuse_changed()
-        batches = batch_folder(plan.survey)
-        if batches and os.access(batches.path(LOCK), os.W_OK):  # nobody makes anew what cannot be written
-            stack.enter_context(batches.lock(owner, "these batch files", "intermediate_dir", shared=True))
+        for other in plan.survey.other_folders:
+            stack.enter_context(Folder(other.root).lock(owner, other.what, other.key, other.shared))
+            other.refuse_changed()
         yield
 
 
 def _refuse_late(plan: Plan, folder: Folder) -> None:
-    """Wait for what planning left open, which tokenizer's engine is equal, where there is something to lose."""
+    """Wait for the engines of stages, where planning left their choice open and there is something to lose."""
     if folder.exists(MANIFEST) or folder.list(TASKS):
-        for stage in plan.survey.stages:
-            stage.says()
+        notes_of(plan.survey.stages)
 
 
 def _watching(progress: Progress, observe: Observer | None) -> Observer:
@@ -201,8 +194,8 @@ def _run_pass(
 
 
 def _remove_merged(folder: Folder) -> None:
-    """The single files of an output that is to be replaced: only its manifest tells them from a person's, or what
-    a run that wrote arrays has announced."""
+    """Remove the files of an output that is to be replaced which lie beside its manifest: only that, or what a run has
+    announced, tells them from a person's."""
     remove_announced(folder)
     if not folder.exists(MANIFEST):
         return
@@ -210,8 +203,8 @@ def _remove_merged(folder: Folder) -> None:
         manifest = read_manifest(folder)
     except (IntegrityError, OutputError):
         return  # damaged, or of another version: then the files stay
-    if manifest.config["format"] in ("npz", "arrayrecord"):
-        for file in (file for shards in manifest.splits.values() for shard in shards for file in shard.files):
+    for file in (file for shards in manifest.splits.values() for shard in shards for file in shard.files):
+        if "/" not in file.file:
             folder.remove(file.file)
 
 

@@ -96,7 +96,7 @@ def refuse_without_memory(passes: Sequence[Pass], config: Config, survey: Survey
                 needs.append((least, each.number, holds.cost, batches))
     if needs:
         least, _, cost, batches = max(needs, key=lambda need: need[:2])
-        error = _too_small(least, max(least, needed), workers, config, batches, cost, means)
+        error = _too_small(least, max(least, needed), workers, config, survey, batches, cost, means)
         if survey.files >= MANY_FILES:
             error.where = f"{error.where}; the driver holds something of each of {survey.files:,} files"
         raise error
@@ -144,13 +144,20 @@ def _hold_for(workers: int, batch_bytes: int, holds: Holds, means: Means) -> int
 
 
 def _too_small(
-    least: int, enough: int, workers: int, config: Config, batches: Batches, cost: Measurement, means: Means
+    least: int,
+    enough: int,
+    workers: int,
+    config: Config,
+    survey: Survey,
+    batches: Batches,
+    cost: Measurement,
+    means: Means,
 ) -> PlanError:
     suggestion = math.ceil(enough * 1.1 / 10e6) * 10
     steps = [f"memory: {suggestion}MB"]
     steps += ["strategy: streaming, which holds less at once"] if config.strategy == "parallel" else []
     steps += ["a smaller max_record"] if batches.least > 4 << 20 else []
-    if not {"tokenize", "dedup"} & set(config.stage_names):  # of which a process without workers holds as much
+    if not any(stage.holds_much for stage in survey.stages):
         steps += ["strategy: sequential, which has no worker"] if workers else []
         steps += ["fewer columns with `select`"] if config.stages else []
     return PlanError(

@@ -17,12 +17,14 @@ from penstock.base.errors import InputError, PlanError
 from penstock.base.fingerprint import fingerprint
 from penstock.base.memory import Budget, own_memory
 from penstock.base.sizes import format_size
-from penstock.prepare.checking import check_stages, refuse_unfit_format
+from penstock.prepare.checking import check_stages
 from penstock.prepare.config import Config
 from penstock.prepare.finding import find_files
+from penstock.prepare.formats import refuse_unfit_format
 from penstock.prepare.heap import give_back_memory
 from penstock.prepare.layouts import refuse_other_layouts
 from penstock.prepare.listing import Unread
+from penstock.prepare.other_folder import OtherFolder
 from penstock.prepare.room import most_line_bytes
 from penstock.prepare.row_range import RowRange, pieces_in_range
 from penstock.prepare.sample_schema import declared_schema
@@ -35,11 +37,15 @@ from penstock.prepare.sources import (
     Reading,
     SourceOptions,
     compression_of,
+    folders_of,
+    most_files,
     readable,
     survey_file,
+    unit_of,
 )
 from penstock.prepare.sources.declared import Misnamed, refuse_misspelled
 from penstock.prepare.stage import Stage
+from penstock.prepare.stages.interfaces import Compares, HoldsFolders
 from penstock.prepare.stages.select import path_to
 from penstock.shards.feature_names import FeatureNames, misaligned, names_of
 from penstock.shards.schema import Schema
@@ -48,8 +54,7 @@ FILE_BYTES = 1536  # of the driver's memory for each file, at the most: benchmar
 MANY_FILES = 1000  # fewer are nothing beside what any job needs
 _SAMPLE_ROWS = 100
 _SAMPLE_BYTES = 256 * 1024
-_SAMPLE_DOCUMENTS = 20
-_DOCUMENTS_A_SLICE = 1 << 21  # where they are compared: short ones are stored in few bytes, and cost as much as others
+_SAMPLE_FILES = 20
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,13 @@ class Survey:
     def unit(self) -> str:
         """What the job calls its rows."""
         named = next((stage.unit_in for stage in self.stages if stage.unit_in), "")
-        return named or ("samples" if set(self.formats) <= {"function", "npz"} else "rows")
+        return named or unit_of(self.formats)
+
+    @property
+    def other_folders(self) -> tuple[OtherFolder, ...]:
+        """Folders beside the output that the job holds while it runs."""
+        by_stages = (each for stage in self.stages if isinstance(stage, HoldsFolders) for each in stage.other_folders())
+        return (*by_stages, *folders_of(self.formats, self.slices))
 
 
 Scout = Callable[[Sequence[File], SourceOptions, str | None, dict[str, Any]], Scouted]
@@ -125,13 +136,13 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
     refuse_other_layouts(schema, columns)
     good, wrong = _same_schema(good, first, schema, columns, config)
     formats = tuple(_format_of_source(files, number) for number in range(len(config.input)))
-    most = _files_a_slice(len(files)) if "function" in formats else None
+    most = most_files(formats, len(files))
     reading = Reading(schema, columns, needed is None, _SAMPLE_ROWS, _SAMPLE_BYTES, formats, sources)
     if budget:
         reading = replace(reading, most_record_bytes=most_line_bytes(budget.allowed))
     pieces = list(chain.from_iterable(survey.pieces for _, survey in good))
     pieces = _in_ranges(pieces, found.ranges, (*bad, *wrong), reading)
-    most_rows = _DOCUMENTS_A_SLICE if any(stage.keyed_by() for stage in stages) else None
+    most_rows = min((stage.most_rows_per_slice for stage in stages if isinstance(stage, Compares)), default=None)
     slices = cut_slices(pieces, config.slice_bytes, most, most_rows)
     if scouted:
         sample, stored_row_bytes = scouted.sample.select(list(columns)), scouted.stored_row_bytes
@@ -141,7 +152,7 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
             sample = _beginnings(sample)
     made_from = fingerprint(describe_files(slices, (*bad, *wrong)))
     stages, output, given, names = check_stages(config, stages, sample, schema, columns, made_from)
-    refuse_unfit_format(config, stages, output, given)
+    refuse_unfit_format(config, list(zip(config.stage_names, stages, strict=True)), output, given)
     return Survey(
         stages=stages,
         schema=schema,
@@ -174,11 +185,6 @@ def _refuse_too_many(files: int, budget: Budget) -> None:
             where="counted when the input was listed",
             next_step=f"memory: {math.ceil(1.5 * needed / 10e6) * 10}MB, or join small files into larger ones",
         )
-
-
-def _files_a_slice(files: int) -> int:
-    """Small files may make large samples: so many that there are some sixty tasks, but not more than 256."""
-    return min(256, -(-files // 64))
 
 
 def _scout(config: Config, files: list[File], scout: Scout) -> tuple[tuple[SourceOptions, ...], Scouted | None]:
@@ -369,14 +375,14 @@ def _beginnings(sample: pa.RecordBatch) -> pa.RecordBatch:
 def _looked_at(slices: tuple[Slice, ...]) -> Iterator[list[Segment]]:
     """Segments to take the first rows from, until there are any.
 
-    A file that is one row is a document, and may be larger than what the driver is to hold: some small ones together
+    A file that is one row may be larger than what the driver is to hold: some small ones together
     come before the others, and tables before all of them.
     """
     segments = [segment for piece in slices for segment in piece.segments]
-    documents = [segment for segment in segments if segment.rows == 1]
+    whole_files = [segment for segment in segments if segment.rows == 1]
     yield from ([segment] for segment in segments if segment.rows != 1)
-    yield [segment for segment in documents if segment.bytes <= _SAMPLE_BYTES][:_SAMPLE_DOCUMENTS]
-    yield from ([segment] for segment in sorted(documents, key=lambda segment: segment.bytes))
+    yield [segment for segment in whole_files if segment.bytes <= _SAMPLE_BYTES][:_SAMPLE_FILES]
+    yield from ([segment] for segment in sorted(whole_files, key=lambda segment: segment.bytes))
 
 
 def _text_row_bytes(segment: Segment, rows: int) -> float:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from rich.console import RenderableType
 
 from penstock.base.sizes import counted, format_count, format_size
-from penstock.prepare.stages.group_summary import LARGEST
+from penstock.prepare.stages.fitting.group_summary import LARGEST
 from penstock.shards.dataset import ArrayRecordDataset, open_dataset
 from penstock.show.keys import key_tables
 from penstock.show.tables import filled, make_list, make_table

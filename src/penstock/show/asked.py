@@ -70,8 +70,9 @@ def plan_job(asked: Asked) -> Plan:
 
 def _with_casts(preset: Preset, config: Config) -> Config:
     """The preset's job with a stage that casts, before it groups, where the format asks for certain types."""
-    from penstock.prepare.job import written
+    from penstock.prepare.halves import written
     from penstock.prepare.scouting import scout
+    from penstock.prepare.stages.interfaces import exchanges_of
     from penstock.prepare.survey import take_survey
 
     if not preset.casts_for(config.format):
@@ -81,7 +82,7 @@ def _with_casts(preset: Preset, config: Config) -> Config:
     if not casts:
         return config
     stages = written(config)["stages"]
-    group = next(number for number, stage in enumerate(survey.stages) if stage.exchange())
+    group = exchanges_of(survey.stages)[0]
     stages = [*stages[:group], {"cast": dict(casts)}, *stages[group:]]
     return make_config({**written(config), "stages": stages}, folder=config.folder)
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.files import Folder
 from penstock.base.sizes import counted, format_count, format_seconds, format_size
-from penstock.prepare.job import halves_of, written
+from penstock.prepare.halves import halves_of, written
 from penstock.prepare.ledger import files_are_there, read_rows
 from penstock.prepare.means import Projection
 from penstock.prepare.passes import Facts
@@ -22,6 +22,7 @@ from penstock.prepare.plan import Plan, Planned
 from penstock.prepare.resume import finished, refuse_foreign
 from penstock.prepare.sample_schema import DECLARED
 from penstock.prepare.scouting import MOST_FILES
+from penstock.prepare.stages.interfaces import notes_of
 from penstock.shards.schema import short_type, type_from_arrow
 from penstock.show.asked import Asked, job_text, plan_job
 from penstock.show.tables import by_workers, filled, make_list, make_table, not_seen_words, unread_words
@@ -57,7 +58,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         },
         "functions": [_function_facts(plan, number) for number, each in enumerate(survey.sources) if each.function],
         "memory": _memory_facts(plan),
-        "notes": [note for stage in survey.stages if (note := stage.says())],
+        "notes": notes_of(survey.stages),
         "settings": _settings_facts(plan),
         "disk": _disk_facts(plan),
         "passes": passes,

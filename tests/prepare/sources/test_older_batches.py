@@ -15,7 +15,7 @@ import pytest
 import penstock
 from penstock.base.errors import ConfigError, InputError
 from penstock.prepare.config import make_config
-from penstock.prepare.job import merge_batches
+from penstock.prepare.halves import merge_batches
 from penstock.prepare.sources.pickled import frame_columns
 from penstock.shards.verify import verify
 

@@ -16,7 +16,7 @@ import penstock
 from penstock.base.errors import ConfigError, PenstockError, TaskError
 from penstock.prepare.exchange import Exchange
 from penstock.prepare.stages import build_stage
-from penstock.prepare.stages.group_summary import LARGEST, GroupSummary
+from penstock.prepare.stages.fitting.group_summary import LARGEST, GroupSummary
 from tests.prepare.exchange import making
 from tests.prepare.stages.rows import make_rows
 from tests.promises import workshop

@@ -10,7 +10,6 @@ from penstock.base.files import Folder
 from penstock.base.memory import own_memory, peak_watched
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Task, Work
-from penstock.prepare.stages.tokenize import forget_tokenizer
 from penstock.prepare.task import execute
 
 if TYPE_CHECKING:
@@ -24,8 +23,10 @@ def _nobody_watches(rows: int, place: str = "", whole: bool = True) -> None:  # 
 class InlineEngine:
     def __init__(self, folder: Folder, log: EventLog) -> None:
         self._folder, self._log = folder, log
+        self._works: list[Work] = []
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
+        self._works.append(work)
         for task in tasks:
             with peak_watched() as peak:
                 done(task, execute(work, task, settings, _nobody_watches))
@@ -33,4 +34,5 @@ class InlineEngine:
 
     def close(self) -> None:
         self._folder.release_scratch()
-        forget_tokenizer()  # the process may go on to other things
+        for work in self._works:
+            work.close()  # the process may go on to other things

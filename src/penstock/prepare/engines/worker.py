@@ -26,7 +26,6 @@ from penstock.prepare.passes import Lost, Task, Work
 from penstock.prepare.passes.measure import measure
 from penstock.prepare.room import MustBeAlone, Room
 from penstock.prepare.scouting import Scouted, scout
-from penstock.prepare.stages.tokenize import forget_tokenizer
 from penstock.prepare.task import execute
 from penstock.prepare.user_code import code_identity
 
@@ -43,8 +42,9 @@ def main() -> None:
     work: Work | None = None
     while message := connection.recv():
         if message[0] == "work":
+            if work:
+                work.close()
             work, settings = message[1:]
-            forget_tokenizer()
             give_back_memory()  # of the pass before
             _answer(connection, "accepted", lambda work=work: _refuse_other_code(work))
         elif message[0] == "measure":

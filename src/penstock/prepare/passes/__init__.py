@@ -16,12 +16,20 @@ from penstock.base.files import Folder
 from penstock.prepare.costs import Measurement
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Means, Projection, Settings
+from penstock.prepare.rows import INNER
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts, Step
 
 Rows = Sequence[LedgerRow]
-Account = Mapping[str, Step]  # what became of rows: "files", "rows", "read", then stages: "0", "1", ... "2.tokens"
+Account = Mapping[
+    str, Step
+]  # what became of rows: "files", "rows", "read", then stages: "0", "1", ... and what is inside rows (inner_key)
 Lost = Sequence[tuple[str, str, str]]  # files that were given up: path, title, reason
+
+
+def inner_key(stage: int) -> str:
+    """The name of a stage's count of values inside rows, in an account."""
+    return f"{stage}.{INNER}"
 
 
 class Report(Protocol):
@@ -132,6 +140,7 @@ class Work(Protocol):
     def root(self) -> str: ...
     def may_lose(self, title: str) -> bool: ...  # a whole file, in which a user's function was stopped
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost) -> LedgerRow: ...
+    def close(self) -> None: ...  # lets go of what its tasks have opened in this process
 
 
 class Pass(Protocol):
@@ -152,6 +161,7 @@ class Pass(Protocol):
     def tasks(self, above: str) -> tuple[Task, ...]: ...
     def holds(self, means: Means) -> Holds: ...
     def project(self, settings: Settings, means: Means) -> Projection: ...
+    def held_later(self, row_bytes: float) -> int: ...  # bytes of a task that a trial is too short to show
     def facts(self) -> Facts: ...
     def order(self, tasks: list[Task], folder: Folder) -> list[Task]: ...  # the largest first, where that is known
     def prepare(self, left: Left, folder: Folder, kept: Rows, means: Means) -> Work: ...

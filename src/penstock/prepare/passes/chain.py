@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from penstock.base.errors import InputError
 from penstock.prepare.passes.rejected import Rejected
-from penstock.prepare.rows import Rows, SetAside
-from penstock.prepare.stage import Fit, Stage
+from penstock.prepare.rows import INNER, Rows, SetAside
+from penstock.prepare.stage import Stage
+from penstock.prepare.stages.interfaces import Applies, Fit
 from penstock.shards.manifest import Step
-from penstock.shards.packed import TOKENS
 
 
 @dataclass
@@ -22,26 +22,26 @@ class Count:
     taken: int = 0
     aside: dict[str, int] = field(default_factory=dict)
     made: int = 0
-    tokens: int = 0  # of what was taken, or made
-    tokens_given: int = 0
-    tokens_aside: dict[str, int] = field(default_factory=dict)
+    inner: int = 0  # values of INNER in what was taken, or made
+    inner_given: int = 0
+    inner_aside: dict[str, int] = field(default_factory=dict)
 
     def add(self, taken: int, set_aside: list[SetAside]) -> None:
         self.taken += taken
         for each in set_aside:
             self.aside[each.reason] = self.aside.get(each.reason, 0) + each.count
-            self.tokens_aside[each.reason] = self.tokens_aside.get(each.reason, 0) + each.tokens
+            self.inner_aside[each.reason] = self.inner_aside.get(each.reason, 0) + each.inner
 
     def step(self, name: str, unit: str, unit_out: str = "") -> Step:
         aside = {reason: count for reason, count in sorted(self.aside.items()) if count}
         made = {unit_out: self.made} if unit_out else {}
         return Step(name, unit, self.taken, self.taken - sum(aside.values()), aside, made)
 
-    def token_step(self, name: str) -> Step:
-        aside = {reason: count for reason, count in sorted(self.tokens_aside.items()) if count}
-        given = self.tokens - sum(aside.values())
-        made = {TOKENS: self.tokens_given} if self.tokens_given != given else {}  # by a stage that changes them
-        return Step(name, TOKENS, self.tokens, given, aside, made)
+    def inner_step(self, name: str) -> Step:
+        aside = {reason: count for reason, count in sorted(self.inner_aside.items()) if count}
+        given = self.inner - sum(aside.values())
+        made = {INNER: self.inner_given} if self.inner_given != given else {}  # by a stage that changes them
+        return Step(name, INNER, self.inner, given, aside, made)
 
 
 class Tap:
@@ -98,15 +98,15 @@ class Chain:
     def __call__(self, rows: Rows) -> Rows:
         """Each stage takes what the one before gave; what is set aside on the way is counted."""
         for number, stage in self.stages.items():
-            taken, tokens = len(rows), rows.tokens
+            taken, inner = len(rows), rows.inner
             if number in self.taps:
                 self.taps[number].add(rows)
-            if not (number in self.taps and stage.uses_artifact):  # its artifact is what this pass is for
+            if not (number in self.taps and isinstance(stage, Applies)):  # its artifact is what this pass is for
                 rows = stage(rows)
                 if self.refuses:
                     _refuse_bad(rows)
-            self.counts[number].tokens += tokens or rows.tokens  # those that a tokenizer makes are its own
-            self.counts[number].tokens_given += rows.tokens
+            self.counts[number].inner += inner or rows.inner  # those that a stage makes are its own
+            self.counts[number].inner_given += rows.inner
             rows = self.count(rows, taken, self.counts[number])
         return rows
 

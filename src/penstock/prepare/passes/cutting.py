@@ -1,4 +1,4 @@
-"""Cutting: the stages of a job -> its passes. The registry: a new kind of pass is one more entry of BEFORE or END."""
+"""Cutting: the stages of a job -> its passes. The registry: a new kind is one more entry of ENDINGS, BEFORE or END."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from dataclasses import dataclass, replace
 from penstock.prepare.config import Config
 from penstock.prepare.exchange import bucket_count
 from penstock.prepare.passes import Pass
-from penstock.prepare.passes.batches import batches_ending
+from penstock.prepare.passes.arrays.batches import batches_ending
+from penstock.prepare.passes.arrays.parts import PartsEnding, arrays_ending
+from penstock.prepare.passes.arrays.place import Place
+from penstock.prepare.passes.exchange.gather import Buckets
+from penstock.prepare.passes.exchange.scatter import scatter_ending
 from penstock.prepare.passes.fold import Ending, Fold, Reader
-from penstock.prepare.passes.gather import Buckets
-from penstock.prepare.passes.hash import hash_ending
 from penstock.prepare.passes.job import Job
-from penstock.prepare.passes.match import Match
-from penstock.prepare.passes.pack import Packing
-from penstock.prepare.passes.parts import PartsEnding, arrays_ending
-from penstock.prepare.passes.place import Place
-from penstock.prepare.passes.scatter import scatter_ending
+from penstock.prepare.passes.match.hash import hash_ending
+from penstock.prepare.passes.match.match import Match
 from penstock.prepare.passes.shards import shards_ending
 from penstock.prepare.passes.slices import Slices
-from penstock.prepare.passes.tokens import TokensEnding, tokens_ending
-from penstock.prepare.stages.dedup import Remembering
-from penstock.prepare.stages.pack import Pack
+from penstock.prepare.passes.text.pack import Packing
+from penstock.prepare.passes.text.tokens import TokensEnding, tokens_ending
+from penstock.prepare.stages.interfaces import Applies, Compares, Exchanges, Fits
 from penstock.prepare.survey import Survey
 
 
@@ -47,14 +46,14 @@ class SoFar:
 
 def _exchange(so_far: SoFar, number: int) -> SoFar:
     """A stage with an exchange ends one fold in a spill; the next reads its buckets."""
-    job, scatter, wanted = so_far.job, len(so_far.passes), so_far.job.stages[number].exchange()
-    if wanted is None:
+    job, scatter, stage = so_far.job, len(so_far.passes), so_far.job.stages[number]
+    if not isinstance(stage, Exchanges):
         return so_far
     buckets = bucket_count(job.survey.bytes, job.config.slice_bytes)
-    ending = scatter_ending(job, scatter, number, wanted, buckets)
+    ending = scatter_ending(job, scatter, number, stage.exchange(), buckets)
     assert ending.into
     spills = ending.into.left(so_far.reader.task_count)
-    reader = Buckets(job, number, scatter, wanted, buckets, spills)
+    reader = Buckets(job, number, scatter, stage, buckets, spills)
     scattered = so_far.fold("scatter", number + 1, ending, so_far.riding)
     return replace(scattered, first=number + 1, reader=reader, riding=())
 
@@ -62,20 +61,19 @@ def _exchange(so_far: SoFar, number: int) -> SoFar:
 def _compared(so_far: SoFar, number: int) -> SoFar:
     """A stage that compares rows has their keys hashed, by a fold, and ranges of keys matched."""
     stage, hashed = so_far.job.stages[number], len(so_far.passes)
-    if not stage.keyed_by():
+    if not isinstance(stage, Compares):
         return so_far
-    remembered = stage.remembered if isinstance(stage, Remembering) else None
-    so_far = so_far.fold("hash", number, hash_ending(hashed, number, stage.keyed_by()))
-    return so_far.also(Match(hashed + 1, so_far.job, hashed, number, remembered))
+    so_far = so_far.fold("hash", number, hash_ending(hashed, number, stage.column))
+    return so_far.also(Match(hashed + 1, so_far.job, hashed, number))
 
 
 def _fitted(so_far: SoFar, number: int) -> SoFar:
     """A stage that needs its own artifact ends a fold of its own, unless a pass behind the last fold applies it. One
     that only leaves an artifact rides on the fold that runs it for good."""
     stage = so_far.job.stages[number]
-    if stage.uses_artifact and not so_far.ending.applies_artifacts:
+    if isinstance(stage, Applies) and not so_far.ending.applies_artifacts:
         return so_far.fold("fit", number + 1, Ending(wrote="an artifact"), (number,))
-    return replace(so_far, riding=(*so_far.riding, number)) if stage.fit() is not None else so_far
+    return replace(so_far, riding=(*so_far.riding, number)) if isinstance(stage, Fits) else so_far
 
 
 def _last_fold(so_far: SoFar) -> SoFar:
@@ -94,13 +92,15 @@ def _packed(so_far: SoFar) -> SoFar:
     return so_far.also(Packing(last + 1, so_far.job, last)) if isinstance(so_far.ending, TokensEnding) else so_far
 
 
+# How the last fold over the input ends: the first that answers. Only here a format and the last stage are asked for.
+ENDINGS: tuple[Callable[[Job], Ending | None], ...] = (tokens_ending, batches_ending, arrays_ending, shards_ending)
 BEFORE: tuple[Callable[[SoFar, int], SoFar], ...] = (_exchange, _compared, _fitted)  # for each stage
 END: tuple[Callable[[SoFar], SoFar], ...] = (_last_fold, _placed, _packed)
 
 
 def cut_passes(config: Config, survey: Survey, allowed: int) -> tuple[Job, tuple[Pass, ...]]:
     job = Job(config, survey, allowed)
-    ending = _how_it_ends(job)
+    ending = next(found for make in ENDINGS if (found := make(job)))
     job = replace(job, places=ending.places)
     so_far = SoFar(job, ending, Slices(job))
     for number in range(len(job.stages)):
@@ -109,11 +109,3 @@ def cut_passes(config: Config, survey: Survey, allowed: int) -> tuple[Job, tuple
     for end in END:
         so_far = end(so_far)
     return job, so_far.passes
-
-
-def _how_it_ends(job: Job) -> Ending:
-    """The one place that looks at `format:` and at whether the last stage packs."""
-    if job.stages and isinstance(job.stages[-1], Pack):
-        return tokens_ending(job)
-    endings = {"npz": batches_ending, "arrays": arrays_ending}
-    return endings.get(job.config.format, shards_ending)(job)

@@ -34,16 +34,18 @@ from penstock.prepare.passes import (
     Task,
     TaskInput,
     Trial,
+    inner_key,
 )
 from penstock.prepare.passes.chain import Chain, Count, Tap
 from penstock.prepare.passes.job import Described, Job
 from penstock.prepare.passes.rejected import Rejected
 from penstock.prepare.passes.sink import Into, Nothing, Sink
+from penstock.prepare.rows import INNER
 from penstock.prepare.rows import Rows as Batch
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stage import Stage
+from penstock.prepare.stages.interfaces import Ends, Opens, busy_threads, fit_of, notes_of
 from penstock.shards.manifest import Step
-from penstock.shards.packed import TOKENS
 
 # The worker's half.
 
@@ -96,7 +98,7 @@ class FoldWork:
 
     @property
     def notes(self) -> list[str]:
-        return [note for stage in self.stages.values() if (note := stage.says())]
+        return notes_of(tuple(self.stages.values()))
 
     def may_lose(self, title: str) -> bool:
         return self.source.may_lose(title)
@@ -129,7 +131,8 @@ class FoldWork:
                 rejected.write()
                 sink.write(rows)
             for stage in chain.stages.values():
-                stage.ended()
+                if isinstance(stage, Ends):
+                    stage.ended()
             produced = sink.finish()
             crash_point("task.after_shards")
         return LedgerRow(
@@ -146,30 +149,33 @@ class FoldWork:
 
     def open_stages(self, folder: Folder, number: int, settings: Settings) -> dict[int, Stage]:
         threads, room = settings.threads, settings.room
-        return {each: stage.opened(folder, number, threads, room) for each, stage in self.stages.items()}
+        return {
+            each: stage.opened(folder, number, threads, room) if isinstance(stage, Opens) else stage
+            for each, stage in self.stages.items()
+        }
+
+    def close(self) -> None:
+        for stage in self.stages.values():
+            if isinstance(stage, Opens):
+                stage.closed()
 
     def open_sink(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Sink:
         return self.sink.open(folder, number, stack, settings) if self.sink else Nothing()
 
     def taps(self) -> dict[int, Tap]:
         stages = {**self.source.reducers, **self.stages}
-        return {number: Tap(fit) for number in self.fits if (fit := stages[number].fit())}
+        return {number: Tap(fit_of(stages[number])) for number in self.fits}
 
     def _steps(self, chain: Chain) -> dict[str, Step]:
         """Counts of each stage, by its number."""
         counts = chain.counts.items()
         steps = {str(number): count.step(self.names[number], "") for number, count in counts}
-        tokens = {token_steps(number): count.token_step(self.names[number]) for number, count in counts if count.tokens}
-        return steps | tokens
+        inner = {inner_key(number): count.inner_step(self.names[number]) for number, count in counts if count.inner}
+        return steps | inner
 
     def for_trial(self) -> FoldWork:
         """The work, going on where rows are bad, and with a sink that takes some rows of some slices."""
         return replace(self, source=self.source.for_trial(), sink=self.sink.for_trial() if self.sink else None)
-
-
-def token_steps(number: int) -> str:
-    """The name of a stage's count of tokens."""
-    return f"{number}.tokens"
 
 
 def _refusal(part: UnreadablePart) -> InputError:
@@ -224,11 +230,11 @@ class Ending:
     is_for_good: bool = False
     for_others: bool = False  # whether it is gone when the job is done
     word: str = ""  # that its costs go by, where it costs something else than its reader says
+    places: tuple[Any, ...] = ()  # where rows go, if that is part of every fingerprint
     buckets: int = 0
     batches: Batches | None = None
     holds_output: bool = False
     takes_codes: bool = False
-    places: tuple[Any, ...] = ()  # where samples go: part of every fingerprint
     applies_artifacts: bool = False  # whether a pass behind applies what stages have learned
     shown: tuple[int, ...] = ()  # more stages that people see the pass run
     hidden: tuple[int, ...] = ()
@@ -237,6 +243,10 @@ class Ending:
     def disk(self, rows: int, written: Written, cost: Measurement) -> tuple[int, int]:  # noqa: ARG002
         """(bytes for later passes or on the way, bytes of the dataset)."""
         return (int(rows * cost.output_row_bytes) if self.into else 0), 0
+
+    def held_later(self, row_bytes: float) -> int:  # noqa: ARG002
+        """Bytes that a task holds beyond what a trial shows."""
+        return 0
 
     def driver(self, means: Means) -> Need | None:  # noqa: ARG002
         """Memory of the driver while it assembles the output."""
@@ -292,7 +302,7 @@ class Fold:
             measured.of(self._word),
             self.ending.batches or self.reader.batches(measured),
             output=self.reader.written(measured, 0).largest if self.ending.holds_output else 0.0,
-            threads=max((stage.threads() for stage in self.job.stages[self.first : self.last]), default=0),
+            threads=busy_threads(self.job.stages[self.first : self.last]),
             driver=self.ending.driver(means),
         )
 
@@ -304,6 +314,9 @@ class Fold:
         speed = cost.rows_per_second * max(1, min(side_by_side, means.cores))
         spill, output = self.ending.disk(rows, self.reader.written(means.measured, workers), cost)
         return Projection(max(memory, driver.bytes if driver else 0), spill, output, rows / speed, rows)
+
+    def held_later(self, row_bytes: float) -> int:
+        return self.ending.held_later(row_bytes)
 
     def facts(self) -> Facts:
         read, ending = self.reader.facts(), self.ending
@@ -339,8 +352,7 @@ class Fold:
         """The states of each fit, merged from left to right in the order of the tasks."""
         found = {}
         for number in self.fits:
-            fit = self.job.stages[number].fit()
-            assert fit
+            fit = fit_of(self.job.stages[number])
             states = (row.states[str(number)] for row in rows)
             found[number] = Learned(fit.finish(reduce(fit.merge, states, fit.pack(fit.start()))))
         return found
@@ -352,17 +364,17 @@ class Fold:
         for number in range(self.first, self.last):
             steps = [row.steps[str(number)] for row in rows]
             counted[str(number)] = summed(self.job.names[number], self.job.units[number], steps)
-        return counted | self._tokens(rows)
+        return counted | self._inner(rows)
 
-    def _tokens(self, rows: Rows) -> dict[str, Step]:
-        """Tokens, from the stage that makes them on. A column that is only called so is nobody's tokens."""
+    def _inner(self, rows: Rows) -> dict[str, Step]:
+        """Values inside rows, from the stage that counts them on. A column that is only called so is not counted."""
         found: dict[str, Step] = {}
         for number in range(self.first, self.last):
-            if found or self.job.stages[number].counts_tokens:
-                steps = [row.steps[token_steps(number)] for row in rows if token_steps(number) in row.steps]
-                step, passed_on = summed(self.job.names[number], TOKENS, steps), sum(each.passed_on for each in steps)
-                made = {TOKENS: passed_on} if passed_on != step.given else {}
-                found[token_steps(number)] = replace(step, made=made)
+            if found or self.job.stages[number].counts:
+                steps = [row.steps[inner_key(number)] for row in rows if inner_key(number) in row.steps]
+                step, passed_on = summed(self.job.names[number], INNER, steps), sum(each.passed_on for each in steps)
+                made = {INNER: passed_on} if passed_on != step.given else {}
+                found[inner_key(number)] = replace(step, made=made)
         return found
 
     def finish(self, left: Left, folder: Folder) -> Finished:

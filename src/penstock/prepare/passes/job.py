@@ -11,6 +11,7 @@ from penstock.base.fingerprint import fingerprint
 from penstock.prepare.config import Config
 from penstock.prepare.passes import Task, TaskInput
 from penstock.prepare.stage import Stage
+from penstock.prepare.stages.interfaces import Binds, splits_of
 from penstock.prepare.survey import Survey
 from penstock.prepare.user_code import code_identity
 from penstock.shards.manifest import FORMAT_VERSION
@@ -25,7 +26,7 @@ class Job:
     config: Config
     survey: Survey
     allowed: int
-    places: tuple[Any, ...] = ()  # where samples go: part of every fingerprint
+    places: tuple[Any, ...] = ()  # where rows go, if the ending has that in every fingerprint
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -42,7 +43,7 @@ class Job:
 
     @cached_property
     def splits(self) -> tuple[str, ...]:
-        return splits_of(self.survey)
+        return splits_of(self.stages)
 
     @cached_property
     def semantic(self) -> dict[str, Any]:
@@ -64,8 +65,8 @@ class Job:
     def bound(self, first: int, last: int, artifacts: Mapping[int, Any]) -> dict[int, Stage]:
         """Stages by number; those that need an artifact have it."""
         return {
-            number: self.stages[number].bind(artifacts[number]) if number in artifacts else self.stages[number]
-            for number in range(first, last)
+            number: stage.bind(artifacts[number]) if number in artifacts and isinstance(stage, Binds) else stage
+            for number, stage in enumerate(self.stages[first:last], start=first)
         }
 
     def make_tasks(
@@ -94,13 +95,6 @@ class Job:
             Task(f"{number}-{kind}-{each.number:05d}", each, fingerprint([common, *described]))
             for each, described in inputs
         )
-
-
-def splits_of(survey: Survey) -> tuple[str, ...]:
-    names: tuple[str, ...] = ("train",)
-    for stage in survey.stages:
-        names = stage.splits() or names
-    return names
 
 
 def user_code(survey: Survey) -> list[str]:

@@ -24,8 +24,8 @@ from penstock.prepare.joining import joined
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Trial
 from penstock.prepare.passes.chain import Chain, Count, Tap
+from penstock.prepare.passes.exchange.gather import FromBuckets
 from penstock.prepare.passes.fold import FoldWork
-from penstock.prepare.passes.gather import FromBuckets
 from penstock.prepare.passes.rejected import Rejected
 from penstock.prepare.passes.shards import ShardsInto
 from penstock.prepare.passes.sink import Produced
@@ -34,7 +34,7 @@ from penstock.prepare.rows import Rows
 from penstock.prepare.shortening import is_giant, shortened
 from penstock.prepare.slices import Slice
 from penstock.prepare.sources import readable
-from penstock.prepare.stage import Fit
+from penstock.prepare.stages.interfaces import Applies, Fit
 from penstock.shards.arrayrecord import FORMAT
 from penstock.shards.arrayrecord_file import merge_parts
 
@@ -194,7 +194,7 @@ def _bytes_of(produced: list[Produced]) -> int:
 
 def _measure_buckets(work: FoldWork, spills: tuple[str, ...], how: Measuring) -> list[Point]:
     """Gather what the measurements before have spilled, the small ones and the large one."""
-    later = [number for number, stage in work.stages.items() if stage.uses_artifact]
+    later = [number for number, stage in work.stages.items() if isinstance(stage, Applies)]
     work = replace(work, fits=(*work.fits, *later))  # what needs an artifact is passed over
     points: list[Point] = []
     with peak_watched() as peak:
@@ -255,8 +255,8 @@ def _bound(work: FoldWork, how: Measuring) -> FoldWork:
     Where the first rows do not tell enough for that, the stage is passed over, as in the pass that measures it.
     """
     for number, stage in work.stages.items():
-        fit = stage.fit()
-        if stage.uses_artifact and fit and number not in work.fits:
+        if isinstance(stage, Applies) and number not in work.fits:
+            fit = stage.fit()
             bound = stage.bind(fit.finish(_first_state(work, how, number, fit)))
             trial = replace(work, stages={**work.stages, number: bound})
             try:

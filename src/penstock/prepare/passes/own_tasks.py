@@ -36,6 +36,9 @@ class OwnTasks(ABC):
     def in_ranges(self) -> str:
         return f", in {counted(self.task_count, 'range')}" if self.task_count > 1 else ""
 
+    def held_later(self, row_bytes: float) -> int:  # noqa: ARG002
+        return 0
+
     def order(self, tasks: list[Task], folder: Folder) -> list[Task]:  # noqa: ARG002
         return tasks
 
@@ -59,6 +62,8 @@ class OwnWork:
     @property
     def notes(self) -> list[str]:
         return []
+
+    def close(self) -> None: ...
 
     def may_lose(self, title: str) -> bool:  # noqa: ARG002
         return False

@@ -1,17 +1,19 @@
 """Source: files of one format. Survey a file (schema, pieces, identity), then read segments of it as Rows.
 
 Each format is a module with two functions, `survey` and `read`; adding a format is adding a module here. Those that
-infer types from the first file have `survey_alike` for the others.
+infer types from the first file have `survey_alike` for the others. What else a format may tell is asked below:
+`UNIT`, `NUMBERED`, `most_files`, `folders`, `origin`.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,6 +21,7 @@ from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
 from penstock.prepare.layouts import plain_schema
+from penstock.prepare.other_folder import OtherFolder
 from penstock.prepare.room import most_line_bytes, most_row_bytes
 from penstock.prepare.rows import Rows
 from penstock.prepare.sample_schema import SampleSchema
@@ -195,6 +198,35 @@ def refuse_changed(piece: Slice, reading: Reading) -> None:
                 where=segment.location,
                 next_step="let nothing write to the input during a run, then run the same command",
             )
+
+
+def unit_of(formats: Sequence[str]) -> str:
+    """What rows of these formats are called, where no stage says."""
+    units = {getattr(_format(name), "UNIT", "rows") for name in formats}
+    return units.pop() if len(units) == 1 else "rows"
+
+
+def are_numbered(formats: Sequence[str]) -> bool:
+    """Whether files come in the order of the numbers in their names."""
+    return any(getattr(_format(name), "NUMBERED", False) for name in formats)
+
+
+def most_files(formats: Sequence[str], files: int) -> int | None:
+    """The most files of a slice, where their bytes do not tell what they cost."""
+    limits = [_format(name).most_files(files) for name in formats if hasattr(_format(name), "most_files")]
+    return min(limits, default=None)
+
+
+def folders_of(formats: Sequence[str], slices: Sequence[Slice]) -> tuple[OtherFolder, ...]:
+    """Folders that a job holds while it reads them."""
+    module = _format(formats[0])
+    return module.folders(slices) if len(formats) == 1 and hasattr(module, "folders") else ()
+
+
+def origin_of(formats: Sequence[str], slices: Sequence[Slice]) -> dict[str, Any]:
+    """Facts for the manifest: what the input was made from, where it tells."""
+    module = _format(formats[0])
+    return module.origin(slices) if len(formats) == 1 and hasattr(module, "origin") else {}
 
 
 @cache

@@ -37,6 +37,7 @@ from penstock.prepare.sources import (
 )
 from penstock.prepare.user_code import load_object
 
+UNIT = "samples"
 _SAMPLES_A_BATCH = 1 << 20  # numbers that a position leaves for the samples of one batch of rows
 _TELL_SECONDS = 0.2
 _LONGEST_MESSAGE, _MOST_FRAMES = 2000, 40  # of what is kept; a RecursionError has a thousand frames
@@ -65,6 +66,11 @@ def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
 def survey_rows(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
     """Of the table itself, whose rows the function is given."""
     return survey_file(replace(file, format=format_of(file.location, options.format)), options, slice_bytes)
+
+
+def most_files(files: int) -> int:
+    """Small files may make large samples: so many that there are some sixty tasks, but not more than 256."""
+    return min(256, -(-files // 64))
 
 
 def identity(location: str) -> str:

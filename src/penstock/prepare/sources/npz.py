@@ -12,18 +12,19 @@ import os
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.base.files import ReadFile
+from penstock.base.files import LOCK, Folder, ReadFile
+from penstock.prepare.other_folder import OtherFolder
 from penstock.prepare.rows import Array, Rows
-from penstock.prepare.slices import Segment
+from penstock.prepare.slices import Segment, Slice
 from penstock.prepare.sources import (
     File,
     FileSurvey,
@@ -47,8 +48,11 @@ from penstock.prepare.sources.pickled import FRAME, is_metadata, open_pickles
 from penstock.shards.arrays import array_from_fixed
 from penstock.shards.batch_file import METADATA, METADATA_STARTS, METADATA_VERSION, fixed_dtype
 from penstock.shards.feature_names import NAME_ARRAYS, FeatureNames, misaligned, names_of, order_of, with_names
+from penstock.shards.manifest import MANIFEST, dataset_id, read_manifest
 from penstock.shards.schema import FIXED_LIST, NUMBERS, parse_type, type_to_arrow
 
+UNIT = "samples"
+NUMBERED = True
 identity = identity_of_ends  # the zip's directory, at the end, holds every member's checksum
 _NAMED_STEP = "write the file again with those names, or set `on_bad_input: set_aside` to go on without it"
 
@@ -93,6 +97,30 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
 
 
 # What is in a file.
+
+
+def folders(slices: Sequence[Slice]) -> tuple[OtherFolder, ...]:
+    """Batch files that penstock wrote: others may read them meanwhile, but not make them anew."""
+    folder = _own_folder(slices)
+    if not folder or not os.access(folder.path(LOCK), os.W_OK):  # nobody makes anew what cannot be written
+        return ()
+    return (OtherFolder(folder.root, "these batch files", "intermediate_dir", shared=True),)
+
+
+def origin(slices: Sequence[Slice]) -> dict[str, Any]:
+    """What became of the samples that batch files were made from, as their own manifest tells."""
+    folder = _own_folder(slices)
+    if not folder:
+        return {}
+    account = [asdict(step) for step in read_manifest(folder).account]
+    return {"batches": {"dataset": dataset_id(folder), "account": account}}
+
+
+def _own_folder(slices: Sequence[Slice]) -> Folder | None:
+    """The folder of the files, if it is one and penstock wrote it."""
+    places = {os.path.dirname(segment.location) for piece in slices for segment in piece.segments}
+    folder = Folder(places.pop()) if len(places) == 1 else None
+    return folder if folder and folder.exists(MANIFEST) else None
 
 
 @contextmanager

@@ -9,7 +9,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.prepare.stage import FunctionStage, Stage
+from penstock.prepare.stage import Stage
+from penstock.prepare.stages.function import FunctionStage
+from penstock.prepare.stages.interfaces import (
+    Adapts,
+    Binds,
+    Compares,
+    Ends,
+    Exchanges,
+    Fits,
+    Leaves,
+    Locates,
+    Opens,
+    Settles,
+    Splits,
+)
 from penstock.prepare.user_code import load_object, load_user_object
 
 if TYPE_CHECKING:
@@ -29,6 +43,19 @@ BUILT_IN = {
     "tokenize": "penstock.prepare.stages.tokenize:Tokenize",
 }
 ENTRY_POINTS = "penstock.stages"
+_METHODS: dict[str, type[Stage]] = {
+    "bind": Binds,
+    "ended": Ends,
+    "exchange": Exchanges,
+    "fit": Fits,
+    "given": Adapts,
+    "keyed_by": Compares,
+    "leave": Leaves,
+    "located": Locates,
+    "opened": Opens,
+    "placed": Settles,
+    "splits": Splits,
+}
 
 
 def build_stage(name: str, written: Any) -> Stage:
@@ -58,6 +85,7 @@ def _target(name: str) -> str:
 def _build_class(kind: type[Stage], written: Any) -> Stage:
     from pydantic import TypeAdapter, ValidationError  # here: workers build no stage, they are sent them
 
+    _refuse_uncalled(kind)
     options = kind.options_from_yaml(written)
     names = [each.name for each in dataclasses.fields(kind)]
     for option in options:
@@ -67,6 +95,17 @@ def _build_class(kind: type[Stage], written: Any) -> Stage:
         return TypeAdapter(kind).validate_python(options)
     except ValidationError as error:
         raise ConfigError(first_problem(error)) from error
+
+
+def _refuse_uncalled(kind: type[Stage]) -> None:
+    """Refuse a method that only stages with an interface have: nobody would call it, and rows would come out wrong."""
+    for method, interface in _METHODS.items():
+        if callable(getattr(kind, method, None)) and not issubclass(kind, interface):
+            name = interface.__name__
+            raise ConfigError(
+                f"{kind.__name__} has a method `{method}`, which is called only where a stage is a `{name}`",
+                next_step=f"derive it from penstock.prepare.stages.interfaces.{name}, or rename the method",
+            )
 
 
 def first_problem(error: ValidationError) -> str:

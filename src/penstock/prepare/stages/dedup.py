@@ -15,11 +15,22 @@ from penstock.base.paths import local_path
 from penstock.prepare.dedup.losers import DUPLICATE, REASONS, SEEN, Bitmap, read_losers
 from penstock.prepare.dedup.remembered import Remembered, look_up
 from penstock.prepare.dedup.runs import open_written
+from penstock.prepare.other_folder import OtherFolder
 from penstock.prepare.room import Room
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.stages.filter import Filter
+from penstock.prepare.stages.interfaces import (
+    Compares,
+    Ends,
+    HoldsFolders,
+    Locates,
+    MindsPlace,
+    Named,
+    Opens,
+    refuse_records,
+)
 from penstock.prepare.stages.split import Split
 from penstock.prepare.user_code import code_identity
 from penstock.shards.columns import FileFacts
@@ -34,7 +45,7 @@ class Found:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dedup(Stage):
+class Dedup(Compares, Locates, MindsPlace):
     """`dedup`, or `dedup: {column: body, remember: seen/}`: of equal texts the first by position stays.
 
     With `remember`, a folder, documents that the datasets remembered there have had are left out too, and the new ones
@@ -46,6 +57,8 @@ class Dedup(Stage):
     keep: bool = False
 
     unit_in, unit_out = "documents", "documents"
+    holds_much = True
+    most_rows_per_slice = 1 << 21
 
     def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:
         if not self.remember:
@@ -58,8 +71,14 @@ class Dedup(Stage):
             raise ConfigError(f"remember: {self.remember}: an earlier dedup of this job remembers there already")
         return Remembering(**vars(self), remembered=look_up(root, output, meaning, made_from))
 
-    def keyed_by(self) -> str:
-        return self.column
+    def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:  # noqa: ARG002
+        """Documents are compared as they were read, not as records."""
+        refuse_records(before)
+        if format in ("arrays", "npz"):
+            raise ConfigError(
+                f"documents are compared as they are read, and format: {format} holds samples",
+                next_step="format: safetensors",
+            )
 
     def bind(self, artifact: Any) -> Stage:
         return Matched(dedup=self, found=artifact)
@@ -80,17 +99,23 @@ class Dedup(Stage):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remembering(Dedup):
+class Remembering(Dedup, HoldsFolders):
     """The same, when what earlier jobs remember was found."""
 
     remembered: Remembered
+
+    def other_folders(self) -> tuple[OtherFolder, ...]:
+        """Remembered keys: it reads them now, and adds to them at its end."""
+        known = self.remembered
+        what = "this folder of remembered keys"
+        return (OtherFolder(known.root, what, "remember", refuse_changed=known.refuse_changed),)
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "remembered": self.remembered.describe()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matched(Stage):
+class Matched(Opens):
     """The same, when all keys were matched."""
 
     dedup: Dedup
@@ -101,6 +126,8 @@ class Matched(Stage):
         losers = [open_written(folder, each) for each in self.found.losers]
         found = read_losers(keys, losers, number)
         return _Leaving(keep=self.dedup.keep, losers=found, hashed=keys.facts["rows"], number=number, place=_Place())
+
+    def closed(self) -> None: ...  # what was opened belongs to its task
 
 
 def _cleaning(stage: Stage) -> dict[str, Any]:
@@ -117,7 +144,7 @@ class _Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Leaving(Stage):
+class _Leaving(Ends):
     """Leaves out the losers of one slice, whose rows come one after the other, as many as were hashed."""
 
     keep: bool

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError, TaskError
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.stages.interfaces import Adapts
 from penstock.prepare.stages.literals import read_literal, scalar_of, unquoted
 from penstock.prepare.user_code import call_user, load_user_object
 
@@ -70,7 +71,7 @@ class Condition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filter(Stage):
+class Filter(Adapts):
     """`filter: rtt > 0`, a list of conditions, or `module:function` (a record batch in, a boolean mask out).
 
     Rows that fail are counted by condition; `keep: true` also writes them to `rejected/`.
@@ -122,9 +123,9 @@ class Filter(Stage):
             return None
         return after | frozenset(named)
 
-    def given(self, schema: pa.Schema) -> Stage:
+    def adapted(self, given: pa.Schema, gives: pa.Schema) -> Stage:  # noqa: ARG002
         conditions = [each for each in self._conditions if isinstance(each, Condition)]
-        is_other = any(_came_to_differ(each, schema.field(each.column).type) for each in conditions)
+        is_other = any(_came_to_differ(each, given.field(each.column).type) for each in conditions)
         return _InTheColumnsType(where=self.where, keep=self.keep) if is_other else self
 
     def describe(self) -> dict[str, Any]:

@@ -16,15 +16,16 @@ from penstock.prepare.exchange import Array, Exchange, Sorted
 from penstock.prepare.exchange.spill import codes_of, combined
 from penstock.prepare.hashing import is_text
 from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Fit, Stage, require_columns
-from penstock.prepare.stages.group_summary import GroupSummary
+from penstock.prepare.stage import require_columns
+from penstock.prepare.stages.fitting.group_summary import GroupSummary
+from penstock.prepare.stages.interfaces import Exchanges, Fit, Fits
 from penstock.shards.schema import type_from_arrow
 
 _TEXT_ROW_BYTES = 4  # an offset or a code
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group(Stage):
+class Group(Exchanges, Fits):
     """`group: {by: user, order: time}`: a record holds the key and, of every other column, the list of its values.
 
     Values stand in the order of `order` and, where that is equal, of their positions in the input. A record ends

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError, PlanError, TaskError
 from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Fit, Stage, require_columns
-from penstock.prepare.stages.elements import (
+from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.stages.fitting.elements import (
     Array,
     array_of,
     elements_of,
@@ -24,13 +24,14 @@ from penstock.prepare.stages.elements import (
     shape_of,
     with_element_type,
 )
-from penstock.prepare.stages.moments import Moments
+from penstock.prepare.stages.fitting.moments import Moments
+from penstock.prepare.stages.interfaces import Applies, Fit
 
 _RANGE = re.compile(r"(\d+):(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Normalize(Stage):
+class Normalize(Applies):
     """`normalize: [rtt, size]`, or `normalize: {columns: [features], skip: [id, 7, '10:20'], type: float32}`.
 
     (value - mean) / std; what never varies becomes 0. Each element of a fixed-size list is on its own. Without
@@ -39,7 +40,6 @@ class Normalize(Stage):
     """
 
     version: ClassVar[int] = 2
-    uses_artifact: ClassVar[bool] = True
 
     columns: tuple[str, ...] | None = None
     method: Literal["standard"] = "standard"

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows import Rows, SetAside
 from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.stages.interfaces import MindsPlace, Named, Settles, refuse_records
 from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
 
 TRUNCATED = "truncated"
@@ -21,7 +22,7 @@ _LEAST_WINDOW, _LEAST_ROWS = 1 << 22, 128  # tokens, and rows, of a window: 5,00
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pack(Stage):
+class Pack(Settles, MindsPlace):
     """`pack: 2048`, or `pack: {length: 2048, method: best_fit, overflow: truncate}`.
 
     `wrapped` puts all documents one behind the other and cuts every `length` tokens; what is left at the very end is
@@ -35,7 +36,8 @@ class Pack(Stage):
     window: int = 0
 
     unit_in, unit_out = "documents", "rows"
-    counts_tokens = True
+    is_tried = False
+    counts = TOKENS
 
     @classmethod
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
@@ -53,10 +55,23 @@ class Pack(Stage):
         if self.window and self.window < self.length:
             raise ConfigError(f"window: {self.window:,} tokens are less than one row of {self.length:,}")
 
-    def placed(self, before: Sequence[Stage]) -> Stage:  # noqa: ARG002
+    def settled(self, before: Sequence[Stage]) -> Stage:  # noqa: ARG002
         if self.method != "best_fit" or self.window:
             return self
         return replace(self, window=max(_LEAST_WINDOW, _LEAST_ROWS * self.length))
+
+    def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:
+        """Documents are packed as they were read, and nothing stands behind a packed row."""
+        refuse_records(before)
+        if behind:
+            raise ConfigError(
+                f"it makes the rows of the dataset, and {behind[0][0]} stands behind it", next_step="move it to the end"
+            )
+        if format in ("arrayrecord", "arrays", "npz"):
+            raise ConfigError(
+                "packed rows are kept in format: safetensors or npy",
+                next_step="leave `format:` out; `penstock export` writes other formats",
+            )
 
     def __call__(self, rows: Rows) -> Rows:
         """On the way to be counted: nothing but tokens, and none too long unless they are to be split."""

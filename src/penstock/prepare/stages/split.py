@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -14,12 +15,13 @@ from penstock.base.errors import ConfigError
 from penstock.prepare.hashing import combine, has_hash, hash_distinct, hash_positions
 from penstock.prepare.rows import Rows
 from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.stages.interfaces import Exchanges, Settles, Splits
 
 TRAIN = "train"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split(Stage):
+class Split(Splits, Settles):
     """`split: {test: 0.1}` or `split: {by: user, val: 0.05, test: 0.1}`; what is left is `train`.
 
     `by` a column (or a list of them) puts equal values into one split; without it each row is decided by its
@@ -52,8 +54,8 @@ class Split(Stage):
     def __call__(self, rows: Rows) -> Rows:
         return replace(rows, splits=self.decide(self._hashes(rows)))
 
-    def placed(self, before: tuple[Stage, ...]) -> Stage:
-        groups = [exchange.by for stage in before if (exchange := stage.exchange())]
+    def settled(self, before: Sequence[Stage]) -> Stage:
+        groups = [stage.exchange().by for stage in before if isinstance(stage, Exchanges)]
         means_the_key = self.by in ((), ("key",)) and groups and "key" not in groups[-1]
         return replace(self, by=groups[-1]) if means_the_key else self
 

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Fit, Stage
-from penstock.prepare.stages.elements import require_numbers
-from penstock.prepare.stages.moments import Moments
+from penstock.prepare.stages.fitting.elements import require_numbers
+from penstock.prepare.stages.fitting.moments import Moments
+from penstock.prepare.stages.interfaces import Fit, Fits
 
 
 @dataclass(frozen=True, kw_only=True)
-class Statistics(Stage):
+class Statistics(Fits):
     """`statistics: [rtt, size]` over the training rows that reach it, into `artifacts/statistics.json`.
 
     Rows pass through unchanged. Nulls, NaNs and infinities are counted and left out of all else. In a column of

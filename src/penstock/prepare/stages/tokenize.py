@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,6 +18,7 @@ from penstock.prepare.room import LARGE_ROW, MustBeAlone, Room
 from penstock.prepare.rows import TOO_LARGE_PIECE, Rows, SetAside
 from penstock.prepare.stage import Stage
 from penstock.prepare.stages.clean import require_text
+from penstock.prepare.stages.interfaces import Leaves, Locates, Opens, UsesThreads
 from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
 from penstock.prepare.tokenizers.cutting import Places
 from penstock.prepare.tokenizers.engine import DEFINITION, engine_module
@@ -29,7 +30,7 @@ from penstock.prepare.tokenizers.file import (
     special_token,
     template_begin,
 )
-from penstock.prepare.tokenizers.proof import Choice
+from penstock.prepare.tokenizers.proof import Choice, choose_engine
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.packed import TOKENIZER, TOKENS
 
@@ -39,7 +40,7 @@ MOST_TOKENS = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tokenize(Stage):
+class Tokenize(Locates):
     """`tokenize: path/to/tokenizer.json`, a folder that holds one, or a hub id; the text becomes a column `tokens`.
 
     Every document ends with the tokenizer's end token (`add_eos: false` leaves it out, `eos:` names another) and, with
@@ -58,7 +59,8 @@ class Tokenize(Stage):
 
     unit_in, unit_out = "documents", "documents"
     is_tried = False
-    counts_tokens = True
+    counts = TOKENS
+    holds_much = True
 
     @classmethod
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
@@ -89,13 +91,24 @@ class Tokenize(Stage):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Located(Tokenize):
+class Located(Tokenize, UsesThreads, Opens, Leaves):
     """The same, when its file was found; with an engine that was proved on the first documents, once one was."""
 
     file: TokenizerFile
     begin: tuple[int, ...]
     end: tuple[int, ...]
     chosen: Choice | Future[Choice] | None = None  # the future, while it is being proved
+
+    assumed_bytes = 352 << 20  # a tokenizer of 150,000 entries takes 250 MB
+
+    def ready(self, sample: pa.RecordBatch, at_once: bool) -> Stage:
+        """The fastest engine that was proved, on the first documents too. A small job is begun meanwhile: the proof
+        takes as long as all the rest of it."""
+        is_read = self.column in sample.schema.names  # as the stage takes it
+        texts = sample.column(self.column).drop_null() if is_read else pa.array([], pa.string())
+        question = (self.file, texts, self.engine, self.special_tokens)
+        chosen = choose_engine(*question) if at_once else ThreadPoolExecutor(1).submit(choose_engine, *question)
+        return replace(self, chosen=chosen)
 
     def opened(self, folder: Folder, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
         chosen = self._choice
@@ -113,6 +126,9 @@ class Located(Tokenize):
             shared_bytes=max(room.shared // cost, least),
             most_bytes=max(_power_of_two(room.alone // cost), least),
         )
+
+    def closed(self) -> None:
+        forget_tokenizer()
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
         require_text(schema, self.column)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict
 
 import numpy as np
 
-from penstock.base.files import STATE, Folder
+from penstock.base.files import Folder
+from penstock.prepare.announced import announce
 from penstock.prepare.passes import Finished, Rows
 from penstock.prepare.passes.job import Job
 from penstock.prepare.placing import EDGES
@@ -24,7 +24,6 @@ from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
 from penstock.shards.placed import Array, Layout, PlacedColumn, file_of, finish_column, finish_split, read_placed
 from penstock.shards.schema import NUMBERS
 
-ANNOUNCED = f"{STATE}/announced.json"
 ARCHIVES = ("labels", "masks")  # `labels_train.npz` holds every column `labels_*`
 
 
@@ -59,22 +58,11 @@ def _finished_columns(folder: Folder, columns: tuple[PlacedColumn, ...], rows: R
     }
 
 
-def announce(folder: Folder, layout: Layout) -> None:
-    """Say which files will appear beside the manifest: should the run be killed and the job be changed before it goes
-    on, nothing else could tell them from a person's."""
+def announce_arrays(folder: Folder, layout: Layout) -> None:
     names = [FEATURE_FILE, *(f"{split}.checksums.json" for split in layout)]
     names += [f"{kind}_{split}.npz" for split in layout for kind in ARCHIVES]
     names += [column.file for columns in layout.values() for column in columns]
-    folder.commit_bytes(ANNOUNCED, json.dumps(names).encode())
-
-
-def remove_announced(folder: Folder) -> None:
-    """The arrays of an output that is to be replaced, finished or not."""
-    if folder.exists(ANNOUNCED):
-        with suppress(ValueError):  # damaged: then the files stay, and `verify` names them
-            for name in json.loads(folder.read(ANNOUNCED)):
-                folder.remove(str(name))
-        folder.remove(ANNOUNCED)
+    announce(folder, names)
 
 
 def _metadata(job: Job, records: int) -> dict[str, str]:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import TaskError
-from penstock.prepare.stages.elements import Array, elements_of, floating_columns, rows_at_once, shape_of
+from penstock.prepare.stages.fitting.elements import Array, elements_of, floating_columns, rows_at_once, shape_of
 
 _COUNTS = ("count", "nulls", "nans", "infinities")
 _NO_VALUES = {**dict.fromkeys(_COUNTS, 0), **dict.fromkeys(("mean", "std", "min", "max"))}

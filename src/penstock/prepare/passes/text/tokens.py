@@ -21,7 +21,7 @@ from penstock.prepare.passes.fold import Ending
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.sink import PARTS, Into, Produced
 from penstock.prepare.rows import Rows
-from penstock.prepare.stages.pack import narrowed
+from penstock.prepare.stages.pack import Pack, narrowed
 from penstock.shards.columns import commit_file
 from penstock.shards.packed import SUMMARY, TOKENS
 from penstock.shards.part import PartWriter
@@ -112,7 +112,9 @@ def _summary(rows: LedgerRows) -> dict[str, Any]:
     }
 
 
-def tokens_ending(job: Job) -> Ending:
+def tokens_ending(job: Job) -> Ending | None:
+    if not (job.stages and isinstance(job.stages[-1], Pack)):
+        return None
     ids = narrowed(job.survey.given[-1].field(TOKENS).type.value_type)
     schema = schema_from_arrow(pa.schema([(TOKENS, pa.list_(ids))]), "the tokens")
     into = TokensInto(schema, job.splits, len(job.survey.slices))

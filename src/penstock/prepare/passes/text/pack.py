@@ -10,11 +10,11 @@ from penstock.base.fingerprint import fingerprint
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.packing import FromTokens, Span, pack
-from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task
-from penstock.prepare.passes.fold import summed, token_steps
+from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task, inner_key
+from penstock.prepare.passes.fold import summed
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
 from penstock.prepare.passes.shards import ShardsInto, shards_of
-from penstock.prepare.passes.tokens import CONTENT, COUNTED
+from penstock.prepare.passes.text.tokens import CONTENT, COUNTED
 from penstock.prepare.stages.pack import Pack
 from penstock.prepare.token_stream import TokenPart
 from penstock.shards.columns import FileFacts
@@ -83,12 +83,12 @@ class Packing(OwnTasks):
         """The rows that were made of documents; every token that was counted must have been packed."""
         last = len(self.job.stages) - 1
         written = sum(shard.records for row in rows for shard in row.shards.values())
-        tokens, packed = account[token_steps(last)], summed("", TOKENS, [row.steps[TOKENS] for row in rows])
+        tokens, packed = account[inner_key(last)], summed("", TOKENS, [row.steps[TOKENS] for row in rows])
         if packed.taken != tokens.given:
             raise PenstockError(f"defect: {tokens.given:,} tokens were counted and {packed.taken:,} packed")
         tokens = replace(tokens, given=packed.given, set_aside={**tokens.set_aside, **packed.set_aside})
         made = replace(account[str(last)], made={self.job.units[-1]: written})
-        return {**account, str(last): made, token_steps(last): tokens}
+        return {**account, str(last): made, inner_key(last): tokens}
 
     def finish(self, left: Left, folder: Folder) -> Finished:  # noqa: ARG002
         return Finished(shards_of(left.rows[self.number], self.job.splits))

@@ -17,12 +17,13 @@ from penstock.prepare.exchange.spill import SpillFile, rows_by_part
 from penstock.prepare.passes import Account, Batches, Facts, Lost, Report, Task, TaskInput
 from penstock.prepare.passes import Rows as LedgerRows
 from penstock.prepare.passes.chain import Chain, Count
+from penstock.prepare.passes.exchange.scatter import side_of
 from penstock.prepare.passes.fold import Attempt, Written
 from penstock.prepare.passes.job import Described, Job
-from penstock.prepare.passes.scatter import side_of
 from penstock.prepare.rows import Rows
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stage import Stage
+from penstock.prepare.stages.interfaces import Exchanges
 from penstock.shards.manifest import Step
 
 BUCKETS = "buckets"
@@ -36,10 +37,14 @@ class Buckets:
     job: Job
     stage: int
     scatter: int  # the pass that spilled
-    exchange: Exchange
+    reducer: Exchanges
     buckets: int
     spills: tuple[str, ...]  # in the order of their rows' positions
     word = BUCKETS
+
+    @property
+    def exchange(self) -> Exchange:
+        return self.reducer.exchange()
 
     @property
     def task_count(self) -> int:
@@ -51,7 +56,7 @@ class Buckets:
     def batches(self, measured: Measured) -> Batches:
         every = int(self.job.rows * measured.slices.given_per_row * measured.spilled_row_bytes)
         bucket = every // self.buckets
-        kept = min(self.job.stages[self.stage].keeps_bytes(), every or 2**62)  # beside a run, when it has several
+        kept = min(self.reducer.keeps_bytes(), every or 2**62)  # beside a run, when it has several
         least = kept + (2 << 20)
         return Batches(max(min(8 * bucket, every, _MOST_SORTED), least), max(bucket, least), least)
 
@@ -64,7 +69,7 @@ class Buckets:
         return FromBuckets(
             stage=self.stage,
             name=self.job.names[self.stage],
-            reducer=self.job.stages[self.stage],
+            reducer=self.reducer,
             exchange=self.exchange,
             spills=self.spills,
             refuses=self.job.config.on_bad_input == "fail",
@@ -97,7 +102,7 @@ class FromBuckets:
 
     stage: int  # number of the stage that reduces the rows of a key
     name: str
-    reducer: Stage
+    reducer: Exchanges
     exchange: Exchange
     spills: tuple[str, ...]
     refuses: bool

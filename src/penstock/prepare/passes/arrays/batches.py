@@ -17,6 +17,8 @@ from penstock.shards.batch_file import BatchFileWriter
 from penstock.shards.feature_names import FeatureNames
 from penstock.shards.schema import Schema
 
+_HELD_BATCH = 1.3  # times its bytes: pieces of columns, and what writing them takes
+
 
 @dataclass(frozen=True)
 class BatchesInto(Into):
@@ -45,6 +47,19 @@ class Batches:
         return Produced(shards={"train": shard} if shard.records else {})
 
 
-def batches_ending(job: Job) -> Ending:
-    into = BatchesInto(job.survey.output, job.config.batch_size, job.survey.feature_names)
-    return ShardsEnding("batch files", into=into, is_for_good=True, splits=job.splits)
+@dataclass(frozen=True)
+class BatchesEnding(ShardsEnding):
+    batch_rows: int = 0  # of the largest file
+
+    def held_later(self, row_bytes: float) -> int:
+        """A batch file is held until it is full."""
+        return int(_HELD_BATCH * self.batch_rows * row_bytes)
+
+
+def batches_ending(job: Job) -> Ending | None:
+    if job.config.format != "npz":
+        return None
+    survey = job.survey
+    into = BatchesInto(survey.output, job.config.batch_size, survey.feature_names)
+    most = min(job.config.batch_size, max(map(survey.rows_of, survey.slices), default=0))
+    return BatchesEnding("batch files", into=into, is_for_good=True, splits=job.splits, batch_rows=most)

@@ -15,7 +15,7 @@ from penstock.prepare.hashing import hash_positions
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Finished
 from penstock.prepare.passes import Rows as LedgerRows
-from penstock.prepare.passes.arrays import announce, archive_bytes, finish_arrays
+from penstock.prepare.passes.arrays.finishing import announce_arrays, archive_bytes, finish_arrays
 from penstock.prepare.passes.fold import Ending, Written
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.sink import PARTS, Into, Produced
@@ -23,7 +23,7 @@ from penstock.prepare.placing import EDGES, columns_of
 from penstock.prepare.rows import Rows
 from penstock.prepare.samples_checked import refuse_nulls
 from penstock.prepare.stage import Stage
-from penstock.prepare.stages.split import Split
+from penstock.prepare.stages.interfaces import Applies, split_of
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartWriter, bytes_of
 from penstock.shards.placed import Edges, Layout, Placer, lay_out_fixed
@@ -136,11 +136,13 @@ class DirectEnding(Ending):
 
     def finish(self, rows: LedgerRows, folder: Folder) -> Finished:
         assert self.job
-        announce(folder, self.layout)
+        announce_arrays(folder, self.layout)
         return finish_arrays(self.job, self.layout, rows, folder)
 
 
-def arrays_ending(job: Job) -> Ending:
+def arrays_ending(job: Job) -> Ending | None:
+    if job.config.format != "arrays":
+        return None
     if counts_are_known(job):
         layout = direct_layout(job)
         into = DirectInto(job.survey.output, layout)
@@ -168,10 +170,6 @@ def counts_are_known(job: Job) -> bool:
     )
 
 
-def split_of(stages: tuple[Stage, ...]) -> Split | None:
-    return next((stage for stage in stages if isinstance(stage, Split)), None)
-
-
 def part_schema(job: Job) -> Schema:
     """Schema of the samples before normalization."""
     applied = first_applied(job.stages)
@@ -182,7 +180,7 @@ def part_schema(job: Job) -> Schema:
 
 def first_applied(stages: tuple[Stage, ...]) -> int:
     """The first stage that needs an artifact; in an arrays job nothing else stands behind it."""
-    return next((number for number, stage in enumerate(stages) if stage.uses_artifact), len(stages))
+    return next((number for number, stage in enumerate(stages) if isinstance(stage, Applies)), len(stages))
 
 
 def direct_layout(job: Job) -> Layout:

@@ -19,10 +19,10 @@ from penstock.prepare.dedup.runs import RunsWriter, open_written
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.passes import Facts, Finished, Holds, Learned, Left, Lost, Need, Report, Rows, Task
-from penstock.prepare.passes.hash import KEYS
 from penstock.prepare.passes.job import Job
+from penstock.prepare.passes.match.hash import KEYS
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
-from penstock.prepare.stages.dedup import Found
+from penstock.prepare.stages.dedup import Found, Remembering
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import Step
 
@@ -34,8 +34,13 @@ _ROWS_PER_SECOND = 5e6
 @dataclass(frozen=True)
 class Match(OwnTasks):
     stage: int  # that compares rows
-    remembered: Remembered | None
     kind = "match"
+
+    @property
+    def remembered(self) -> Remembered | None:
+        """Keys of earlier jobs, which those of this one are added to."""
+        stage = self.job.stages[self.stage]
+        return stage.remembered if isinstance(stage, Remembering) else None
 
     @property
     def task_count(self) -> int:

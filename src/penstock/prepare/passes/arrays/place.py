@@ -13,10 +13,11 @@ from penstock.prepare.groups import PartsByTask, prove_apart
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.passes import Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task
-from penstock.prepare.passes.arrays import announce, archive_bytes, finish_arrays
+from penstock.prepare.passes.arrays.finishing import announce_arrays, archive_bytes, finish_arrays
+from penstock.prepare.passes.arrays.parts import first_applied, part_schema
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
-from penstock.prepare.passes.parts import first_applied, part_schema, split_of
 from penstock.prepare.placing import FromParts, Part, columns_of, lay_out_parts, place
+from penstock.prepare.stages.interfaces import split_of
 from penstock.prepare.stages.normalize import Scale
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.placed import PLACING, SPLIT_PROOF, Layout, make_room
@@ -106,7 +107,7 @@ class Place(OwnTasks):
     def finish(self, left: Left, folder: Folder) -> Finished:
         parts = parts_of(left.rows[self.before])
         layout = self._layout(folder, parts)
-        announce(folder, layout)
+        announce_arrays(folder, layout)
         return finish_arrays(self.job, layout, left.rows[self.number], folder, self._proof(folder, parts))
 
     def _proof(self, folder: Folder, parts: PartsByTask) -> tuple[FileFacts, ...]:

@@ -1,0 +1,1 @@
+"""Fitting: reductions that stages run over their rows. elements.py reads numbers out of columns."""

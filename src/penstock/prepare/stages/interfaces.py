@@ -1,0 +1,232 @@
+"""Interfaces: what a stage may be beside a stage. Who asks does so by `isinstance`, or by a function below.
+
+A stage that turns rows into rows has none of them. They come in the order in which a job meets them: when it is read,
+surveyed, cut into passes, planned, run and finished.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.base.files import Folder
+from penstock.prepare.exchange import Exchange, Sorted
+from penstock.prepare.other_folder import OtherFolder
+from penstock.prepare.room import Room
+from penstock.prepare.stage import Stage
+from penstock.shards.columns import FileFacts
+
+# When the job is read and surveyed.
+
+
+class Settles(Stage, ABC):
+    """A stage whose options depend on the stages before it."""
+
+    @abstractmethod
+    def settled(self, before: Sequence[Stage]) -> Stage: ...
+
+
+class MindsPlace(Stage, ABC):
+    """A stage that cannot stand everywhere, or not in every format."""
+
+    @abstractmethod
+    def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:
+        """Raise ConfigError, as `output_schema` does."""
+
+
+class Locates(Stage, ABC):
+    """A stage that names something on disk."""
+
+    @abstractmethod
+    def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:
+        """The stage with that found. Relative paths start at `folder`; `made_from` is a digest of the job's input."""
+
+
+class Adapts(Stage, ABC):
+    """A stage that does its work differently for different columns."""
+
+    @abstractmethod
+    def adapted(self, given: pa.Schema, gives: pa.Schema) -> Stage:
+        """The stage for the columns that `output_schema` took, and those that it answered."""
+
+
+# When it is cut into passes.
+
+
+class Exchanges(Stage, ABC):
+    """A stage that makes records of all rows with a key.
+
+    It is called on rows before the exchange, to set some aside, and reduces what comes out of it.
+    """
+
+    @abstractmethod
+    def exchange(self) -> Exchange: ...
+
+    @abstractmethod
+    def reduce(self, runs: Iterator[Sorted]) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def keeps_bytes(self) -> int:
+        """The most bytes of rows that `reduce` keeps from one run to the next."""
+
+
+class Fit(Protocol):
+    """A reduction of `columns` to a small artifact. Rows come in blocks of `block_rows`; packed states are JSON."""
+
+    @property
+    def columns(self) -> tuple[str, ...] | None: ...  # None: all
+    def block_rows(self, schema: pa.Schema) -> int: ...
+    def start(self) -> Any: ...
+    def update(self, state: Any, block: pa.RecordBatch) -> Any: ...
+    def pack(self, state: Any) -> Any: ...  # as JSON, which merge and finish take
+    def merge(self, left: Any, right: Any) -> Any: ...
+    def finish(self, state: Any) -> Any: ...
+
+
+class Fits(Stage, ABC):
+    """A stage that leaves an artifact: a reduction of the rows that reach it.
+
+    One of a stage with an exchange is given the records that it makes, in batches of any size: it must be exact.
+    """
+
+    @abstractmethod
+    def fit(self) -> Fit: ...
+
+
+class Binds(Stage, ABC):
+    """A stage that needs what an earlier pass has learned before it can take a row."""
+
+    @abstractmethod
+    def bind(self, artifact: Any) -> Stage:
+        """The stage that uses it on every row."""
+
+
+class Applies(Fits, Binds, ABC):
+    """A stage that needs its own artifact."""
+
+
+class Compares(Binds, ABC):
+    """A stage that leaves out rows with a value of `column` that another row had before."""
+
+    column: str
+    most_rows_per_slice: ClassVar[int]  # short ones are stored in few bytes, and cost as much as others
+
+
+class Splits(Stage, ABC):
+    """A stage that divides rows into splits, by their values of the columns `by` or by their positions."""
+
+    by: tuple[str, ...]
+
+    @abstractmethod
+    def splits(self) -> tuple[str, ...]: ...
+
+    @abstractmethod
+    def decide(self, hashes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Split numbers."""
+
+
+# When it is planned and run.
+
+
+class UsesThreads(Stage, ABC):
+    """A stage with an engine that keeps several threads of a process busy."""
+
+    assumed_bytes: ClassVar[int]  # that a process of it holds, where nothing is measured
+
+    @abstractmethod
+    def ready(self, sample: pa.RecordBatch, at_once: bool) -> Stage:
+        """The stage with its engine chosen, on the first rows of the input too; or, if not `at_once`, meanwhile."""
+
+    @abstractmethod
+    def threads(self) -> int:
+        """How many threads of a process it keeps busy; 1 if more would cost too much memory."""
+
+    @abstractmethod
+    def grows_by(self, threads: int) -> int:
+        """Bytes that a process of it may come to hold beyond what its first rows tell."""
+
+    @abstractmethod
+    def says(self) -> str:
+        """A line for the screen: how it does its work here. Waits until the engine is chosen."""
+
+
+class HoldsFolders(Stage, ABC):
+    """A stage with folders beside the output, which no other job may use meanwhile."""
+
+    @abstractmethod
+    def other_folders(self) -> tuple[OtherFolder, ...]: ...
+
+
+class Opens(Stage, ABC):
+    """A stage that reads from disk, or holds something large, while a task runs."""
+
+    @abstractmethod
+    def opened(self, folder: Folder, number: int, threads: int, room: Room) -> Stage:
+        """The stage for the task of slice `number`. `room` is what it may hold while it works on one row."""
+
+    @abstractmethod
+    def closed(self) -> None:
+        """Let go of what this process holds for the tasks to come: there are none."""
+
+
+class Ends(Stage, ABC):
+    """An opened stage that must know when a task has taken its last row through it."""
+
+    @abstractmethod
+    def ended(self) -> None: ...
+
+
+# When it is finished.
+
+
+class Leaves(Stage, ABC):
+    """A stage that writes a file of its own beside the shards."""
+
+    @abstractmethod
+    def leave(self, folder: Folder) -> tuple[FileFacts, ...]: ...
+
+
+Named = tuple[str, Stage]  # by the word in the job
+
+
+def refuse_records(before: Sequence[Named]) -> None:
+    """For a stage that takes rows as they were read."""
+    for name, stage in before:
+        if isinstance(stage, Exchanges):
+            raise ConfigError(f"it stands behind `{name}`, which makes records")
+
+
+def exchanges_of(stages: Sequence[Stage]) -> list[int]:
+    """Numbers of the stages with an exchange."""
+    return [number for number, stage in enumerate(stages) if isinstance(stage, Exchanges)]
+
+
+def splits_of(stages: Sequence[Stage]) -> tuple[str, ...]:
+    """Names of the splits of a dataset."""
+    split = split_of(stages)
+    return split.splits() if split else ("train",)
+
+
+def split_of(stages: Sequence[Stage]) -> Splits | None:
+    return next((stage for stage in stages if isinstance(stage, Splits)), None)
+
+
+def fit_of(stage: Stage) -> Fit:
+    assert isinstance(stage, Fits)
+    return stage.fit()
+
+
+def busy_threads(stages: Sequence[Stage]) -> int:
+    """Threads that the stages keep busy, 0 if a process is one thread."""
+    return max((stage.threads() for stage in stages if isinstance(stage, UsesThreads)), default=0)
+
+
+def notes_of(stages: Sequence[Stage]) -> list[str]:
+    """Lines for the screen: how stages do their work here."""
+    said = (stage.says() for stage in stages if isinstance(stage, UsesThreads))
+    return [note for note in said if note]
