@@ -18,9 +18,10 @@ import pyarrow as pa
 from penstock.base import machine
 from penstock.base.errors import ConfigError, InputError
 from penstock.base.events import Observer
-from penstock.base.files import STATE, Folder
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.sizes import parse_size
+from penstock.base.store import STATE, Store
+from penstock.base.stores import open_store
 from penstock.prepare.config import Config, load_config, make_config
 from penstock.prepare.costs import SLICES, Measured, assume
 from penstock.prepare.engines.trial import Trial
@@ -72,7 +73,7 @@ def plan(job: Job) -> Plan:
     means = Means(
         budget=budget,
         cores=machine.cpu_count().amount,
-        free_disk=machine.free_disk(config.output_path) + _held(Folder(config.output_path)),
+        free_disk=machine.free_disk(config.output_path) + _held(open_store(config.output_path)),
         driver_bytes=own_memory().counted + _growth_of_driver(passes, survey),
         measured=measured,
     )
@@ -106,8 +107,8 @@ def halves_of(config: Config, redo: bool = False) -> Iterator[Config]:
     if all(source.npz for source in config.input):
         yield make_config(written(config), folder=config.folder)
         return
-    refuse_foreign(Folder(config.output_path))
-    if redo and Folder(config.batches_path).exists(STATE):
+    refuse_foreign(open_store(config.output_path))
+    if redo and open_store(config.batches_path).exists(STATE):
         plan(config)
     yield keep_batches(config)
     yield merge_batches(config, config.batches_path)
@@ -128,7 +129,7 @@ def merge_batches(config: Config, folder: str) -> Config:
         raise ConfigError(
             "where are the batch files?", next_step="penstock merge DIR --config JOB, or intermediate_dir: in the job"
         )
-    _refuse_other_batches(Folder(folder))
+    _refuse_other_batches(open_store(folder))
     source = {
         "npz": os.path.join(folder, "batch_*.npz"),
         "trust_pickle": any(each.trust_pickle for each in config.input),
@@ -136,18 +137,18 @@ def merge_batches(config: Config, folder: str) -> Config:
     return make_config({**written(config), "input": source, "format": "arrays"}, folder=config.folder)
 
 
-def _refuse_other_batches(folder: Folder) -> None:
+def _refuse_other_batches(store: Store) -> None:
     """A folder that penstock wrote has a manifest: all of its batch files must be there, and no others."""
-    if not folder.exists(STATE):
+    if not store.exists(STATE):
         return
-    manifest = read_manifest(folder)
+    manifest = read_manifest(store)
     known = {file.file: file.bytes for shards in manifest.splits.values() for shard in shards for file in shard.files}
-    found = {name: folder.size(name) for name in folder.list() if fnmatch(name, "batch_*.npz")}
+    found = {name: store.size(name) for name in store.list() if fnmatch(name, "batch_*.npz")}
     wrong = sorted(name for name in {*known, *found} if known.get(name) != found.get(name))
     if wrong:
         raise InputError(
             f"{len(wrong)} batch files are missing, changed, or none of this folder's; the first: {wrong[0]}",
-            where=folder.root,
+            where=store.root,
             next_step="run the job again with --skip-merge, which mends the folder, or move foreign files elsewhere",
         )
 
@@ -257,6 +258,6 @@ def _is_small(config: Config, survey: Survey, budget: Budget) -> bool:
     return decoded <= _SMALL and _SMALL_NEEDS + 10 * decoded <= budget.allowed
 
 
-def _held(folder: Folder) -> int:
+def _held(store: Store) -> int:
     """Bytes of an earlier run in this output: they are there already, or will be replaced."""
-    return sum(max(folder.size(name), 0) for name in folder.list()) if folder.exists("") else 0
+    return sum(max(store.size(name), 0) for name in store.list()) if store.exists("") else 0

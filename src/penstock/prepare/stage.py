@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, TaskError, did_you_mean
-from penstock.base.files import Folder
+from penstock.base.store import Store
 from penstock.prepare.exchange import Exchange, Sorted
 from penstock.prepare.layouts import plain_batch
 from penstock.prepare.room import Room
@@ -107,7 +107,7 @@ class Stage:
         """The stage as it is for these columns, which `output_schema` took."""
         return self
 
-    def opened(self, folder: Folder, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
+    def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
         """The stage as one task uses it, that of slice `number`: with what it reads from disk or holds in memory.
         `room` is what it may hold while it works on one row, however large."""
         return self
@@ -131,7 +131,7 @@ class Stage:
         """A line for the screen: how it does its work here."""
         return ""
 
-    def leave(self, folder: Folder) -> tuple[FileFacts, ...]:  # noqa: ARG002
+    def leave(self, store: Store) -> tuple[FileFacts, ...]:  # noqa: ARG002
         """Write what belongs to a dataset that it made, beside its shards."""
         return ()
 

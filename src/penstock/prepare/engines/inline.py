@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.base.events import EventLog
-from penstock.base.files import Folder
 from penstock.base.memory import own_memory, peak_watched
+from penstock.base.scratch import release_scratch
+from penstock.base.store import Store
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Task, Work
 from penstock.prepare.stages.tokenize import forget_tokenizer
@@ -22,8 +23,8 @@ def _nobody_watches(rows: int, place: str = "", whole: bool = True) -> None:  # 
 
 
 class InlineEngine:
-    def __init__(self, folder: Folder, log: EventLog) -> None:
-        self._folder, self._log = folder, log
+    def __init__(self, store: Store, log: EventLog) -> None:
+        self._store, self._log = store, log
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
         for task in tasks:
@@ -32,5 +33,5 @@ class InlineEngine:
             self._log.say("sample", memory=peak[0], file=own_memory().file, rows=0, busy=1)
 
     def close(self) -> None:
-        self._folder.release_scratch()
+        release_scratch(self._store.scratch_folder)
         forget_tokenizer()  # the process may go on to other things

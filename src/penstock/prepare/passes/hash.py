@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.base.files import STATE, Folder
 from penstock.base.machine import boot_id
+from penstock.base.store import STATE, Store
 from penstock.prepare.dedup.keys import Array, hash_texts, repeats, sort_order
 from penstock.prepare.dedup.losers import LOCAL
 from penstock.prepare.dedup.runs import ENTRY, RunsWriter
@@ -28,8 +28,8 @@ class KeysInto(Into):
     number: int  # of the pass
     column: str
 
-    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Keys:  # noqa: ARG002
-        return Keys(folder, f"{KEYS}/{self.number}-{number:05d}.keys", self.column, stack)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Keys:  # noqa: ARG002
+        return Keys(store, f"{KEYS}/{self.number}-{number:05d}.keys", self.column, stack)
 
 
 class Keys:
@@ -38,9 +38,9 @@ class Keys:
     So a text that stands a million times in a slice comes to the match a few times: no bucket is full of one key.
     """
 
-    def __init__(self, folder: Folder, name: str, column: str, stack: ExitStack) -> None:
+    def __init__(self, store: Store, name: str, column: str, stack: ExitStack) -> None:
         self._column = column
-        self._writer = RunsWriter(folder, name, stack, ENTRY, outlasts=not boot_id())
+        self._writer = RunsWriter(store, name, stack, ENTRY, outlasts=not boot_id())
         self._waiting: list[Array] = []
         self._repeated: list[Array] = []
         self._rows = self._first = 0

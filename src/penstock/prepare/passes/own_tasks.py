@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.base.files import Folder
 from penstock.base.sizes import counted
+from penstock.base.store import Store
 from penstock.prepare.passes import Account, Finished, Learned, Left, Rows, Task, Trial
 from penstock.prepare.passes.job import Job
 
@@ -35,7 +35,7 @@ class OwnTasks:
     def in_ranges(self) -> str:
         return f", in {counted(self.task_count, 'range')}" if self.task_count > 1 else ""
 
-    def order(self, tasks: list[Task], folder: Folder) -> list[Task]:  # noqa: ARG002
+    def order(self, tasks: list[Task], store: Store) -> list[Task]:  # noqa: ARG002
         return tasks
 
     def learn(self, left: Left, rows: Rows) -> Mapping[int, Learned]:  # noqa: ARG002
@@ -44,7 +44,7 @@ class OwnTasks:
     def count(self, account: Account, rows: Rows) -> Account:  # noqa: ARG002
         return account
 
-    def finish(self, left: Left, folder: Folder) -> Finished:  # noqa: ARG002
+    def finish(self, left: Left, store: Store) -> Finished:  # noqa: ARG002
         return Finished()
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from penstock.base.files import STATE, Folder
 from penstock.base.machine import boot_id
 from penstock.base.sizes import counted
+from penstock.base.store import STATE, Store
 from penstock.prepare.exchange import Exchange, bucket_numbers, hash_keys
 from penstock.prepare.exchange.spill import SpillWriter, with_codes
 from penstock.prepare.means import Settings
@@ -32,8 +32,8 @@ class SpillInto(Into):
     def name(self, number: int) -> str:
         return f"{SPILL}/{self.number}-{number:05d}.spill"
 
-    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Spill:
-        return Spill(folder, self, number, stack, settings.batch_bytes)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Spill:
+        return Spill(store, self, number, stack, settings.batch_bytes)
 
     def for_trial(self) -> Into:
         return replace(self, buckets=1)
@@ -49,9 +49,9 @@ class Spill:
     of the machine it was written, and after another it is written again.
     """
 
-    def __init__(self, folder: Folder, into: SpillInto, number: int, stack: ExitStack, batch_bytes: int) -> None:
+    def __init__(self, store: Store, into: SpillInto, number: int, stack: ExitStack, batch_bytes: int) -> None:
         self._into, self._name = into, into.name(number)
-        self._file = stack.enter_context(folder.commit(self._name, outlasts_machine=not boot_id()))
+        self._file = stack.enter_context(store.commit(self._name, outlasts_machine=not boot_id()))
         self._writer = SpillWriter(self._file, into.buckets, batch_bytes)
 
     def write(self, rows: Rows) -> None:

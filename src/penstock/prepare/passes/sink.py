@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from penstock.base.files import STATE, Folder
+from penstock.base.store import STATE, Store
 from penstock.prepare.means import Settings
 from penstock.prepare.rows import Rows
 from penstock.shards.columns import FileFacts
@@ -45,7 +45,7 @@ class Into(ABC):
     """The worker's half of an ending: how to write what a task gives."""
 
     @abstractmethod
-    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Sink: ...
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink: ...
 
     def for_trial(self) -> Into:
         """The same for some rows of some slices, before there is a plan."""
