@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -66,8 +67,68 @@ def test_a_kill_inside_a_commit_leaves_its_leftover_in_the_temporary_folder_alon
     died = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
     assert died.returncode == CRASH_EXIT_CODE
     folder = open_store(str(tmp_path / "out"))
-    folder.remove(TEMPORARY)
+    folder.sweep()
     assert folder.list() == (["a"] if point == "commit.after_rename" else [])
+
+
+AS_PROCESS_1 = """
+import os, sys
+from penstock.base.stores import open_store
+os.getpid = lambda: 1
+with open_store({!r}).commit("a") as file:
+    file.write(b"whole")
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_two_containers_whose_processes_have_one_number_write_the_same_file_at_once(folder):
+    command = [sys.executable, "-c", AS_PROCESS_1.format(folder.root)]
+    both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+    assert [each.stdout.readline() for each in both] == [b"open\n", b"open\n"]
+    for each in both:
+        each.communicate(timeout=30)
+    assert [each.returncode for each in both] == [0, 0]
+    assert (folder.list(), folder.read("a")) == (["a"], b"whole")
+
+
+def test_a_sweep_spares_what_another_machine_may_still_be_writing(folder):
+    with folder.commit("a") as file:
+        own = os.path.basename(file.path)
+    living, dead = "0" * 12 + own[12:], "1" * 12 + own[12:]
+    for name in (own, living, dead):
+        with open(os.path.join(folder.scratch_folder, name), "w") as left:
+            left.write("half a file")
+    with folder.hold(b"me"):
+        os.utime(left.name, (0, 0))  # nobody has written to it for an hour
+        folder.sweep()
+        assert folder.list(TEMPORARY) == [f"{TEMPORARY}/{living}"]
+        os.utime(os.path.join(folder.scratch_folder, living), (0, 0))
+        folder.sweep()
+    assert folder.list() == [LOCK, "a"]
+
+
+def test_a_file_with_a_very_long_name_is_committed(folder):
+    folder.commit_bytes(f"deep/{'n' * 250}.npy", b"x")
+    assert folder.list() == [f"deep/{'n' * 250}.npy"]
+
+
+def test_of_all_who_create_a_file_one_does(folder):
+    with ThreadPoolExecutor(8) as threads:
+        done = list(threads.map(lambda number: folder.create("claims/a", b"%d" % number), range(40)))
+    assert done.count(True) == 1
+    assert folder.read("claims/a") == b"%d" % done.index(True)
+    assert folder.list() == ["claims/a"]
+
+
+def test_entries_are_what_lies_directly_in_a_folder_and_nothing_unfinished(folder):
+    assert folder.entries() == []
+    for name in ("b/c/d", "a", ".penstock/tasks/1"):
+        folder.commit_bytes(name, b"x")
+    assert folder.entries() == [".penstock/", "a", "b/"]
+    assert folder.entries("b") == ["b/c/"]
+    assert folder.entries(".penstock") == [".penstock/tasks/"]
+    assert folder.entries("a") == []
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=5), st.integers(0, 12))

@@ -5,15 +5,38 @@ from __future__ import annotations
 import errno
 import io
 import os
+import secrets
+import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Protocol
 
 from penstock.base.errors import file_error
 from penstock.base.faults import operation
+from penstock.base.fingerprint import digest
+from penstock.base.machine import boot_id
 
 _KINDS = {stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
+
+
+def unique_name(name: str) -> str:
+    """A file name that no other process has, in no container and on no machine; it ends as `name` does.
+
+    It begins with the machine's own: `is_of_this_machine` tells who may still be writing.
+    """
+    return f"{_this_machine()}-{secrets.token_hex(8)}-{os.path.basename(name)[-40:]}"
+
+
+def is_of_this_machine(name: str) -> bool:
+    """Whether the name was made since this machine was started, in whatever container."""
+    return name.startswith(f"{_this_machine()}-")
+
+
+@cache
+def _this_machine() -> str:
+    return digest((boot_id() or socket.gethostname()).encode())[:12]
 
 
 class Copyable(Protocol):

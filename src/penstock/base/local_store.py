@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import itertools
 import mmap
 import os
 import shutil
@@ -20,12 +19,12 @@ from dataclasses import dataclass
 from penstock.base import machine
 from penstock.base.errors import OutputError, file_error
 from penstock.base.faults import crash_point
-from penstock.base.files import PlacedFile, ReadFile, WriteFile, doing
+from penstock.base.files import PlacedFile, ReadFile, WriteFile, doing, is_of_this_machine, unique_name
 from penstock.base.store import STATE
 
 TEMPORARY = f"{STATE}/tmp"
 LOCK = f"{STATE}/lock"
-_attempts = itertools.count()
+_ABANDONED_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class LocalStore:
             return []
         with doing("list", path, "list"), os.scandir(path) as found:
             names = [os.path.join(name, each.name) + ("/" if each.is_dir() else "") for each in found]
-        return sorted(names, key=os.fsencode)
+        return sorted((each for each in names if each != f"{TEMPORARY}/"), key=os.fsencode)
 
     def list(self, prefix: str = "") -> list[str]:
         top = self._path(prefix)
@@ -100,8 +99,7 @@ class LocalStore:
     @contextmanager
     def commit(self, name: str, outlasts_machine: bool = True) -> Iterator[WriteFile]:
         """A file that need not outlast the machine is not synced: that costs nothing until the kernel finds time."""
-        self._make_folder(os.path.dirname(name))
-        file = WriteFile(self._path(self._temporary(name)), os.O_WRONLY | os.O_EXCL)
+        file = self._begin(name)
         try:
             yield file
             crash_point("commit.before_sync")
@@ -124,10 +122,28 @@ class LocalStore:
         with self.commit(name) as file:
             file.write(data)
 
-    def _temporary(self, name: str) -> str:
-        """A name of this attempt alone; whatever a killed run leaves there is gone at the next start."""
+    def create(self, name: str, data: bytes) -> bool:
+        file = self._begin(name)
+        try:
+            file.write(data)
+            file.sync()
+            with doing("create", self._path(name), "rename"):
+                try:
+                    os.link(file.path, self._path(name))
+                except FileExistsError:
+                    return False
+        finally:
+            file.close()
+            with suppress(FileNotFoundError):
+                os.unlink(file.path)
+        _sync_folder(os.path.dirname(self._path(name)))
+        return True
+
+    def _begin(self, name: str) -> WriteFile:
+        """A file beside, of this attempt alone."""
+        self._make_folder(os.path.dirname(name))
         self._make_folder(TEMPORARY)
-        return f"{TEMPORARY}/{os.getpid()}-{next(_attempts)}-{os.path.basename(name)}"
+        return WriteFile(self._path(f"{TEMPORARY}/{unique_name(name)}"), os.O_WRONLY | os.O_EXCL)
 
     def new_file(self, name: str) -> WriteFile:
         """Open a file under its real name, in a folder that nobody reads before all of it is there."""
@@ -206,6 +222,23 @@ class LocalStore:
 
     def can_be_held(self) -> bool:
         return os.access(self._path(LOCK), os.W_OK)
+
+    def sweep(self) -> None:
+        """The lock proves that writers of this machine are dead. It may not reach other machines that share the folder:
+        a file of theirs goes when nobody has written to it for an hour, by the clock of the file system."""
+        path = self._path(TEMPORARY)
+        if not os.path.isdir(path):
+            return
+        with doing("remove", path, "remove"):
+            os.utime(path)
+            old = os.stat(path).st_mtime - _ABANDONED_SECONDS
+            for name in os.listdir(path):
+                with suppress(FileNotFoundError):  # another machine has just finished it
+                    each = os.path.join(path, name)
+                    if is_of_this_machine(name) or os.stat(each).st_mtime < old:
+                        os.unlink(each)
+            with suppress(OSError):  # something is left
+                os.rmdir(path)
 
 
 def _unless_missing(error: OSError) -> None:

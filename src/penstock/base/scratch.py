@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
-import secrets
 
-from penstock.base.files import WriteFile, doing
+from penstock.base.files import WriteFile, doing, unique_name
 
 
 class Scratch(WriteFile):
@@ -18,7 +17,7 @@ class Scratch(WriteFile):
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        path = os.path.join(folder, f"penstock-{secrets.token_hex(8)}")
+        path = os.path.join(folder, unique_name("scratch"))
         with doing("create the folder", folder, "mkdir"):
             os.makedirs(folder, exist_ok=True)
         super().__init__(path, os.O_RDWR | os.O_EXCL)

@@ -1,6 +1,7 @@
 """Store: the operations that a dataset needs of the place where it lies. stores.py chooses one for a path.
 
-A file of a dataset appears whole or not at all: `commit` and `publish` see to that. Names are relative and use `/`.
+A file of a dataset appears whole or not at all: `commit`, `create` and `publish` see to that. Names are
+relative and use `/`.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Store(Protocol):
 
     def entries(self, name: str = "") -> list[str]:
         """Names of the files and folders directly in a folder, in bytewise order; those of folders end in `/`.
-        None where it is not there."""
+        None where it is not there. Files that are being written are not among them."""
 
     def list(self, prefix: str = "") -> list[str]:
         """Names of all files below `prefix`, in bytewise order."""
@@ -83,6 +84,9 @@ class Store(Protocol):
         """Write `name` whole or not at all. A file that need not outlast a crash of the machine costs less."""
 
     def commit_bytes(self, name: str, data: bytes) -> None: ...
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write `name` whole, unless it is there already: of several processes that try, one is told True."""
 
     def place(self, name: str, size: int) -> SharedWriter:
         """Open a file that is not in the dataset yet, of `size` bytes, to write some of them."""
@@ -109,3 +113,6 @@ class Store(Protocol):
 
     def can_be_held(self) -> bool:
         """Whether it was held before, and may be by this process."""
+
+    def sweep(self) -> None:
+        """Remove what killed writers have left. Only the one who holds the store alone may do this."""

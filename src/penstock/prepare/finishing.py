@@ -72,6 +72,7 @@ def remove_scaffolding(store: Store) -> None:
     for name in store.entries(STATE):
         if name.endswith("/") and name != f"{TASKS}/":
             store.remove(name)
+    store.sweep()
 
 
 def _input_facts(plan: Plan) -> dict[str, Any]:

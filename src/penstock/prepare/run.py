@@ -24,7 +24,6 @@ from penstock.base import machine
 from penstock.base.errors import IntegrityError, Interrupted, OutputError
 from penstock.base.events import Event, EventLog, Observer
 from penstock.base.faults import crash_point
-from penstock.base.local_store import TEMPORARY
 from penstock.base.store import Store
 from penstock.base.stores import open_store
 from penstock.prepare.engines import Engine
@@ -71,7 +70,7 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
             _remove_merged(store)  # from here on, nothing is left of an earlier result that is to be replaced
             store.remove(MANIFEST)
             crash_point("run.after_forgetting_manifest")
-            store.remove(TEMPORARY)
+            store.sweep()
             return _run(plan, store, log, lock, progress, redo)
 
 
@@ -129,7 +128,7 @@ def _run(plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...], progres
         raise _stopped(plan, progress) from None
     finally:
         engine.close()
-        store.remove(TEMPORARY)
+        store.sweep()
     log.say("done", seconds=round(time.time() - progress.started, 3))
     return manifest
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -146,7 +147,7 @@ class _File(io.FileIO):
 @contextmanager
 def _written_beside(target: str) -> Iterator[_File]:
     """A file under another name; it is synced and renamed, or removed if something goes wrong."""
-    temporary = f"{target}.{os.getpid()}.part"
+    temporary = f"{target}.{secrets.token_hex(8)}.part"
     try:
         with _File(temporary, "x+") as file:
             yield file

@@ -17,7 +17,6 @@ from typing import Any
 
 from penstock.base.errors import InputError, IntegrityError
 from penstock.base.fingerprint import digest, fingerprint
-from penstock.base.local_store import TEMPORARY
 from penstock.base.store import STATE, Store
 from penstock.base.stores import open_store
 from penstock.prepare.dedup.keys import HASH, KEY, Array
@@ -78,9 +77,7 @@ class Remembered:
 
     def save(self, new: Iterable[Array]) -> None:
         """Put down the keys that are new, which ascend; whole or not at all."""
-        for left in self._store.list(TEMPORARY):  # by this very job, when it was killed here
-            if left.endswith(self.own):
-                self._store.remove(left)
+        self._store.sweep()
         with ExitStack() as stack:
             writer = RunsWriter(self._store, self.own, stack, KEY, outlasts=True)
             count = 0
