@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import InputError, IntegrityError
+from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
 from penstock.base.store import Store
 from penstock.base.stores import open_store
 from penstock.prepare.dedup import matching, runs
@@ -189,7 +192,7 @@ def _entries(keys: list[tuple[int, int]]) -> list[Any]:
 
 def _file(path: Path, pieces: list[Any], dtype: np.dtype[Any]) -> runs.RunsFile:
     with ExitStack() as stack:
-        writer = RunsWriter(open_store(str(path)), "keys", stack, dtype, outlasts=False)
+        writer = RunsWriter(open_store(str(path)), "keys", stack, dtype, lasting=False)
         for piece in pieces:
             writer.write(piece)
         facts = writer.finish({})
@@ -340,17 +343,26 @@ def _names(seen: str) -> list[str]:
     return [name for name in os.listdir(seen) if not name.startswith(".")]
 
 
+SAVE = """
+import sys
+from penstock.prepare.dedup.remembered import look_up
+look_up(*sys.argv[1:3], {}, "").save(iter([]))
+"""
+
+
 def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
-    known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)
-    left = tmp_path / "seen" / ".penstock" / "tmp" / f"123-4-{known.own}"
-    other = left.with_name("123-5-00007-0123456789abcdef.keys")
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"half of it")
-    other.write_bytes(b"of a job that may be at work")
-    assert look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT) == known
+    token, seen = tmp_path / "token", tmp_path / "seen"
+    token.touch()
+    environment = {**os.environ, CRASH_VARIABLE: f"commit.before_rename:{token}"}
+    command = [sys.executable, "-c", SAVE, str(seen), str(tmp_path / "a")]
+    assert subprocess.run(command, env=environment, check=False).returncode == CRASH_EXIT_CODE
+    (left,) = (seen / ".penstock" / "tmp").iterdir()
+    other = left.with_name("0" * 12 + left.name[12:])
+    other.write_bytes(b"of a job that may be at work on another machine")
+    known = look_up(str(seen), str(tmp_path / "a"), MEANING, INPUT)
     known.save(iter([np.array([(1, 2)], KEY)]))
-    assert [path.name for path in left.parent.iterdir()] == [other.name]
-    assert _keys_in(tmp_path / "seen" / known.own) == [(1, 2)]
+    assert list(other.parent.iterdir()) == [other]
+    assert _keys_in(seen / known.own) == [(1, 2)]
 
 
 @pytest.mark.parametrize("meaning", [{"text": [{"clean": {"normalize": "nfc"}}]}, {"text": [], "other": 1}])

@@ -34,6 +34,11 @@ class LocalStore:
     root: str
 
     @property
+    def session(self) -> str:
+        """A file that is not synced lasts until the machine stops. Where that time has no name, all are synced."""
+        return machine.boot_id()
+
+    @property
     def scratch_folder(self) -> str:
         return self._path(TEMPORARY)
 
@@ -97,13 +102,13 @@ class LocalStore:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     @contextmanager
-    def commit(self, name: str, outlasts_machine: bool = True) -> Iterator[WriteFile]:
-        """A file that need not outlast the machine is not synced: that costs nothing until the kernel finds time."""
-        file = self._begin(name)
+    def commit(self, name: str, lasting: bool = True) -> Iterator[WriteFile]:
+        """A file that need not outlast the session is not synced: that costs nothing until the kernel finds time."""
+        file, is_synced = self._begin(name), lasting or not self.session
         try:
             yield file
             crash_point("commit.before_sync")
-            if outlasts_machine:
+            if is_synced:
                 file.sync()
             file.close()
             crash_point("commit.before_rename")
@@ -115,7 +120,7 @@ class LocalStore:
                 os.unlink(file.path)
             raise
         crash_point("commit.after_rename")
-        if outlasts_machine:
+        if is_synced:
             _sync_folder(os.path.dirname(self._path(name)))
 
     def commit_bytes(self, name: str, data: bytes) -> None:

@@ -43,6 +43,11 @@ class Store(Protocol):
     def __hash__(self) -> int: ...
 
     @property
+    def session(self) -> str:
+        """A name of the time for which files last that were placed, or committed with `lasting=False`; "" where every
+        file lasts."""
+
+    @property
     def scratch_folder(self) -> str:
         """A folder of this machine for scratch files that will be copied into the store."""
 
@@ -80,8 +85,8 @@ class Store(Protocol):
 
     # How it changes.
 
-    def commit(self, name: str, outlasts_machine: bool = True) -> AbstractContextManager[Writer]:
-        """Write `name` whole or not at all. A file that need not outlast a crash of the machine costs less."""
+    def commit(self, name: str, lasting: bool = True) -> AbstractContextManager[Writer]:
+        """Write `name` whole or not at all. A file that need not outlast the session costs less."""
 
     def commit_bytes(self, name: str, data: bytes) -> None: ...
 

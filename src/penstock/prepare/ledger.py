@@ -13,7 +13,6 @@ from typing import Any
 
 from penstock.base.errors import IntegrityError
 from penstock.base.fingerprint import fingerprint
-from penstock.base.machine import boot_id
 from penstock.base.store import STATE, Store
 from penstock.prepare.rows import GIVEN_UP, TOO_LARGE_PIECE
 from penstock.shards.columns import FileFacts, is_columns, open_columns
@@ -33,7 +32,7 @@ class LedgerRow:
     steps: dict[str, Step]  # by number of the stage; what was read has none
     states: dict[str, Any]
     lost_files: tuple[tuple[str, str], ...]  # path, and what for
-    boot: str = ""  # of the machine, while it wrote a spill without waiting for the disk
+    boot: str = ""  # the store's session, while which its spill or placed shards last; "" if they last for good
 
     @property
     def rows_read(self) -> int:
@@ -96,16 +95,13 @@ def forget(store: Store, tasks: Iterable[str]) -> None:
 
 def files_are_there(store: Store, row: LedgerRow, spill_needed: bool) -> bool:
     """Whether what the row names is on disk: sizes, and the header and checksum table of every shard."""
-    files = row.files
-    if row.spill and spill_needed:
-        if row.boot != boot_id():
-            return False
-        files = [*files, row.spill]
+    spills = [row.spill] if row.spill and spill_needed else []
+    if row.boot not in ("", store.session) and (row.shards or spills):
+        return False
+    files = [*row.files, *spills]
     if any(store.size(file.file) != file.bytes for file in files):
         return False
-    placed = any(file.file.startswith(PLACING) for file in files)  # which is not synced before all of it is there
-    if placed and row.boot != boot_id():
-        return False
+    placed = any(file.file.startswith(PLACING) for file in files)  # whose checksums are not there yet
     try:
         for shard in row.shards.values():
             if is_columns(shard.files) and not placed:

@@ -16,7 +16,6 @@ import numpy as np
 
 from penstock.base.faults import crash_point
 from penstock.base.fingerprint import fingerprint
-from penstock.base.machine import boot_id
 from penstock.base.store import Store
 from penstock.base.stores import open_store
 from penstock.prepare.groups import PartsByTask
@@ -137,7 +136,7 @@ def place(task: Task, root: str, source: FromParts, report: Report) -> LedgerRow
         steps={"place": Step("place", "", records, records)},
         states={"layout": source.identity, EDGES: edges},
         lost_files=(),
-        boot=boot_id(),
+        boot=store.session,
     )
 
 

@@ -42,10 +42,10 @@ class PartWriter:
         schema: Schema,
         splits: tuple[str, ...],
         stack: ExitStack,
-        outlasts_machine: bool = True,
+        lasting: bool = True,
     ) -> None:
         self._name = f"{name}{SUFFIX}"
-        self._file = stack.enter_context(store.commit(self._name, outlasts_machine))
+        self._file = stack.enter_context(store.commit(self._name, lasting))
         self._encoders = {split: encoders(schema) for split in splits}
         self._pieces: dict[str, dict[str, list[_PIECE]]] = {split: {} for split in splits}
         self.records = dict.fromkeys(splits, 0)

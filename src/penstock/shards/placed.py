@@ -122,6 +122,7 @@ class Placer:
     """Writes items of a column one after the other from `start` on, and hashes the blocks that lie within."""
 
     def __init__(self, store: Store, column: PlacedColumn, start: int) -> None:
+        self._store = store
         self._file = open_placing(store, column)
         self._hashes = open_hashes(store, column)
         self._column = column
@@ -174,6 +175,9 @@ class Placer:
                 self._edges.append((start, self._position - start, self._hasher.intdigest()))
         first = -(-self._first // BLOCK)
         self._hashes.write_at(8 * first, np.array(self._done, "<u8").tobytes())
+        if not self._store.session:  # nothing would tell that the machine has lost them
+            self._file.sync()
+            self._hashes.sync()
         self.close()
         return self._edges
 

@@ -79,7 +79,7 @@ class Remembered:
         """Put down the keys that are new, which ascend; whole or not at all."""
         self._store.sweep()
         with ExitStack() as stack:
-            writer = RunsWriter(self._store, self.own, stack, KEY, outlasts=True)
+            writer = RunsWriter(self._store, self.own, stack, KEY, lasting=True)
             count = 0
             for keys in new:
                 writer.write(keys)

@@ -35,9 +35,9 @@ END_OF_KEYS = 1 << 64
 class RunsWriter:
     """Takes sorted runs; `finish` makes the file whole, and it appears when the stack is left."""
 
-    def __init__(self, store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any], outlasts: bool) -> None:
+    def __init__(self, store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any], lasting: bool) -> None:
         self._name, self._dtype = name, dtype
-        self._file = stack.enter_context(store.commit(name, outlasts_machine=outlasts))
+        self._file = stack.enter_context(store.commit(name, lasting))
         self._blocks: list[Array] = []
         self._arrays: dict[str, tuple[int, int, str, int]] = {}
 

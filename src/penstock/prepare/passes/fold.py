@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from penstock.base.errors import InputError
 from penstock.base.faults import crash_point
-from penstock.base.machine import boot_id
 from penstock.base.store import Store
 from penstock.base.stores import open_store
 from penstock.prepare.costs import Measured, Measurement
@@ -142,7 +141,7 @@ class FoldWork:
             steps={**self.source.steps(attempt), **self._steps(chain)},
             states={**{str(each): tap.finish() for each, tap in chain.taps.items()}, **produced.states},
             lost_files=tuple((part.segment.path, part.title) for part in attempt.lost if part.rows < 0),
-            boot=boot_id() if produced.spill or produced.outlasts_machine is False else "",
+            boot="" if produced.lasting else store.session,
         )
 
     def open_stages(self, store: Store, number: int, settings: Settings) -> dict[int, Stage]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.base.machine import boot_id
 from penstock.base.store import STATE, Store
 from penstock.prepare.dedup.keys import Array, hash_texts, repeats, sort_order
 from penstock.prepare.dedup.losers import LOCAL
@@ -40,7 +39,7 @@ class Keys:
 
     def __init__(self, store: Store, name: str, column: str, stack: ExitStack) -> None:
         self._column = column
-        self._writer = RunsWriter(store, name, stack, ENTRY, outlasts=not boot_id())
+        self._writer = RunsWriter(store, name, stack, ENTRY, lasting=False)
         self._waiting: list[Array] = []
         self._repeated: list[Array] = []
         self._rows = self._first = 0
@@ -72,7 +71,7 @@ class Keys:
         if self._rows > self._first:
             self._put_run(self._rows - self._first)
         self._writer.put(LOCAL, np.concatenate([np.zeros(0, "u1"), *self._repeated]))
-        return Produced(spill=self._writer.finish({"rows": self._rows}))
+        return Produced(spill=self._writer.finish({"rows": self._rows}), lasting=False)
 
 
 def hash_ending(number: int, stage: int, column: str) -> Ending:

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from penstock.base.faults import crash_point
 from penstock.base.fingerprint import fingerprint
-from penstock.base.machine import boot_id
 from penstock.base.store import Store
 from penstock.base.stores import open_store
 from penstock.prepare.costs import Measured
@@ -122,7 +121,7 @@ class MatchWork(OwnWork):
         known = self.remembered.open() if self.remembered else []
         with ExitStack() as stack:
             name = f"{KEYS}/{self.number}-{task.input.number:05d}.losers"
-            writer = RunsWriter(store, name, stack, KEY, outlasts=not boot_id())
+            writer = RunsWriter(store, name, stack, KEY, lasting=False)
             rows = parts = 0
             for parts, each in enumerate(match(files, known, task.input.number, self.ranges), start=1):
                 put_losers(writer, parts - 1, each.slices, each.numbers, each.reasons, len(files))
@@ -141,7 +140,7 @@ class MatchWork(OwnWork):
             steps={"match": Step("match", "", rows, rows)},
             states={"layout": self.identity},
             lost_files=(),
-            boot=boot_id(),
+            boot=store.session,
         )
 
 

@@ -117,7 +117,7 @@ class Direct:
                 edges[column.file] = placer.finish()
             records = columns[0].starts[self._number + 1] - columns[0].starts[self._number]
             shards[split] = ShardFacts(split, records, tuple(column.placing for column in columns))
-        return Produced(shards=shards, states={EDGES: edges}, outlasts_machine=False)
+        return Produced(shards=shards, states={EDGES: edges}, lasting=False)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class Produced:
     shards: dict[str, ShardFacts] = field(default_factory=dict)
     spill: FileFacts | None = None
     states: dict[str, Any] = field(default_factory=dict)  # for the ledger, beside those of fits
-    outlasts_machine: bool = True  # else it is needed only while this run of the machine lasts
+    lasting: bool = True  # else it is there as long as the session of the store
 
 
 class Sink(Protocol):

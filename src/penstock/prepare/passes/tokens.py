@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from penstock.base.machine import boot_id
 from penstock.base.store import Store
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Finished
@@ -51,7 +50,7 @@ class Tokens:
     def __init__(self, store: Store, into: TokensInto, number: int, stack: ExitStack) -> None:
         name = f"{PARTS}/{number:05d}-of-{into.task_count:05d}"
         self._splits = into.splits
-        self._writer = PartWriter(store, name, into.schema, into.splits, stack, outlasts_machine=not boot_id())
+        self._writer = PartWriter(store, name, into.schema, into.splits, stack, lasting=False)
         self._counted: dict[str, dict[str, Counted]] = {split: {} for split in into.splits}
         self._content = {split: (xxhash.xxh3_128(), xxhash.xxh3_128()) for split in into.splits}
 
@@ -69,7 +68,8 @@ class Tokens:
     def finish(self) -> Produced:
         counted = {split: {source: vars(each) for source, each in of.items()} for split, of in self._counted.items()}
         content = {split: [hasher.hexdigest() for hasher in both] for split, both in self._content.items()}
-        return Produced(spill=self._writer.finish({}), states={COUNTED: counted, CONTENT: content})
+        states = {COUNTED: counted, CONTENT: content}
+        return Produced(spill=self._writer.finish({}), states=states, lasting=False)
 
 
 class Counted:
