@@ -6,7 +6,6 @@ It is made once: as long as the dataset, the place and the options are the same,
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 from penstock.base.errors import ConfigError, OutputError
@@ -64,11 +63,11 @@ def make_export(config: Config) -> None:
 
 
 def _is_there(store: Store, told: bytes, place: str, dataset: str) -> bool:
-    mark = os.path.join(place, MARK)
-    if not store.exists(EXPORTED) or store.read(EXPORTED) != told or not os.path.isfile(mark):
+    export = open_store(place)
+    if not store.exists(EXPORTED) or store.read(EXPORTED) != told or not export.exists(MARK):
         return False
     try:
-        facts = json.loads(open_store(place).read(MARK))
+        facts = json.loads(export.read(MARK))
     except ValueError:
         return False
     return bool(facts.get("dataset") == dataset)

@@ -70,10 +70,11 @@ def plan(job: Job) -> Plan:
         survey = _with_engines(survey, at_once=not is_small)
         asked, passes = cut_passes(config, survey, budget.allowed)
         measured = _with_more(config, survey, _measure(asked, passes, trial, is_small))
+    store = open_store(config.output_path)
     means = Means(
         budget=budget,
         cores=machine.cpu_count().amount,
-        free_disk=machine.free_disk(config.output_path) + _held(open_store(config.output_path)),
+        free_disk=store.free_bytes() + _held(store),
         driver_bytes=own_memory().counted + _growth_of_driver(passes, survey),
         measured=measured,
     )

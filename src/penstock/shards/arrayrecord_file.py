@@ -11,13 +11,14 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 import xxhash
 
 from penstock.base.errors import FileError, IntegrityError, file_error
 from penstock.base.faults import operation
+from penstock.base.files import ReadFile
 from penstock.base.store import Store
 from penstock.shards.arrayrecord import encode_records, library
 from penstock.shards.columns import FileFacts, damaged_file
@@ -124,7 +125,7 @@ def merge_parts(store: Store, name: str, parts: Sequence[ShardFacts]) -> ShardFa
         records = write_records(file.path, (record for part in parts for record in _records_of(store, part)))
         if (found := open_reader(file.path).num_records()) != records:
             raise IntegrityError(f"{name}{SUFFIX} reads {found:,} records, {records:,} were written", where=file.path)
-        digest = file_digest(store, os.path.relpath(file.path, store.root))
+        digest = file_digest(ReadFile(file.path))
         facts = FileFacts(f"{name}{SUFFIX}", os.stat(file.path).st_size, digest)
     return ShardFacts(name, records, (facts,))
 
@@ -165,10 +166,10 @@ def _write_error(error: RuntimeError, path: str) -> FileError:
     return file_error(OSError(number, os.strerror(number)), "write", path)
 
 
-def file_digest(store: Store, name: str) -> str:
-    """The digest of a whole file, read a piece at a time."""
+def file_digest(file: BinaryIO) -> str:
+    """The digest of a whole file, read a piece at a time; it is closed then."""
     hasher = xxhash.xxh3_128()
-    with store.open(name) as file:
+    with file:
         while data := file.read(_AT_ONCE):
             hasher.update(data)
     return str(hasher.hexdigest())
@@ -184,7 +185,7 @@ def check_size(store: Store, file: FileFacts) -> None:
 def check_file(store: Store, file: FileFacts, records: int) -> None:
     """Every byte is the one that was written, and the library reads as many records as were."""
     check_size(store, file)
-    if file_digest(store, file.file) != file.digest:
+    if file_digest(store.open(file.file)) != file.digest:
         raise damaged_file(file.file, "is not the file that was written")
     found = open_reader(store.local_path(file.file)).num_records()
     if found != records:

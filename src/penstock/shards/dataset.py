@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.base.errors import ConfigError, OutputError, did_you_mean
 from penstock.base.paths import hidden_matches, local_path
-from penstock.base.store import Store
+from penstock.base.store import STATE, Store
 from penstock.base.stores import open_store
 from penstock.shards import arrayrecord
 from penstock.shards.arrayrecord_file import SUFFIX, check_size, open_reader, read_records
@@ -213,10 +213,9 @@ def _refuse_split(split: str, names: list[str], store: Store) -> None:
 def older_files(path: str) -> list[str]:
     """The .arrayrecord files of a folder that penstock did not write, in bytewise order."""
     store = open_store(path)
-    if not os.path.isdir(path) or store.exists(MANIFEST) or store.exists(".penstock"):
+    if store.exists(MANIFEST) or store.exists(STATE):
         return []
-    names = sorted((name for name in os.listdir(path) if name.endswith(SUFFIX)), key=os.fsencode)
-    return [store.local_path(name) for name in names]
+    return [store.local_path(name) for name in store.entries() if name.endswith(SUFFIX)]
 
 
 def _stem(path: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.fingerprint import digest, fingerprint
-from penstock.base.store import Store
+from penstock.base.store import STATE, Store
 from penstock.shards.columns import FileFacts
 from penstock.shards.feature_names import FeatureNames
 from penstock.shards.schema import Field, Schema
@@ -138,7 +138,7 @@ def write_manifest(store: Store, manifest: Manifest) -> None:
 
 def read_manifest(store: Store) -> Manifest:
     if not store.exists(MANIFEST):
-        unfinished = store.exists(".penstock")
+        unfinished = store.exists(STATE)
         raise OutputError(
             "this dataset is not finished: it has no manifest.json" if unfinished else "there is no dataset here",
             where=store.root,

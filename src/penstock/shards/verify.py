@@ -138,7 +138,7 @@ def _plain_file_problems(store: Store, file: FileFacts) -> Iterator[IntegrityErr
         yield damaged_file(file.file, "is missing")
     elif store.size(file.file) != file.bytes:
         yield damaged_file(file.file, f"has {store.size(file.file):,} bytes, {file.bytes:,} were written")
-    elif file_digest(store, file.file) != file.digest:
+    elif file_digest(store.open(file.file)) != file.digest:
         yield damaged_file(file.file, "is not the file that was written")
 
 
