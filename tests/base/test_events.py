@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 from penstock.base.events import EVENTS, EventLog
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 
 
 def test_an_event_is_logged_and_handed_on(tmp_path):
-    folder, seen = Folder(str(tmp_path)), []
+    folder, seen = open_store(str(tmp_path)), []
     with EventLog(folder, seen.append) as log:
         log.say("task_done", task="é", rows=7)
     with EventLog(folder, None) as log:

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.base.errors import FileError
 from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE, Sweep, crash_point, operation, sweeping
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 
 
 def test_nothing_is_armed_by_itself():
@@ -20,13 +20,13 @@ def test_nothing_is_armed_by_itself():
 
 
 def test_a_sweep_sees_every_operation_of_a_commit_and_fails_the_one_it_is_told(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     with sweeping(Sweep()) as seen:
         folder.commit_bytes("a", b"data")
     kinds = [kind for kind, _ in seen.operations]
     assert kinds == ["mkdir", "sync", "mkdir", "sync", "open", "write", "sync", "rename", "sync"]
     for number in range(len(kinds)):
-        target = Folder(str(tmp_path / f"target-{number}"))
+        target = open_store(str(tmp_path / f"target-{number}"))
         os.mkdir(target.root)
         with pytest.raises(FileError, match="ENOSPC"), sweeping(Sweep(fail_at=number, error=errno.ENOSPC)):
             target.commit_bytes("a", b"data")
@@ -35,8 +35,8 @@ def test_a_sweep_sees_every_operation_of_a_commit_and_fails_the_one_it_is_told(t
 
 
 def test_a_short_sweep_makes_one_write_take_half(tmp_path):
-    folder = Folder(str(tmp_path))
-    folder.make(".penstock/tmp")
+    folder = open_store(str(tmp_path))
+    os.makedirs(folder.scratch_folder)
     with sweeping(Sweep(fail_at=1, short=True)) as seen:
         folder.commit_bytes("a", b"0123456789")
     assert [kind for kind, _ in seen.operations].count("write") == 2

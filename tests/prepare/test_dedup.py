@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import InputError, IntegrityError
-from penstock.base.files import Folder
+from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare.dedup import matching, runs
 from penstock.prepare.dedup.keys import KEY, hash_texts, repeats, sort_order
 from penstock.prepare.dedup.losers import Bitmap, read_losers, set_bits
@@ -38,7 +42,7 @@ TEXTS = st.sampled_from(["", "a", "b", "ab", "ab ", "\0", "\0\0", "été", "e\u0
 SLICES = st.lists(st.lists(st.lists(TEXTS, max_size=12), max_size=3), min_size=1, max_size=4)
 
 
-def hashed(folder: Folder, slices: list[list[list[str]]], pass_number: int = 0) -> tuple[FileFacts, ...]:
+def hashed(folder: Store, slices: list[list[list[str]]], pass_number: int = 0) -> tuple[FileFacts, ...]:
     """The keys of each slice, whose texts come in batches."""
     found = []
     for number, batches in enumerate(slices):
@@ -57,13 +61,13 @@ def unseen(rows: int, place: str = "", whole: bool = True) -> None:
     """Progress that nobody watches."""
 
 
-def matched(folder: Folder, keys: tuple[FileFacts, ...], ranges: int, known: Remembered | None) -> list[FileFacts]:
+def matched(folder: Store, keys: tuple[FileFacts, ...], ranges: int, known: Remembered | None) -> list[FileFacts]:
     work = MatchWork(folder.root, 1, keys, known, ranges)
     rows = [work.execute(Task(f"{n}", KeyRange(n), ""), SETTINGS, unseen) for n in range(ranges)]
     return [row.spill for row in rows if row.spill]
 
 
-def lost(folder: Folder, keys: tuple[FileFacts, ...], losers: list[FileFacts]) -> list[tuple[list[bool], list[bool]]]:
+def lost(folder: Store, keys: tuple[FileFacts, ...], losers: list[FileFacts]) -> list[tuple[list[bool], list[bool]]]:
     """Of each slice: whether each row is a duplicate, and whether an earlier job has had it."""
     found = []
     for number, facts in enumerate(keys):
@@ -90,7 +94,7 @@ def by_a_dict(slices: list[list[list[str]]], seen: set[str]) -> list[tuple[list[
 
 @given(slices=SLICES, ranges=st.integers(1, 3), run=st.sampled_from([8, 16, 64]), at_once=st.integers(1, 20))
 def test_the_first_by_position_stays_as_a_dict_would_have_it(tmp_path_factory, slices, ranges, run, at_once):
-    folder = Folder(str(tmp_path_factory.mktemp("dedup")))
+    folder = open_store(str(tmp_path_factory.mktemp("dedup")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hashing_keys, "_RUN_KEYS", run)
         patch.setattr(matching, "_KEYS_AT_ONCE", at_once)
@@ -108,7 +112,7 @@ def test_what_earlier_jobs_had_is_left_out_whichever_of_them_had_it(tmp_path_fac
         patch.setattr(matching, "_KEYS_AT_ONCE", at_once)
         patch.setattr(runs, "_BLOCK_KEYS", 3)
         for number, slices in enumerate(jobs):
-            folder = Folder(str(root / f"{number}"))
+            folder = open_store(str(root / f"{number}"))
             known = look_up(str(root / "seen"), folder.root, MEANING, INPUT)
             assert len(known.runs) == number
             keys = hashed(folder, slices)
@@ -126,8 +130,8 @@ def _key(text: str) -> tuple[int, int]:
 
 
 def _keys_in(path: Path) -> list[tuple[int, int]]:
-    size = path.stat().st_size
-    file = open_runs(str(path), size, runs.read_facts(str(path), size)[1])
+    store, size = open_store(path.parent), path.stat().st_size
+    file = open_runs(store, path.name, size, runs.read_facts(store, path.name, size)[1])
     return [(int(high), int(low)) for keys in file.entries() for high, low in keys.tolist()]
 
 
@@ -188,11 +192,11 @@ def _entries(keys: list[tuple[int, int]]) -> list[Any]:
 
 def _file(path: Path, pieces: list[Any], dtype: np.dtype[Any]) -> runs.RunsFile:
     with ExitStack() as stack:
-        writer = RunsWriter(Folder(str(path)), "keys", stack, dtype, outlasts=False)
+        writer = RunsWriter(open_store(str(path)), "keys", stack, dtype, lasting=False)
         for piece in pieces:
             writer.write(piece)
         facts = writer.finish({})
-    return open_written(Folder(str(path)), facts)
+    return open_written(open_store(str(path)), facts)
 
 
 @given(
@@ -255,7 +259,7 @@ def _flips(path: Path, step: int = 61) -> Iterator[int]:
 
 def test_a_flipped_byte_in_keys_or_losers_is_named(tmp_path):
     slices = [[[f"text {n % 700}" for n in range(1500)]], [[f"text {n}" for n in range(900)]]]
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     keys = hashed(folder, slices)
     losers = matched(folder, keys, 1, None)
     expected = by_a_dict(slices, set())
@@ -264,7 +268,7 @@ def test_a_flipped_byte_in_keys_or_losers_is_named(tmp_path):
         for position in _flips(path, 499):
             open_runs.cache_clear()
             try:
-                again = matched(Folder(str(tmp_path)), keys, 1, None) if facts in keys else losers
+                again = matched(open_store(str(tmp_path)), keys, 1, None) if facts in keys else losers
                 found = lost(folder, keys, again)
             except IntegrityError as error:
                 assert path.name in str(error.where), position
@@ -276,7 +280,7 @@ def test_a_flipped_byte_in_keys_or_losers_is_named(tmp_path):
 
 def test_a_flipped_byte_in_what_is_remembered_is_named(tmp_path):
     known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)
-    folder = Folder(str(tmp_path / "a"))
+    folder = open_store(str(tmp_path / "a"))
     known.save(new_keys(folder, matched(folder, hashed(folder, [[[f"text {n}" for n in range(900)]]]), 1, known)))
     path = tmp_path / "seen" / known.own
     keys = _keys_in(path)
@@ -339,17 +343,26 @@ def _names(seen: str) -> list[str]:
     return [name for name in os.listdir(seen) if not name.startswith(".")]
 
 
+SAVE = """
+import sys
+from penstock.prepare.dedup.remembered import look_up
+look_up(*sys.argv[1:3], {}, "").save(iter([]))
+"""
+
+
 def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
-    known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)
-    left = tmp_path / "seen" / ".penstock" / "tmp" / f"123-4-{known.own}"
-    other = left.with_name("123-5-00007-0123456789abcdef.keys")
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"half of it")
-    other.write_bytes(b"of a job that may be at work")
-    assert look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT) == known
+    token, seen = tmp_path / "token", tmp_path / "seen"
+    token.touch()
+    environment = {**os.environ, CRASH_VARIABLE: f"commit.before_rename:{token}"}
+    command = [sys.executable, "-c", SAVE, str(seen), str(tmp_path / "a")]
+    assert subprocess.run(command, env=environment, check=False).returncode == CRASH_EXIT_CODE
+    (left,) = (seen / ".penstock" / "tmp").iterdir()
+    other = left.with_name("0" * 12 + left.name[12:])
+    other.write_bytes(b"of a job that may be at work on another machine")
+    known = look_up(str(seen), str(tmp_path / "a"), MEANING, INPUT)
     known.save(iter([np.array([(1, 2)], KEY)]))
-    assert [path.name for path in left.parent.iterdir()] == [other.name]
-    assert _keys_in(tmp_path / "seen" / known.own) == [(1, 2)]
+    assert list(other.parent.iterdir()) == [other]
+    assert _keys_in(seen / known.own) == [(1, 2)]
 
 
 @pytest.mark.parametrize("meaning", [{"text": [{"clean": {"normalize": "nfc"}}]}, {"text": [], "other": 1}])

@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, FileError, InputError
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 from tests.promises import workshop
 
 
@@ -167,7 +167,7 @@ def test_a_pattern_through_a_link_to_its_own_folder_is_refused(tmp_path, odd):
 
 def test_nothing_that_penstock_opens_waits_for_a_fifo(tmp_path, odd):
     with pytest.raises(FileError, match="it is a FIFO"):
-        Folder(str(odd)).read("pipe.jsonl")
+        open_store(str(odd)).read("pipe.jsonl")
     with pytest.raises(ConfigError, match="the job file is a FIFO"):
         penstock.plan(odd / "pipe.jsonl")
     with pytest.raises(ConfigError, match="Is a directory"):

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.errors import PenstockError
-from penstock.base.files import Folder
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare import groups
 from penstock.prepare.groups import Groups, prove_apart
 from penstock.prepare.rows import Rows
@@ -28,7 +29,7 @@ SPLITS = ("train", "test", "val")
 SCHEMA = pa.schema([("game", pa.string()), ("seat", pa.int64())])
 
 
-def part(folder: Folder, number: int, batches: list[Rows], by: tuple[str, ...]) -> dict[str, ShardFacts]:
+def part(folder: Store, number: int, batches: list[Rows], by: tuple[str, ...]) -> dict[str, ShardFacts]:
     """What a task puts down of its groups; its samples are not looked at here."""
     found = Groups(SPLITS, by)
     for rows in batches:
@@ -52,7 +53,7 @@ TASKS = st.lists(st.lists(st.lists(VALUES, max_size=20), max_size=3), min_size=1
 @pytest.mark.parametrize("by", [("game",), ("seat",), ("game", "seat")])
 @given(tasks=TASKS, at_once=st.integers(1, 30))
 def test_groups_are_counted_as_a_set_would_count_them(tmp_path_factory, by, tasks, at_once):
-    folder = Folder(str(tmp_path_factory.mktemp("groups")))
+    folder = open_store(str(tmp_path_factory.mktemp("groups")))
     splits: dict[tuple[Any, ...], int] = {}
 
     def decide(value: tuple[Any, ...]) -> int:
@@ -73,7 +74,7 @@ def test_groups_are_counted_as_a_set_would_count_them(tmp_path_factory, by, task
 @pytest.mark.parametrize("at_once", [1, 1 << 20])
 def test_a_group_in_two_splits_is_a_defect_wherever_its_rows_are(tmp_path, monkeypatch, at_once):
     monkeypatch.setattr(groups, "_AT_ONCE", at_once)
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     apart = [rows_of(["a", "b", "c"], [0, 0, 0], [0, 1, 2])]
     leaking = [rows_of(["d", "c"], [1, 1], [0, 0])]
     parts = (part(folder, 0, apart, ("game",)), part(folder, 1, leaking, ("game",)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 from penstock.prepare.ledger import LedgerRow, decode_row, encode_row, files_are_there, forget, read_rows, write_row
 from penstock.prepare.rows import HUNG, TOO_LARGE_PIECE
 from penstock.shards.columns import FileFacts, commit_file
@@ -57,7 +57,7 @@ def plain(task: str = "0-map-00000", **more: object) -> LedgerRow:
 
 
 def test_rows_are_listed_by_task_and_forgotten_by_name(tmp_path: Path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     for number in range(3):
         write_row(folder, plain(f"0-map-{number:05d}"))
     (tmp_path / ".penstock" / "tasks" / "0-map-00009.json").write_text("{half a row")
@@ -67,14 +67,14 @@ def test_rows_are_listed_by_task_and_forgotten_by_name(tmp_path: Path):
 
 @pytest.mark.parametrize("is_needed", [True, False])
 def test_a_spill_is_asked_for_only_while_a_later_pass_reads_it(tmp_path, is_needed):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     spill = commit_file(folder, "spill", b"rows")
     row = plain(spill=spill, boot="an earlier boot of the machine")
     assert files_are_there(folder, row, spill_needed=is_needed) is not is_needed
 
 
 def test_a_row_whose_file_has_another_size_is_not_kept(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     rejected = commit_file(folder, "rejected/00000.jsonl", b"a line\n")
     assert files_are_there(folder, plain(rejected=rejected), spill_needed=True)
     (tmp_path / "rejected" / "00000.jsonl").write_bytes(b"half")

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.errors import ConfigError, IntegrityError
-from penstock.base.files import Folder
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare import packing
 from penstock.prepare.best_fit import best_fit
 from penstock.prepare.means import Settings
@@ -52,7 +53,7 @@ def unseen(rows: int, place: str = "", whole: bool = True) -> None:
     """Progress that nobody watches."""
 
 
-def put_down(folder: Folder, tasks: list[Batches]) -> tuple[TokenPart, ...]:
+def put_down(folder: Store, tasks: list[Batches]) -> tuple[TokenPart, ...]:
     """A part for each task, as its sink writes it."""
     into, parts = TokensInto(schema_from_arrow(PART, "a test"), SPLITS, len(tasks)), []
     for number, batches in enumerate(tasks):
@@ -70,7 +71,7 @@ def put_down(folder: Folder, tasks: list[Batches]) -> tuple[TokenPart, ...]:
 
 def packed(root: Path, tasks: list[Batches], stage: Pack, spans: int) -> tuple[dict[str, list[Any]], Step]:
     """The records of each split as `penstock.open` reads them, and the account of tokens."""
-    folder = Folder(str(root))
+    folder = open_store(str(root))
     fixed = stage.length if stage.method == "wrapped" else 0
     schema = schema_from_arrow(packed_schema(pa.uint16(), fixed), "a test")
     source = FromTokens(put_down(folder, tasks), stage, ShardsInto(schema, SPLITS, "safetensors", spans, None))
@@ -247,7 +248,7 @@ def test_options_that_cannot_be_are_refused(written, said):
 
 def test_a_flipped_byte_in_any_region_of_a_part_is_named(tmp_path):
     tasks: list[Batches] = [[([[number] * 30 for number in range(40)], [0, 1] * 20)]]
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     (part,) = put_down(folder, tasks)
     schema = schema_from_arrow(packed_schema(pa.uint16(), 16), "a test")
     source = FromTokens((part,), Pack(length=16), ShardsInto(schema, SPLITS, "safetensors", 1, None))

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.errors import IntegrityError
-from penstock.base.files import Folder
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Task
@@ -54,7 +55,7 @@ def unseen(rows: int, place: str = "") -> None:
     """Progress that nobody watches."""
 
 
-def put_down(folder: Folder, counts: list[int]) -> tuple[dict[str, ShardFacts], ...]:
+def put_down(folder: Store, counts: list[int]) -> tuple[dict[str, ShardFacts], ...]:
     """A part a count, written in batches of up to four."""
     into, parts, first = PartsInto(SCHEMA, SPLITS, len(counts), ()), [], 0
     for number, count in enumerate(counts):
@@ -67,13 +68,13 @@ def put_down(folder: Folder, counts: list[int]) -> tuple[dict[str, ShardFacts], 
     return tuple(parts)
 
 
-def source_of(folder: Folder, parts: tuple[dict[str, ShardFacts], ...], scaled: bool, in_memory: bool) -> FromParts:
+def source_of(folder: Store, parts: tuple[dict[str, ShardFacts], ...], scaled: bool, in_memory: bool) -> FromParts:
     layout = lay_out_parts(folder, SPLITS, SCHEMA, SCALED if scaled else SCHEMA, parts)
     types = {name: dtype for name, dtype, _ in columns_of(SCHEMA)}
     return FromParts(parts, layout, {"features": SCALE} if scaled else {}, types, in_memory)
 
 
-def place_all(folder: Folder, source: FromParts, tasks: list[Part]) -> dict[str, Any]:
+def place_all(folder: Store, source: FromParts, tasks: list[Part]) -> dict[str, Any]:
     """Every file of the dataset as numpy has it, once all tasks are done."""
     rows = [place(Task(f"1-place-{part.number:05d}", part, "f"), folder.root, source, unseen) for part in tasks]
     assert all(row.steps["place"].balances for row in rows)
@@ -81,10 +82,10 @@ def place_all(folder: Folder, source: FromParts, tasks: list[Part]) -> dict[str,
         shard.records for part in source.parts for shard in part.values()
     )
     finish(folder, source, rows)
-    return {column.file: np.load(folder.path(column.file)) for of in source.layout.values() for column in of}
+    return {column.file: np.load(folder.local_path(column.file)) for of in source.layout.values() for column in of}
 
 
-def finish(folder: Folder, source: FromParts, rows: list[LedgerRow]) -> None:
+def finish(folder: Store, source: FromParts, rows: list[LedgerRow]) -> None:
     for split, columns in source.layout.items():
         finished = {
             column: finish_column(
@@ -118,7 +119,7 @@ def expected_of(count: int, split: int, scaled: bool) -> dict[str, Any]:
     order=st.randoms(use_true_random=False),
 )
 def test_every_row_is_at_its_place_whatever_the_parts(tmp_path_factory, counts, scaled, in_memory, order):
-    folder = Folder(str(tmp_path_factory.mktemp("placing")))
+    folder = open_store(str(tmp_path_factory.mktemp("placing")))
     source = source_of(folder, put_down(folder, counts), scaled, in_memory)
     tasks = [Part(number, number + 1) for number in range(len(counts))]
     order.shuffle(tasks)
@@ -131,7 +132,7 @@ def test_every_row_is_at_its_place_whatever_the_parts(tmp_path_factory, counts, 
 
 
 def test_placing_a_part_again_changes_no_byte(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     source = source_of(folder, put_down(folder, [13, 20, 7]), scaled=True, in_memory=False)
     again = [Part(0, 1), Part(1, 2), Part(0, 1), Part(2, 3)]
     rows = [place(Task("t", part, "f"), folder.root, source, unseen) for part in again]
@@ -141,25 +142,25 @@ def test_placing_a_part_again_changes_no_byte(tmp_path):
 
 
 def test_a_byte_that_changed_in_a_part_is_named(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     parts = put_down(folder, [50, 50])
     source = source_of(folder, parts, scaled=False, in_memory=False)
     name = parts[1]["train"].files[0].file
     assert name.startswith(PARTS)
     data = bytearray(folder.read(name))
     data[100] ^= 1
-    Path(folder.path(name)).write_bytes(data)
+    Path(folder.local_path(name)).write_bytes(data)
     place(Task("t", Part(0, 1), "f"), folder.root, source, unseen)
     with pytest.raises(IntegrityError, match="are not the ones that were written") as caught:
         place(Task("t", Part(1, 2), "f"), folder.root, source, unseen)
     assert name in caught.value.where
-    Path(folder.path(name)).write_bytes(data[:-1])
+    Path(folder.local_path(name)).write_bytes(data[:-1])
     with pytest.raises(IntegrityError, match=r"bytes, .* were written"):
         lay_out_parts(folder, SPLITS, SCHEMA, SCHEMA, parts)
 
 
 def test_another_layout_or_scale_is_another_identity(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     source = source_of(folder, put_down(folder, [5, 9]), scaled=True, in_memory=False)
     assert replace(source, in_memory=True).identity == source.identity
     other = {"features": {**SCALE.artifact["features"], "mean": [1.0, -2.0, 0.5]}}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.errors import PenstockError
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 from penstock.prepare.groups import prove_apart
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts
@@ -143,7 +143,7 @@ def test_the_proof_fails_when_a_group_is_in_two_splits(tmp_path):
         plan = penstock.plan(job)
         _run_without_placing(plan)
         parts[name] = _ledger_parts(tmp_path / name / "out")
-        proof = prove_apart(Folder(str(tmp_path / name / "out")), ("train", "test"), ["game_id"], parts[name])
+        proof = prove_apart(open_store(str(tmp_path / name / "out")), ("train", "test"), ["game_id"], parts[name])
         assert sum(proof["groups"].values()) == 7
     mixed = tmp_path / "mixed" / ".penstock"
     for name in parts:
@@ -156,7 +156,7 @@ def test_the_proof_fails_when_a_group_is_in_two_splits(tmp_path):
         {split: _moved(shard, name) for split, shard in part.items()} for name in parts for part in parts[name]
     )
     with pytest.raises(PenstockError, match="groups are in more than one split"):
-        prove_apart(Folder(str(tmp_path / "mixed")), ("train", "test"), ["game_id"], every)
+        prove_apart(open_store(str(tmp_path / "mixed")), ("train", "test"), ["game_id"], every)
 
 
 def _run_without_placing(plan: Any) -> None:
@@ -180,7 +180,7 @@ def _run_without_placing(plan: Any) -> None:
 def _ledger_parts(output: Path) -> tuple[dict[str, ShardFacts], ...]:
     from penstock.prepare.ledger import read_rows
 
-    rows = read_rows(Folder(str(output)))
+    rows = read_rows(open_store(str(output)))
     return tuple(rows[name].shards for name in sorted(rows) if name.startswith("0-map"))
 
 

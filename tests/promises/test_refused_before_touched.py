@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import PenstockError
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 from penstock.cli import main
 from tests.promises import arrays_making, text_making, workshop
 
@@ -87,7 +87,7 @@ def test_other_input_is_refused_without_redo_and_leaves_every_byte(made):
 @pytest.mark.parametrize("folder", ["out", "seen"])
 def test_a_folder_that_another_run_holds_leaves_every_byte_of_the_earlier_result(made, folder):
     before = _bytes_of(made)
-    held = Folder(str(made / folder)).lock(b"process 7 on a machine")
+    held = open_store(str(made / folder)).hold(b"process 7 on a machine")
     with held, pytest.raises(PenstockError, match=r"another run holds .* process 7 on a machine"):
         penstock.run(_write_job(made), redo=True)
     assert _bytes_of(made) == before
@@ -135,7 +135,7 @@ def test_a_merge_that_is_refused_leaves_every_byte_of_the_batches_and_of_the_arr
 
 def test_batch_files_are_not_made_anew_while_a_run_merges_them(merged):
     before = _bytes_of(merged)
-    with Folder(str(merged / "between")).lock(b"process 7 on a machine", shared=True):
+    with open_store(str(merged / "between")).hold(b"process 7 on a machine", shared=True):
         with pytest.raises(PenstockError, match=r"another run holds .* process 7 on a machine"):
             penstock.run(_write_arrays_job(merged), redo=True)
         penstock.run(_write_arrays_job(merged, output="second", intermediate_dir=None, input={"npz": "between"}))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.files import Folder
+from penstock.base.scratch import release_scratch
+from penstock.base.stores import open_store
 from penstock.shards.columns import Container, Hold
 from penstock.shards.manifest import Manifest, Step, write_manifest
 from penstock.shards.schema import schema_from_arrow
@@ -124,7 +125,7 @@ def write_dataset(
     path: Path, shards: dict[str, list[list[pa.RecordBatch]]], container: Container = "safetensors"
 ) -> Manifest:
     """A finished dataset: for each split its shards, for each shard its batches."""
-    folder = Folder(str(path))
+    folder = open_store(str(path))
     first = next(batch for each in shards.values() for shard in each for batch in shard)
     schema = schema_from_arrow(first.schema, "a test")
     splits, rows = {}, 0
@@ -140,5 +141,5 @@ def write_dataset(
     account = (Step("read", "rows", rows, rows),)
     manifest = Manifest({"stages": []}, {"files": 1}, schema, splits, account, (), (), "job")
     write_manifest(folder, manifest)
-    folder.release_scratch()
+    release_scratch(folder.scratch_folder)
     return manifest

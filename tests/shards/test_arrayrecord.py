@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 import penstock
 from penstock.base.errors import ConfigError, FileError, InputError, IntegrityError, OutputError
 from penstock.base.faults import Sweep, sweeping
-from penstock.base.files import TEMPORARY, Folder
 from penstock.base.fingerprint import digest
+from penstock.base.local_store import TEMPORARY
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.shards.arrayrecord import encode_records, refuse_unfit
 from penstock.shards.arrayrecord_file import PartWriter, merge_parts
 from penstock.shards.manifest import Manifest, ShardFacts, Step, write_manifest
@@ -339,7 +341,7 @@ def test_a_missing_library_is_asked_for_by_name(monkeypatch, tmp_path):
 # Parts, and the file they become.
 
 
-def write_part(folder: Folder, name: str, *batches: pa.RecordBatch) -> ShardFacts:
+def write_part(folder: Store, name: str, *batches: pa.RecordBatch) -> ShardFacts:
     writer = PartWriter(folder, name, "src_addr", "event_time")
     for batch in batches:
         writer.write(batch)
@@ -347,13 +349,13 @@ def write_part(folder: Folder, name: str, *batches: pa.RecordBatch) -> ShardFact
 
 
 def merged(path: Path, batches: list[pa.RecordBatch], name: str = "train") -> ShardFacts:
-    folder = Folder(str(path))
+    folder = open_store(str(path))
     parts = [write_part(folder, f".penstock/parts/{name}-{n}", batch) for n, batch in enumerate(batches)]
     return merge_parts(folder, name, parts)
 
 
 def test_a_part_is_framed_records_and_its_digest_is_that_of_its_bytes(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     batch = grouped(some_keys(9))
     facts = write_part(folder, "parts/a", batch.slice(0, 4), batch.slice(4))
     data = b"".join(len(record).to_bytes(8, "little") + record for record in encode(batch))
@@ -365,7 +367,7 @@ def test_a_part_is_framed_records_and_its_digest_is_that_of_its_bytes(tmp_path):
 
 
 def test_a_part_appears_with_its_commit_and_not_before(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     writer = PartWriter(folder, "a", "src_addr", "event_time")
     writer.write(grouped(some_keys(9)))
     assert [name for name in folder.list() if not name.startswith(TEMPORARY)] == []
@@ -377,7 +379,7 @@ def test_a_part_appears_with_its_commit_and_not_before(tmp_path):
 
 
 def test_a_large_part_is_written_as_it_comes(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     writer = PartWriter(folder, "a", "src_addr", "event_time")
     batch = grouped({"k": [event(0, "x" * 1000)] * 2000})
     for _ in range(3):
@@ -410,7 +412,7 @@ def test_the_file_is_the_same_however_its_records_are_cut_into_parts(tmp_path):
 
 
 def test_a_split_without_parts_is_a_file_without_records(tmp_path):
-    assert merge_parts(Folder(str(tmp_path)), "test", []).records == 0
+    assert merge_parts(open_store(str(tmp_path)), "test", []).records == 0
     reader = ArrayRecordReader(str(tmp_path / "test.arrayrecord"))
     assert (reader.ok(), reader.num_records()) == (True, 0)
     dataset = penstock.open(tmp_path / "test.arrayrecord")
@@ -418,7 +420,7 @@ def test_a_split_without_parts_is_a_file_without_records(tmp_path):
 
 
 def test_a_flipped_bit_in_a_part_is_named_and_nothing_is_merged(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     batch = grouped(some_keys(4))
     parts = [write_part(folder, "a", batch.slice(0, 3)), write_part(folder, "b", batch.slice(3))]
     good = folder.read("b.records")
@@ -433,7 +435,7 @@ def test_a_flipped_bit_in_a_part_is_named_and_nothing_is_merged(tmp_path):
 
 
 def test_a_disk_that_fails_at_any_operation_leaves_no_half_file(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     parts = [write_part(folder, "a", grouped(some_keys(5)))]
     with sweeping(Sweep()) as sweep:
         merge_parts(folder, "train", parts)
@@ -449,7 +451,7 @@ def test_a_disk_that_fails_at_any_operation_leaves_no_half_file(tmp_path):
 
 def test_what_the_library_says_of_a_full_disk_is_said_with_the_path(tmp_path):
     resource = pytest.importorskip("resource")
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     parts = [write_part(folder, "a", grouped({f"{n}": [event(0, f"{n}" * 9)] * 100 for n in range(900)}))]
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
@@ -471,7 +473,7 @@ def dataset(tmp_path):
     path = tmp_path / "out"
     batch = grouped(some_keys(9))
     splits = {"train": (merged(path, [batch.slice(0, 7)]),), "test": (merged(path, [batch.slice(7)], "test"),)}
-    folder = Folder(str(path))
+    folder = open_store(str(path))
     folder.remove(".penstock/parts")
     account = (Step("read", "rows", 9, 9),)
     write_manifest(folder, Manifest({"stages": [], "format": "arrayrecord"}, {}, (), splits, account, (), (), "job"))
@@ -729,7 +731,7 @@ def test_verify_names_every_damaged_or_foreign_file(dataset):
 
 
 def test_verify_counts_the_records(dataset):
-    folder = Folder(str(dataset))
+    folder = open_store(str(dataset))
     train = merged(dataset, [grouped(some_keys(3))])
     folder.remove(".penstock/parts")
     wrong = ShardFacts("train", 4, train.files)

@@ -14,8 +14,8 @@ import pytest
 
 from penstock.base.errors import FileError, InputError
 from penstock.base.faults import Sweep, sweeping
-from penstock.base.files import Folder
 from penstock.base.fingerprint import digest
+from penstock.base.stores import open_store
 from penstock.shards.batch_file import BatchFileWriter
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.schema import schema_from_arrow
@@ -50,7 +50,7 @@ def fixed(values: np.ndarray[Any, Any]) -> pa.Array:
 def write(
     folder: Path, batch: pa.RecordBatch, *, number: int = 3, batch_size: int = 500, at_once: int = 7
 ) -> ShardFacts:
-    writer = BatchFileWriter(Folder(str(folder)), number, schema_from_arrow(batch.schema, "here"), batch_size)
+    writer = BatchFileWriter(open_store(str(folder)), number, schema_from_arrow(batch.schema, "here"), batch_size)
     for start in range(0, batch.num_rows, at_once):
         part = batch.slice(start, at_once)
         writer.write(part, "a.txt", np.arange(start, start + part.num_rows))
@@ -123,7 +123,7 @@ def test_equal_samples_are_equal_bytes_however_they_came(tmp_path):
 
 def test_positions_are_kept_as_runs_of_ordinals(tmp_path):
     batch = games(6)
-    writer = BatchFileWriter(Folder(str(tmp_path)), 0, schema_from_arrow(batch.schema, "here"), 100)
+    writer = BatchFileWriter(open_store(str(tmp_path)), 0, schema_from_arrow(batch.schema, "here"), 100)
     writer.write(batch, "a.txt", np.array([0, 1, 2, 5, 6, 9]))
     writer.write(batch.slice(0, 2), "a.txt", np.array([10, 11]))
     writer.write(batch.slice(0, 1), "b.txt", np.array([12]))
@@ -134,7 +134,7 @@ def test_positions_are_kept_as_runs_of_ordinals(tmp_path):
 
 def test_files_of_a_task_that_did_not_commit_are_removed(tmp_path):
     batch = games(25)
-    writer = BatchFileWriter(Folder(str(tmp_path)), 0, schema_from_arrow(batch.schema, "here"), 10)
+    writer = BatchFileWriter(open_store(str(tmp_path)), 0, schema_from_arrow(batch.schema, "here"), 10)
     writer.write(batch, "a.txt", np.arange(25))
     assert len(shown(tmp_path)) == 2
     writer.close()
@@ -148,7 +148,7 @@ def test_a_task_without_samples_has_no_file(tmp_path):
 
 def test_a_batch_is_let_go_of_though_some_of_its_samples_wait_for_more(tmp_path):
     batch = pa.RecordBatch.from_pydict({"x": pa.array(np.arange(100_000)).cast(pa.int32())})
-    writer = BatchFileWriter(Folder(str(tmp_path)), 0, schema_from_arrow(batch.schema, "here"), 99_999)
+    writer = BatchFileWriter(open_store(str(tmp_path)), 0, schema_from_arrow(batch.schema, "here"), 99_999)
     writer.write(batch, "a.txt", np.arange(100_000))
     before = pa.total_allocated_bytes()
     del batch

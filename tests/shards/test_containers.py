@@ -13,7 +13,7 @@ import safetensors.numpy
 import xxhash
 
 import penstock
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 from penstock.shards.columns import BLOCK, CHECKSUMS, ColumnWriter, Hold, npy_name, open_columns
 from tests.shards.making import make_batch, write_dataset
 
@@ -78,7 +78,7 @@ def test_an_empty_shard_has_its_columns(tmp_path, container):
 
 
 def test_pieces_may_come_in_any_order_and_cross_blocks_anywhere(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     rng = np.random.default_rng(0)
     values = {"wide": rng.integers(0, 2**40, 40_000), "narrow": rng.integers(0, 255, (3 * BLOCK + 5, 1), dtype="u1")}
     writers = [ColumnWriter(folder, name, "safetensors", Hold(0)) for name in ("whole", "pieces")]
@@ -99,7 +99,7 @@ def test_pieces_may_come_in_any_order_and_cross_blocks_anywhere(tmp_path):
 
 
 def test_a_shard_that_is_not_committed_leaves_nothing(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     writer = ColumnWriter(folder, "train/0", "npy", Hold(0))
     writer.add("a", np.arange(10))
     writer.close()

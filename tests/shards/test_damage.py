@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import IntegrityError, OutputError, PenstockError
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 from penstock.shards.columns import BLOCK
 from penstock.shards.manifest import MANIFEST, Step, write_manifest
 from tests.shards.making import write_dataset
@@ -167,7 +167,7 @@ def test_a_damaged_block_is_told_by_its_number_and_column_and_only_when_touched(
 def test_an_account_that_does_not_balance_is_told(tmp_path):
     manifest = write_dataset(tmp_path, {"train": [[pa.RecordBatch.from_pydict({"a": [1]})]]})
     wrong = replace(manifest, account=(Step("filter", "rows", 5, 3, {"a > 0": 1}),))
-    write_manifest(Folder(str(tmp_path)), wrong)
+    write_manifest(open_store(str(tmp_path)), wrong)
     (problem,) = penstock.verify(tmp_path).problems
     assert "the account of 'filter' does not balance" in problem.what
 

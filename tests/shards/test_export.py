@@ -17,8 +17,8 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, FileError, IntegrityError, OutputError
-from penstock.base.files import Folder
 from penstock.base.memory import own_memory
+from penstock.base.stores import open_store
 from penstock.cli import main
 from penstock.shards.dataset import Dataset
 from penstock.shards.export import cut, row_ranges, written_beside
@@ -158,7 +158,7 @@ def test_what_is_no_dataset_of_columns_is_refused(tmp_path, export):
     path = make_rows(tmp_path / "rows")
     with pytest.raises(OutputError, match=r"no split 'tset'\. Did you mean 'test'"):
         export(path, tmp_path / "out", split="tset")
-    folder = Folder(str(path))
+    folder = open_store(str(path))
     write_manifest(folder, replace(read_manifest(folder), config={"format": "arrayrecord"}))
     with pytest.raises(ConfigError, match=r"records of \.arrayrecord files have no columns"):
         export(path, tmp_path / "out")
@@ -217,7 +217,7 @@ KILLED = """
 import os, signal, sys
 from penstock.shards.export import written_beside
 with written_beside(sys.argv[1]) as folder:
-    open(folder.path("half a file"), "w").close()
+    open(folder.local_path("half a file"), "w").close()
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -241,7 +241,7 @@ def test_two_exports_to_one_place_do_not_meet(tmp_path):
 @EXPORTS
 def test_tokens_are_held_against_the_account_of_a_packed_dataset(tmp_path, export):
     path = make_rows(tmp_path / "rows")
-    folder = Folder(str(path))
+    folder = open_store(str(path))
     for given, intact in ((69 * 33, True), (69 * 33 + 1, False)):
         account = (
             Step("tokenize", "tokens", given + 5, given + 5),

@@ -58,7 +58,7 @@ def test_every_split_is_a_group_and_every_column_a_dataset_of_the_same_bytes(tmp
     assert (exported.rows, exported.bytes) == ({"train": 62, "test": 9}, file.stat().st_size)
     with h5py.File(file) as found:
         assert list(found) == ["test", "train"]
-        assert found.attrs["dataset"] == exported.dataset == dataset_id(penstock.open(path)._folder)
+        assert found.attrs["dataset"] == exported.dataset == dataset_id(penstock.open(path)._store)
         for split in ("train", "test"):
             dataset = penstock.open(path, split)
             shards = [dataset.columns(number) for number in range(len(dataset.counts))]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import IntegrityError, OutputError
-from penstock.base.files import Folder
 from penstock.base.fingerprint import fingerprint
+from penstock.base.stores import open_store
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import (
     MANIFEST,
@@ -68,7 +68,7 @@ def test_a_manifest_says_the_same_after_a_round_trip(manifest):
 
 
 def test_equal_manifests_are_equal_bytes_and_one_dataset(tmp_path):
-    folders = [Folder(str(tmp_path / name)) for name in "ab"]
+    folders = [open_store(str(tmp_path / name)) for name in "ab"]
     for folder in folders:
         write_manifest(folder, MANIFEST_VALUE)
         assert read_manifest(folder) == MANIFEST_VALUE

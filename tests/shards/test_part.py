@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import IntegrityError
-from penstock.base.files import Folder
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.shards.columns import FileFacts
 from penstock.shards.part import PartWriter, bytes_of, open_part
 from penstock.shards.schema import schema_from_arrow
@@ -26,7 +27,7 @@ def batch_of(numbers: list[int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"x": [n, -n], "text": "a" * (n % 4)} for n in numbers], schema=ARROW)
 
 
-def put_down(folder: Folder, batches: list[tuple[int, list[int]]]) -> tuple[FileFacts, dict[str, int]]:
+def put_down(folder: Store, batches: list[tuple[int, list[int]]]) -> tuple[FileFacts, dict[str, int]]:
     with ExitStack() as stack:
         writer = PartWriter(folder, "part", SCHEMA, SPLITS, stack)
         for split, numbers in batches:
@@ -37,7 +38,7 @@ def put_down(folder: Folder, batches: list[tuple[int, list[int]]]) -> tuple[File
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.lists(st.integers(0, 1000), max_size=9)), max_size=6))
 def test_the_pieces_of_each_split_come_back_in_order(tmp_path_factory, batches):
-    folder = Folder(str(tmp_path_factory.mktemp("part")))
+    folder = open_store(str(tmp_path_factory.mktemp("part")))
     facts, records = put_down(folder, batches)
     part = open_part(folder, facts)
     for number, split in enumerate(SPLITS):
@@ -55,7 +56,7 @@ def test_the_pieces_of_each_split_come_back_in_order(tmp_path_factory, batches):
 
 
 def test_every_piece_lies_where_it_says(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     facts, _ = put_down(folder, [(0, [1, 2, 3]), (1, [4]), (0, [5])])
     data, part = folder.read(facts.file), open_part(folder, facts)
     for split in SPLITS:
@@ -64,9 +65,9 @@ def test_every_piece_lies_where_it_says(tmp_path):
 
 
 def test_a_changed_byte_is_named_whether_it_is_of_a_piece_or_of_the_index(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     facts, _ = put_down(folder, [(0, [1, 2, 3]), (1, [4])])
-    whole, path = folder.read(facts.file), Path(folder.path(facts.file))
+    whole, path = folder.read(facts.file), Path(folder.local_path(facts.file))
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(IntegrityError) as caught:
@@ -79,7 +80,7 @@ def test_a_changed_byte_is_named_whether_it_is_of_a_piece_or_of_the_index(tmp_pa
             open_part(folder, facts)
 
 
-def read_all(folder: Folder, facts: FileFacts) -> None:
+def read_all(folder: Store, facts: FileFacts) -> None:
     part = open_part(folder, facts)
     for split in SPLITS:
         for name in ("x", "text/bytes", "text/offsets"):
@@ -87,7 +88,7 @@ def read_all(folder: Folder, facts: FileFacts) -> None:
 
 
 def test_a_task_that_raises_leaves_no_part(tmp_path):
-    folder = Folder(str(tmp_path))
+    folder = open_store(str(tmp_path))
     with pytest.raises(ZeroDivisionError), ExitStack() as stack:
         PartWriter(folder, "part", SCHEMA, SPLITS, stack).write("train", batch_of([1 // 0]))
     assert folder.list() == []

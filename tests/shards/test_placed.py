@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import IntegrityError
-from penstock.base.files import STATE, Folder
+from penstock.base.store import STATE, Store
+from penstock.base.stores import open_store
 from penstock.shards.columns import BLOCK, open_columns
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartFile, PartWriter, bytes_of, open_part
@@ -47,12 +48,12 @@ METADATA = {"format": "penstock", "format_version": "1", "records": "0", "schema
 
 @pytest.fixture
 def folder(tmp_path):
-    return Folder(str(tmp_path))
+    return open_store(str(tmp_path))
 
 
-def checked(folder: Folder, column: PlacedColumn, shard: ShardFacts) -> np.ndarray[Any, Any]:
+def checked(folder: Store, column: PlacedColumn, shard: ShardFacts) -> np.ndarray[Any, Any]:
     """The array as numpy loads it; every block's checksum is the one of its bytes, and the manifest's facts hold."""
-    array = np.load(folder.path(column.file))
+    array = np.load(folder.local_path(column.file))
     data = bytes(bytes_of(array))
     opened = open_columns(folder, shard.files)[column.column]
     assert list(opened.damaged(0, len(opened))) == []
@@ -63,7 +64,7 @@ def checked(folder: Folder, column: PlacedColumn, shard: ShardFacts) -> np.ndarr
     return array
 
 
-def finish(folder: Folder, columns: tuple[PlacedColumn, ...], edges: Edges) -> ShardFacts:
+def finish(folder: Store, columns: tuple[PlacedColumn, ...], edges: Edges) -> ShardFacts:
     finished = {column: finish_column(folder, column, edges.get(column.file, [])) for column in columns}
     return finish_split(folder, "train", 0, finished, METADATA)
 
@@ -78,7 +79,7 @@ def finish(folder: Folder, columns: tuple[PlacedColumn, ...], edges: Edges) -> S
 def test_parts_of_any_size_in_any_order_make_the_concatenated_array(
     tmp_path_factory, counts, dtype, shape, piece_bytes, order
 ):
-    folder = Folder(str(tmp_path_factory.mktemp("placed")))
+    folder = open_store(str(tmp_path_factory.mktemp("placed")))
     rng = np.random.default_rng(len(counts))
     width = np.dtype(dtype).itemsize * int(np.prod(shape))
     parts = [
@@ -110,7 +111,7 @@ def test_parts_of_any_size_in_any_order_make_the_concatenated_array(
     words=st.sampled_from([pa.string(), pa.binary()]),
 )
 def test_texts_and_shapes_of_all_parts_come_out_as_they_were(tmp_path_factory, counts, words):
-    folder = Folder(str(tmp_path_factory.mktemp("placed")))
+    folder = open_store(str(tmp_path_factory.mktemp("placed")))
     rng = np.random.default_rng(len(counts))
     kinds = {"text": words, "board": pa.list_(pa.list_(pa.int8(), 8), 8), "flag": pa.bool_(), "value": pa.float32()}
     arrow = pa.schema(list(kinds.items()))
@@ -147,7 +148,7 @@ def values_of(table: pa.Table, name: str) -> np.ndarray[Any, Any]:
     return np.array([each for row in table[name].to_pylist() for line in row for each in line], "i1")
 
 
-def write_part(folder: Folder, number: int, schema: Any, batches: list[pa.RecordBatch]) -> PartFile:
+def write_part(folder: Store, number: int, schema: Any, batches: list[pa.RecordBatch]) -> PartFile:
     with ExitStack() as stack:
         writer = PartWriter(folder, f"part-{number}", schema, ("train", "test"), stack)
         for batch in batches:
@@ -156,7 +157,7 @@ def write_part(folder: Folder, number: int, schema: Any, batches: list[pa.Record
     return open_part(folder, facts)
 
 
-def place(folder: Folder, file: PartFile, column: PlacedColumn, number: int) -> list[Edge]:
+def place(folder: Store, file: PartFile, column: PlacedColumn, number: int) -> list[Edge]:
     """As placing.py does: offsets raised by what is before them, all else copied from file to file."""
     placer = Placer(folder, column, column.starts[number])
     with folder.open(file.file) as source:
@@ -174,7 +175,7 @@ def test_a_split_without_a_record_has_its_files_all_the_same(folder):
     empty = write_part(folder, 0, schema, [])
     columns = lay_out("test", [("text/offsets", "i8", ()), ("text/bytes", "u1", ()), ("x", "f4", ())], [empty, empty])
     shard = finish(folder, columns, {})
-    arrays = [np.load(folder.path(column.file)) for column in columns]
+    arrays = [np.load(folder.local_path(column.file)) for column in columns]
     assert [each.tolist() for each in arrays] == [[0], [], []]
     assert [each.dtype.str for each in arrays] == ["<i8", "|u1", "<f4"]
     assert all(checked(folder, column, shard) is not None for column in columns)
@@ -189,7 +190,7 @@ def test_the_file_grows_out_of_sight_and_appears_whole(folder):
     assert not folder.exists(column.file)
     assert folder.size(f"{PLACING}/X_train.npy") == column.placing.bytes
     finish(folder, (column,), {column.file: edges})
-    assert np.load(folder.path("X_train.npy")).tolist() == [[0, 0], [1, 1]]
+    assert np.load(folder.local_path("X_train.npy")).tolist() == [[0, 0], [1, 1]]
     assert [name for name in folder.list() if not name.startswith(STATE)] == ["X_train.npy", "train.checksums.json"]
 
 
@@ -271,8 +272,8 @@ def test_what_nobody_changed_is_read_as_it_was_placed(folder, three_parts):
     assert data.reshape(-1, 1024)[:, 0].tolist() == [1] * (A_BLOCK + 5) + [2] * 3 + [3] * 2 * A_BLOCK
 
 
-def flip(folder: Folder, column: PlacedColumn, position: int) -> None:
-    path = Path(folder.path(column.placing.file))
+def flip(folder: Store, column: PlacedColumn, position: int) -> None:
+    path = Path(folder.local_path(column.placing.file))
     data = bytearray(path.read_bytes())
     data[len(column.head) + position] ^= 1
     path.write_bytes(data)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from penstock.base.files import STATE, Folder
+from penstock.base.store import STATE, Store
 
 Event = dict[str, Any]
 Observer = Callable[[Event], None]
@@ -21,8 +21,8 @@ EVENTS = f"{STATE}/events.jsonl"
 class EventLog:
     """Appends events to the folder's log and hands each to the observer."""
 
-    def __init__(self, folder: Folder, observer: Observer | None) -> None:
-        self._file = folder.append(EVENTS)
+    def __init__(self, store: Store, observer: Observer | None) -> None:
+        self._file = store.append(EVENTS)
         self._observer = observer
 
     def __enter__(self) -> EventLog:

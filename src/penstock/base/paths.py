@@ -20,7 +20,7 @@ def local_path(written: str | os.PathLike[str], folder: str = "", is_output: boo
     something of that very name is there.
     """
     text = os.fspath(written)
-    _refuse_url(text, is_output)
+    refuse_url(text, is_output)
     path = os.path.join(folder, _encodable(_with_home(text)))
     _refuse_variable(text, path)
     return path
@@ -33,7 +33,7 @@ def hidden_matches(pattern: str) -> list[str]:
     return sorted(each for each in glob.iglob(pattern, recursive=True) if each != pattern)
 
 
-def _refuse_url(text: str, is_output: bool) -> None:
+def refuse_url(text: str, is_output: bool = False) -> None:
     url = _URL.match(text)
     if not url:
         return

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.errors import ConfigError, FileError
-from penstock.base.files import Folder
 from penstock.base.fingerprint import digest, fingerprint
 from penstock.base.paths import local_path
+from penstock.base.stores import open_store
 from penstock.shards.columns import Column, FileFacts, damaged_file
 from penstock.shards.dataset import DEFAULT_SPLIT, ArrayRecordDataset, Dataset, is_bare, open_dataset
 from penstock.shards.manifest import Manifest, dataset_id
@@ -114,7 +114,7 @@ def _scales(opened: Opened) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for file in opened.manifest.artifacts if opened.manifest else ():
         if _NORMALIZE.fullmatch(file.file):
-            data = Folder(opened.path).read(file.file)
+            data = open_store(opened.path).read(file.file)
             if digest(data) != file.digest:
                 raise damaged_file(file.file, "is not the file that was written")
             columns = json.loads(data)
@@ -139,7 +139,7 @@ def _open(path: str, split: str | None) -> Opened:
     if isinstance(dataset, ArrayRecordDataset):
         facts = [[os.path.basename(file), os.path.getsize(file)] for file in dataset.paths]
         return Opened(path, fingerprint([facts, len(dataset)]), old=dataset)
-    return Opened(path, dataset_id(Folder(path)), dataset.schema, dataset.manifest, _map_shards(dataset))
+    return Opened(path, dataset_id(open_store(path)), dataset.schema, dataset.manifest, _map_shards(dataset))
 
 
 def _map_shards(dataset: Dataset) -> tuple[Mapping[str, Column], ...]:

@@ -9,19 +9,19 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 
-from penstock.base.files import STATE, Folder
+from penstock.base.store import STATE, Store
 
 ANNOUNCED = f"{STATE}/announced.json"
 
 
-def announce(folder: Folder, names: Sequence[str]) -> None:
-    folder.commit_bytes(ANNOUNCED, json.dumps(names).encode())
+def announce(store: Store, names: Sequence[str]) -> None:
+    store.commit_bytes(ANNOUNCED, json.dumps(names).encode())
 
 
-def remove_announced(folder: Folder) -> None:
+def remove_announced(store: Store) -> None:
     """Remove the files of an output that is to be replaced, finished or not."""
-    if folder.exists(ANNOUNCED):
+    if store.exists(ANNOUNCED):
         with suppress(ValueError):  # damaged: then the files stay, and `verify` names them
-            for name in json.loads(folder.read(ANNOUNCED)):
-                folder.remove(str(name))
-        folder.remove(ANNOUNCED)
+            for name in json.loads(store.read(ANNOUNCED)):
+                store.remove(str(name))
+        store.remove(ANNOUNCED)

@@ -6,11 +6,11 @@ It is made once: as long as the dataset, the place and the options are the same,
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 from penstock.base.errors import ConfigError, OutputError
-from penstock.base.files import STATE, Folder
+from penstock.base.store import STATE, Store
+from penstock.base.stores import open_store
 from penstock.prepare.config import Config
 from penstock.shards.arrayrecord import FORMAT as ARRAYRECORD
 from penstock.shards.export import MARK, refuse_target
@@ -52,22 +52,22 @@ def make_export(config: Config) -> None:
     """Write it, whole or not at all, unless it is there."""
     if not config.export:
         return
-    folder, place = Folder(config.output_path), config.export_path
+    store, place = open_store(config.output_path), config.export_path
     options: dict[str, Any] = {"shard_size": config.export.shard_size, "columns": config.export.columns}
-    wanted = {"dataset": dataset_id(folder), "to": config.export.to, "path": place, **options}
+    wanted = {"dataset": dataset_id(store), "to": config.export.to, "path": place, **options}
     told = json.dumps(wanted, indent=1).encode() + b"\n"
-    if _is_there(folder, told, place, wanted["dataset"]):
+    if _is_there(store, told, place, wanted["dataset"]):
         return
-    export_hf(folder.root, place, overwrite=True, **options)
-    folder.commit_bytes(EXPORTED, told)
+    export_hf(store.root, place, overwrite=True, **options)
+    store.commit_bytes(EXPORTED, told)
 
 
-def _is_there(folder: Folder, told: bytes, place: str, dataset: str) -> bool:
-    mark = os.path.join(place, MARK)
-    if not folder.exists(EXPORTED) or folder.read(EXPORTED) != told or not os.path.isfile(mark):
+def _is_there(store: Store, told: bytes, place: str, dataset: str) -> bool:
+    export = open_store(place)
+    if not store.exists(EXPORTED) or store.read(EXPORTED) != told or not export.exists(MARK):
         return False
     try:
-        facts = json.loads(Folder(place).read(MARK))
+        facts = json.loads(export.read(MARK))
     except ValueError:
         return False
     return bool(facts.get("dataset") == dataset)

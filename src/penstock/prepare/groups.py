@@ -15,7 +15,7 @@ import pyarrow as pa
 import xxhash
 
 from penstock.base.errors import PenstockError
-from penstock.base.files import Folder
+from penstock.base.store import Store
 from penstock.prepare.rows import Rows
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import open_part
@@ -61,14 +61,14 @@ def _identities(batch: pa.RecordBatch) -> tuple[Array, Array]:
     return np.array([xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass")) for text in texts], "u8"), codes
 
 
-def prove_apart(folder: Folder, splits: tuple[str, ...], by: Sequence[str], parts: PartsByTask) -> dict[str, Any]:
+def prove_apart(store: Store, splits: tuple[str, ...], by: Sequence[str], parts: PartsByTask) -> dict[str, Any]:
     """How many groups each split has, counted over all parts. A group in two of them is a defect, and stops the job."""
     files = {split: [part[split] for part in parts if split in part] for split in splits}
-    ranges = 1 + sum(len(_groups_of(folder, each, of)) for of, every in files.items() for each in every) // _AT_ONCE
+    ranges = 1 + sum(len(_groups_of(store, each, of)) for of, every in files.items() for each in every) // _AT_ONCE
     edges = [number * 2**64 // ranges for number in range(ranges + 1)]
     counts, shared = dict.fromkeys(splits, 0), 0
     for low, high in itertools.pairwise(edges):
-        found = {split: _between(folder, split, every, low, high) for split, every in files.items()}
+        found = {split: _between(store, split, every, low, high) for split, every in files.items()}
         for split, groups in found.items():
             counts[split] += len(groups)
         shared += sum(map(len, found.values())) - len(np.unique(np.concatenate(list(found.values()))))
@@ -77,14 +77,14 @@ def prove_apart(folder: Folder, splits: tuple[str, ...], by: Sequence[str], part
     return {"by": list(by), "groups": counts, "groups_in_two_splits": shared}
 
 
-def _groups_of(folder: Folder, part: ShardFacts, split: str) -> Array:
-    return np.frombuffer(base64.b64decode(open_part(folder, part.files[0]).groups(split)), "<u8")
+def _groups_of(store: Store, part: ShardFacts, split: str) -> Array:
+    return np.frombuffer(base64.b64decode(open_part(store, part.files[0]).groups(split)), "<u8")
 
 
-def _between(folder: Folder, split: str, parts: list[ShardFacts], low: int, high: int) -> Array:
+def _between(store: Store, split: str, parts: list[ShardFacts], low: int, high: int) -> Array:
     found = [np.empty(0, "u8")]
     for part in parts:
-        groups = _groups_of(folder, part, split)
+        groups = _groups_of(store, part, split)
         first, last = (
             np.searchsorted(groups, np.uint64(low)),
             np.searchsorted(groups, np.uint64(high - 1), side="right"),

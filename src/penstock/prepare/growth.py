@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from penstock.base.files import Folder
+from penstock.base.store import Store
 from penstock.shards.columns import open_columns
 from penstock.shards.manifest import ShardFacts
 
@@ -101,12 +101,12 @@ def _exponent(small: Point, large: Point, what: str) -> float:
     return min(1.0, max(0.0, math.log(after / before) / math.log(large.rows / small.rows)))
 
 
-def dissected(point: Point, folder: Folder, shards: dict[str, ShardFacts]) -> Point:
+def dissected(point: Point, store: Store, shards: dict[str, ShardFacts]) -> Point:
     """By the names of its columns, what of the output belongs to rows and what to dictionaries."""
     sizes = [
         (name, column.array.nbytes)
         for shard in shards.values()
-        for name, column in open_columns(folder, shard.files).items()
+        for name, column in open_columns(store, shard.files).items()
     ]
     dictionary = sum(size for name, size in sizes if "/dictionary/" in name)
     rows = sum(size for name, size in sizes if "/values" in name and "/dictionary/" not in name)

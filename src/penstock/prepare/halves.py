@@ -8,7 +8,8 @@ from fnmatch import fnmatch
 from typing import Any
 
 from penstock.base.errors import ConfigError, InputError
-from penstock.base.files import STATE, Folder
+from penstock.base.store import STATE, Store
+from penstock.base.stores import open_store
 from penstock.prepare.config import Config, make_config
 from penstock.prepare.resume import refuse_foreign
 from penstock.shards.manifest import read_manifest
@@ -26,8 +27,8 @@ def halves_of(config: Config, before_redo: Callable[[Config], Any] | None = None
     if all(source.npz for source in config.input):
         yield make_config(written(config), folder=config.folder)
         return
-    refuse_foreign(Folder(config.output_path))
-    if before_redo and Folder(config.batches_path).exists(STATE):
+    refuse_foreign(open_store(config.output_path))
+    if before_redo and open_store(config.batches_path).exists(STATE):
         before_redo(config)
     yield keep_batches(config)
     yield merge_batches(config, config.batches_path)
@@ -48,7 +49,7 @@ def merge_batches(config: Config, folder: str) -> Config:
         raise ConfigError(
             "where are the batch files?", next_step="penstock merge DIR --config JOB, or intermediate_dir: in the job"
         )
-    _refuse_other_batches(Folder(folder))
+    _refuse_other_batches(open_store(folder))
     source = {
         "npz": os.path.join(folder, "batch_*.npz"),
         "trust_pickle": any(each.trust_pickle for each in config.input),
@@ -56,18 +57,18 @@ def merge_batches(config: Config, folder: str) -> Config:
     return make_config({**written(config), "input": source, "format": "arrays"}, folder=config.folder)
 
 
-def _refuse_other_batches(folder: Folder) -> None:
+def _refuse_other_batches(store: Store) -> None:
     """A folder that penstock wrote has a manifest: all of its batch files must be there, and no others."""
-    if not folder.exists(STATE):
+    if not store.exists(STATE):
         return
-    manifest = read_manifest(folder)
+    manifest = read_manifest(store)
     known = {file.file: file.bytes for shards in manifest.splits.values() for shard in shards for file in shard.files}
-    found = {name: folder.size(name) for name in folder.list() if fnmatch(name, "batch_*.npz")}
+    found = {name: store.size(name) for name in store.list() if fnmatch(name, "batch_*.npz")}
     wrong = sorted(name for name in {*known, *found} if known.get(name) != found.get(name))
     if wrong:
         raise InputError(
             f"{len(wrong)} batch files are missing, changed, or none of this folder's; the first: {wrong[0]}",
-            where=folder.root,
+            where=store.root,
             next_step="run the job again with --skip-merge, which mends the folder, or move foreign files elsewhere",
         )
 

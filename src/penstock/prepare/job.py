@@ -13,9 +13,10 @@ from typing import Any
 
 from penstock.base import machine
 from penstock.base.events import Observer
-from penstock.base.files import Folder
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.sizes import parse_size
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare.config import Config, load_config, make_config
 from penstock.prepare.costs import SLICES, Measured, assume
 from penstock.prepare.engines.trial import Trial
@@ -62,10 +63,11 @@ def plan(job: Job) -> Plan:
         survey = _with_engines(survey, at_once=not is_small)
         asked, passes = cut_passes(config, survey, budget.allowed)
         measured = _with_more(asked, passes, _measure(asked, passes, trial, is_small))
+    store = open_store(config.output_path)
     means = Means(
         budget=budget,
         cores=machine.cpu_count().amount,
-        free_disk=machine.free_disk(config.output_path) + _held(Folder(config.output_path)),
+        free_disk=store.free_bytes() + _held(store),
         driver_bytes=own_memory().counted + _growth_of_driver(passes, survey),
         measured=measured,
     )
@@ -179,6 +181,6 @@ def _is_small(config: Config, survey: Survey, budget: Budget) -> bool:
     return decoded <= _SMALL and _SMALL_NEEDS + 10 * decoded <= budget.allowed
 
 
-def _held(folder: Folder) -> int:
+def _held(store: Store) -> int:
     """Bytes of an earlier run in this output: they are there already, or will be replaced."""
-    return sum(max(folder.size(name), 0) for name in folder.list()) if folder.exists("") else 0
+    return sum(max(store.size(name), 0) for name in store.list()) if store.exists("") else 0

@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.base.errors import IntegrityError
-from penstock.base.files import STATE, Folder
 from penstock.base.fingerprint import fingerprint
-from penstock.base.machine import boot_id
+from penstock.base.store import STATE, Store
 from penstock.prepare.rows import GIVEN_UP, TOO_LARGE_PIECE
 from penstock.shards.columns import FileFacts, is_columns, open_columns
 from penstock.shards.manifest import ShardFacts, Step, shard_from_dict
@@ -33,7 +32,7 @@ class LedgerRow:
     steps: dict[str, Step]  # by number of the stage; what was read has none
     states: dict[str, Any]
     lost_files: tuple[tuple[str, str], ...]  # path, and what for
-    boot: str = ""  # of the machine, while it wrote a spill without waiting for the disk
+    boot: str = ""  # the store's session, while which its spill or placed shards last; "" if they last for good
 
     @property
     def rows_read(self) -> int:
@@ -79,37 +78,34 @@ def decode_row(data: bytes) -> LedgerRow | None:
     return row if digest == fingerprint(body) else None
 
 
-def write_row(folder: Folder, row: LedgerRow) -> None:
-    folder.commit_bytes(_name(row.task), encode_row(row))
+def write_row(store: Store, row: LedgerRow) -> None:
+    store.commit_bytes(_name(row.task), encode_row(row))
 
 
-def read_rows(folder: Folder) -> dict[str, LedgerRow]:
+def read_rows(store: Store) -> dict[str, LedgerRow]:
     """Rows by task name. Files that hold no row are left out, and so done again."""
-    rows = (decode_row(folder.read(name)) for name in folder.list(TASKS))
+    rows = (decode_row(store.read(name)) for name in store.list(TASKS))
     return {row.task: row for row in rows if row}
 
 
-def forget(folder: Folder, tasks: Iterable[str]) -> None:
+def forget(store: Store, tasks: Iterable[str]) -> None:
     for task in tasks:
-        folder.remove(_name(task))
+        store.remove(_name(task))
 
 
-def files_are_there(folder: Folder, row: LedgerRow, spill_needed: bool) -> bool:
+def files_are_there(store: Store, row: LedgerRow, spill_needed: bool) -> bool:
     """Whether what the row names is on disk: sizes, and the header and checksum table of every shard."""
-    files = row.files
-    if row.spill and spill_needed:
-        if row.boot != boot_id():
-            return False
-        files = [*files, row.spill]
-    if any(folder.size(file.file) != file.bytes for file in files):
+    spills = [row.spill] if row.spill and spill_needed else []
+    if row.boot not in ("", store.session) and (row.shards or spills):
         return False
-    placed = any(file.file.startswith(PLACING) for file in files)  # which is not synced before all of it is there
-    if placed and row.boot != boot_id():
+    files = [*row.files, *spills]
+    if any(store.size(file.file) != file.bytes for file in files):
         return False
+    placed = any(file.file.startswith(PLACING) for file in files)  # whose checksums are not there yet
     try:
         for shard in row.shards.values():
             if is_columns(shard.files) and not placed:
-                open_columns(folder, shard.files)
+                open_columns(store, shard.files)
     except IntegrityError:
         return False
     return True

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from penstock.base.errors import PenstockError, file_error
-from penstock.base.files import STATE, Folder, special_kind
+from penstock.base.files import special_kind
+from penstock.base.store import STATE
+from penstock.base.stores import open_store
 from penstock.shards.export import MARK
 from penstock.shards.manifest import MANIFEST, read_manifest
 
@@ -148,7 +150,7 @@ def is_finished_batches(folder: str) -> bool:
     if not _start_of(folder, MANIFEST).startswith(_MANIFEST_START):
         return False
     try:
-        return bool(read_manifest(Folder(folder)).config.get("format") == "npz")
+        return bool(read_manifest(open_store(folder)).config.get("format") == "npz")
     except PenstockError:  # damaged, or of another version
         return False
 

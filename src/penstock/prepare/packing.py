@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.faults import crash_point
-from penstock.base.files import Folder
 from penstock.base.fingerprint import fingerprint
+from penstock.base.stores import open_store
 from penstock.prepare.best_fit import best_fit
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Report, Task
@@ -72,13 +72,13 @@ class FromTokens:
 
 def pack(task: Task, root: str, source: FromTokens, hold_bytes: int, report: Report) -> LedgerRow:
     """Write the shards of one span, one per split."""
-    span, folder = task.input, Folder(root)
+    span, store = task.input, open_store(root)
     assert isinstance(span, Span)
     given = documents = tail = 0
     with ExitStack() as stack:
-        shards = Shards(folder, source.into, span.number, stack, hold_bytes)
+        shards = Shards(store, source.into, span.number, stack, hold_bytes)
         for split in source.into.splits:
-            stream = Stream(folder, source.parts, split, source.dtype)
+            stream = Stream(store, source.parts, split, source.dtype)
             for batch in _rows(stream, source.pack, span):
                 shards.add(split, batch)
                 given += len(batch.column(TOKENS).flatten())

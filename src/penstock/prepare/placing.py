@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from penstock.base.faults import crash_point
-from penstock.base.files import Folder
 from penstock.base.fingerprint import fingerprint
-from penstock.base.machine import boot_id
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare.groups import PartsByTask
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Report, Task
@@ -80,14 +80,12 @@ def columns_of(schema: Schema) -> list[Facts]:
     return [(name, "b1" if name in bools else piece.dtype.str.lstrip("<|="), piece.shape[1:]) for name, piece in pieces]
 
 
-def lay_out_parts(
-    folder: Folder, splits: tuple[str, ...], written: Schema, output: Schema, parts: PartsByTask
-) -> Layout:
+def lay_out_parts(store: Store, splits: tuple[str, ...], written: Schema, output: Schema, parts: PartsByTask) -> Layout:
     """Where every part's rows will be: known as soon as all parts are there. `written` is what parts hold."""
     types = {name: dtype for name, dtype, _ in columns_of(output)}
     layout = {}
     for split in splits:
-        every = (open_part(folder, _file_of(part)) for part in parts)  # one at a time: their indexes add up
+        every = (open_part(store, _file_of(part)) for part in parts)  # one at a time: their indexes add up
         columns = lay_out(split, columns_of(written), every)
         layout[split] = tuple(replace(column, dtype=types[column.column]) for column in columns)
     return layout
@@ -99,13 +97,13 @@ def _file_of(part: dict[str, ShardFacts]) -> FileFacts:
 
 
 def place(task: Task, root: str, source: FromParts, report: Report) -> LedgerRow:
-    part, folder = task.input, Folder(root)
+    part, store = task.input, open_store(root)
     assert isinstance(part, Part)
     held: list[tuple[PlacedColumn, int, list[bytes]]] = []
     edges: Edges = {}
     records = 0
     for number in range(part.number, part.last):
-        file = open_part(folder, _file_of(source.parts[number]))
+        file = open_part(store, _file_of(source.parts[number]))
         for split, shard in source.parts[number].items():
             for placed in source.layout[split]:
                 column = file.column(split, placed.column)
@@ -114,13 +112,13 @@ def place(task: Task, root: str, source: FromParts, report: Report) -> LedgerRow
                 if source.in_memory:
                     held.append((placed, number, [bytes(each) for each in _changed(column, placed, number, source)]))
                 else:
-                    edges.setdefault(placed.file, []).extend(_place_column(folder, column, placed, number, source))
+                    edges.setdefault(placed.file, []).extend(_place_column(store, column, placed, number, source))
             records += shard.records
             report(records)
         del file, column  # or the map would hold the pages
-        folder.forget_pages(_file_of(source.parts[number]).file)
+        store.forget_pages(_file_of(source.parts[number]).file)
     for placed, number, pieces in held:
-        with _placer(folder, placed, number) as placer:
+        with _placer(store, placed, number) as placer:
             for piece in pieces:
                 placer.write(memoryview(piece))
             edges.setdefault(placed.file, []).extend(placer.finish())
@@ -138,7 +136,7 @@ def place(task: Task, root: str, source: FromParts, report: Report) -> LedgerRow
         steps={"place": Step("place", "", records, records)},
         states={"layout": source.identity, EDGES: edges},
         lost_files=(),
-        boot=boot_id(),
+        boot=store.session,
     )
 
 
@@ -146,20 +144,18 @@ def _records(source: FromParts, part: Part, split: str) -> int:
     return sum(each[split].records for each in source.parts[part.number : part.last] if split in each)
 
 
-def _placer(folder: Folder, placed: PlacedColumn, number: int) -> closing[Placer]:
-    return closing(Placer(folder, placed, placed.starts[number]))
+def _placer(store: Store, placed: PlacedColumn, number: int) -> closing[Placer]:
+    return closing(Placer(store, placed, placed.starts[number]))
 
 
-def _place_column(
-    folder: Folder, column: PartColumn, placed: PlacedColumn, number: int, source: FromParts
-) -> list[Edge]:
+def _place_column(store: Store, column: PartColumn, placed: PlacedColumn, number: int, source: FromParts) -> list[Edge]:
     with ExitStack() as stack:
-        placer = stack.enter_context(_placer(folder, placed, number))
+        placer = stack.enter_context(_placer(store, placed, number))
         if _is_changed(placed, source):
             for view in _changed(column, placed, number, source):
                 placer.write(view)
         else:
-            file = stack.enter_context(folder.open(column.file))
+            file = stack.enter_context(store.open(column.file))
             for start, view in column.read():
                 placer.copy(file, start, view)
         crash_point("place.in_column")

@@ -7,8 +7,8 @@ import os
 from typing import Any
 
 from penstock.base.errors import IntegrityError, OutputError
-from penstock.base.files import STATE, Folder
 from penstock.base.sizes import more_files
+from penstock.base.store import STATE, Store
 from penstock.prepare.ledger import LedgerRow, files_are_there, forget, read_rows
 from penstock.prepare.plan import Plan, describe_input
 from penstock.shards.manifest import FORMAT_VERSION, MANIFEST, Manifest, read_manifest
@@ -16,50 +16,50 @@ from penstock.shards.manifest import FORMAT_VERSION, MANIFEST, Manifest, read_ma
 JOB = f"{STATE}/job.json"
 
 
-def refuse_foreign(folder: Folder) -> None:
+def refuse_foreign(store: Store) -> None:
     """A folder with files that are not penstock's is not written to."""
-    if folder.exists(STATE) or not folder.exists(""):
+    if store.exists(STATE) or not store.exists(""):
         return
-    names = [name for name in folder.list() if not os.path.basename(name).startswith(".")]
+    names = [name for name in store.list() if not os.path.basename(name).startswith(".")]
     if names:
         raise OutputError(
             f"the output folder is not empty and was not made by penstock: it holds {names[0]}"
             + (f" and {more_files(len(names) - 1)}" if len(names) > 1 else ""),
-            where=folder.root,
+            where=store.root,
             next_step="choose another `output:`, or empty the folder yourself",
         )
 
 
-def finished(folder: Folder, plan: Plan, redo: bool) -> Manifest | None:
+def finished(store: Store, plan: Plan, redo: bool) -> Manifest | None:
     """The dataset that is already there, if it is this very job's and whole; refuses to mix with another's."""
-    if (redo and not is_redoing(folder, plan)) or not folder.exists(MANIFEST):
+    if (redo and not is_redoing(store, plan)) or not store.exists(MANIFEST):
         return None
     try:
-        manifest = read_manifest(folder)
+        manifest = read_manifest(store)
     except (IntegrityError, OutputError):
-        if not _same_job(folder, plan):
+        if not _same_job(store, plan):
             raise
         return None  # this job's, damaged or of another version: the tasks in the ledger will make it anew
     if manifest.job == plan.job:
-        whole = all(folder.size(file.file) == file.bytes for file in manifest.files)
+        whole = all(store.size(file.file) == file.bytes for file in manifest.files)
         return manifest if whole else None
-    changes = changed(folder, plan)
+    changes = changed(store, plan)
     raise OutputError(
         "this output is finished, and was made from something else: " + "; ".join(changes),
-        where=folder.root,
+        where=store.root,
         next_step="choose another `output:`, or run with --redo to replace it",
     )
 
 
-def _same_job(folder: Folder, plan: Plan) -> bool:
-    before = _read_job(folder)
+def _same_job(store: Store, plan: Plan) -> bool:
+    before = _read_job(store)
     return bool(before and before.get("job") == plan.job)
 
 
-def keep_or_forget(folder: Folder, plan: Plan, redo: bool) -> tuple[dict[str, LedgerRow], list[str]]:
+def keep_or_forget(store: Store, plan: Plan, redo: bool) -> tuple[dict[str, LedgerRow], list[str]]:
     """(rows of tasks that need not be done again, what changed since they were). The other rows are removed."""
-    changes = changed(folder, plan)
-    rows = read_rows(folder)
+    changes = changed(store, plan)
+    rows = read_rows(store)
     kept: dict[str, LedgerRow] = {}
     spill_needed = False  # what a pass spilled is needed only while a task behind it is to be done
     for each in reversed(plan.passes):
@@ -67,27 +67,27 @@ def keep_or_forget(folder: Folder, plan: Plan, redo: bool) -> tuple[dict[str, Le
         for task in each.tasks:
             row = rows.get(task.name)
             same = row and not redo and row.fingerprint == task.fingerprint and not row.gave_up
-            if row and same and files_are_there(folder, row, needed):
+            if row and same and files_are_there(store, row, needed):
                 kept[task.name] = row
         spill_needed = spill_needed or any(task.name not in kept for task in each.tasks)
-    forget(folder, [name for name in rows if name not in kept])
+    forget(store, [name for name in rows if name not in kept])
     return kept, changes
 
 
-def remember_job(folder: Folder, plan: Plan, redoing: bool) -> None:
+def remember_job(store: Store, plan: Plan, redoing: bool) -> None:
     job = {**_job(plan), "redoing": redoing}
-    folder.commit_bytes(JOB, json.dumps(job, ensure_ascii=False, indent=1).encode() + b"\n")
+    store.commit_bytes(JOB, json.dumps(job, ensure_ascii=False, indent=1).encode() + b"\n")
 
 
-def is_redoing(folder: Folder, plan: Plan) -> bool:
+def is_redoing(store: Store, plan: Plan) -> bool:
     """Whether a redo of this very job has begun and is not finished."""
-    before = _read_job(folder)
+    before = _read_job(store)
     return bool(before and before.get("redoing") and before.get("job") == plan.job)
 
 
-def changed(folder: Folder, plan: Plan) -> list[str]:
+def changed(store: Store, plan: Plan) -> list[str]:
     """In words: what differs between the job that was last run here and this one. Nothing, if nothing."""
-    before = _read_job(folder)
+    before = _read_job(store)
     if before is None:
         return []
     after = _job(plan)
@@ -108,11 +108,11 @@ def _job(plan: Plan) -> dict[str, Any]:
     return json.loads(json.dumps(job))  # type: ignore[no-any-return]
 
 
-def _read_job(folder: Folder) -> dict[str, Any] | None:
-    if not folder.exists(JOB):
+def _read_job(store: Store) -> dict[str, Any] | None:
+    if not store.exists(JOB):
         return None
     try:
-        return json.loads(folder.read(JOB))  # type: ignore[no-any-return]
+        return json.loads(store.read(JOB))  # type: ignore[no-any-return]
     except ValueError:
         return None  # nothing is known of the earlier run; fingerprints still decide what is kept
 

@@ -24,7 +24,8 @@ from penstock.base import machine
 from penstock.base.errors import IntegrityError, Interrupted, OutputError
 from penstock.base.events import Event, EventLog, Observer
 from penstock.base.faults import crash_point
-from penstock.base.files import TEMPORARY, Folder
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare.announced import remove_announced
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.inline import InlineEngine
@@ -53,24 +54,24 @@ class Progress:
 
 def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
     """Do the job, or what is left of it; with `redo`, all of it. Returns at once when its output is there."""
-    folder = Folder(plan.config.output_path)
-    refuse_foreign(folder)
-    with folder.lock(_owner(plan)) as lock:
-        there = finished(folder, plan, redo)
+    store = open_store(plan.config.output_path)
+    refuse_foreign(store)
+    with store.hold(_owner(plan)) as lock:
+        there = finished(store, plan, redo)
         if there:
-            remove_scaffolding(folder)  # which a kill just after the manifest would leave
+            remove_scaffolding(store)  # which a kill just after the manifest would leave
             if observe:
                 observe({"event": "already_done", "time": time.time()})
             return there
-        redo = redo and not is_redoing(folder, plan)  # a redo that was stopped goes on like any other run
+        redo = redo and not is_redoing(store, plan)  # a redo that was stopped goes on like any other run
         progress = Progress()
-        with _holding_others(plan), EventLog(folder, _watching(progress, observe)) as log:
-            _refuse_late(plan, folder)
-            _remove_merged(folder)  # from here on, nothing is left of an earlier result that is to be replaced
-            folder.remove(MANIFEST)
+        with _holding_others(plan), EventLog(store, _watching(progress, observe)) as log:
+            _refuse_late(plan, store)
+            _remove_merged(store)  # from here on, nothing is left of an earlier result that is to be replaced
+            store.remove(MANIFEST)
             crash_point("run.after_forgetting_manifest")
-            folder.remove(TEMPORARY)
-            return _run(plan, folder, log, lock, progress, redo)
+            store.sweep()
+            return _run(plan, store, log, lock, progress, redo)
 
 
 @contextmanager
@@ -79,14 +80,14 @@ def _holding_others(plan: Plan) -> Iterator[None]:
     owner = _owner(plan) + f", which writes {plan.config.output_path}".encode(errors="surrogateescape")
     with ExitStack() as stack:
         for other in plan.survey.other_folders:
-            stack.enter_context(Folder(other.root).lock(owner, other.what, other.key, other.shared))
+            stack.enter_context(open_store(other.root).hold(owner, other.what, other.key, other.shared))
             other.refuse_changed()
         yield
 
 
-def _refuse_late(plan: Plan, folder: Folder) -> None:
+def _refuse_late(plan: Plan, store: Store) -> None:
     """Wait for the engines of stages, where planning left their choice open and there is something to lose."""
-    if folder.exists(MANIFEST) or folder.list(TASKS):
+    if store.exists(MANIFEST) or store.list(TASKS):
         notes_of(plan.survey.stages)
 
 
@@ -105,22 +106,22 @@ def _owner(plan: Plan) -> bytes:
     return f"{owner}, job {plan.job[:8]}".encode()
 
 
-def _run(plan: Plan, folder: Folder, log: EventLog, lock: int, progress: Progress, redo: bool) -> Manifest:
-    rows, changes = keep_or_forget(folder, plan, redo)
+def _run(plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...], progress: Progress, redo: bool) -> Manifest:
+    rows, changes = keep_or_forget(store, plan, redo)
     progress.tasks_kept = len(rows)
     crash_point("run.after_forgetting_tasks")
-    remember_job(folder, plan, redoing=redo or is_redoing(folder, plan))
+    remember_job(store, plan, redoing=redo or is_redoing(store, plan))
     log.say("start", **_start_facts(plan, rows, changes))
-    engine = _engine(plan, folder, log, lock)
+    engine = _engine(plan, store, log, lock)
     try:
-        left = _run_passes(plan, rows, folder, engine, log, progress)
+        left = _run_passes(plan, rows, store, engine, log, progress)
         engine.close()  # before run.json, so that the workers' CPU time is in it
-        manifest = finish(plan, folder, left, partial(_run_facts, plan, progress))
+        manifest = finish(plan, store, left, partial(_run_facts, plan, progress))
     except KeyboardInterrupt:
         raise _stopped(plan, progress) from None
     finally:
         engine.close()
-        folder.remove(TEMPORARY)
+        store.sweep()
     log.say("done", seconds=round(time.time() - progress.started, 3))
     return manifest
 
@@ -145,19 +146,19 @@ def _start_facts(plan: Plan, rows: dict[str, LedgerRow], changes: list[str]) -> 
     }
 
 
-def _engine(plan: Plan, folder: Folder, log: EventLog, lock: int) -> Engine:
+def _engine(plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...]) -> Engine:
     if plan.workers == 0:
-        return InlineEngine(folder, log)
-    return LocalEngine(plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, hold=(lock,))
+        return InlineEngine(store, log)
+    return LocalEngine(plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, hold=lock)
 
 
 def _run_passes(
-    plan: Plan, kept: dict[str, LedgerRow], folder: Folder, engine: Engine, log: EventLog, progress: Progress
+    plan: Plan, kept: dict[str, LedgerRow], store: Store, engine: Engine, log: EventLog, progress: Progress
 ) -> Left:
     """Do what is not done yet, pass after pass; the answer is all that was left and learned."""
     left = Left()
     for planned in plan.passes:
-        rows = _run_pass(planned, plan.means, left, kept, folder, engine, log, progress)
+        rows = _run_pass(planned, plan.means, left, kept, store, engine, log, progress)
         number = planned.pass_.number
         left = Left({**left.rows, number: rows}, {**left.learned, **planned.pass_.learn(left, rows)})
     return left
@@ -168,18 +169,18 @@ def _run_pass(
     means: Means,
     left: Left,
     kept: dict[str, LedgerRow],
-    folder: Folder,
+    store: Store,
     engine: Engine,
     log: EventLog,
     progress: Progress,
 ) -> list[LedgerRow]:
     each, tasks = planned.pass_, planned.tasks
     known = [kept[task.name] for task in tasks if task.name in kept]
-    work = each.prepare(left, folder, known, means)
+    work = each.prepare(left, store, known, means)
     # What was placed, matched or packed when it was made of something else is done again.
     done = {row.task: row for row in known if row.states.get("layout", "") == work.identity}
     progress.tasks_again += len(known) - len(done)
-    pending = each.order([task for task in tasks if task.name not in done], folder)
+    pending = each.order([task for task in tasks if task.name not in done], store)
     notes = work.notes if pending else []
     log.say("pass", number=each.number, kind=each.kind, tasks=len(tasks), pending=len(pending), notes=notes)
 
@@ -193,19 +194,19 @@ def _run_pass(
     return [done[task.name] for task in tasks]
 
 
-def _remove_merged(folder: Folder) -> None:
+def _remove_merged(store: Store) -> None:
     """Remove the files of an output that is to be replaced which lie beside its manifest: only that, or what a run has
     announced, tells them from a person's."""
-    remove_announced(folder)
-    if not folder.exists(MANIFEST):
+    remove_announced(store)
+    if not store.exists(MANIFEST):
         return
     try:
-        manifest = read_manifest(folder)
+        manifest = read_manifest(store)
     except (IntegrityError, OutputError):
         return  # damaged, or of another version: then the files stay
     for file in (file for shards in manifest.splits.values() for shard in shards for file in shard.files):
         if "/" not in file.file:
-            folder.remove(file.file)
+            store.remove(file.file)
 
 
 def _run_facts(plan: Plan, progress: Progress) -> bytes:

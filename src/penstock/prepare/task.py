@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.base.errors import PenstockError
 from penstock.base.faults import crash_point
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 from penstock.prepare.ledger import LedgerRow, write_row
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Lost, Report, Task, Work
@@ -18,6 +18,6 @@ def execute(work: Work, task: Task, settings: Settings, report: Report, lost: Lo
         error.add_note(f"in {task.input}")
         raise
     crash_point("task.before_ledger")
-    write_row(Folder(work.root), row)
+    write_row(open_store(work.root), row)
     crash_point("task.after_ledger")
     return row

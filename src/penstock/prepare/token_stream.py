@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.base.files import Folder
+from penstock.base.store import Store
 from penstock.shards.columns import FileFacts
 from penstock.shards.packed import TOKENS
 from penstock.shards.part import PartFile, open_part
@@ -47,8 +47,8 @@ class Piece:
 class Stream:
     """The tokens of a split, over all parts."""
 
-    def __init__(self, folder: Folder, parts: Sequence[TokenPart], split: str, dtype: str) -> None:
-        self._folder, self._parts, self._split, self._dtype = folder, parts, split, dtype
+    def __init__(self, store: Store, parts: Sequence[TokenPart], split: str, dtype: str) -> None:
+        self._store, self._parts, self._split, self._dtype = store, parts, split, dtype
         self._starts = np.cumsum([0, *(part.tokens.get(split, 0) for part in parts)])
         self.total = int(self._starts[-1])
 
@@ -56,7 +56,7 @@ class Stream:
         """Those with tokens between `first` and `last`, whole."""
         for number, (start, stop) in enumerate(pairwise(self._starts.tolist())):
             if start < last and stop > first and stop > start:
-                part = open_part(self._folder, self._parts[number].file)
+                part = open_part(self._store, self._parts[number].file)
                 yield from self._pieces_of(part, start, first, last)
 
     def _pieces_of(self, part: PartFile, start: int, first: int, last: int) -> Iterator[Piece]:

@@ -11,14 +11,15 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 import xxhash
 
 from penstock.base.errors import FileError, IntegrityError, file_error
 from penstock.base.faults import operation
-from penstock.base.files import Folder
+from penstock.base.files import ReadFile
+from penstock.base.store import Store
 from penstock.shards.arrayrecord import encode_records, library
 from penstock.shards.columns import FileFacts, damaged_file
 from penstock.shards.manifest import ShardFacts
@@ -40,14 +41,14 @@ _RECORDS_AT_ONCE, _EVENTS_AT_ONCE = 1024, 1 << 16  # to be encoded
 class PartWriter:
     """Takes batches of the native format; `commit` makes `{name}.records` appear; without it, `close` forgets them."""
 
-    def __init__(self, folder: Folder, name: str, key: str, order: str) -> None:
+    def __init__(self, store: Store, name: str, key: str, order: str) -> None:
         self.name = name
         self.records = 0
         self._key = key
         self._order = order
         self._hasher = xxhash.xxh3_128()
         self._pending = bytearray()
-        self._commit = folder.commit(f"{name}.records")
+        self._commit = store.commit(f"{name}.records")
         self._file = self._commit.__enter__()
         self._open = True
 
@@ -88,13 +89,13 @@ class PartWriter:
         self._pending = bytearray()
 
 
-def read_part(folder: Folder, part: FileFacts) -> Iterator[bytes]:
+def read_part(store: Store, part: FileFacts) -> Iterator[bytes]:
     """The records of a part; a part that is not what was written raises at its end at the latest."""
     hasher = xxhash.xxh3_128()
     left = part.bytes
-    if folder.size(part.file) != left:
+    if store.size(part.file) != left:
         raise _damaged_part(part)
-    with io.BufferedReader(folder.open(part.file), _AT_ONCE) as file:
+    with io.BufferedReader(cast(io.RawIOBase, store.open(part.file)), _AT_ONCE) as file:
         while head := file.read(8):
             left -= 8 + int.from_bytes(head, "little")
             if left < 0:
@@ -115,23 +116,23 @@ def _damaged_part(part: FileFacts) -> IntegrityError:
     )
 
 
-def merge_parts(folder: Folder, name: str, parts: Sequence[ShardFacts]) -> ShardFacts:
+def merge_parts(store: Store, name: str, parts: Sequence[ShardFacts]) -> ShardFacts:
     """The records of all parts, in order, as one file; of no part, a file without records.
 
     Memory: 20 MB and 60 bytes a record, because the library keeps the index of the file until its end.
     """
-    with folder.commit(f"{name}{SUFFIX}") as file:  # the library opens it again, by its path
-        records = write_records(file.path, (record for part in parts for record in _records_of(folder, part)))
+    with store.commit(f"{name}{SUFFIX}") as file:  # the library opens it again, by its path
+        records = write_records(file.path, (record for part in parts for record in _records_of(store, part)))
         if (found := open_reader(file.path).num_records()) != records:
             raise IntegrityError(f"{name}{SUFFIX} reads {found:,} records, {records:,} were written", where=file.path)
-        digest = file_digest(folder, os.path.relpath(file.path, folder.root))
+        digest = file_digest(ReadFile(file.path))
         facts = FileFacts(f"{name}{SUFFIX}", os.stat(file.path).st_size, digest)
     return ShardFacts(name, records, (facts,))
 
 
-def _records_of(folder: Folder, part: ShardFacts) -> Iterator[bytes]:
+def _records_of(store: Store, part: ShardFacts) -> Iterator[bytes]:
     for file in part.files:
-        yield from read_part(folder, file)
+        yield from read_part(store, file)
 
 
 def write_records(path: str, records: Iterator[bytes]) -> int:
@@ -165,28 +166,28 @@ def _write_error(error: RuntimeError, path: str) -> FileError:
     return file_error(OSError(number, os.strerror(number)), "write", path)
 
 
-def file_digest(folder: Folder, name: str) -> str:
-    """The digest of a whole file, read a piece at a time."""
+def file_digest(file: BinaryIO) -> str:
+    """The digest of a whole file, read a piece at a time; it is closed then."""
     hasher = xxhash.xxh3_128()
-    with folder.open(name) as file:
+    with file:
         while data := file.read(_AT_ONCE):
             hasher.update(data)
     return str(hasher.hexdigest())
 
 
-def check_size(folder: Folder, file: FileFacts) -> None:
-    size = folder.size(file.file)
+def check_size(store: Store, file: FileFacts) -> None:
+    size = store.size(file.file)
     if size != file.bytes:
         reason = "is missing" if size < 0 else f"has {size:,} bytes, {file.bytes:,} were written"
         raise damaged_file(file.file, reason)
 
 
-def check_file(folder: Folder, file: FileFacts, records: int) -> None:
+def check_file(store: Store, file: FileFacts, records: int) -> None:
     """Every byte is the one that was written, and the library reads as many records as were."""
-    check_size(folder, file)
-    if file_digest(folder, file.file) != file.digest:
+    check_size(store, file)
+    if file_digest(store.open(file.file)) != file.digest:
         raise damaged_file(file.file, "is not the file that was written")
-    found = open_reader(folder.path(file.file)).num_records()
+    found = open_reader(store.local_path(file.file)).num_records()
     if found != records:
         raise damaged_file(file.file, f"holds {found:,} records, not the {records:,} it should")
 

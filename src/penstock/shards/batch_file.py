@@ -21,7 +21,7 @@ import numpy as np
 import xxhash
 
 from penstock.base.errors import InputError
-from penstock.base.files import Folder, WriteFile
+from penstock.base.store import Store, Writer
 from penstock.shards.arrays import Array, fixed_values
 from penstock.shards.columns import FileFacts
 from penstock.shards.feature_names import FeatureNames
@@ -47,12 +47,12 @@ class BatchFileWriter:
     """
 
     def __init__(
-        self, folder: Folder, number: int, schema: Schema, batch_size: int, names: FeatureNames | None = None
+        self, store: Store, number: int, schema: Schema, batch_size: int, names: FeatureNames | None = None
     ) -> None:
-        refuse_unfit(schema, folder.root)
+        refuse_unfit(schema, store.root)
         self.name = f"batch_{_ordered(number, 4)}"
         self.records = 0
-        self._folder, self._schema, self._batch_size, self._names = folder, schema, batch_size, names
+        self._store, self._schema, self._batch_size, self._names = store, schema, batch_size, names
         self._files: list[FileFacts] = []
         self._committed = False
         self._begin()
@@ -82,7 +82,7 @@ class BatchFileWriter:
         """Forget what was not committed."""
         if not self._committed:
             for facts in self._files:
-                self._folder.remove(facts.file)
+                self._store.remove(facts.file)
             self._files.clear()
             self._begin()
 
@@ -100,7 +100,7 @@ class BatchFileWriter:
     def _write_file(self) -> None:
         part = len(self._files)
         name = f"{self.name}_{_ordered(part, 3)}.npz" if part else f"{self.name}.npz"
-        self._files.append(write_archive(self._folder, name, self._members()))
+        self._files.append(write_archive(self._store, name, self._members()))
         self._begin()
 
     def _members(self) -> Iterator[Member]:
@@ -164,9 +164,9 @@ def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return head.getvalue()
 
 
-def write_archive(folder: Folder, name: str, members: Iterable[Member]) -> FileFacts:
+def write_archive(store: Store, name: str, members: Iterable[Member]) -> FileFacts:
     """A .npz of its own, whole or not at all."""
-    with folder.commit(name) as file:
+    with store.commit(name) as file:
         hashed = _Hashed(file)
         write_npz(hashed, members)
     return FileFacts(name, file.size, hashed.hasher.hexdigest())
@@ -175,7 +175,7 @@ def write_archive(folder: Folder, name: str, members: Iterable[Member]) -> FileF
 class _Hashed:
     """A file being written, and the hash of its bytes."""
 
-    def __init__(self, file: WriteFile) -> None:
+    def __init__(self, file: Writer) -> None:
         self._file = file
         self.hasher = xxhash.xxh3_128()
 

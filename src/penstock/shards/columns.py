@@ -23,8 +23,9 @@ import numpy as np
 import xxhash
 
 from penstock.base.errors import IntegrityError
-from penstock.base.files import Folder, Scratch, WriteFile
 from penstock.base.fingerprint import digest
+from penstock.base.scratch import Scratch, borrow_scratch, return_scratch
+from penstock.base.store import Store, Writer
 
 Container = Literal["safetensors", "npy"]
 Piece = bytes | memoryview | tuple[int, int]  # the bytes, or (start, length) in the scratch file
@@ -55,9 +56,9 @@ class FileFacts:
     digest: str
 
 
-def commit_file(folder: Folder, name: str, data: bytes) -> FileFacts:
+def commit_file(store: Store, name: str, data: bytes) -> FileFacts:
     """A file that is written at once; its digest is that of all its bytes."""
-    folder.commit_bytes(name, data)
+    store.commit_bytes(name, data)
     return FileFacts(name, len(data), digest(data))
 
 
@@ -107,8 +108,8 @@ class Hold:
 class ColumnWriter:
     """Takes pieces of columns in any order; `commit` lays them out as the files of one shard."""
 
-    def __init__(self, folder: Folder, name: str, container: Container, hold: Hold) -> None:
-        self._folder = folder
+    def __init__(self, store: Store, name: str, container: Container, hold: Hold) -> None:
+        self._store = store
         self._name = name
         self._container = container
         self._hold = hold
@@ -125,7 +126,7 @@ class ColumnWriter:
 
     def _put_down(self, view: memoryview) -> tuple[int, int]:
         """Where in the scratch file it now lies: (start, length)."""
-        self._scratch = self._scratch or self._folder.borrow_scratch()
+        self._scratch = self._scratch or borrow_scratch(self._store.scratch_folder)
         self._scratch.write(view)
         return self._scratch.size - len(view), len(view)
 
@@ -137,7 +138,7 @@ class ColumnWriter:
         # column comes when the first null does, and that is sooner or later as batches are small or large.
         columns = dict(sorted(self._columns.items(), key=lambda item: (-np.dtype(item[1].dtype).itemsize, item[0])))
         write = _write_safetensors if self._container == "safetensors" else _write_npy
-        facts = write(self._folder, self._name, columns, self._scratch, metadata)
+        facts = write(self._store, self._name, columns, self._scratch, metadata)
         self.close()
         return facts
 
@@ -145,7 +146,7 @@ class ColumnWriter:
         """Let go of the pieces and hand the scratch file back, committed or not."""
         self._columns = {}
         if self._scratch:
-            self._folder.return_scratch(self._scratch)
+            return_scratch(self._scratch)
             self._scratch = None
 
 
@@ -154,7 +155,7 @@ def _kept(array: np.ndarray[Any, Any], view: memoryview) -> Piece:
     return view if array.base is None else bytes(view)
 
 
-def _copy(pieces: _Pieces, scratch: Scratch | None, file: WriteFile) -> None:
+def _copy(pieces: _Pieces, scratch: Scratch | None, file: Writer) -> None:
     for piece in pieces.pieces:
         if not isinstance(piece, tuple):
             file.write(piece)
@@ -163,7 +164,7 @@ def _copy(pieces: _Pieces, scratch: Scratch | None, file: WriteFile) -> None:
 
 
 def _write_safetensors(
-    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: Scratch | None, metadata: dict[str, str]
+    store: Store, name: str, columns: dict[str, _Pieces], scratch: Scratch | None, metadata: dict[str, str]
 ) -> tuple[FileFacts, ...]:
     hashes = np.array([value for pieces in columns.values() for value in pieces.hashes], dtype="<u8")
     header: dict[str, Any] = {"__metadata__": metadata}
@@ -179,7 +180,7 @@ def _write_safetensors(
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     head = len(text).to_bytes(8, "little") + text
-    with folder.commit(f"{name}.safetensors") as file:
+    with store.commit(f"{name}.safetensors") as file:
         file.write(head)
         file.write(hashes.tobytes())
         for pieces in columns.values():
@@ -188,18 +189,18 @@ def _write_safetensors(
 
 
 def _write_npy(
-    folder: Folder, name: str, columns: dict[str, _Pieces], scratch: Scratch | None, metadata: dict[str, str]
+    store: Store, name: str, columns: dict[str, _Pieces], scratch: Scratch | None, metadata: dict[str, str]
 ) -> tuple[FileFacts, ...]:
     facts = []
     for column, pieces in columns.items():
         head = npy_header(pieces.dtype, pieces.shape)
         hashes = np.array(pieces.hashes, dtype="<u8").tobytes()
-        with folder.commit(npy_name(name, column)) as file:
+        with store.commit(npy_name(name, column)) as file:
             file.write(head)
             _copy(pieces, scratch, file)
         facts.append(FileFacts(npy_name(name, column), len(head) + pieces.bytes, digest(head, hashes)))
     every = [np.array(pieces.hashes, dtype="<u8") for pieces in columns.values()]
-    facts.append(commit_file(folder, f"{name}.checksums.json", checksum_table(list(columns), every, metadata)))
+    facts.append(commit_file(store, f"{name}.checksums.json", checksum_table(list(columns), every, metadata)))
     return tuple(facts)
 
 
@@ -298,21 +299,21 @@ def is_columns(files: tuple[FileFacts, ...]) -> bool:
     return files[0].file.endswith((".safetensors", ".npy", ".checksums.json"))
 
 
-def open_columns(folder: Folder, files: tuple[FileFacts, ...]) -> dict[str, Column]:
+def open_columns(store: Store, files: tuple[FileFacts, ...]) -> dict[str, Column]:
     """Map the columns of one shard. Sizes, headers and checksums are held against the manifest's facts."""
     for facts in files:
-        size = folder.size(facts.file)
+        size = store.size(facts.file)
         if size < 0:
             raise damaged_file(facts.file, "is missing")
         if size != facts.bytes:
             raise damaged_file(facts.file, f"has {size:,} bytes, {facts.bytes:,} were written")
     if files[0].file.endswith(".safetensors"):
-        return _open_safetensors(folder, files[0])
-    return _open_npy(folder, files)
+        return _open_safetensors(store, files[0])
+    return _open_npy(store, files)
 
 
-def _open_safetensors(folder: Folder, facts: FileFacts) -> dict[str, Column]:
-    mapped = memoryview(folder.map(facts.file))
+def _open_safetensors(store: Store, facts: FileFacts) -> dict[str, Column]:
+    mapped = store.map(facts.file)
     length = int.from_bytes(mapped[:8], "little")
     if length > len(mapped) - 8:
         raise damaged_file(facts.file, f"claims a header of {length:,} bytes, more than the file has")
@@ -338,8 +339,8 @@ def _open_safetensors(folder: Folder, facts: FileFacts) -> dict[str, Column]:
     return columns
 
 
-def _open_npy(folder: Folder, files: tuple[FileFacts, ...]) -> dict[str, Column]:
-    table = folder.read(files[-1].file)
+def _open_npy(store: Store, files: tuple[FileFacts, ...]) -> dict[str, Column]:
+    table = store.read(files[-1].file)
     if digest(table) != files[-1].digest:
         raise damaged_file(files[-1].file, "is not the checksum table that was written")
     facts = json.loads(table)
@@ -347,7 +348,7 @@ def _open_npy(folder: Folder, files: tuple[FileFacts, ...]) -> dict[str, Column]
     hashes = np.array(packed, "<u8") if isinstance(packed, list) else np.frombuffer(base64.b64decode(packed), "<u8")
     columns, first = {}, 0
     for column, file in zip(facts["columns"], files, strict=False):
-        mapped = memoryview(folder.map(file.file))
+        mapped = store.map(file.file)
         head = 10 + int.from_bytes(mapped[8:10], "little")
         blocks = -(-(file.bytes - head) // BLOCK)
         own = hashes[first : first + blocks]

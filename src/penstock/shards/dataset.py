@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from penstock.base.errors import ConfigError, OutputError, did_you_mean
-from penstock.base.files import Folder
 from penstock.base.paths import hidden_matches, local_path
+from penstock.base.store import STATE, Store
+from penstock.base.stores import open_store
 from penstock.shards import arrayrecord
 from penstock.shards.arrayrecord_file import SUFFIX, check_size, open_reader, read_records
 from penstock.shards.columns import Column, damaged_file, open_columns
@@ -92,11 +93,11 @@ class Records(ABC):
 class Dataset(Records):
     """A split of the native format. Shards are mapped when first touched."""
 
-    def __init__(self, folder: Folder, manifest: Manifest, split: str) -> None:
+    def __init__(self, store: Store, manifest: Manifest, split: str) -> None:
         self.manifest = manifest
         self.split = split
         self.schema = manifest.schema
-        self._folder = folder
+        self._store = store
         self._shards = manifest.splits[split]
         self._mapped: dict[int, dict[str, Column]] = {}  # in the order of their last use
         super().__init__(f"split {split!r}", [shard.records for shard in self._shards])
@@ -107,7 +108,7 @@ class Dataset(Records):
         if columns is None:
             while sum(len(self._shards[each].files) for each in self._mapped) >= _MAPPED_FILES:
                 del self._mapped[next(iter(self._mapped))]
-            columns = open_columns(self._folder, self._shards[shard].files)
+            columns = open_columns(self._store, self._shards[shard].files)
         self._mapped[shard] = columns
         return columns
 
@@ -181,41 +182,40 @@ def open_dataset(path: str | os.PathLike[str], split: str | None = None) -> Data
         _refuse_other_split(paths, split)
         return ArrayRecordDataset(root, paths)
     split = DEFAULT_SPLIT if split is None else split
-    folder = Folder(root)
+    store = open_store(root)
     if older := older_files(root):
         paths = [path for path in older if _is_of_split(path, split)]
         if not paths:
-            _refuse_split(split, sorted({_SHARD.sub("", _stem(path)) for path in older}), folder)
+            _refuse_split(split, sorted({_SHARD.sub("", _stem(path)) for path in older}), store)
         return ArrayRecordDataset(paths[0] if len(paths) == 1 else f"split {split!r}", paths)
-    manifest = read_manifest(folder)
-    _refuse_split(split, list(manifest.splits), folder)
+    manifest = read_manifest(store)
+    _refuse_split(split, list(manifest.splits), store)
     if manifest.config.get("format") == "npz":
         raise OutputError(
             "these are batch files, which are not put together yet",
-            where=folder.root,
-            next_step=f"penstock merge {folder.root} --config JOB; numpy.load opens a single one",
+            where=store.root,
+            next_step=f"penstock merge {store.root} --config JOB; numpy.load opens a single one",
         )
     if manifest.config.get("format") == arrayrecord.FORMAT:
-        return _open_split(folder, manifest, split)
-    return Dataset(folder, manifest, split)
+        return _open_split(store, manifest, split)
+    return Dataset(store, manifest, split)
 
 
-def _refuse_split(split: str, names: list[str], folder: Folder) -> None:
+def _refuse_split(split: str, names: list[str], store: Store) -> None:
     if split not in names:
         raise OutputError(
             f"there is no split {split!r}.{did_you_mean(split, names)}",
-            where=folder.root,
+            where=store.root,
             next_step=f"one of: {', '.join(names)}",
         )
 
 
 def older_files(path: str) -> list[str]:
     """The .arrayrecord files of a folder that penstock did not write, in bytewise order."""
-    folder = Folder(path)
-    if not os.path.isdir(path) or folder.exists(MANIFEST) or folder.exists(".penstock"):
+    store = open_store(path)
+    if store.exists(MANIFEST) or store.exists(STATE):
         return []
-    names = sorted((name for name in os.listdir(path) if name.endswith(SUFFIX)), key=os.fsencode)
-    return [folder.path(name) for name in names]
+    return [store.local_path(name) for name in store.entries() if name.endswith(SUFFIX)]
 
 
 def _stem(path: str) -> str:
@@ -258,11 +258,11 @@ def _matching(pattern: str) -> list[str]:
     return paths
 
 
-def _open_split(folder: Folder, manifest: Manifest, split: str) -> ArrayRecordDataset:
+def _open_split(store: Store, manifest: Manifest, split: str) -> ArrayRecordDataset:
     files = [file for shard in manifest.splits[split] for file in shard.files]
     for file in files:
-        check_size(folder, file)
-    dataset = ArrayRecordDataset(f"split {split!r}", [folder.path(file.file) for file in files], manifest)
+        check_size(store, file)
+    dataset = ArrayRecordDataset(f"split {split!r}", [store.local_path(file.file) for file in files], manifest)
     if len(dataset) != manifest.records(split):
         raise damaged_file(files[0].file, f"holds {len(dataset):,} records, not {manifest.records(split):,}")
     return dataset

@@ -18,8 +18,10 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from penstock.base.errors import ConfigError, IntegrityError, OutputError, file_error
-from penstock.base.files import Folder, WriteFile
+from penstock.base.files import WriteFile
+from penstock.base.local_store import LocalStore
 from penstock.base.sizes import format_size, parse_size
+from penstock.base.stores import open_store
 from penstock.shards.arrayrecord import FORMAT as ARRAYRECORD
 from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset, open_dataset
@@ -58,7 +60,7 @@ class Exported:
 
 def open_splits(path: str | os.PathLike[str], split: str | None, to: str) -> dict[str, Dataset]:
     """The splits of a dataset that has columns, or the one asked for."""
-    manifest = read_manifest(Folder(os.fspath(path)))
+    manifest = read_manifest(open_store(os.fspath(path)))
     if manifest.config.get("format") == ARRAYRECORD:
         raise ConfigError(
             f"records of .arrayrecord files have no columns of their own, and --to {to} is made of columns",
@@ -192,7 +194,7 @@ def cut(pieces: Iterator[P], most: int, overhead: Overhead = NO_OVERHEAD) -> Ite
 
 
 def write_files(
-    folder: Folder,
+    store: LocalStore,
     stem: str,
     suffix: str,
     pieces: Iterator[P],
@@ -203,19 +205,18 @@ def write_files(
     """Write pieces into `{stem}-00000-of-00004{suffix}` and so on, `most` bytes in each; the names, one at least."""
     count = 0
     for group in cut(pieces, most, overhead):
-        with _new_file(folder, f"{stem}-{count:05d}") as file:
+        with _new_file(store, f"{stem}-{count:05d}") as file:
             write(file, group)
         count += 1
     names = [f"{stem}-{number:05d}-of-{count:05d}{suffix}" for number in range(count)]
     for number, name in enumerate(names):
-        folder.move(f"{stem}-{number:05d}", name)
+        store.publish(f"{stem}-{number:05d}", name)
     return names
 
 
 @contextmanager
-def _new_file(folder: Folder, name: str) -> Iterator[WriteFile]:
-    folder.make(os.path.dirname(name))
-    file = WriteFile(folder.path(name), os.O_WRONLY | os.O_EXCL)
+def _new_file(store: LocalStore, name: str) -> Iterator[WriteFile]:
+    file = store.new_file(name)
     try:
         yield file
         file.sync()
@@ -223,26 +224,26 @@ def _new_file(folder: Folder, name: str) -> Iterator[WriteFile]:
         file.close()
 
 
-def write_json(folder: Folder, name: str, facts: object) -> None:
-    with _new_file(folder, name) as file:
+def write_json(store: LocalStore, name: str, facts: object) -> None:
+    with _new_file(store, name) as file:
         file.write(json.dumps(facts, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 @contextmanager
-def written_beside(target: str) -> Iterator[Folder]:
+def written_beside(target: str) -> Iterator[LocalStore]:
     """A folder under another name; it is renamed, or removed if something goes wrong."""
-    parent, name = Folder(os.path.dirname(target)), os.path.basename(target)
-    beside = Folder(f"{target}{_BESIDE}")
+    parent, name = LocalStore(os.path.dirname(target)), os.path.basename(target)
+    beside = LocalStore(f"{target}{_BESIDE}")
     with _held(beside.root):
-        for left in os.listdir(beside.root):  # by an export that was killed
+        for left in beside.entries():  # by an export that was killed
             beside.remove(left)
         try:
             yield beside
             # A folder that holds something cannot be replaced in one step. Between these two the place is empty.
             parent.remove(f"{name}{_BEFORE}")
             if os.path.isdir(target) and os.listdir(target):
-                parent.move(name, f"{name}{_BEFORE}")
-            parent.move(f"{name}{_BESIDE}", name)
+                parent.publish(name, f"{name}{_BEFORE}")
+            parent.publish(f"{name}{_BESIDE}", name)
             parent.remove(f"{name}{_BEFORE}")
         finally:
             parent.remove(f"{name}{_BESIDE}")
@@ -275,16 +276,16 @@ def _lock(descriptor: int, path: str) -> None:
         ) from None
 
 
-def finish(folder: Folder, path: str | os.PathLike[str], to: str, written: Mapping[str, Written]) -> Exported:
+def finish(store: LocalStore, path: str | os.PathLike[str], to: str, written: Mapping[str, Written]) -> Exported:
     """Hold what was written against the manifest, and leave our mark: the last file of an export."""
-    source = Folder(os.fspath(path))
+    source = open_store(os.fspath(path))
     _refuse_other_counts(read_manifest(source), written, source.root)
     name = dataset_id(source)
     splits = {split: asdict(each) for split, each in written.items()}
-    write_json(folder, MARK, {"dataset": name, "to": to, "splits": splits})
+    write_json(store, MARK, {"dataset": name, "to": to, "splits": splits})
     return Exported(
         dataset=name,
-        bytes=sum(folder.size(file) for file in folder.list()),
+        bytes=sum(store.size(file) for file in store.list()),
         files=sum(each.files for each in written.values()),
         rows={split: each.rows for split, each in written.items()},
         tokens={split: each.tokens for split, each in written.items() if each.tokens is not None},

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError, InputError, OutputError, file_error
-from penstock.base.files import Folder
 from penstock.base.paths import local_path
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.shards.columns import Column, open_columns
 from penstock.shards.export import Exported, open_splits
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
@@ -34,20 +36,20 @@ def export_hdf5(
     """Write all splits of a dataset, or one, into a file that appears whole or not at all."""
     h5py = _library()
     path = local_path(path)
-    folder, target = Folder(path), os.path.abspath(local_path(output, is_output=True))
+    store, target = open_store(path), os.path.abspath(local_path(output, is_output=True))
     splits = list(open_splits(path, split, "hdf5"))
-    manifest = read_manifest(folder)
-    _refuse_target(folder, target, overwrite)
-    _refuse_columns(manifest, folder)
+    manifest = read_manifest(store)
+    _refuse_target(store, target, overwrite)
+    _refuse_columns(manifest, store)
     for name in splits:
-        _refuse_nulls(manifest, folder, name)
+        _refuse_nulls(manifest, store, name)
     with _written_beside(target) as written, h5py.File(written, "w") as file:
-        file.attrs["dataset"] = dataset_id(folder)
+        file.attrs["dataset"] = dataset_id(store)
         for name in splits:
-            for _ in _write_split(h5py, file.create_group(name), folder, manifest, name):
+            for _ in _write_split(h5py, file.create_group(name), store, manifest, name):
                 written.check()
     rows = {name: manifest.records(name) for name in splits}
-    return Exported(dataset_id(folder), os.path.getsize(target), 1, rows, {})
+    return Exported(dataset_id(store), os.path.getsize(target), 1, rows, {})
 
 
 def _library() -> Any:
@@ -65,8 +67,8 @@ def _library() -> Any:
 # What cannot be, before anything is written.
 
 
-def _refuse_target(folder: Folder, target: str, overwrite: bool) -> None:
-    if os.path.commonpath([os.path.realpath(folder.root), os.path.realpath(target)]) == os.path.realpath(folder.root):
+def _refuse_target(store: Store, target: str, overwrite: bool) -> None:
+    if os.path.commonpath([os.path.realpath(store.root), os.path.realpath(target)]) == os.path.realpath(store.root):
         raise OutputError(
             "the file would lie inside the dataset, where it does not belong",
             where=target,
@@ -78,18 +80,18 @@ def _refuse_target(folder: Folder, target: str, overwrite: bool) -> None:
         raise OutputError("this file is there already", where=target, next_step="another name, or --overwrite")
 
 
-def _refuse_columns(manifest: Manifest, folder: Folder) -> None:
+def _refuse_columns(manifest: Manifest, store: Store) -> None:
     for field in manifest.schema:
         if not field.parsed.is_fixed and not _is_text(field.parsed):
             raise ConfigError(
                 f"column {field.name!r} is {short_type(field.type)}: HDF5 gets numbers, lists of one length, and text",
-                where=folder.root,
+                where=store.root,
                 next_step="leave it out with `select:`, or make it a fixed list, when the dataset is made",
             )
         if field.name == "." or "\0" in field.name:
             raise ConfigError(
                 f"HDF5 has no place for a column of the name {field.name!r}",
-                where=folder.root,
+                where=store.root,
                 next_step="rename it with `select: {new_name: old_name}` when the dataset is made",
             )
 
@@ -99,9 +101,9 @@ def _is_text(kind: Type) -> bool:
     return text.name in ("string", "large_string")
 
 
-def _refuse_nulls(manifest: Manifest, folder: Folder, split: str) -> None:
+def _refuse_nulls(manifest: Manifest, store: Store, split: str) -> None:
     for shard in manifest.splits[split]:
-        columns = open_columns(folder, shard.files)
+        columns = open_columns(store, shard.files)
         for field in manifest.schema:
             if f"{field.name}/valid" in columns:
                 raise ConfigError(
@@ -145,7 +147,7 @@ class _File(io.FileIO):
 @contextmanager
 def _written_beside(target: str) -> Iterator[_File]:
     """A file under another name; it is synced and renamed, or removed if something goes wrong."""
-    temporary = f"{target}.{os.getpid()}.part"
+    temporary = f"{target}.{secrets.token_hex(8)}.part"
     try:
         with _File(temporary, "x+") as file:
             yield file
@@ -168,7 +170,7 @@ def _sync_folder(path: str) -> None:
         os.close(descriptor)
 
 
-def _write_split(h5py: Any, group: Any, folder: Folder, manifest: Manifest, split: str) -> Iterator[None]:
+def _write_split(h5py: Any, group: Any, store: Store, manifest: Manifest, split: str) -> Iterator[None]:
     """Yields after every few MiB."""
     for field in manifest.schema:
         kind = field.parsed
@@ -177,7 +179,7 @@ def _write_split(h5py: Any, group: Any, folder: Folder, manifest: Manifest, spli
         group.create_dataset(field.name, shape, dtype).attrs["type"] = field.type
     first = 0
     for shard in manifest.splits[split]:
-        columns = open_columns(folder, shard.files)
+        columns = open_columns(store, shard.files)
         for field in manifest.schema:
             place = first
             for values in _values(field, columns, shard.records):

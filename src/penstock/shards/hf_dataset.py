@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.base.files import Folder, WriteFile
+from penstock.base.files import WriteFile
 from penstock.base.fingerprint import fingerprint
+from penstock.base.local_store import LocalStore
 from penstock.base.paths import local_path
+from penstock.base.stores import open_store
 from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset
 from penstock.shards.export import (
@@ -85,16 +87,16 @@ def export_hf(
     most = shard_bytes(shard_size, splits)
     refuse_target(path, target, overwrite)
     features = features_of(next(iter(splits.values())).schema, path, columns)
-    name = dataset_id(Folder(path))
-    with written_beside(target) as folder:
+    name = dataset_id(open_store(path))
+    with written_beside(target) as store:
         alone = len(splits) == 1
         written = {
-            each: _write_split(folder, "" if alone else f"{each}/", dataset, features, most, name)
+            each: _write_split(store, "" if alone else f"{each}/", dataset, features, most, name)
             for each, dataset in splits.items()
         }
         if not alone:
-            write_json(folder, "dataset_dict.json", {"splits": list(splits)})
-        return finish(folder, path, "hf", written)
+            write_json(store, "dataset_dict.json", {"splits": list(splits)})
+        return finish(store, path, "hf", written)
 
 
 # What each column becomes.
@@ -171,16 +173,16 @@ def _read_column(field: Field, columns: Columns, start: int, stop: int) -> pa.Ar
 
 
 def _write_split(
-    folder: Folder, place: str, dataset: Dataset, features: list[_Feature], most: int, name: str
+    store: LocalStore, place: str, dataset: Dataset, features: list[_Feature], most: int, name: str
 ) -> Written:
     described = {feature.name: _described(feature.type) for feature in features}
     schema = _arrow_schema(features, described)
     written = Written(tokens=0 if INPUT_IDS in described and has_tokens(dataset.schema) else None)
     overhead = Overhead(file=len(schema.serialize()) + len(_END_OF_STREAM))
     messages = _messages(_batches(dataset, features, schema, min(most, _AT_ONCE)), written, most - overhead.file)
-    files = write_files(folder, f"{place}data", ".arrow", messages, most, partial(_write_stream, schema), overhead)
+    files = write_files(store, f"{place}data", ".arrow", messages, most, partial(_write_stream, schema), overhead)
     written.files = len(files)
-    write_json(folder, f"{place}dataset_info.json", {"features": described})
+    write_json(store, f"{place}dataset_info.json", {"features": described})
     state: dict[str, Any] = {
         "_data_files": [{"filename": os.path.basename(file)} for file in files],
         "_fingerprint": fingerprint([name, dataset.split, described, _VERSION])[:16],
@@ -190,7 +192,7 @@ def _write_split(
         "_output_all_columns": False,
         "_split": dataset.split,
     }
-    write_json(folder, f"{place}state.json", state)
+    write_json(store, f"{place}state.json", state)
     return written
 
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.base.errors import IntegrityError, OutputError
-from penstock.base.files import Folder
 from penstock.base.fingerprint import digest, fingerprint
+from penstock.base.store import STATE, Store
 from penstock.shards.columns import FileFacts
 from penstock.shards.feature_names import FeatureNames
 from penstock.shards.schema import Field, Schema
@@ -132,22 +132,22 @@ def shard_from_dict(shard: dict[str, Any]) -> ShardFacts:
     return ShardFacts(shard["name"], shard["records"], tuple(FileFacts(**each) for each in shard["files"]))
 
 
-def write_manifest(folder: Folder, manifest: Manifest) -> None:
-    folder.commit_bytes(MANIFEST, encode_manifest(manifest))
+def write_manifest(store: Store, manifest: Manifest) -> None:
+    store.commit_bytes(MANIFEST, encode_manifest(manifest))
 
 
-def read_manifest(folder: Folder) -> Manifest:
-    if not folder.exists(MANIFEST):
-        unfinished = folder.exists(".penstock")
+def read_manifest(store: Store) -> Manifest:
+    if not store.exists(MANIFEST):
+        unfinished = store.exists(STATE)
         raise OutputError(
             "this dataset is not finished: it has no manifest.json" if unfinished else "there is no dataset here",
-            where=folder.root,
+            where=store.root,
             next_step="run its job again, it goes on from where it stopped"
             if unfinished
             else "give the folder that `penstock run` wrote (its `output:`)",
         )
-    return decode_manifest(folder.read(MANIFEST), folder.path(MANIFEST))
+    return decode_manifest(store.read(MANIFEST), store.where(MANIFEST))
 
 
-def dataset_id(folder: Folder) -> str:
-    return digest(folder.read(MANIFEST))
+def dataset_id(store: Store) -> str:
+    return digest(store.read(MANIFEST))

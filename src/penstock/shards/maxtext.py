@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterator, Mapping
 
 from penstock.base.errors import ConfigError, InputError, IntegrityError
-from penstock.base.files import Folder, WriteFile
+from penstock.base.files import WriteFile
+from penstock.base.local_store import LocalStore
 from penstock.base.paths import local_path
 from penstock.shards.arrayrecord import library
 from penstock.shards.arrayrecord_file import SUFFIX, open_reader, write_records
@@ -54,9 +55,9 @@ def export_maxtext(
     _refuse_without_tokens(splits, path)
     most = shard_bytes(shard_size, splits)
     refuse_target(path, target, overwrite)
-    with written_beside(target) as folder:
-        written = {name: _write_split(folder, dataset, most) for name, dataset in splits.items()}
-        return finish(folder, path, "maxtext", written)
+    with written_beside(target) as store:
+        written = {name: _write_split(store, dataset, most) for name, dataset in splits.items()}
+        return finish(store, path, "maxtext", written)
 
 
 def _refuse_without_tokens(splits: Mapping[str, Dataset], where: str) -> None:
@@ -70,11 +71,11 @@ def _refuse_without_tokens(splits: Mapping[str, Dataset], where: str) -> None:
             )
 
 
-def _write_split(folder: Folder, dataset: Dataset, most: int) -> Written:
+def _write_split(store: LocalStore, dataset: Dataset, most: int) -> Written:
     written = Written(tokens=0)
     examples = _examples(dataset, most, written)
     overhead = _OVERHEAD if most >= 2 * _OVERHEAD.file else NO_OVERHEAD  # no file is smaller: else a record in each
-    written.files = len(write_files(folder, dataset.split, SUFFIX, examples, most, _write_file, overhead))
+    written.files = len(write_files(store, dataset.split, SUFFIX, examples, most, _write_file, overhead))
     return written
 
 

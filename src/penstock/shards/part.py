@@ -17,8 +17,8 @@ import numpy as np
 import xxhash
 
 from penstock.base.errors import IntegrityError
-from penstock.base.files import Folder
 from penstock.base.fingerprint import digest
+from penstock.base.store import Store
 from penstock.shards.columns import FileFacts
 from penstock.shards.record import encoders
 from penstock.shards.schema import Schema
@@ -37,15 +37,15 @@ class PartWriter:
 
     def __init__(
         self,
-        folder: Folder,
+        store: Store,
         name: str,
         schema: Schema,
         splits: tuple[str, ...],
         stack: ExitStack,
-        outlasts_machine: bool = True,
+        lasting: bool = True,
     ) -> None:
         self._name = f"{name}{SUFFIX}"
-        self._file = stack.enter_context(folder.commit(self._name, outlasts_machine))
+        self._file = stack.enter_context(store.commit(self._name, lasting))
         self._encoders = {split: encoders(schema) for split in splits}
         self._pieces: dict[str, dict[str, list[_PIECE]]] = {split: {} for split in splits}
         self.records = dict.fromkeys(splits, 0)
@@ -121,11 +121,11 @@ class PartFile:
         return found
 
 
-def open_part(folder: Folder, facts: FileFacts) -> PartFile:
+def open_part(store: Store, facts: FileFacts) -> PartFile:
     """The part, mapped. Size and index are held against the facts."""
-    if folder.size(facts.file) != facts.bytes:
-        raise _damaged(facts, f"has {folder.size(facts.file):,} bytes, {facts.bytes:,} were written")
-    mapped = memoryview(folder.map(facts.file))
+    if store.size(facts.file) != facts.bytes:
+        raise _damaged(facts, f"has {store.size(facts.file):,} bytes, {facts.bytes:,} were written")
+    mapped = store.map(facts.file)
     (length,) = _LENGTH.unpack(mapped[-_LENGTH.size :])
     index = mapped[-_LENGTH.size - length : -_LENGTH.size]
     if digest(index) != facts.digest:

@@ -18,8 +18,9 @@ import numpy as np
 import xxhash
 
 from penstock.base.errors import IntegrityError
-from penstock.base.files import STATE, Folder, PlacedFile, ReadFile
+from penstock.base.files import Copyable
 from penstock.base.fingerprint import digest
+from penstock.base.store import STATE, SharedWriter, Store
 from penstock.shards.columns import BLOCK, FileFacts, checksum_table, npy_header
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartFile
@@ -120,9 +121,10 @@ def _lay_out_column(split: str, column: Facts, sizes: list[tuple[int, int]]) -> 
 class Placer:
     """Writes items of a column one after the other from `start` on, and hashes the blocks that lie within."""
 
-    def __init__(self, folder: Folder, column: PlacedColumn, start: int) -> None:
-        self._file = open_placing(folder, column)
-        self._hashes = open_hashes(folder, column)
+    def __init__(self, store: Store, column: PlacedColumn, start: int) -> None:
+        self._store = store
+        self._file = open_placing(store, column)
+        self._hashes = open_hashes(store, column)
         self._column = column
         self._head = len(column.head)
         self._position = self._first = start * column.item_bytes
@@ -138,7 +140,7 @@ class Placer:
         self._file.write_at(self._head + self._position, view)
         self._hash(view)
 
-    def copy(self, source: ReadFile, start: int, view: memoryview) -> None:
+    def copy(self, source: Copyable, start: int, view: memoryview) -> None:
         """The bytes of `view`, which lie from `start` on in `source`: copied inside the kernel where it can."""
         self._file.copy_at(self._head + self._position, source, start, len(view))
         self._hash(view)
@@ -173,6 +175,9 @@ class Placer:
                 self._edges.append((start, self._position - start, self._hasher.intdigest()))
         first = -(-self._first // BLOCK)
         self._hashes.write_at(8 * first, np.array(self._done, "<u8").tobytes())
+        if not self._store.session:  # nothing would tell that the machine has lost them
+            self._file.sync()
+            self._hashes.sync()
         self.close()
         return self._edges
 
@@ -181,28 +186,28 @@ class Placer:
         self._hashes.close()
 
 
-def open_placing(folder: Folder, column: PlacedColumn) -> PlacedFile:
+def open_placing(store: Store, column: PlacedColumn) -> SharedWriter:
     """The growing file, at its full size and with its header, whoever comes first."""
     facts = column.placing
-    file = folder.place(facts.file, facts.bytes)
+    file = store.place(facts.file, facts.bytes)
     file.write_at(0, column.head)
     return file
 
 
-def open_hashes(folder: Folder, column: PlacedColumn) -> PlacedFile:
-    return folder.place(f"{PLACING}/{column.file}.hashes", 8 * column.blocks)
+def open_hashes(store: Store, column: PlacedColumn) -> SharedWriter:
+    return store.place(f"{PLACING}/{column.file}.hashes", 8 * column.blocks)
 
 
-def make_room(folder: Folder, layout: Layout) -> None:
+def make_room(store: Store, layout: Layout) -> None:
     """Every file at its full size, before the first task looks for it."""
     for column in (column for columns in layout.values() for column in columns):
-        open_placing(folder, column).close()
-        open_hashes(folder, column).close()
+        open_placing(store, column).close()
+        open_hashes(store, column).close()
 
 
-def finish_column(folder: Folder, column: PlacedColumn, edges: Iterable[Edge]) -> Array:
+def finish_column(store: Store, column: PlacedColumn, edges: Iterable[Edge]) -> Array:
     """The checksums of all its blocks; what parts share is held against what each part has noted of it."""
-    file, kept = open_placing(folder, column), open_hashes(folder, column)
+    file, kept = open_placing(store, column), open_hashes(store, column)
     try:
         for start, size, written in edges:
             if xxhash.xxh3_64_intdigest(file.read_at(len(column.head) + start, size)) != written:
@@ -219,9 +224,9 @@ def finish_column(folder: Folder, column: PlacedColumn, edges: Iterable[Edge]) -
     return hashes
 
 
-def read_placed(folder: Folder, column: PlacedColumn, hashes: Array) -> Iterator[Array]:
+def read_placed(store: Store, column: PlacedColumn, hashes: Array) -> Iterator[Array]:
     """The bytes of a column that is whole and not yet moved, block by block, checked."""
-    with folder.open(column.placing.file) as file:
+    with store.open(column.placing.file) as file:
         file.seek(len(column.head))
         for block, written in enumerate(hashes.tolist()):
             data = file.read(BLOCK)
@@ -239,14 +244,14 @@ def _changed(column: PlacedColumn, start: int, size: int) -> IntegrityError:
 
 
 def finish_split(
-    folder: Folder, split: str, records: int, columns: Mapping[PlacedColumn, Array], metadata: dict[str, str]
+    store: Store, split: str, records: int, columns: Mapping[PlacedColumn, Array], metadata: dict[str, str]
 ) -> ShardFacts:
     """Write the checksums of every column, and move its file, which is synced, into the dataset."""
     name = f"{split}.checksums.json"
     body = checksum_table([column.column for column in columns], list(columns.values()), metadata)
-    folder.commit_bytes(name, body)
+    store.commit_bytes(name, body)
     files = []
     for column, hashes in columns.items():
-        folder.move(column.placing.file, column.file)
+        store.publish(column.placing.file, column.file)
         files.append(FileFacts(column.file, column.placing.bytes, digest(column.head, hashes.tobytes())))
     return ShardFacts(split, records, (*files, FileFacts(name, len(body), digest(body))))

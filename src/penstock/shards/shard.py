@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from penstock.base.files import Folder
+from penstock.base.store import Store
 from penstock.shards.columns import ColumnWriter, Container, Hold
 from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
 from penstock.shards.record import encoders
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class ShardWriter:
     """Takes Arrow batches; `commit` makes the shard appear; without it, `close` forgets them."""
 
-    def __init__(self, folder: Folder, name: str, schema: Schema, container: Container, hold: Hold) -> None:
+    def __init__(self, store: Store, name: str, schema: Schema, container: Container, hold: Hold) -> None:
         self.name = name
         self.records = 0
         self._schema = schema
         self._encoders = encoders(schema)
-        self._columns = ColumnWriter(folder, name, container, hold)
+        self._columns = ColumnWriter(store, name, container, hold)
         for encoder in self._encoders:
             for column, piece in encoder.start():
                 self._columns.add(column, piece)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.base.errors import IntegrityError
-from penstock.base.files import STATE, Folder
 from penstock.base.paths import local_path
+from penstock.base.store import STATE, Store
+from penstock.base.stores import open_store
 from penstock.shards.arrayrecord import FORMAT
 from penstock.shards.arrayrecord_file import check_file, file_digest
 from penstock.shards.columns import Column, FileFacts, damaged_block, damaged_file, open_columns
@@ -44,15 +45,15 @@ class Verification:
 
 def verify(path: str | os.PathLike[str]) -> Verification:
     """Check sizes, headers, every block, record counts, the account, that nothing is missing or foreign, and labels."""
-    folder = Folder(local_path(path))
-    manifest = read_manifest(folder)
-    problems, masks = _check_shards(folder, manifest)
+    store = open_store(local_path(path))
+    manifest = read_manifest(store)
+    problems, masks = _check_shards(store, manifest)
     return Verification(
-        dataset=dataset_id(folder),
+        dataset=dataset_id(store),
         files=len(manifest.files) + 1,
         bytes=sum(file.bytes for file in manifest.files),
         records=sum(map(manifest.records, manifest.splits)),
-        problems=(*problems, *_other_problems(folder, manifest)),
+        problems=(*problems, *_other_problems(store, manifest)),
         heads=_heads(manifest),
         labels=masks.labels,
         violation_count=masks.violation_count,
@@ -61,7 +62,7 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     )
 
 
-def _check_shards(folder: Folder, manifest: Manifest) -> tuple[list[IntegrityError], MaskFindings]:
+def _check_shards(store: Store, manifest: Manifest) -> tuple[list[IntegrityError], MaskFindings]:
     """Labels of a damaged shard are not held against its masks: what they were is not known."""
     problems: list[IntegrityError] = []
     masks, heads = MaskFindings(), _heads(manifest)
@@ -69,12 +70,12 @@ def _check_shards(folder: Folder, manifest: Manifest) -> tuple[list[IntegrityErr
         row = 0
         for shard in shards:
             if manifest.config.get("format") == "npz":
-                problems += [each for file in shard.files for each in _plain_file_problems(folder, file)]
+                problems += [each for file in shard.files for each in _plain_file_problems(store, file)]
                 continue
             if _is_record_files(manifest):
-                problems += _record_file_problems(folder, shard)
+                problems += _record_file_problems(store, shard)
                 continue
-            found, columns = _shard_problems(folder, shard, manifest.schema)
+            found, columns = _shard_problems(store, shard, manifest.schema)
             problems += found
             if not found:
                 masks += mask_violations(columns, heads, split, row)
@@ -92,10 +93,10 @@ def _heads(manifest: Manifest) -> tuple[str, ...]:
 
 
 def _shard_problems(
-    folder: Folder, shard: ShardFacts, schema: Schema
+    store: Store, shard: ShardFacts, schema: Schema
 ) -> tuple[list[IntegrityError], Mapping[str, Column]]:
     try:
-        columns = open_columns(folder, shard.files)
+        columns = open_columns(store, shard.files)
     except IntegrityError as error:
         return [error], {}
     return list(_column_problems(shard, schema, columns)), columns
@@ -115,35 +116,35 @@ def _column_problems(shard: ShardFacts, schema: Schema, columns: Mapping[str, Co
             yield damaged_block(column.file, column.name, block)
 
 
-def _record_file_problems(folder: Folder, shard: ShardFacts) -> Iterator[IntegrityError]:
+def _record_file_problems(store: Store, shard: ShardFacts) -> Iterator[IntegrityError]:
     for file in shard.files:
         try:
-            check_file(folder, file, shard.records)
+            check_file(store, file, shard.records)
         except IntegrityError as error:
             yield error
 
 
-def _other_problems(folder: Folder, manifest: Manifest) -> Iterator[IntegrityError]:
+def _other_problems(store: Store, manifest: Manifest) -> Iterator[IntegrityError]:
     for file in (*manifest.artifacts, *manifest.rejected):
-        yield from _plain_file_problems(folder, file)
-    yield from _foreign_files(folder, manifest)
+        yield from _plain_file_problems(store, file)
+    yield from _foreign_files(store, manifest)
     for step in manifest.account:
         if not step.balances:
             yield IntegrityError(f"the account of {step.step!r} does not balance: {step}", where=MANIFEST)
 
 
-def _plain_file_problems(folder: Folder, file: FileFacts) -> Iterator[IntegrityError]:
-    if folder.size(file.file) < 0:
+def _plain_file_problems(store: Store, file: FileFacts) -> Iterator[IntegrityError]:
+    if store.size(file.file) < 0:
         yield damaged_file(file.file, "is missing")
-    elif folder.size(file.file) != file.bytes:
-        yield damaged_file(file.file, f"has {folder.size(file.file):,} bytes, {file.bytes:,} were written")
-    elif file_digest(folder, file.file) != file.digest:
+    elif store.size(file.file) != file.bytes:
+        yield damaged_file(file.file, f"has {store.size(file.file):,} bytes, {file.bytes:,} were written")
+    elif file_digest(store.open(file.file)) != file.digest:
         yield damaged_file(file.file, "is not the file that was written")
 
 
-def _foreign_files(folder: Folder, manifest: Manifest) -> Iterator[IntegrityError]:
+def _foreign_files(store: Store, manifest: Manifest) -> Iterator[IntegrityError]:
     known = {file.file for file in manifest.files} | {MANIFEST}
-    for name in folder.list():
+    for name in store.list():
         hidden = os.path.basename(name).startswith(".")  # what file browsers leave
         if name not in known and not name.startswith(f"{STATE}/") and not hidden:
             yield IntegrityError(f"{name} does not belong to this dataset", where=name, next_step="move it elsewhere")

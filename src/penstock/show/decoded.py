@@ -12,8 +12,8 @@ from rich.cells import chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from penstock.base.files import Folder
 from penstock.base.sizes import counted
+from penstock.base.store import Store
 from penstock.shards.manifest import Manifest
 from penstock.shards.packed import TOKENIZER
 from penstock.show.artifact import read_artifact
@@ -54,9 +54,9 @@ class Decoder:
         return whole.removeprefix(known) if whole.startswith(known) else self.decode(held)
 
 
-def open_decoder(folder: Folder, manifest: Manifest) -> Decoder | None:
+def open_decoder(store: Store, manifest: Manifest) -> Decoder | None:
     """None where a job left no tokenizer, or the library that reads it is not installed: then tokens are numbers."""
-    data = read_artifact(folder, manifest, TOKENIZER)
+    data = read_artifact(store, manifest, TOKENIZER)
     if data is None:
         return None
     try:

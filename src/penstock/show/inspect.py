@@ -13,8 +13,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.base.events import EVENTS
-from penstock.base.files import STATE, Folder
 from penstock.base.sizes import counted, format_count, format_seconds, format_size
+from penstock.base.store import STATE, Store
+from penstock.base.stores import open_store
 from penstock.prepare.ledger import read_rows
 from penstock.shards.arrayrecord_file import SUFFIX
 from penstock.shards.dataset import is_bare, older_files, open_dataset
@@ -35,30 +36,30 @@ def inspect_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
         return file_facts(os.path.join(glob.escape(path), f"*{SUFFIX}"), None, records)
     if is_bare(path) or older_files(path):
         return file_facts(path, split, records)
-    folder = Folder(path)
-    if not folder.exists(MANIFEST) and folder.exists(STATE):
-        return _unfinished_facts(folder)
-    manifest = read_manifest(folder)
-    facts = dataset_facts(folder, manifest)
+    store = open_store(path)
+    if not store.exists(MANIFEST) and store.exists(STATE):
+        return _unfinished_facts(store)
+    manifest = read_manifest(store)
+    facts = dataset_facts(store, manifest)
     shown = split or _first_filled(manifest)
     samples = []
     if manifest.config["format"] != "npz":  # batch files are opened by numpy
         dataset = open_dataset(path, shown)
         samples = [jsonable(dataset[number]) for number in range(min(records, len(dataset)))]
-    text = packed_facts(folder, manifest, facts["run"])
+    text = packed_facts(store, manifest, facts["run"])
     return {
         "finished": True,
         **facts,
         "job": manifest.job,
         "config": manifest.config,
-        "group": key_facts(folder, manifest),
+        "group": key_facts(store, manifest),
         "text": text,
-        "records": {"split": shown, "first": samples, **(_decoded(folder, manifest, samples) if text else {})},
+        "records": {"split": shown, "first": samples, **(_decoded(store, manifest, samples) if text else {})},
     }
 
 
-def _decoded(folder: Folder, manifest: Manifest, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    decoder = open_decoder(folder, manifest)
+def _decoded(store: Store, manifest: Manifest, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    decoder = open_decoder(store, manifest)
     documents = [document_facts(row, decoder) for row in rows]
     return {"documents": documents, "decoded_by": TOKENIZER if decoder else None}
 
@@ -67,22 +68,22 @@ def _first_filled(manifest: Manifest) -> str:
     return next((split for split in manifest.splits if manifest.records(split)), next(iter(manifest.splits)))
 
 
-def _unfinished_facts(folder: Folder) -> dict[str, Any]:
-    start, last = _start_and_last_event(folder)
+def _unfinished_facts(store: Store) -> dict[str, Any]:
+    start, last = _start_and_last_event(store)
     return {
         "finished": False,
-        "output": folder.root,
-        "tasks_done": len(read_rows(folder)),
+        "output": store.root,
+        "tasks_done": len(read_rows(store)),
         "tasks": start.get("tasks"),
         "seconds_since_last_event": round(max(0.0, time.time() - last["time"]), 1) if last else None,
     }
 
 
-def _start_and_last_event(folder: Folder) -> tuple[dict[str, Any], dict[str, Any]]:
+def _start_and_last_event(store: Store) -> tuple[dict[str, Any], dict[str, Any]]:
     """The last `start` and the last event at all; a line that a crash cut short is passed over."""
     start: dict[str, Any] = {}
     last: dict[str, Any] = {}
-    lines = folder.read(EVENTS).splitlines() if folder.exists(EVENTS) else []
+    lines = store.read(EVENTS).splitlines() if store.exists(EVENTS) else []
     for line in lines:
         try:
             last = json.loads(line)

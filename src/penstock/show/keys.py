@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from penstock.base.files import Folder
 from penstock.base.sizes import counted, format_count
+from penstock.base.store import Store
 from penstock.shards.manifest import Manifest
 from penstock.show.artifact import read_artifact
 from penstock.show.tables import make_list, make_table
@@ -20,9 +20,9 @@ _SUMMARY = "artifacts/group.json"
 _SHARES = (0.5, 0.9, 0.99)  # of the keys, whose sizes are told
 
 
-def key_facts(folder: Folder, manifest: Manifest) -> dict[str, Any] | None:
+def key_facts(store: Store, manifest: Manifest) -> dict[str, Any] | None:
     """What `group` summed up, or nothing where events were not grouped."""
-    data = read_artifact(folder, manifest, _SUMMARY)
+    data = read_artifact(store, manifest, _SUMMARY)
     facts: dict[str, Any] | None = json.loads(data) if data is not None else None
     return facts
 

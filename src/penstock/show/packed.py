@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from penstock.base.files import Folder
 from penstock.base.sizes import counted, format_count
+from penstock.base.store import Store
 from penstock.shards.manifest import Manifest, Step
 from penstock.shards.packed import SUMMARY
 from penstock.show.artifact import read_artifact
@@ -20,9 +20,9 @@ Facts = dict[str, Any]
 _BAR = 30  # characters of the longest
 
 
-def packed_facts(folder: Folder, manifest: Manifest, run: Mapping[str, Any]) -> Facts | None:
+def packed_facts(store: Store, manifest: Manifest, run: Mapping[str, Any]) -> Facts | None:
     """Of packed rows, or nothing. `run` is what run.json says: only there do sources have names."""
-    data = read_artifact(folder, manifest, SUMMARY)
+    data = read_artifact(store, manifest, SUMMARY)
     if data is None:
         return None
     summary = json.loads(data)

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.base.errors import IntegrityError, OutputError
-from penstock.base.files import Folder
 from penstock.base.sizes import counted, format_count, format_seconds, format_size
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare.halves import halves_of, written
 from penstock.prepare.ledger import files_are_there, read_rows
 from penstock.prepare.means import Projection
@@ -40,8 +41,8 @@ def asked_facts(asked: Asked) -> dict[str, Any]:
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
     survey = plan.survey
-    folder = Folder(plan.config.output_path)
-    passes = _pass_facts(folder, plan)
+    store = open_store(plan.config.output_path)
+    passes = _pass_facts(store, plan)
     return {
         "job": plan.job,
         "output": plan.config.output_path,
@@ -68,7 +69,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
             "out": [asdict(each) for each in survey.output],
         },
         "splits": list(plan.splits),
-        "run": _run_facts(folder, plan, passes),
+        "run": _run_facts(store, plan, passes),
     }
 
 
@@ -124,9 +125,9 @@ def _disk_facts(plan: Plan) -> dict[str, int]:
     return {"most_bytes": kept + spilled, "kept_bytes": kept, "free_bytes": plan.means.free_disk}
 
 
-def _pass_facts(folder: Folder, plan: Plan) -> list[dict[str, Any]]:
-    rows = read_rows(folder) if folder.exists("") else {}
-    ledger = {name: row.fingerprint for name, row in rows.items() if files_are_there(folder, row, spill_needed=False)}
+def _pass_facts(store: Store, plan: Plan) -> list[dict[str, Any]]:
+    rows = read_rows(store) if store.exists("") else {}
+    ledger = {name: row.fingerprint for name, row in rows.items() if files_are_there(store, row, spill_needed=False)}
     return [_one_pass(each, plan, ledger) for each in plan.passes]
 
 
@@ -158,11 +159,11 @@ def _pass_words(facts: Facts, projected: Projection) -> dict[str, str]:
     return {"reads": facts.origin, "writes": wrote, "scratch": "" if facts.for_others else spilled, "note": facts.note}
 
 
-def _run_facts(folder: Folder, plan: Plan, passes: list[dict[str, Any]]) -> dict[str, Any]:
+def _run_facts(store: Store, plan: Plan, passes: list[dict[str, Any]]) -> dict[str, Any]:
     """What `penstock run` would make of the output as it is now: start, resume, nothing, or refuse and why."""
     try:
-        refuse_foreign(folder)
-        done = finished(folder, plan, redo=False) is not None
+        refuse_foreign(store)
+        done = finished(store, plan, redo=False) is not None
     except (OutputError, IntegrityError) as error:
         return {"would": "refuse", "refusal": error.as_dict()}
     kept = any(each["tasks_done"] for each in passes)

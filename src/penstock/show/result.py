@@ -11,8 +11,9 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from penstock.base.files import Folder
 from penstock.base.sizes import counted, format_count, format_seconds, format_size
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare.finishing import RUN
 from penstock.prepare.packing import TAIL
 from penstock.prepare.plan import Plan
@@ -32,18 +33,18 @@ from penstock.show.tables import (
 
 
 def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
-    facts = dataset_facts(Folder(plan.config.output_path), manifest)
+    facts = dataset_facts(open_store(plan.config.output_path), manifest)
     not_read = [asdict(each) for each in plan.survey.unread]
     not_seen = list(plan.survey.not_seen)
     told = {"export": plan.config.export_path or None, "not_read": not_read, "not_seen": not_seen}
     return {"already_done": already_done, **told, **facts}
 
 
-def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
+def dataset_facts(store: Store, manifest: Manifest) -> dict[str, Any]:
     """What the manifest says, with what the run that made it needed. `run` and `inspect` both show it."""
     return {
-        "dataset": dataset_id(folder),
-        "output": folder.root,
+        "dataset": dataset_id(store),
+        "output": store.root,
         "format": manifest.config["format"],
         "input": {"files": manifest.input["files"], "bytes": manifest.input["bytes"]},
         "splits": {split: _split_facts(manifest, split) for split in manifest.splits},
@@ -53,11 +54,11 @@ def dataset_facts(folder: Folder, manifest: Manifest) -> dict[str, Any]:
         "account": _step_facts(manifest.account),
         "tokens": _step_facts(manifest.tokens),
         "artifacts": [{"file": file.file, "bytes": file.bytes} for file in manifest.artifacts],
-        "groups": _read_json(folder, SPLIT_PROOF),
-        "first_rejected": _first_rejected(folder, manifest),
+        "groups": _read_json(store, SPLIT_PROOF),
+        "first_rejected": _first_rejected(store, manifest),
         "batches": manifest.input.get("batches"),
         "rejected": [{"file": file.file, "bytes": file.bytes} for file in manifest.rejected],
-        "run": _read_json(folder, RUN),
+        "run": _read_json(store, RUN),
     }
 
 
@@ -65,10 +66,10 @@ def _step_facts(steps: Sequence[Step]) -> list[dict[str, Any]]:
     return [{**asdict(step), "balances": step.balances} for step in steps]
 
 
-def _first_rejected(folder: Folder, manifest: Manifest) -> dict[str, Any]:
+def _first_rejected(store: Store, manifest: Manifest) -> dict[str, Any]:
     """The first line of `rejected/`, or nothing."""
     for file in manifest.rejected:
-        with folder.open(file.file) as handle:
+        with store.open(file.file) as handle:
             line = handle.readline()
         with suppress(ValueError):  # verify names it
             found: dict[str, Any] = json.loads(line)
@@ -76,10 +77,10 @@ def _first_rejected(folder: Folder, manifest: Manifest) -> dict[str, Any]:
     return {}
 
 
-def _read_json(folder: Folder, name: str) -> dict[str, Any]:
+def _read_json(store: Store, name: str) -> dict[str, Any]:
     """run.json and the like, or nothing: a dataset is whole without it."""
     try:
-        facts: dict[str, Any] = json.loads(folder.read(name)) if folder.exists(name) else {}
+        facts: dict[str, Any] = json.loads(store.read(name)) if store.exists(name) else {}
     except ValueError:
         return {}
     return facts

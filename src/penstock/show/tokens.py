@@ -11,8 +11,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.base.errors import ConfigError
-from penstock.base.files import Folder
 from penstock.base.sizes import counted, format_count
+from penstock.base.stores import open_store
 from penstock.loader.counts import ODD
 from penstock.loader.decode import Measurement, decode
 from penstock.loader.loader import Loader
@@ -54,8 +54,8 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
     shown = range(min(rows, wanted.batch_size))
     decoder = None
     if recipe["kind"] == "rows":
-        folder = Folder(wanted.path)
-        decoder = open_decoder(folder, read_manifest(folder))
+        store = open_store(wanted.path)
+        decoder = open_decoder(store, read_manifest(store))
     return {
         "datasets": state["datasets"],
         "path": wanted.path,

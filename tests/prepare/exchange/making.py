@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 from penstock.prepare import exchange as exchange_module
 from penstock.prepare.exchange import Exchange, Sorted, bucket_numbers
 from penstock.prepare.exchange.gather import Gathering, gather
@@ -114,7 +114,7 @@ def spill(
     root: Path, tables: list[pa.Table], exchange: Exchange, buckets: int = 1, hold_bytes: int = 1 << 20
 ) -> list[str]:
     """One spill a table, as scatter tasks write them; the answer is their names."""
-    folder, names = Folder(str(root)), []
+    folder, names = open_store(str(root)), []
     for number, table in enumerate(tables):
         names.append(f"{number}.spill")
         with folder.commit(names[-1]) as file:
@@ -132,12 +132,12 @@ def gathered(root: Path, names: list[str], exchange: Exchange, buckets: range, s
 
 
 def gathering(root: Path, exchange: Exchange, sort_bytes: int, told: Any = lambda _: None) -> Gathering:
-    return Gathering(Folder(str(root)), exchange, sort_bytes, sort_bytes // 2, told)
+    return Gathering(open_store(str(root)), exchange, sort_bytes, sort_bytes // 2, told)
 
 
 def rows_of_parts(path: Path, parts: range) -> Iterator[pa.RecordBatch]:
     for part in parts:
-        yield from read_chunks(SpillFile(str(path)), path.stat().st_size, part).read()
+        yield from read_chunks(SpillFile(open_store(path.parent), path.name), path.stat().st_size, part).read()
 
 
 def keys_and_rows(runs: list[Sorted]) -> tuple[list[str], list[int]]:

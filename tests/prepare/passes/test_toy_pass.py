@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.base.faults import Sweep, sweeping
-from penstock.base.files import Folder
+from penstock.base.store import Store
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.passes import Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task, cutting
@@ -57,14 +57,14 @@ class Tally(OwnTasks):
     def facts(self) -> Facts:
         return Facts((), "shards", "tally", f"the shards of pass {self.before}", wrote="a tally")
 
-    def prepare(self, left: Left, folder: Folder, kept: Rows, means: Means) -> TallyWork:  # noqa: ARG002
-        return TallyWork(folder.root, tuple(row.shards for row in left.rows[self.before]))
+    def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> TallyWork:  # noqa: ARG002
+        return TallyWork(store.root, tuple(row.shards for row in left.rows[self.before]))
 
-    def finish(self, left: Left, folder: Folder) -> Finished:
+    def finish(self, left: Left, store: Store) -> Finished:
         tally: Counter[str] = Counter()
         for row in left.rows[self.number]:
             tally.update(row.states["tally"])
-        return Finished(files=(commit_file(folder, "artifacts/tally.json", json.dumps(tally).encode()),))
+        return Finished(files=(commit_file(store, "artifacts/tally.json", json.dumps(tally).encode()),))
 
 
 @dataclass(frozen=True)

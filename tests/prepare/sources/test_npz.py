@@ -24,7 +24,7 @@ from hypothesis.extra import numpy as generated
 
 from penstock.base.errors import FileError, InputError
 from penstock.base.faults import Sweep, sweeping
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 from penstock.prepare.rows import Rows
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, npz
 from penstock.shards.batch_file import BatchFileWriter
@@ -228,7 +228,7 @@ def test_rows_of_a_batch_file_come_back_with_the_positions_they_had(
     rng = np.random.default_rng(seed)
     ordinals = np.cumsum(rng.choice([1, 1, 1, 5], count))
     paths = np.sort(rng.choice(["a.txt", "b/ö.txt"], count))
-    writer = BatchFileWriter(Folder(str(root)), 0, schema_from_arrow(batch.schema, "here"), batch_size)
+    writer = BatchFileWriter(open_store(str(root)), 0, schema_from_arrow(batch.schema, "here"), batch_size)
     for path in ("a.txt", "b/ö.txt"):
         chosen = paths == path
         writer.write(batch.filter(pa.array(chosen)), path, ordinals[chosen])
@@ -243,7 +243,7 @@ def test_rows_of_a_batch_file_come_back_with_the_positions_they_had(
 def own_file(folder: Path) -> Path:
     batch = make_batch(9, 1, nulls=0, types=[pa.int16(), pa.list_(pa.float32(), 3), pa.bool_()])
     batch = batch.append_column("text", pa.array(list("abcdefghi")))
-    writer = BatchFileWriter(Folder(str(folder)), 0, schema_from_arrow(batch.schema, "here"), 100)
+    writer = BatchFileWriter(open_store(str(folder)), 0, schema_from_arrow(batch.schema, "here"), 100)
     writer.write(batch, "a.txt", np.arange(9))
     writer.commit()
     return folder / "batch_0000.npz"
@@ -281,7 +281,7 @@ def test_a_flipped_byte_is_told_or_changes_nothing(tmp_path, make):
 def test_damaged_metadata_is_not_taken_for_someone_elses(tmp_path):
     """Or a file would lose the positions of its rows without a word."""
     batch = pa.RecordBatch.from_pydict({"x": np.arange(1000)})
-    writer = BatchFileWriter(Folder(str(tmp_path)), 0, schema_from_arrow(batch.schema, "here"), 1000)
+    writer = BatchFileWriter(open_store(str(tmp_path)), 0, schema_from_arrow(batch.schema, "here"), 1000)
     writer.write(batch, "a.txt", np.arange(0, 2000, 2))
     writer.commit()
     whole = (tmp_path / "batch_0000.npz").read_bytes()

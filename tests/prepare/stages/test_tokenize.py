@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.base.files import Folder
+from penstock.base.stores import open_store
 from penstock.prepare.room import NOBODY_COUNTS
 from penstock.prepare.stages import tokenize
 from penstock.prepare.stages.tokenize import Tokenize
@@ -45,4 +45,4 @@ def _opened(folder: Path, threads: int, ends: dict[str, object]) -> tokenize.Sta
     (folder / "out").mkdir()
     stage = Tokenize(tokenizer=tokenizer, engine="hf", **ends).located(str(folder), str(folder / "out"), (), "")
     stage.output_schema(pa.schema({"text": pa.string()}), pa.record_batch({"text": ["a"]}))
-    return stage.opened(Folder(str(folder / "out")), 0, threads, NOBODY_COUNTS)
+    return stage.opened(open_store(str(folder / "out")), 0, threads, NOBODY_COUNTS)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.errors import InputError, IntegrityError
-from penstock.base.files import STATE, TEMPORARY, Folder
 from penstock.base.fingerprint import digest, fingerprint
+from penstock.base.store import STATE, Store
+from penstock.base.stores import open_store
 from penstock.prepare.dedup.keys import HASH, KEY, Array
 from penstock.prepare.dedup.runs import RunsFile, RunsWriter, open_runs, read_facts
 
@@ -48,17 +49,21 @@ class Remembered:
     meaning: dict[str, Any]  # what a key is the hash of
     made_from: str  # a digest of the job's input
 
+    @property
+    def _store(self) -> Store:
+        return open_store(self.root)
+
     def open(self) -> list[RunsFile]:
         try:
-            return [open_runs(os.path.join(self.root, each.name), each.bytes, each.index) for each in self.runs]
+            return [open_runs(self._store, each.name, each.bytes, each.index) for each in self.runs]
         except IntegrityError as error:
             error.next_step = "put the file back, or run the job that made it again with --redo, or remember elsewhere"
             raise
 
     def refuse_changed(self) -> None:
         """Refuse a folder that another job has added to, or that one has changed, since this job was planned."""
-        names = _names(self.root)
-        before = tuple(_read(self.root, name) for name in names if int(name[:5]) < int(self.own[:5]))
+        names = _names(self._store)
+        before = tuple(_read(self._store, name) for name in names if int(name[:5]) < int(self.own[:5]))
         if before != self.runs or any(name[:5] == self.own[:5] and name != self.own for name in names):
             raise InputError(
                 "another job has changed what is remembered here since this one was planned",
@@ -72,12 +77,9 @@ class Remembered:
 
     def save(self, new: Iterable[Array]) -> None:
         """Put down the keys that are new, which ascend; whole or not at all."""
-        folder = Folder(self.root)
-        for left in folder.list(TEMPORARY):  # by this very job, when it was killed here
-            if left.endswith(self.own):
-                folder.remove(left)
+        self._store.sweep()
         with ExitStack() as stack:
-            writer = RunsWriter(folder, self.own, stack, KEY, outlasts=True)
+            writer = RunsWriter(self._store, self.own, stack, KEY, lasting=True)
             count = 0
             for keys in new:
                 writer.write(keys)
@@ -91,20 +93,20 @@ def look_up(root: str, output: str, meaning: dict[str, Any], made_from: str) -> 
     meaning = {"hash": HASH, **meaning}
     if os.path.exists(root) and not os.path.isdir(root):
         raise InputError("`remember:` names a folder, and this is a file", where=root, next_step="name another")
-    names = _names(root)
-    _refuse_foreign(root, names)
+    store = open_store(root)
+    names = _names(store)
+    _refuse_foreign(store, names)
     tag = digest(os.path.realpath(output).encode())[:16]
-    of_path = [_read(root, name) for name in names if name.endswith(f"-{tag}.keys")]
+    of_path = [_read(store, name) for name in names if name.endswith(f"-{tag}.keys")]
     own = _own(of_path, output, made_from) or f"{_next_number(names):05d}-{tag}.keys"
-    before = [_read(root, name) for name in names if int(name[:5]) < int(own[:5])]
+    before = [_read(store, name) for name in names if int(name[:5]) < int(own[:5])]
     for each in before:
-        _refuse_unlike(root, each, meaning)
+        _refuse_unlike(store, each, meaning)
     return Remembered(root, tuple(before), own, meaning, made_from)
 
 
-def _names(root: str) -> list[str]:
-    names = sorted(os.listdir(root), key=os.fsencode) if os.path.isdir(root) else []
-    return [name for name in names if not name.startswith(".")]
+def _names(store: Store) -> list[str]:
+    return [name.rstrip("/") for name in store.entries() if not name.startswith(".")]
 
 
 def _own(of_path: list[KeysFile], output: str, made_from: str) -> str | None:
@@ -121,9 +123,9 @@ def _own(of_path: list[KeysFile], output: str, made_from: str) -> str | None:
 
 def _held_against(output: str) -> set[str] | None:
     """What the last job in this output found remembered; None if there was none, or one that remembers nothing."""
-    folder = Folder(output)
+    store = open_store(output)
     try:
-        stages = json.loads(folder.read(_JOB))["config"]["stages"] if folder.exists(_JOB) else []
+        stages = json.loads(store.read(_JOB))["config"]["stages"] if store.exists(_JOB) else []
     except (ValueError, KeyError, TypeError):
         return None  # damaged, or not written by this version: as if nothing were there
     described = [options for stage in stages for options in stage.values() if isinstance(options, dict)]
@@ -135,44 +137,42 @@ def _next_number(names: list[str]) -> int:
     return 1 + max((int(name[:5]) for name in names), default=0)
 
 
-def _read(root: str, name: str) -> KeysFile:
-    path = os.path.join(root, name)
-    size = os.path.getsize(path)
-    facts, written = read_facts(path, size)
+def _read(store: Store, name: str) -> KeysFile:
+    size = store.size(name)
+    facts, written = read_facts(store, name, size)
     if facts.get("version") != VERSION:
         raise InputError(
             f"these keys have version {facts.get('version')}, this penstock reads version {VERSION}",
-            where=path,
+            where=store.where(name),
             next_step="choose another folder for `remember:`, or remove this one and run the earlier jobs again",
         )
     held = {fact: value for fact, value in facts.items() if fact != "made_from"}
     return KeysFile(name, size, written, fingerprint(held), facts)
 
 
-def _refuse_unlike(root: str, file: KeysFile, meaning: dict[str, Any]) -> None:
+def _refuse_unlike(store: Store, file: KeysFile, meaning: dict[str, Any]) -> None:
     if file.facts["meaning"] != meaning:
         raise InputError(
             f"these keys are hashes of something else: of {file.facts['meaning']}; this job's are of {meaning}",
-            where=os.path.join(root, file.name),
+            where=store.where(file.name),
             next_step="clean as that job did, or choose another folder for `remember:`",
         )
 
 
-def _refuse_foreign(root: str, names: list[str]) -> None:
+def _refuse_foreign(store: Store, names: list[str]) -> None:
     if names and all(_MD5_FOLDER.fullmatch(name) for name in names):
-        folders = [path for name in names[:3] if os.path.isdir(path := os.path.join(root, name))]
-        files = [file for path in folders for file in os.listdir(path)[:3]]
+        files = [os.path.basename(file) for name in names[:3] for file in store.entries(name)[:3]]
         if files and all(map(_MD5.fullmatch, files)):
             raise InputError(
                 "this is a cache of MD5 hashes, one empty file each, as other preprocessors keep them; penstock's keys "
                 f"are {HASH} of the text, and neither can be made from the other",
-                where=root,
+                where=store.root,
                 next_step="choose an empty folder for `remember:` and run the earlier data once through penstock",
             )
     foreign = [name for name in names if not _NAME.fullmatch(name)]
     if foreign:
         raise InputError(
             f"a folder of remembered keys holds files named like 00001-0123456789abcdef.keys, and not {foreign[0]!r}",
-            where=root,
+            where=store.root,
             next_step="choose an empty folder for `remember:`",
         )

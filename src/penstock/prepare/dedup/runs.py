@@ -19,8 +19,8 @@ import numpy as np
 import xxhash
 
 from penstock.base.errors import IntegrityError
-from penstock.base.files import Folder, read_range
 from penstock.base.fingerprint import digest
+from penstock.base.store import Store
 from penstock.prepare.dedup.keys import KEY, Array
 from penstock.shards.columns import FileFacts
 
@@ -35,9 +35,9 @@ END_OF_KEYS = 1 << 64
 class RunsWriter:
     """Takes sorted runs; `finish` makes the file whole, and it appears when the stack is left."""
 
-    def __init__(self, folder: Folder, name: str, stack: ExitStack, dtype: np.dtype[Any], outlasts: bool) -> None:
+    def __init__(self, store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any], lasting: bool) -> None:
         self._name, self._dtype = name, dtype
-        self._file = stack.enter_context(folder.commit(name, outlasts_machine=outlasts))
+        self._file = stack.enter_context(store.commit(name, lasting))
         self._blocks: list[Array] = []
         self._arrays: dict[str, tuple[int, int, str, int]] = {}
 
@@ -77,10 +77,15 @@ class RunsWriter:
 class RunsFile:
     """A finished file of runs."""
 
-    path: str
+    store: Store
+    name: str
     dtype: np.dtype[Any]
     facts: dict[str, Any]
     blocks: Array
+
+    @property
+    def path(self) -> str:
+        return self.store.where(self.name)
 
     @property
     def keys(self) -> int:
@@ -114,14 +119,14 @@ class RunsFile:
             yield np.concatenate([self._read(block) for block in blocks[first : first + _BLOCKS_AT_ONCE]])
 
     def _read(self, block: Any) -> Array:
-        data = read_range(self.path, int(block["start"]), int(block["count"]) * self.dtype.itemsize)
+        data = self.store.read_range(self.name, int(block["start"]), int(block["count"]) * self.dtype.itemsize)
         if xxhash.xxh3_64_intdigest(data) != int(block["checksum"]):
             raise damaged(self.path, f"bytes {block['start']:,} to {block['start'] + len(data):,}")
         return np.frombuffer(data, self.dtype)
 
     def array(self, name: str) -> Array:
         start, count, dtype, checksum = self.facts["arrays"][name]
-        data = read_range(self.path, start, count * np.dtype(dtype).itemsize)
+        data = self.store.read_range(self.name, start, count * np.dtype(dtype).itemsize)
         if xxhash.xxh3_64_intdigest(data) != checksum:
             raise damaged(self.path, f"its {name}")
         return np.frombuffer(data, dtype)
@@ -130,42 +135,43 @@ class RunsFile:
         """Items of an array, unchecked: who wants some of many keeps checksums of their own beside them."""
         start, _, dtype, _ = self.facts["arrays"][name]
         size = np.dtype(dtype).itemsize
-        return read_range(self.path, start + first * size, (last - first) * size)
+        return self.store.read_range(self.name, start + first * size, (last - first) * size)
 
 
 @lru_cache(maxsize=4096)
-def open_runs(path: str, size: int, written: str) -> RunsFile:
+def open_runs(store: Store, name: str, size: int, written: str) -> RunsFile:
     """A file of `size` bytes whose index has the digest `written`."""
-    index = _index(path, size)
+    index = _index(store, name, size)
     if digest(index) != written:
-        raise damaged(path, "its index")
+        raise damaged(store.where(name), "its index")
     facts = json.loads(index)
     dtype = np.dtype([(name, kind) for name, kind in facts["entry"]])
-    file = RunsFile(path, dtype, facts, np.zeros(0, _BLOCK))
+    file = RunsFile(store, name, dtype, facts, np.zeros(0, _BLOCK))
     return replace(file, blocks=file.array("blocks").view(_BLOCK))
 
 
-def open_written(folder: Folder, facts: FileFacts) -> RunsFile:
+def open_written(store: Store, facts: FileFacts) -> RunsFile:
     """A file that a task has entered in the ledger."""
-    path = folder.path(facts.file)
-    if folder.size(facts.file) != facts.bytes:
-        raise damaged(path, f"{facts.bytes:,} bytes were written, there are {folder.size(facts.file):,}")
-    return open_runs(path, facts.bytes, facts.digest)
+    if store.size(facts.file) != facts.bytes:
+        written = f"{facts.bytes:,} bytes were written, there are {store.size(facts.file):,}"
+        raise damaged(store.where(facts.file), written)
+    return open_runs(store, facts.file, facts.bytes, facts.digest)
 
 
-def read_facts(path: str, size: int) -> tuple[dict[str, Any], str]:
+def read_facts(store: Store, name: str, size: int) -> tuple[dict[str, Any], str]:
     """What the index of a file says, and its digest."""
-    index = _index(path, size)
+    index = _index(store, name, size)
     return json.loads(index), digest(index)
 
 
-def _index(path: str, size: int) -> bytes:
+def _index(store: Store, name: str, size: int) -> bytes:
+    path = store.where(name)
     if size < _TRAILER.size:
         raise damaged(path, f"{size:,} bytes are too few")
-    checksum, length = _TRAILER.unpack(read_range(path, size - _TRAILER.size, _TRAILER.size))
+    checksum, length = _TRAILER.unpack(store.read_range(name, size - _TRAILER.size, _TRAILER.size))
     if length > size - _TRAILER.size:
         raise damaged(path, "its last bytes")
-    index = read_range(path, size - _TRAILER.size - length, length)
+    index = store.read_range(name, size - _TRAILER.size - length, length)
     if xxhash.xxh3_64_intdigest(index) != checksum:
         raise damaged(path, "its index")
     return index

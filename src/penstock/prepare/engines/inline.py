@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.base.events import EventLog
-from penstock.base.files import Folder
 from penstock.base.memory import own_memory, peak_watched
+from penstock.base.scratch import release_scratch
+from penstock.base.store import Store
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Task, Work
 from penstock.prepare.task import execute
@@ -21,8 +22,8 @@ def _nobody_watches(rows: int, place: str = "", whole: bool = True) -> None:  # 
 
 
 class InlineEngine:
-    def __init__(self, folder: Folder, log: EventLog) -> None:
-        self._folder, self._log = folder, log
+    def __init__(self, store: Store, log: EventLog) -> None:
+        self._store, self._log = store, log
         self._works: list[Work] = []
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
@@ -33,6 +34,6 @@ class InlineEngine:
             self._log.say("sample", memory=peak[0], file=own_memory().file, rows=0, busy=1)
 
     def close(self) -> None:
-        self._folder.release_scratch()
+        release_scratch(self._store.scratch_folder)
         for work in self._works:
             work.close()  # the process may go on to other things

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.files import Folder, Scratch
+from penstock.base.scratch import Scratch, borrow_scratch, return_scratch
+from penstock.base.store import Store
 from penstock.prepare.exchange import Array, Exchange, Sorted
 from penstock.prepare.exchange.order import Name, Word, sort_rows, sort_words
 from penstock.prepare.exchange.spill import Chunks, SpillFile, SpillWriter, read_chunks, with_codes
@@ -25,7 +26,7 @@ _SAMPLES_A_CHUNK = 64
 class Gathering:
     """How to gather: in which order, and how many bytes of rows sorted at once."""
 
-    folder: Folder
+    store: Store
     exchange: Exchange
     sort_bytes: int
     range_bytes: int  # where a bucket has more, how many in each of the ranges it is cut into
@@ -34,7 +35,7 @@ class Gathering:
 
 def gather(how: Gathering, spills: Sequence[str], bucket: int) -> Iterator[Sorted]:
     """The rows of a bucket in canonical order. `spills` stand in the order of their rows' positions."""
-    found = [read_chunks(SpillFile(how.folder.path(name)), how.folder.size(name), bucket) for name in spills]
+    found = [read_chunks(SpillFile(how.store, name), how.store.size(name), bucket) for name in spills]
     last: pa.RecordBatch | None = None
     for run in _sorted(how, [chunks for chunks in found if len(chunks.entries)]):
         yield _continued(last, run, how.exchange)
@@ -67,7 +68,7 @@ def _sorted(how: Gathering, chunks: Pieces) -> Iterator[Sorted]:
     if ranges is None:
         yield from _as_they_are(how, chunks)
         return
-    scratch = how.folder.borrow_scratch()
+    scratch = borrow_scratch(how.store.scratch_folder)
     try:
         heavy = _put_down(how, chunks, ranges, scratch)
         finer = replace(how, sort_bytes=how.range_bytes)
@@ -75,7 +76,7 @@ def _sorted(how: Gathering, chunks: Pieces) -> Iterator[Sorted]:
             part = heavy if number == ranges.heavy else read_chunks(scratch, scratch.size, number)
             yield from _sorted(finer, [part])
     finally:
-        how.folder.return_scratch(scratch)
+        return_scratch(scratch)
 
 
 def _put_down(how: Gathering, chunks: Pieces, ranges: _Ranges, scratch: Scratch) -> _Only:

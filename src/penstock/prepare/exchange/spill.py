@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 import xxhash
 
 from penstock.base.errors import IntegrityError
-from penstock.base.files import read_range
 from penstock.base.fingerprint import digest
+from penstock.base.store import Store
 from penstock.prepare.hashing import is_text
 
 Array = np.ndarray[Any, Any]
@@ -281,7 +281,12 @@ def _damaged(path: str, place: str) -> IntegrityError:
 class SpillFile:
     """A committed spill. It is opened for each range: a large job has more spills than a process may have open."""
 
-    path: str
+    store: Store
+    name: str
+
+    @property
+    def path(self) -> str:
+        return self.store.where(self.name)
 
     def read_range(self, start: int, length: int) -> bytes:
-        return read_range(self.path, start, length)
+        return self.store.read_range(self.name, start, length)

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from penstock.base.errors import InputError
 from penstock.base.faults import crash_point
-from penstock.base.files import Folder
-from penstock.base.machine import boot_id
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare.costs import Measured, Measurement
 from penstock.prepare.exchange import Exchange
 from penstock.prepare.ledger import LedgerRow
@@ -119,13 +119,13 @@ class FoldWork:
                 unreadable.append(part)
 
     def _attempt(self, task: Task, settings: Settings, report: Report, unreadable: list[UnreadablePart]) -> LedgerRow:
-        folder, number = Folder(self.root), task.input.number
+        store, number = open_store(self.root), task.input.number
         with ExitStack() as stack:
             name, files = self.source.rejected_name(number), self.source.files(task.input)
-            rejected = Rejected(folder, name, stack, self.is_for_good, files)
-            chain = Chain(self.open_stages(folder, number, settings), self.taps(), rejected, self.source.refuses)
+            rejected = Rejected(store, name, stack, self.is_for_good, files)
+            chain = Chain(self.open_stages(store, number, settings), self.taps(), rejected, self.source.refuses)
             attempt = Attempt(self, task, settings, report, chain, unreadable)
-            sink = self.open_sink(folder, number, stack, settings)
+            sink = self.open_sink(store, number, stack, settings)
             for rows in self.source.rows(attempt):
                 rows = chain(rows)
                 rejected.write()
@@ -144,13 +144,13 @@ class FoldWork:
             steps={**self.source.steps(attempt), **self._steps(chain)},
             states={**{str(each): tap.finish() for each, tap in chain.taps.items()}, **produced.states},
             lost_files=tuple((part.segment.path, part.title) for part in attempt.lost if part.rows < 0),
-            boot=boot_id() if produced.spill or produced.outlasts_machine is False else "",
+            boot="" if produced.lasting else store.session,
         )
 
-    def open_stages(self, folder: Folder, number: int, settings: Settings) -> dict[int, Stage]:
+    def open_stages(self, store: Store, number: int, settings: Settings) -> dict[int, Stage]:
         threads, room = settings.threads, settings.room
         return {
-            each: stage.opened(folder, number, threads, room) if isinstance(stage, Opens) else stage
+            each: stage.opened(store, number, threads, room) if isinstance(stage, Opens) else stage
             for each, stage in self.stages.items()
         }
 
@@ -159,8 +159,8 @@ class FoldWork:
             if isinstance(stage, Opens):
                 stage.closed()
 
-    def open_sink(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Sink:
-        return self.sink.open(folder, number, stack, settings) if self.sink else Nothing()
+    def open_sink(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:
+        return self.sink.open(store, number, stack, settings) if self.sink else Nothing()
 
     def taps(self) -> dict[int, Tap]:
         stages = {**self.source.reducers, **self.stages}
@@ -205,7 +205,7 @@ class Reader(Protocol):
     def batches(self, measured: Measured) -> Batches: ...
     def written(self, measured: Measured, workers: int) -> Written: ...
     def source(self, takes_codes: bool) -> Source: ...
-    def order(self, tasks: list[Task], folder: Folder) -> list[Task]: ...
+    def order(self, tasks: list[Task], store: Store) -> list[Task]: ...
     def count(self, account: Account, rows: Rows) -> Account: ...
     def facts(self) -> Facts: ...
 
@@ -256,7 +256,7 @@ class Ending:
         """The ending of a fold that reads what an exchange left."""
         return self
 
-    def finish(self, rows: Rows, folder: Folder) -> Finished:  # noqa: ARG002
+    def finish(self, rows: Rows, store: Store) -> Finished:  # noqa: ARG002
         return Finished()
 
 
@@ -330,11 +330,11 @@ class Fold:
             exchange={**ending.exchange, **read.exchange},
         )
 
-    def order(self, tasks: list[Task], folder: Folder) -> list[Task]:
-        return self.reader.order(tasks, folder) if tasks else tasks
+    def order(self, tasks: list[Task], store: Store) -> list[Task]:
+        return self.reader.order(tasks, store) if tasks else tasks
 
-    def prepare(self, left: Left, folder: Folder, kept: Rows, means: Means) -> FoldWork:  # noqa: ARG002
-        return self._work({number: each.artifact for number, each in left.learned.items()}, folder.root)
+    def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> FoldWork:  # noqa: ARG002
+        return self._work({number: each.artifact for number, each in left.learned.items()}, store.root)
 
     def _work(self, artifacts: Mapping[int, Any], root: str) -> FoldWork:
         return FoldWork(
@@ -377,8 +377,8 @@ class Fold:
                 found[inner_key(number)] = replace(step, made=made)
         return found
 
-    def finish(self, left: Left, folder: Folder) -> Finished:
-        return self.ending.finish(left.rows[self.number], folder)
+    def finish(self, left: Left, store: Store) -> Finished:
+        return self.ending.finish(left.rows[self.number], store)
 
 
 def summed(name: str, unit: str, steps: Sequence[Step]) -> Step:

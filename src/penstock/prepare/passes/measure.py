@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.base.errors import PlanError
-from penstock.base.files import Folder
 from penstock.base.memory import own_memory, peak_watched
+from penstock.base.scratch import release_scratch
+from penstock.base.stores import open_store
 from penstock.prepare.ahead import ahead
 from penstock.prepare.costs import STEEP, Measured, Measurement
 from penstock.prepare.exchange.spill import SpillFile, read_chunks
@@ -175,14 +176,14 @@ def _beginning(rows: Rows, work: FoldWork) -> Rows:
 @contextmanager
 def _cut_short(work: FoldWork, number: int, settings: Settings) -> Iterator[Any]:
     """(chain, what takes its rows, what was produced): a task's inside, without its ledger."""
-    folder = Folder(work.root)
+    store = open_store(work.root)
     produced: list[Produced] = []
     with ExitStack() as stack:
-        rejected = Rejected(folder, "rejected", stack, writes=False)
-        sink = work.open_sink(folder, number, stack, settings)
-        yield Chain(work.open_stages(folder, number, settings), work.taps(), rejected), sink.write, produced
+        rejected = Rejected(store, "rejected", stack, writes=False)
+        sink = work.open_sink(store, number, stack, settings)
+        yield Chain(work.open_stages(store, number, settings), work.taps(), rejected), sink.write, produced
         produced.append(sink.finish())
-    folder.release_scratch()
+    release_scratch(store.scratch_folder)
 
 
 def _bytes_of(produced: list[Produced]) -> int:
@@ -218,25 +219,25 @@ def _growth(points: list[Point]) -> dict[str, Any]:
 def _gather_some(work: FoldWork, number: int, spill: str, size: int, how: Measuring, grown: Callable[[], int]) -> Point:
     started = time.perf_counter()
     assert isinstance(work.source, FromBuckets)
-    source, folder, first = replace(work.source, spills=(spill,)), Folder(work.root), Count()
+    source, store, first = replace(work.source, spills=(spill,)), open_store(work.root), Count()
     with _cut_short(work, number, how.settings) as (chain, take, produced):
-        for rows in source.reduced(folder, 0, size + 1, chain, first, _nobody_watches):
+        for rows in source.reduced(store, 0, size + 1, chain, first, _nobody_watches):
             take(chain(rows))
     seconds = time.perf_counter() - started
     point = Point(size, grown(), first.taken, first.made, _bytes_of(produced), seconds)
     shards = produced[0].shards
     if isinstance(work.sink, ShardsInto) and work.sink.container == FORMAT:
-        merged = [merge_parts(folder, f"{split}{number}", (part,)) for split, part in shards.items()]
+        merged = [merge_parts(store, f"{split}{number}", (part,)) for split, part in shards.items()]
         return replace(point, written=sum(shard.files[0].bytes for shard in merged), parts=point.written)
-    return dissected(point, folder, shards)
+    return dissected(point, store, shards)
 
 
 def _nobody_watches(rows: int, place: str = "", whole: bool = True) -> None: ...
 
 
 def _decoded_bytes(root: str, spill: str) -> int:
-    folder = Folder(root)
-    return read_chunks(SpillFile(folder.path(spill)), folder.size(spill), 0).decoded_bytes
+    store = open_store(root)
+    return read_chunks(SpillFile(store, spill), store.size(spill), 0).decoded_bytes
 
 
 def _batches(work: FoldWork, how: Measuring) -> Iterator[Rows]:
@@ -273,8 +274,8 @@ def _first_state(work: FoldWork, how: Measuring, last: int, fit: Fit | None) -> 
     work = replace(work, stages=stages, fits=tuple(number for number in work.fits if number < last))
     tap = Tap(fit) if fit else None
     with ExitStack() as stack:
-        rejected = Rejected(Folder(work.root), "rejected", stack, writes=False)
-        chain = Chain(work.open_stages(Folder(work.root), 0, how.settings), work.taps(), rejected)
+        rejected = Rejected(open_store(work.root), "rejected", stack, writes=False)
+        chain = Chain(work.open_stages(open_store(work.root), 0, how.settings), work.taps(), rejected)
         for rows in _batches(work, how):
             rows = _beginning(rows, work)
             given = chain(chain.count(rows, len(rows), Count()))

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.base.files import Folder
 from penstock.base.sizes import counted
+from penstock.base.store import Store
 from penstock.prepare.passes import Account, Finished, Learned, Left, Rows, Task, Trial
 from penstock.prepare.passes.job import Job
 
@@ -39,7 +39,7 @@ class OwnTasks(ABC):
     def held_later(self, row_bytes: float) -> int:  # noqa: ARG002
         return 0
 
-    def order(self, tasks: list[Task], folder: Folder) -> list[Task]:  # noqa: ARG002
+    def order(self, tasks: list[Task], store: Store) -> list[Task]:  # noqa: ARG002
         return tasks
 
     def learn(self, left: Left, rows: Rows) -> Mapping[int, Learned]:  # noqa: ARG002
@@ -48,7 +48,7 @@ class OwnTasks(ABC):
     def count(self, account: Account, rows: Rows) -> Account:  # noqa: ARG002
         return account
 
-    def finish(self, left: Left, folder: Folder) -> Finished:  # noqa: ARG002
+    def finish(self, left: Left, store: Store) -> Finished:  # noqa: ARG002
         return Finished()
 
 

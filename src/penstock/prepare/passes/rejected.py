@@ -10,7 +10,8 @@ from contextlib import ExitStack
 import numpy as np
 import xxhash
 
-from penstock.base.files import Folder, Scratch, WriteFile
+from penstock.base.scratch import Scratch, borrow_scratch, return_scratch
+from penstock.base.store import Store, Writer
 from penstock.prepare.rows import SetAside
 from penstock.shards.columns import FileFacts
 
@@ -24,14 +25,14 @@ class Rejected:
     """
 
     def __init__(
-        self, folder: Folder, name: str, stack: ExitStack, writes: bool, files: Sequence[tuple[int, str]] = ()
+        self, store: Store, name: str, stack: ExitStack, writes: bool, files: Sequence[tuple[int, str]] = ()
     ) -> None:
         """`files` (source, path) in the order in which they are read."""
-        self._folder, self._name, self._stack, self._writes = folder, name, stack, writes
+        self._store, self._name, self._stack, self._writes = store, name, stack, writes
         self._order = {file: number for number, file in reversed(list(enumerate(files)))}
-        self._file: WriteFile | None = None
+        self._file: Writer | None = None
         self._hasher = xxhash.xxh3_128()
-        self._waiting = _Waiting(folder)
+        self._waiting = _Waiting(store)
         stack.callback(self._waiting.close)
 
     def take(self, aside: SetAside) -> SetAside:
@@ -44,7 +45,7 @@ class Rejected:
         """Write what a batch set aside in the order of its rows: by step, it would depend on where batches end."""
         for data in self._waiting.take():
             if self._file is None:
-                self._file = self._stack.enter_context(self._folder.commit(self._name))
+                self._file = self._stack.enter_context(self._store.commit(self._name))
             self._hasher.update(data)
             self._file.write(data)
 
@@ -58,8 +59,8 @@ class Rejected:
 class _Waiting:
     """Lines and their positions: the lines in memory while they are few, then in a scratch file."""
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._scratch: Scratch | None = None
         self._begin()
 
@@ -75,7 +76,7 @@ class _Waiting:
         self._lines.append(line)
         self._bytes += len(line)
         if self._bytes > _MOST_WAITING:
-            self._scratch = self._scratch or self._folder.borrow_scratch()
+            self._scratch = self._scratch or borrow_scratch(self._store.scratch_folder)
             self._scratch.write(b"".join(self._lines))
             self._lines, self._bytes = [], 0
 
@@ -93,5 +94,5 @@ class _Waiting:
 
     def close(self) -> None:
         if self._scratch:
-            self._folder.return_scratch(self._scratch)
+            return_scratch(self._scratch)
             self._scratch = None

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from penstock.base.files import Folder
+from penstock.base.store import Store
 from penstock.prepare.costs import Measurement
 from penstock.prepare.exchange import Exchange
 from penstock.prepare.means import Means, Settings
@@ -37,15 +37,15 @@ class ShardsInto(Into):
     task_count: int
     exchange: Exchange | None  # by which its records were grouped
 
-    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Shards:
-        return Shards(folder, self, number, stack, settings.hold_bytes)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Shards:
+        return Shards(store, self, number, stack, settings.hold_bytes)
 
 
 class Shards:
     """The shards of one task, one a split, each opened when its first record comes."""
 
-    def __init__(self, folder: Folder, into: ShardsInto, number: int, stack: ExitStack, hold_bytes: int) -> None:
-        self._folder, self._into, self._number = folder, into, number
+    def __init__(self, store: Store, into: ShardsInto, number: int, stack: ExitStack, hold_bytes: int) -> None:
+        self._store, self._into, self._number = store, into, number
         self._writers: dict[str, ShardWriter | PartWriter] = {}
         self._hold = Hold(hold_bytes)
         stack.callback(self._close)
@@ -65,8 +65,8 @@ class Shards:
         into, name = self._into, f"{split}/{self._number:05d}-of-{self._into.task_count:05d}"
         if into.container == "arrayrecord":
             assert into.exchange
-            return PartWriter(self._folder, f"{PARTS}/{name}", into.exchange.by[0], into.exchange.order[0])
-        return ShardWriter(self._folder, name, into.schema, into.container, self._hold)
+            return PartWriter(self._store, f"{PARTS}/{name}", into.exchange.by[0], into.exchange.order[0])
+        return ShardWriter(self._store, name, into.schema, into.container, self._hold)
 
     def finish(self) -> Produced:
         writers = {split: self._writers[split] for split in self._into.splits if split in self._writers}
@@ -88,7 +88,7 @@ class ShardsEnding(Ending):
         assert isinstance(self.into, ShardsInto)
         return replace(self, into=replace(self.into, task_count=reader.task_count, exchange=reader.exchange))
 
-    def finish(self, rows: Rows, folder: Folder) -> Finished:  # noqa: ARG002
+    def finish(self, rows: Rows, store: Store) -> Finished:  # noqa: ARG002
         return Finished(shards_of(rows, self.splits))
 
 
@@ -112,9 +112,9 @@ class OneFile(ShardsEnding):
             f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB, or leave `format:` out",
         )
 
-    def finish(self, rows: Rows, folder: Folder) -> Finished:
+    def finish(self, rows: Rows, store: Store) -> Finished:
         parts = shards_of(rows, self.splits)
-        return Finished({split: (merge_parts(folder, split, parts[split]),) for split in self.splits})
+        return Finished({split: (merge_parts(store, split, parts[split]),) for split in self.splits})
 
 
 def shards_of(rows: Rows, splits: tuple[str, ...]) -> dict[str, tuple[ShardFacts, ...]]:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from penstock.base.files import STATE, Folder
+from penstock.base.store import STATE, Store
 from penstock.prepare.means import Settings
 from penstock.prepare.rows import Rows
 from penstock.shards.columns import FileFacts
@@ -23,7 +23,7 @@ class Produced:
     shards: dict[str, ShardFacts] = field(default_factory=dict)
     spill: FileFacts | None = None
     states: dict[str, Any] = field(default_factory=dict)  # for the ledger, beside those of fits
-    outlasts_machine: bool = True  # else it is needed only while this run of the machine lasts
+    lasting: bool = True  # else it is there as long as the session of the store
 
 
 class Sink(Protocol):
@@ -45,7 +45,7 @@ class Into(ABC):
     """The worker's half of an ending: how to write what a task gives."""
 
     @abstractmethod
-    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Sink: ...
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink: ...
 
     def for_trial(self) -> Into:
         """The writer for a trial: some rows of some slices, before there is a plan."""

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.base.files import Folder
 from penstock.base.sizes import counted
+from penstock.base.store import Store
 from penstock.prepare.ahead import ahead
 from penstock.prepare.costs import SLICES, Measured
 from penstock.prepare.exchange import Exchange
@@ -78,7 +78,7 @@ class Slices:
             reading = replace(reading, codes=texts)
         return FromSlices(reading, self.job.config.on_bad_input == "fail")
 
-    def order(self, tasks: list[Task], folder: Folder) -> list[Task]:  # noqa: ARG002
+    def order(self, tasks: list[Task], store: Store) -> list[Task]:  # noqa: ARG002
         return tasks
 
     def count(self, account: Account, rows: LedgerRows) -> Account:

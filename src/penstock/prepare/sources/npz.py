@@ -21,7 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.base.files import LOCK, Folder, ReadFile
+from penstock.base.files import ReadFile
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare.other_folder import OtherFolder
 from penstock.prepare.rows import Array, Rows
 from penstock.prepare.slices import Segment, Slice
@@ -102,7 +104,7 @@ def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterat
 def folders(slices: Sequence[Slice]) -> tuple[OtherFolder, ...]:
     """Batch files that penstock wrote: others may read them meanwhile, but not make them anew."""
     folder = _own_folder(slices)
-    if not folder or not os.access(folder.path(LOCK), os.W_OK):  # nobody makes anew what cannot be written
+    if not folder or not folder.can_be_held():  # nobody makes anew what cannot be written
         return ()
     return (OtherFolder(folder.root, "these batch files", "intermediate_dir", shared=True),)
 
@@ -116,10 +118,10 @@ def origin(slices: Sequence[Slice]) -> dict[str, Any]:
     return {"batches": {"dataset": dataset_id(folder), "account": account}}
 
 
-def _own_folder(slices: Sequence[Slice]) -> Folder | None:
+def _own_folder(slices: Sequence[Slice]) -> Store | None:
     """The folder of the files, if it is one and penstock wrote it."""
     places = {os.path.dirname(segment.location) for piece in slices for segment in piece.segments}
-    folder = Folder(places.pop()) if len(places) == 1 else None
+    folder = open_store(places.pop()) if len(places) == 1 else None
     return folder if folder and folder.exists(MANIFEST) else None
 
 

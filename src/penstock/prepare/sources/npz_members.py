@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from penstock.base.errors import InputError
-from penstock.base.files import Scratch
+from penstock.base.scratch import Scratch
 from penstock.prepare.rows import Array
 from penstock.prepare.sources import first_line
 
@@ -133,7 +133,7 @@ def open_rows(archive: zipfile.ZipFile, member: Member, stack: ExitStack) -> Tak
 
 def _turned(member: Member, file: Any, stack: ExitStack) -> Take:
     """Rows of an array that lies column by column: it is put down in a scratch file, to be read across."""
-    scratch = Scratch(tempfile.mktemp(prefix="penstock-"))
+    scratch = Scratch(tempfile.gettempdir())
     stack.callback(scratch.close)
     while data := file.read(AT_ONCE):
         scratch.write(data)

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, TaskError
-from penstock.base.files import Folder
 from penstock.base.paths import local_path
+from penstock.base.store import Store
 from penstock.prepare.dedup.losers import DUPLICATE, REASONS, SEEN, Bitmap, read_losers
 from penstock.prepare.dedup.remembered import Remembered, look_up
 from penstock.prepare.dedup.runs import open_written
@@ -121,9 +121,9 @@ class Matched(Opens):
     dedup: Dedup
     found: Found
 
-    def opened(self, folder: Folder, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
-        keys = open_written(folder, self.found.keys[number])
-        losers = [open_written(folder, each) for each in self.found.losers]
+    def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
+        keys = open_written(store, self.found.keys[number])
+        losers = [open_written(store, each) for each in self.found.losers]
         found = read_losers(keys, losers, number)
         return _Leaving(keep=self.dedup.keep, losers=found, hashed=keys.facts["rows"], number=number, place=_Place())
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.base.files import Folder
+from penstock.base.store import Store
 from penstock.prepare.exchange import Exchange, Sorted
 from penstock.prepare.other_folder import OtherFolder
 from penstock.prepare.room import Room
@@ -166,7 +166,7 @@ class Opens(Stage, ABC):
     """A stage that reads from disk, or holds something large, while a task runs."""
 
     @abstractmethod
-    def opened(self, folder: Folder, number: int, threads: int, room: Room) -> Stage:
+    def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:
         """The stage for the task of slice `number`. `room` is what it may hold while it works on one row."""
 
     @abstractmethod
@@ -188,7 +188,7 @@ class Leaves(Stage, ABC):
     """A stage that writes a file of its own beside the shards."""
 
     @abstractmethod
-    def leave(self, folder: Folder) -> tuple[FileFacts, ...]: ...
+    def leave(self, store: Store) -> tuple[FileFacts, ...]: ...
 
 
 Named = tuple[str, Stage]  # by the word in the job

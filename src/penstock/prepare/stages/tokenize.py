@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, InputError
-from penstock.base.files import Folder
+from penstock.base.scratch import Scratch
+from penstock.base.store import Store
 from penstock.prepare.room import LARGE_ROW, MustBeAlone, Room
 from penstock.prepare.rows import TOO_LARGE_PIECE, Rows, SetAside
 from penstock.prepare.stage import Stage
@@ -110,7 +111,7 @@ class Located(Tokenize, UsesThreads, Opens, Leaves):
         chosen = choose_engine(*question) if at_once else ThreadPoolExecutor(1).submit(choose_engine, *question)
         return replace(self, chosen=chosen)
 
-    def opened(self, folder: Folder, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
+    def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
         chosen = self._choice
         tokenizer = _open_once(self.file, chosen.engine, threads, self.special_tokens, chosen.places)
         cost = self._engine.PIECE_COST
@@ -120,7 +121,7 @@ class Located(Tokenize, UsesThreads, Opens, Leaves):
             column=self.column,
             tokenizer=tokenizer,
             dtype=self.file.dtype,
-            folder=folder,
+            store=store,
             begin=self.begin,
             end=self.end,
             shared_bytes=max(room.shared // cost, least),
@@ -148,9 +149,9 @@ class Located(Tokenize, UsesThreads, Opens, Leaves):
             "special_tokens": self.special_tokens,
         }
 
-    def leave(self, folder: Folder) -> tuple[FileFacts, ...]:
+    def leave(self, store: Store) -> tuple[FileFacts, ...]:
         """The tokenizer: it tells what the tokens of the dataset mean."""
-        return (commit_file(folder, TOKENIZER, read_unchanged(self.file)),)
+        return (commit_file(store, TOKENIZER, read_unchanged(self.file)),)
 
     @property
     def _choice(self) -> Choice:
@@ -180,7 +181,7 @@ class _Encode(Stage):
     column: str
     tokenizer: Tokenizer
     dtype: np.dtype[Any]
-    folder: Folder
+    store: Store
     begin: tuple[int, ...]
     end: tuple[int, ...]
     shared_bytes: int  # of a text in one piece, beside other tasks
@@ -204,7 +205,7 @@ class _Encode(Stage):
         """Ids in a mapped file without a name, and offsets. Ids may take four times the memory of the text."""
         begin, end = (np.array(ids, self.dtype) for ids in (self.begin, self.end))
         offsets = [0]
-        with closing(self.folder.new_scratch()) as scratch:
+        with closing(Scratch(self.store.scratch_folder)) as scratch:
             for row in range(len(texts)):
                 scratch.write(begin.tobytes())
                 self.tokenizer.encode_into(texts.slice(row, 1), lambda ids: scratch.write(ids.tobytes()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from penstock.base.files import Folder
+from penstock.base.store import Store
 from penstock.prepare.means import Settings
 from penstock.prepare.passes.fold import Ending
 from penstock.prepare.passes.job import Job
@@ -28,13 +28,13 @@ class BatchesInto(Into):
     batch_size: int
     feature_names: FeatureNames
 
-    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Batches:  # noqa: ARG002
-        return Batches(folder, self, number, stack)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Batches:  # noqa: ARG002
+        return Batches(store, self, number, stack)
 
 
 class Batches:
-    def __init__(self, folder: Folder, into: BatchesInto, number: int, stack: ExitStack) -> None:
-        self._writer = BatchFileWriter(folder, number, into.schema, into.batch_size, into.feature_names)
+    def __init__(self, store: Store, into: BatchesInto, number: int, stack: ExitStack) -> None:
+        self._writer = BatchFileWriter(store, number, into.schema, into.batch_size, into.feature_names)
         stack.callback(self._writer.close)
 
     def write(self, rows: Rows) -> None:

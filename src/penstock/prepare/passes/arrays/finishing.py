@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from penstock.base.files import Folder
+from penstock.base.store import Store
 from penstock.prepare.announced import announce
 from penstock.prepare.passes import Finished, Rows
 from penstock.prepare.passes.job import Job
@@ -34,35 +34,35 @@ def archive_bytes(job: Job) -> int:
     return job.rows * sum(np.dtype(NUMBERS[kind.number.name]).itemsize * math.prod(kind.shape) for kind in fixed)
 
 
-def finish_arrays(job: Job, layout: Layout, rows: Rows, folder: Folder, proof: tuple[FileFacts, ...] = ()) -> Finished:
+def finish_arrays(job: Job, layout: Layout, rows: Rows, store: Store, proof: tuple[FileFacts, ...] = ()) -> Finished:
     """The one shard of each split, and the files made beside them. `rows` are those of the tasks that placed."""
-    extra = [*proof, *_feature_file(job, folder)]
-    finished = {split: _finished_columns(folder, columns, rows) for split, columns in layout.items()}
+    extra = [*proof, *_feature_file(job, store)]
+    finished = {split: _finished_columns(store, columns, rows) for split, columns in layout.items()}
     for split, columns in finished.items():
-        extra += _archives(folder, split, columns)
+        extra += _archives(store, split, columns)
     splits: dict[str, tuple[ShardFacts, ...]] = {}
     for split, columns in finished.items():
         records = sum(row.shards[split].records for row in rows if split in row.shards)
-        splits[split] = (finish_split(folder, split, records, columns, _metadata(job, records)),)
+        splits[split] = (finish_split(store, split, records, columns, _metadata(job, records)),)
     return Finished(splits, tuple(extra))
 
 
 Columns = dict[PlacedColumn, Array]  # with the checksums of its blocks
 
 
-def _finished_columns(folder: Folder, columns: tuple[PlacedColumn, ...], rows: Rows) -> Columns:
+def _finished_columns(store: Store, columns: tuple[PlacedColumn, ...], rows: Rows) -> Columns:
     noted = [row.states[EDGES] for row in rows]
     return {
-        column: finish_column(folder, column, [edge for each in noted for edge in each.get(column.file, ())])
+        column: finish_column(store, column, [edge for each in noted for edge in each.get(column.file, ())])
         for column in columns
     }
 
 
-def announce_arrays(folder: Folder, layout: Layout) -> None:
+def announce_arrays(store: Store, layout: Layout) -> None:
     names = [FEATURE_FILE, *(f"{split}.checksums.json" for split in layout)]
     names += [f"{kind}_{split}.npz" for split in layout for kind in ARCHIVES]
     names += [column.file for columns in layout.values() for column in columns]
-    announce(folder, names)
+    announce(store, names)
 
 
 def _metadata(job: Job, records: int) -> dict[str, str]:
@@ -74,24 +74,24 @@ def _metadata(job: Job, records: int) -> dict[str, str]:
     }
 
 
-def _feature_file(job: Job, folder: Folder) -> Iterator[FileFacts]:
+def _feature_file(job: Job, store: Store) -> Iterator[FileFacts]:
     """`feature_cols.json` with the names of the columns of `X_train.npy`, where the input tells them."""
     for column, names in job.survey.feature_names.items():
         if file_of(column, "train") == file_of("features", "train"):
-            yield commit_file(folder, FEATURE_FILE, json.dumps(names, indent=2).encode())
+            yield commit_file(store, FEATURE_FILE, json.dumps(names, indent=2).encode())
 
 
-def _archives(folder: Folder, split: str, columns: Columns) -> Iterator[FileFacts]:
+def _archives(store: Store, split: str, columns: Columns) -> Iterator[FileFacts]:
     """`labels_train.npz` with a member a head, copied from the files of their own."""
     for kind in ARCHIVES:
         heads = [column for column in columns if column.column.startswith(f"{kind}_") and "/" not in column.column]
         if heads:
             members = (
-                _member(folder, column, column.column.removeprefix(f"{kind}_"), columns[column]) for column in heads
+                _member(store, column, column.column.removeprefix(f"{kind}_"), columns[column]) for column in heads
             )
-            yield write_archive(folder, f"{kind}_{split}.npz", members)
+            yield write_archive(store, f"{kind}_{split}.npz", members)
 
 
-def _member(folder: Folder, column: PlacedColumn, name: str, hashes: Array) -> Member:
-    pieces = read_placed(folder, column, hashes)
+def _member(store: Store, column: PlacedColumn, name: str, hashes: Array) -> Member:
+    pieces = read_placed(store, column, hashes)
     return name, np.dtype(f"<{column.dtype}"), (column.items, *column.row_shape), pieces

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.base.errors import PenstockError
-from penstock.base.files import Folder
+from penstock.base.store import Store
 from penstock.prepare.costs import Measurement
 from penstock.prepare.groups import Groups
 from penstock.prepare.hashing import hash_positions
@@ -43,17 +43,17 @@ class PartsInto(Into):
     task_count: int
     group_by: tuple[str, ...]
 
-    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Parts:  # noqa: ARG002
-        return Parts(folder, self, number, stack)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Parts:  # noqa: ARG002
+        return Parts(store, self, number, stack)
 
 
 class Parts:
     """The samples of one task, with the groups of them that each split has."""
 
-    def __init__(self, folder: Folder, into: PartsInto, number: int, stack: ExitStack) -> None:
+    def __init__(self, store: Store, into: PartsInto, number: int, stack: ExitStack) -> None:
         self._splits = into.splits
         self._writer = PartWriter(
-            folder, f"{PARTS}/{number:05d}-of-{into.task_count:05d}", into.schema, into.splits, stack
+            store, f"{PARTS}/{number:05d}-of-{into.task_count:05d}", into.schema, into.splits, stack
         )
         self._groups = Groups(into.splits, into.group_by)
 
@@ -77,8 +77,8 @@ class DirectInto(Into):
     schema: Schema
     layout: Layout
 
-    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Direct:  # noqa: ARG002
-        return Direct(folder, self, number, stack)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Direct:  # noqa: ARG002
+        return Direct(store, self, number, stack)
 
     def for_trial(self) -> Into:
         """Places are for all rows of a slice; parts cost the same."""
@@ -88,12 +88,12 @@ class DirectInto(Into):
 class Direct:
     """The samples of one task on their way to their final places."""
 
-    def __init__(self, folder: Folder, into: DirectInto, number: int, stack: ExitStack) -> None:
+    def __init__(self, store: Store, into: DirectInto, number: int, stack: ExitStack) -> None:
         self._into, self._number = into, number
         self._encoders = {split: encoders(into.schema) for split in into.layout}
         self._placers: dict[str, dict[str, Placer]] = {}
         for split, columns in into.layout.items():
-            placers = {each.column: Placer(folder, each, each.starts[number]) for each in columns}
+            placers = {each.column: Placer(store, each, each.starts[number]) for each in columns}
             self._placers[split] = placers
             for placer in placers.values():
                 stack.callback(placer.close)
@@ -117,7 +117,7 @@ class Direct:
                 edges[column.file] = placer.finish()
             records = columns[0].starts[self._number + 1] - columns[0].starts[self._number]
             shards[split] = ShardFacts(split, records, tuple(column.placing for column in columns))
-        return Produced(shards=shards, states={EDGES: edges}, outlasts_machine=False)
+        return Produced(shards=shards, states={EDGES: edges}, lasting=False)
 
 
 @dataclass(frozen=True)
@@ -134,10 +134,10 @@ class DirectEnding(Ending):
         assert self.job
         return written.at_once, written.in_all + archive_bytes(self.job)
 
-    def finish(self, rows: LedgerRows, folder: Folder) -> Finished:
+    def finish(self, rows: LedgerRows, store: Store) -> Finished:
         assert self.job
-        announce_arrays(folder, self.layout)
-        return finish_arrays(self.job, self.layout, rows, folder)
+        announce_arrays(store, self.layout)
+        return finish_arrays(self.job, self.layout, rows, store)
 
 
 def arrays_ending(job: Job) -> Ending | None:

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 
 from penstock.base.errors import PlanError
-from penstock.base.files import Folder
 from penstock.base.sizes import counted, format_size
+from penstock.base.store import Store
 from penstock.prepare.costs import Measured
 from penstock.prepare.groups import PartsByTask, prove_apart
 from penstock.prepare.ledger import LedgerRow
@@ -71,7 +71,7 @@ class Place(OwnTasks):
         stages = tuple(range(first_applied(self.job.stages), len(self.job.stages)))
         return Facts(stages, "parts", "output", f"{parts} of pass {self.before}")
 
-    def prepare(self, left: Left, folder: Folder, kept: Rows, means: Means) -> PlaceWork:
+    def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> PlaceWork:
         stages = self.job.stages
         artifacts = {number: each.artifact for number, each in left.learned.items()}
         scales = {
@@ -82,15 +82,15 @@ class Place(OwnTasks):
         }
         types = {name: dtype for name, dtype, _ in columns_of(part_schema(self.job))}
         parts = parts_of(left.rows[self.before])
-        work = PlaceWork(folder.root, FromParts(parts, self._layout(folder, parts), scales, types, self._is_in_memory))
+        work = PlaceWork(store.root, FromParts(parts, self._layout(store, parts), scales, types, self._is_in_memory))
         if not any(row.states.get("layout") == work.identity for row in kept):
-            folder.remove(PLACING)
+            store.remove(PLACING)
         self._refuse_without_room(work.source, means)
-        make_room(folder, work.source.layout)
+        make_room(store, work.source.layout)
         return work
 
-    def _layout(self, folder: Folder, parts: PartsByTask) -> Layout:
-        return lay_out_parts(folder, self.job.splits, part_schema(self.job), self.job.survey.output, parts)
+    def _layout(self, store: Store, parts: PartsByTask) -> Layout:
+        return lay_out_parts(store, self.job.splits, part_schema(self.job), self.job.survey.output, parts)
 
     def _refuse_without_room(self, source: FromParts, means: Means) -> None:
         """merge_strategy: accumulative, now that it is known how much there is."""
@@ -104,19 +104,19 @@ class Place(OwnTasks):
                 "what is done already is kept",
             )
 
-    def finish(self, left: Left, folder: Folder) -> Finished:
+    def finish(self, left: Left, store: Store) -> Finished:
         parts = parts_of(left.rows[self.before])
-        layout = self._layout(folder, parts)
-        announce_arrays(folder, layout)
-        return finish_arrays(self.job, layout, left.rows[self.number], folder, self._proof(folder, parts))
+        layout = self._layout(store, parts)
+        announce_arrays(store, layout)
+        return finish_arrays(self.job, layout, left.rows[self.number], store, self._proof(store, parts))
 
-    def _proof(self, folder: Folder, parts: PartsByTask) -> tuple[FileFacts, ...]:
+    def _proof(self, store: Store, parts: PartsByTask) -> tuple[FileFacts, ...]:
         """File that counts the groups of each split, for a split by group. No group is in two splits."""
         split = split_of(self.job.stages)
         if not split or not split.by:
             return ()
-        found = prove_apart(folder, self.job.splits, split.by, parts)
-        return (commit_file(folder, SPLIT_PROOF, json.dumps(found, indent=1).encode() + b"\n"),)
+        found = prove_apart(store, self.job.splits, split.by, parts)
+        return (commit_file(store, SPLIT_PROOF, json.dumps(found, indent=1).encode() + b"\n"),)
 
 
 def parts_of(rows: Rows) -> PartsByTask:

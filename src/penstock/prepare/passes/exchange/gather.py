@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from penstock.base.errors import PenstockError
-from penstock.base.files import Folder
 from penstock.base.sizes import counted
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare.costs import Measured
 from penstock.prepare.exchange import Bucket, Exchange, Sorted
 from penstock.prepare.exchange.gather import Gathering, gather
@@ -75,11 +76,11 @@ class Buckets:
             refuses=self.job.config.on_bad_input == "fail",
         )
 
-    def order(self, tasks: list[Task], folder: Folder) -> list[Task]:
+    def order(self, tasks: list[Task], store: Store) -> list[Task]:
         """Buckets by their rows: a large one that comes last would leave the other workers idle."""
         rows = np.zeros(self.buckets, "i8")
         for name in self.spills:
-            rows += rows_by_part(SpillFile(folder.path(name)), folder.size(name))
+            rows += rows_by_part(SpillFile(store, name), store.size(name))
         return sorted(tasks, key=lambda task: -int(rows[task.input.number]))
 
     def count(self, account: Account, rows: LedgerRows) -> Account:
@@ -130,12 +131,12 @@ class FromBuckets:
         return self
 
     def rows(self, attempt: Attempt) -> Iterator[Rows]:
-        folder, sort_bytes = Folder(attempt.work.root), attempt.settings.batch_bytes
+        store, sort_bytes = open_store(attempt.work.root), attempt.settings.batch_bytes
         bucket = attempt.task.input.number
-        return self.reduced(folder, bucket, sort_bytes, attempt.chain, attempt.read, attempt.report)
+        return self.reduced(store, bucket, sort_bytes, attempt.chain, attempt.read, attempt.report)
 
     def reduced(
-        self, folder: Folder, bucket: int, sort_bytes: int, chain: Chain, first: Count, report: Report
+        self, store: Store, bucket: int, sort_bytes: int, chain: Chain, first: Count, report: Report
     ) -> Iterator[Rows]:
         """The records that the reducer makes of a bucket."""
         read = [0]
@@ -150,7 +151,7 @@ class FromBuckets:
                 yield run
 
         ranges = max(sort_bytes - self.reducer.keeps_bytes(), sort_bytes // 4)  # beside what it keeps of the run before
-        how = Gathering(folder, self.exchange, sort_bytes, ranges, moved)
+        how = Gathering(store, self.exchange, sort_bytes, ranges, moved)
         for batch in self.reducer.reduce(counting(gather(how, self.spills, bucket))):
             if self.stage in chain.taps:
                 chain.taps[self.stage].add_at_once(batch)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from penstock.base.files import STATE, Folder
-from penstock.base.machine import boot_id
 from penstock.base.sizes import counted
+from penstock.base.store import STATE, Store
 from penstock.prepare.exchange import Exchange, bucket_numbers, hash_keys
 from penstock.prepare.exchange.spill import SpillWriter, with_codes
 from penstock.prepare.means import Settings
@@ -32,8 +31,8 @@ class SpillInto(Into):
     def name(self, number: int) -> str:
         return f"{SPILL}/{self.number}-{number:05d}.spill"
 
-    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Spill:
-        return Spill(folder, self, number, stack, settings.batch_bytes)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Spill:
+        return Spill(store, self, number, stack, settings.batch_bytes)
 
     def for_trial(self) -> Into:
         return replace(self, buckets=1)
@@ -45,13 +44,13 @@ class SpillInto(Into):
 class Spill:
     """The rows of one task by bucket.
 
-    It is needed for minutes, and costs the disk nothing if it is gone by then; the ledger remembers under which boot
-    of the machine it was written, and after another it is written again.
+    It is needed for minutes, and costs the disk nothing if it is gone by then; the ledger remembers in which session of
+    the store it was written, and in another it is written again.
     """
 
-    def __init__(self, folder: Folder, into: SpillInto, number: int, stack: ExitStack, batch_bytes: int) -> None:
+    def __init__(self, store: Store, into: SpillInto, number: int, stack: ExitStack, batch_bytes: int) -> None:
         self._into, self._name = into, into.name(number)
-        self._file = stack.enter_context(folder.commit(self._name, outlasts_machine=not boot_id()))
+        self._file = stack.enter_context(store.commit(self._name, lasting=False))
         self._writer = SpillWriter(self._file, into.buckets, batch_bytes)
 
     def write(self, rows: Rows) -> None:
@@ -62,7 +61,7 @@ class Spill:
 
     def finish(self) -> Produced:
         digest = self._writer.finish()
-        return Produced(spill=FileFacts(self._name, self._file.size, digest))
+        return Produced(spill=FileFacts(self._name, self._file.size, digest), lasting=False)
 
 
 def scatter_ending(job: Job, number: int, stage: int, exchange: Exchange, buckets: int) -> Ending:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.base.files import STATE, Folder
-from penstock.base.machine import boot_id
+from penstock.base.store import STATE, Store
 from penstock.prepare.dedup.keys import Array, hash_texts, repeats, sort_order
 from penstock.prepare.dedup.losers import LOCAL
 from penstock.prepare.dedup.runs import ENTRY, RunsWriter
@@ -28,8 +27,8 @@ class KeysInto(Into):
     number: int  # of the pass
     column: str
 
-    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Keys:  # noqa: ARG002
-        return Keys(folder, f"{KEYS}/{self.number}-{number:05d}.keys", self.column, stack)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Keys:  # noqa: ARG002
+        return Keys(store, f"{KEYS}/{self.number}-{number:05d}.keys", self.column, stack)
 
 
 class Keys:
@@ -38,9 +37,9 @@ class Keys:
     So a text that stands a million times in a slice comes to the match a few times: no bucket is full of one key.
     """
 
-    def __init__(self, folder: Folder, name: str, column: str, stack: ExitStack) -> None:
+    def __init__(self, store: Store, name: str, column: str, stack: ExitStack) -> None:
         self._column = column
-        self._writer = RunsWriter(folder, name, stack, ENTRY, outlasts=not boot_id())
+        self._writer = RunsWriter(store, name, stack, ENTRY, lasting=False)
         self._waiting: list[Array] = []
         self._repeated: list[Array] = []
         self._rows = self._first = 0
@@ -72,7 +71,7 @@ class Keys:
         if self._rows > self._first:
             self._put_run(self._rows - self._first)
         self._writer.put(LOCAL, np.concatenate([np.zeros(0, "u1"), *self._repeated]))
-        return Produced(spill=self._writer.finish({"rows": self._rows}))
+        return Produced(spill=self._writer.finish({"rows": self._rows}), lasting=False)
 
 
 def hash_ending(number: int, stage: int, column: str) -> Ending:

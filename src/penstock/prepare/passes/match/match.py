@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from penstock.base.faults import crash_point
-from penstock.base.files import Folder
 from penstock.base.fingerprint import fingerprint
-from penstock.base.machine import boot_id
+from penstock.base.store import Store
+from penstock.base.stores import open_store
 from penstock.prepare.dedup.keys import KEY, Array
 from penstock.prepare.dedup.losers import put_losers
 from penstock.prepare.dedup.matching import match
@@ -76,18 +76,18 @@ class Match(OwnTasks):
             note=f"{stage} compares all documents: {hashed}, and they are left out behind it.",
         )
 
-    def prepare(self, left: Left, folder: Folder, kept: Rows, means: Means) -> MatchWork:  # noqa: ARG002
+    def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> MatchWork:  # noqa: ARG002
         keys = spills_of(left.rows[self.before])
-        return MatchWork(folder.root, self.number, keys, self.remembered, self.task_count)
+        return MatchWork(store.root, self.number, keys, self.remembered, self.task_count)
 
     def learn(self, left: Left, rows: Rows) -> Mapping[int, Learned]:
         found = Found(keys=spills_of(left.rows[self.before]), losers=spills_of(rows))
         return {self.stage: Learned(found, is_written=False)}
 
-    def finish(self, left: Left, folder: Folder) -> Finished:
+    def finish(self, left: Left, store: Store) -> Finished:
         """Keep the keys that are new for the jobs that come later."""
         remembered, losers = self.remembered, spills_of(left.rows[self.number])
-        return Finished(last=lambda: remembered.save(new_keys(folder, losers))) if remembered else Finished()
+        return Finished(last=lambda: remembered.save(new_keys(store, losers))) if remembered else Finished()
 
 
 def range_count(job: Job) -> int:
@@ -122,12 +122,12 @@ class MatchWork(OwnWork):
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         """Write which rows of each slice lose, and, where they are to be remembered, the keys that are new."""
-        folder = Folder(self.root)
-        files = [open_written(folder, each) for each in self.keys]
+        store = open_store(self.root)
+        files = [open_written(store, each) for each in self.keys]
         known = self.remembered.open() if self.remembered else []
         with ExitStack() as stack:
             name = f"{KEYS}/{self.number}-{task.input.number:05d}.losers"
-            writer = RunsWriter(folder, name, stack, KEY, outlasts=not boot_id())
+            writer = RunsWriter(store, name, stack, KEY, lasting=False)
             rows = parts = 0
             for parts, each in enumerate(match(files, known, task.input.number, self.ranges), start=1):
                 put_losers(writer, parts - 1, each.slices, each.numbers, each.reasons, len(files))
@@ -146,11 +146,11 @@ class MatchWork(OwnWork):
             steps={"match": Step("match", "", rows, rows)},
             states={"layout": self.identity},
             lost_files=(),
-            boot=boot_id(),
+            boot=store.session,
         )
 
 
-def new_keys(folder: Folder, losers: Iterable[FileFacts]) -> Iterator[Array]:
+def new_keys(store: Store, losers: Iterable[FileFacts]) -> Iterator[Array]:
     """The keys that no earlier job has had, in ascending order."""
     for facts in losers:
-        yield from open_written(folder, facts).entries()
+        yield from open_written(store, facts).entries()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from penstock.base.errors import PenstockError
-from penstock.base.files import Folder
 from penstock.base.fingerprint import fingerprint
+from penstock.base.store import Store
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.packing import FromTokens, Span, pack
@@ -72,12 +72,12 @@ class Packing(OwnTasks):
             note="pack begins when all tokens are counted, so that rows do not depend on tasks.",
         )
 
-    def prepare(self, left: Left, folder: Folder, kept: Rows, means: Means) -> PackWork:  # noqa: ARG002
+    def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> PackWork:  # noqa: ARG002
         parts = tuple(_part(row, row.spill) for row in left.rows[self.before] if row.spill)
         container = self.job.config.format
         assert container in ("safetensors", "npy")
         into = ShardsInto(self.job.survey.output, self.job.splits, container, self.task_count, None)
-        return PackWork(folder.root, FromTokens(parts, self._pack, into))
+        return PackWork(store.root, FromTokens(parts, self._pack, into))
 
     def count(self, account: Account, rows: Rows) -> Account:
         """The rows that were made of documents; every token that was counted must have been packed."""
@@ -90,7 +90,7 @@ class Packing(OwnTasks):
         made = replace(account[str(last)], made={self.job.units[-1]: written})
         return {**account, str(last): made, inner_key(last): tokens}
 
-    def finish(self, left: Left, folder: Folder) -> Finished:  # noqa: ARG002
+    def finish(self, left: Left, store: Store) -> Finished:  # noqa: ARG002
         return Finished(shards_of(left.rows[self.number], self.job.splits))
 
 

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from penstock.base.files import Folder
-from penstock.base.machine import boot_id
+from penstock.base.store import Store
 from penstock.prepare.means import Settings
 from penstock.prepare.passes import Finished
 from penstock.prepare.passes import Rows as LedgerRows
@@ -41,17 +40,17 @@ class TokensInto(Into):
     splits: tuple[str, ...]
     task_count: int
 
-    def open(self, folder: Folder, number: int, stack: ExitStack, settings: Settings) -> Tokens:  # noqa: ARG002
-        return Tokens(folder, self, number, stack)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Tokens:  # noqa: ARG002
+        return Tokens(store, self, number, stack)
 
 
 class Tokens:
     """The documents of one slice, by split: their ids, and how many each has."""
 
-    def __init__(self, folder: Folder, into: TokensInto, number: int, stack: ExitStack) -> None:
+    def __init__(self, store: Store, into: TokensInto, number: int, stack: ExitStack) -> None:
         name = f"{PARTS}/{number:05d}-of-{into.task_count:05d}"
         self._splits = into.splits
-        self._writer = PartWriter(folder, name, into.schema, into.splits, stack, outlasts_machine=not boot_id())
+        self._writer = PartWriter(store, name, into.schema, into.splits, stack, lasting=False)
         self._counted: dict[str, dict[str, Counted]] = {split: {} for split in into.splits}
         self._content = {split: (xxhash.xxh3_128(), xxhash.xxh3_128()) for split in into.splits}
 
@@ -69,7 +68,8 @@ class Tokens:
     def finish(self) -> Produced:
         counted = {split: {source: vars(each) for source, each in of.items()} for split, of in self._counted.items()}
         content = {split: [hasher.hexdigest() for hasher in both] for split, both in self._content.items()}
-        return Produced(spill=self._writer.finish({}), states={COUNTED: counted, CONTENT: content})
+        states = {COUNTED: counted, CONTENT: content}
+        return Produced(spill=self._writer.finish({}), states=states, lasting=False)
 
 
 class Counted:
@@ -92,10 +92,10 @@ class Counted:
 
 @dataclass(frozen=True)
 class TokensEnding(Ending):
-    def finish(self, rows: LedgerRows, folder: Folder) -> Finished:
+    def finish(self, rows: LedgerRows, store: Store) -> Finished:
         """Summary of the documents by length."""
         summary = json.dumps(_summary(rows), indent=1).encode() + b"\n"
-        return Finished(summaries=(commit_file(folder, SUMMARY, summary),))
+        return Finished(summaries=(commit_file(store, SUMMARY, summary),))
 
 
 def _summary(rows: LedgerRows) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Files: a file appears whole or not at all, and everything unfinished lies where it can be swept."""
+"""Local store: a file appears whole or not at all, and everything unfinished lies where it can be swept."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -14,12 +15,15 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import FileError, OutputError
 from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE, Sweep, sweeping
-from penstock.base.files import LOCK, TEMPORARY, Folder, WriteFile, read_range
+from penstock.base.files import WriteFile
+from penstock.base.local_store import LOCK, TEMPORARY
+from penstock.base.scratch import borrow_scratch
+from penstock.base.stores import open_store
 
 
 @pytest.fixture
 def folder(tmp_path):
-    return Folder(str(tmp_path / "out"))
+    return open_store(str(tmp_path / "out"))
 
 
 def test_a_committed_file_has_every_byte_and_leaves_nothing_beside_it(folder):
@@ -57,18 +61,79 @@ def test_a_commit_replaces_the_file_of_an_earlier_attempt(folder):
 def test_a_kill_inside_a_commit_leaves_its_leftover_in_the_temporary_folder_alone(tmp_path, point):
     token = tmp_path / "token"
     token.touch()
-    program = f"from penstock.base.files import Folder; Folder({str(tmp_path / 'out')!r}).commit_bytes('a', b'data')"
+    store = f"open_store({str(tmp_path / 'out')!r})"
+    program = f"from penstock.base.stores import open_store; {store}.commit_bytes('a', b'data')"
     environment = {**os.environ, CRASH_VARIABLE: f"{point}:{token}"}
     died = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
     assert died.returncode == CRASH_EXIT_CODE
-    folder = Folder(str(tmp_path / "out"))
-    folder.remove(TEMPORARY)
+    folder = open_store(str(tmp_path / "out"))
+    folder.sweep()
     assert folder.list() == (["a"] if point == "commit.after_rename" else [])
+
+
+AS_PROCESS_1 = """
+import os, sys
+from penstock.base.stores import open_store
+os.getpid = lambda: 1
+with open_store({!r}).commit("a") as file:
+    file.write(b"whole")
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_two_containers_whose_processes_have_one_number_write_the_same_file_at_once(folder):
+    command = [sys.executable, "-c", AS_PROCESS_1.format(folder.root)]
+    both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+    assert [each.stdout.readline() for each in both] == [b"open\n", b"open\n"]
+    for each in both:
+        each.communicate(timeout=30)
+    assert [each.returncode for each in both] == [0, 0]
+    assert (folder.list(), folder.read("a")) == (["a"], b"whole")
+
+
+def test_a_sweep_spares_what_another_machine_may_still_be_writing(folder):
+    with folder.commit("a") as file:
+        own = os.path.basename(file.path)
+    living, dead = "0" * 12 + own[12:], "1" * 12 + own[12:]
+    for name in (own, living, dead):
+        with open(os.path.join(folder.scratch_folder, name), "w") as left:
+            left.write("half a file")
+    with folder.hold(b"me"):
+        os.utime(left.name, (0, 0))  # nobody has written to it for an hour
+        folder.sweep()
+        assert folder.list(TEMPORARY) == [f"{TEMPORARY}/{living}"]
+        os.utime(os.path.join(folder.scratch_folder, living), (0, 0))
+        folder.sweep()
+    assert folder.list() == [LOCK, "a"]
+
+
+def test_a_file_with_a_very_long_name_is_committed(folder):
+    folder.commit_bytes(f"deep/{'n' * 250}.npy", b"x")
+    assert folder.list() == [f"deep/{'n' * 250}.npy"]
+
+
+def test_of_all_who_create_a_file_one_does(folder):
+    with ThreadPoolExecutor(8) as threads:
+        done = list(threads.map(lambda number: folder.create("claims/a", b"%d" % number), range(40)))
+    assert done.count(True) == 1
+    assert folder.read("claims/a") == b"%d" % done.index(True)
+    assert folder.list() == ["claims/a"]
+
+
+def test_entries_are_what_lies_directly_in_a_folder_and_nothing_unfinished(folder):
+    assert folder.entries() == []
+    for name in ("b/c/d", "a", ".penstock/tasks/1"):
+        folder.commit_bytes(name, b"x")
+    assert folder.entries() == [".penstock/", "a", "b/"]
+    assert folder.entries("b") == ["b/c/"]
+    assert folder.entries(".penstock") == [".penstock/tasks/"]
+    assert folder.entries("a") == []
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=5), st.integers(0, 12))
 def test_a_write_that_takes_a_part_is_gone_on_with(tmp_path_factory, pieces, short_at):
-    folder = Folder(str(tmp_path_factory.mktemp("short")))
+    folder = open_store(str(tmp_path_factory.mktemp("short")))
     with sweeping(Sweep(fail_at=short_at, short=True)), folder.commit("a") as file:
         for piece in pieces:
             file.write(piece)
@@ -102,12 +167,12 @@ def test_remove_takes_files_and_folders_and_minds_nothing_missing(folder):
 
 def test_a_range_is_read_and_what_is_not_there_is_named(folder):
     folder.commit_bytes("a", b"0123456789")
-    assert read_range(folder.path("a"), 3, 4) == b"3456"
-    assert read_range(folder.path("a"), 8, 40) == b"89"
+    assert folder.read_range("a", 3, 4) == b"3456"
+    assert folder.read_range("a", 8, 40) == b"89"
     assert (folder.size("a"), folder.size("b"), folder.exists("b")) == (10, -1, False)
     with pytest.raises(FileError) as caught:
         folder.read("b")
-    assert caught.value.where == folder.path("b")
+    assert caught.value.where == folder.local_path("b")
     assert "ENOENT" in caught.value.what
 
 
@@ -122,7 +187,7 @@ def test_ranges_of_another_file_are_copied_whole(folder, monkeypatch, kernel_cop
     if not kernel_copies:
         monkeypatch.setattr(os, "copy_file_range", refuse(errno.EXDEV), raising=False)
     data = os.urandom(3 << 20)
-    source = folder.borrow_scratch()
+    source = borrow_scratch(folder.scratch_folder)
     source.write(data)
     with folder.commit("b") as file:
         file.write(b"head")
@@ -137,7 +202,7 @@ def test_ranges_of_another_file_are_copied_whole(folder, monkeypatch, kernel_cop
 def test_a_source_that_ends_too_early_is_named(folder, monkeypatch, kernel_copies):
     if not kernel_copies:
         monkeypatch.setattr(os, "copy_file_range", refuse(errno.EINVAL), raising=False)
-    source = folder.borrow_scratch()
+    source = borrow_scratch(folder.scratch_folder)
     source.write(b"0123456789")
     with pytest.raises(FileError) as caught, folder.commit("b") as file:
         file.copy_range(source, 5, 6)
@@ -152,7 +217,7 @@ PIECES = st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=100)), max_s
 def test_a_placed_file_has_its_size_from_the_start_and_each_piece_where_it_was_put(
     tmp_path_factory, pieces, short_at, anew
 ):
-    folder = Folder(str(tmp_path_factory.mktemp("placed")))
+    folder = open_store(str(tmp_path_factory.mktemp("placed")))
     expected = bytearray(500)
     with sweeping(Sweep(fail_at=short_at, short=True)):
         file = folder.place("deep/placed", 500)
@@ -206,7 +271,7 @@ def test_a_copy_that_fails_names_the_target_and_one_that_ends_early_the_source(f
             file.copy_at(0, source, 5, 6)
         with pytest.raises(FileError, match="ENOSPC") as caught, sweeping(Sweep(fail_at=0, error=errno.ENOSPC)):
             file.copy_at(0, source, 0, 5)
-    assert caught.value.where == folder.path("b")
+    assert caught.value.where == folder.local_path("b")
     monkeypatch.setattr(os, "copy_file_range", refuse(errno.EIO), raising=False)
     with folder.open("a") as source, pytest.raises(FileError, match="EIO"):  # a disk that fails is no reason to go on
         file.copy_at(0, source, 0, 5)
@@ -214,56 +279,37 @@ def test_a_copy_that_fails_names_the_target_and_one_that_ends_early_the_source(f
 
 
 def test_no_room_for_a_placed_file_is_told_by_its_path(folder):
-    folder.make("")
+    os.makedirs(folder.root)
     for fail_at, action in ((0, "cannot create"), (1, "cannot make room for")):
         sweep = Sweep(fail_at=fail_at, error=errno.ENOSPC)
         with pytest.raises(FileError, match=action) as caught, sweeping(sweep):
             folder.place("b", 100)
-        assert caught.value.where == folder.path("b")
+        assert caught.value.where == folder.local_path("b")
 
 
 def test_a_file_that_is_whole_is_moved_to_its_real_name(folder):
     folder.commit_bytes("train/a", b"old")
     folder.commit_bytes(".penstock/placing/a", b"new")
-    folder.move(".penstock/placing/a", "train/a")
+    folder.publish(".penstock/placing/a", "train/a")
     folder.commit_bytes(".penstock/placing/b", b"other")
-    folder.move(".penstock/placing/b", "new/folder/b")
+    folder.publish(".penstock/placing/b", "new/folder/b")
     assert folder.list() == ["new/folder/b", "train/a"]
     assert folder.read("train/a") == b"new"
     with pytest.raises(FileError, match="ENOENT"):
-        folder.move(".penstock/placing/b", "new/folder/c")
+        folder.publish(".penstock/placing/b", "new/folder/c")
 
 
 @pytest.mark.parametrize("point", ["move.before_rename", "move.after_rename"])
 def test_a_kill_inside_a_move_leaves_the_file_in_one_place(tmp_path, point):
     token = tmp_path / "token"
     token.touch()
-    folder = Folder(str(tmp_path / "out"))
+    folder = open_store(str(tmp_path / "out"))
     folder.commit_bytes("beside", b"data")
-    program = f"from penstock.base.files import Folder; Folder({folder.root!r}).move('beside', 'real')"
+    program = f"from penstock.base.stores import open_store; open_store({folder.root!r}).publish('beside', 'real')"
     environment = {**os.environ, CRASH_VARIABLE: f"{point}:{token}"}
     died = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
     assert died.returncode == CRASH_EXIT_CODE
     assert folder.list() == (["beside"] if point == "move.before_rename" else ["real"])
-
-
-def test_a_scratch_file_has_no_name_and_is_used_again(folder):
-    first = folder.borrow_scratch()
-    first.write(b"something long")
-    assert folder.list() == []
-    other = folder.borrow_scratch()
-    assert other is not first
-    folder.return_scratch(first)
-    again = folder.borrow_scratch()
-    assert again is first
-    again.write(b"new")
-    assert again.size == 3
-    with folder.commit("a") as file:
-        file.copy_range(again, 0, 3)
-    assert folder.read("a") == b"new"
-    folder.return_scratch(again)
-    folder.release_scratch()
-    assert folder.borrow_scratch() is not first
 
 
 def refuse(number: int):
@@ -274,18 +320,18 @@ def refuse(number: int):
 
 
 def test_the_lock_says_who_holds_it_and_is_free_afterwards(folder):
-    with folder.lock(b"pid 7 on host x"), pytest.raises(OutputError) as caught, folder.lock(b"pid 8"):
+    with folder.hold(b"pid 7 on host x"), pytest.raises(OutputError) as caught, folder.hold(b"pid 8"):
         pass
     assert "pid 7 on host x" in caught.value.what
     assert caught.value.where == folder.root
-    with folder.lock(b"me"):
+    with folder.hold(b"me"):
         assert folder.read(LOCK) == b"me"
 
 
 HOLDER = """
 import sys
-from penstock.base.files import Folder
-with Folder({!r}).lock(b"the holder"):
+from penstock.base.stores import open_store
+with open_store({!r}).hold(b"the holder"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -297,30 +343,30 @@ def test_the_lock_of_a_killed_holder_is_free(folder):
     )
     with holder:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(OutputError, match="the holder"), folder.lock(b"me"):
+        with pytest.raises(OutputError, match="the holder"), folder.hold(b"me"):
             pass
         holder.send_signal(signal.SIGKILL)
         holder.wait(timeout=30)
-        with folder.lock(b"me"):
+        with folder.hold(b"me"):
             pass
 
 
 def test_the_lock_stays_while_a_worker_of_a_dead_driver_has_it(folder):
-    with folder.lock(b"the driver") as descriptor:
-        worker = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[descriptor])
+    with folder.hold(b"the driver") as descriptors:
+        worker = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=descriptors)
     with worker:
-        with pytest.raises(OutputError, match="the driver"), folder.lock(b"me"):
+        with pytest.raises(OutputError, match="the driver"), folder.hold(b"me"):
             pass
         worker.communicate(b"\n", timeout=30)
-        with folder.lock(b"me"):
+        with folder.hold(b"me"):
             pass
 
 
 def test_a_disk_that_is_full_when_the_lock_is_taken_is_named(folder):
-    folder.make(".penstock")
-    with pytest.raises(FileError) as caught, sweeping(Sweep(fail_at=1, error=errno.ENOSPC)), folder.lock(b"me"):
+    os.makedirs(folder.where(".penstock"))
+    with pytest.raises(FileError) as caught, sweeping(Sweep(fail_at=1, error=errno.ENOSPC)), folder.hold(b"me"):
         pass
-    assert caught.value.where == folder.path(LOCK)
+    assert caught.value.where == folder.local_path(LOCK)
 
 
 def test_a_log_is_appended_to(folder):
