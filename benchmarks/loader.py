@@ -28,8 +28,8 @@ from benchmarks.figures import call
 from benchmarks.loading import Measured, measure
 from penstock.base.machine import cpu_count
 from penstock.base.memory import own_memory
+from penstock.loader.feeding.readahead import read_randomly
 from penstock.loader.loader import Loader
-from penstock.loader.readahead import read_randomly
 
 BATCH, LENGTH, ROWS = 128, 1024, 200_000
 EVENTS = 20_000_000

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.loader.decode import decode as decode
     from penstock.loader.load import load as load
-    from penstock.prepare.config import Config as Config
-    from penstock.prepare.job import plan as plan
-    from penstock.prepare.job import run as run
-    from penstock.prepare.stage import stage as stage
+    from penstock.loader.tokens.decode import decode as decode
+    from penstock.prepare.entry import plan as plan
+    from penstock.prepare.entry import run as run
+    from penstock.prepare.job.config import Config as Config
+    from penstock.prepare.stages.stage import stage as stage
     from penstock.shards.dataset import open_dataset as open
     from penstock.shards.verify import verify as verify
 
@@ -21,13 +21,13 @@ __version__ = "0.1.0"
 __all__ = ["Config", "decode", "load", "open", "plan", "run", "stage", "verify"]
 
 _DOOR = {
-    "Config": ("penstock.prepare.config", "Config"),
-    "decode": ("penstock.loader.decode", "decode"),
+    "Config": ("penstock.prepare.job.config", "Config"),
+    "decode": ("penstock.loader.tokens.decode", "decode"),
     "load": ("penstock.loader.load", "load"),
     "open": ("penstock.shards.dataset", "open_dataset"),
-    "plan": ("penstock.prepare.job", "plan"),
-    "run": ("penstock.prepare.job", "run"),
-    "stage": ("penstock.prepare.stage", "stage"),
+    "plan": ("penstock.prepare.entry", "plan"),
+    "run": ("penstock.prepare.entry", "run"),
+    "stage": ("penstock.prepare.stages.stage", "stage"),
     "verify": ("penstock.shards.verify", "verify"),
 }
 

@@ -282,12 +282,12 @@ def run(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Prepare the dataset, going on from where an earlier run stopped."""
-    from penstock.prepare.halves import halves_of, keep_batches
-    from penstock.prepare.job import plan as plan_config
-    from penstock.show.asked import load_job
+    from penstock.prepare.entry import plan as plan_config
+    from penstock.prepare.run.halves import halves_of, keep_batches
+    from penstock.show.asking.asked import load_job
+    from penstock.show.asking.older_names import older_overrides
+    from penstock.show.asking.overrides import collect
     from penstock.show.console import stdout_kept_clean
-    from penstock.show.older_names import older_overrides
-    from penstock.show.overrides import collect
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio, parallel)
@@ -322,10 +322,10 @@ def merge(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Go on from batch files (batch_*.npz): split, normalize and place what they hold, as the job says."""
-    from penstock.prepare.halves import merge_batches
-    from penstock.show.asked import load_job
+    from penstock.prepare.run.halves import merge_batches
+    from penstock.show.asking.asked import load_job
+    from penstock.show.asking.overrides import collect
     from penstock.show.console import stdout_kept_clean
-    from penstock.show.overrides import collect
 
     with stdout_kept_clean():
         asked = load_job(config, collect(None, output, memory, workers, None, None, settings))
@@ -338,11 +338,11 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
     """Do one config after the other, and show what the last one made."""
     from dataclasses import replace
 
-    from penstock.prepare.job import run as run_plan
-    from penstock.show.asked import plan_job, told
+    from penstock.prepare.entry import run as run_plan
+    from penstock.show.asking.asked import plan_job, told
     from penstock.show.console import make_console, show, stdout_kept_clean
-    from penstock.show.progress import Display
-    from penstock.show.result import result_facts, result_tables
+    from penstock.show.running.progress import Display
+    from penstock.show.running.result import result_facts, result_tables
 
     with stdout_kept_clean():
         console = make_console(stderr=True)
@@ -371,11 +371,11 @@ def plan(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Show what a run would do, hold and need. Writes nothing."""
-    from penstock.show.asked import load_job
+    from penstock.show.asking.asked import load_job
+    from penstock.show.asking.older_names import older_overrides
+    from penstock.show.asking.overrides import collect
     from penstock.show.console import show, stdout_kept_clean, waiting
-    from penstock.show.older_names import older_overrides
-    from penstock.show.overrides import collect
-    from penstock.show.planned import PLANNING, asked_facts, plan_tables
+    from penstock.show.running.planned import PLANNING, asked_facts, plan_tables
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
@@ -463,8 +463,8 @@ def inspect(
 ) -> None:
     """Show what a dataset or .arrayrecord files hold: splits, schema, account, keys, a few records; or a batch."""
     from penstock.show.console import show, waiting
-    from penstock.show.inspect import inspect_facts, inspect_tables
-    from penstock.show.tokens import refuse_without_tokens, token_facts, token_tables
+    from penstock.show.contents.inspect import inspect_facts, inspect_tables
+    from penstock.show.contents.tokens import refuse_without_tokens, token_facts, token_tables
 
     view: dict[str, Any] = {"batch": batch, "rows": rows, "batch_size": batch_size, "length": length}
     view |= {"overflow": overflow, "fill": fill, "seed": seed, "fields": fields, "augment": augment}
@@ -560,10 +560,10 @@ def init(
     from penstock.show.console import show
 
     if schema:
-        from penstock.show.job_schema import job_schema
+        from penstock.show.asking.job_schema import job_schema
 
         show(job_schema(), lambda _: [], as_json=True)
         return
-    from penstock.show.starter import starter_lines, write_starter
+    from penstock.show.asking.starter import starter_lines, write_starter
 
     show(write_starter(path), starter_lines, as_json)

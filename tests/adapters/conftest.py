@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.prepare.presets import PRESETS
+from penstock.prepare.job.presets import PRESETS
 
 # Before jax is imported, anywhere: four devices where there is one CPU.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from penstock.base.errors import ConfigError
-from penstock.loader.ahead import Ahead
+from penstock.loader.consumers.ahead import Ahead
 from tests.adapters.comparing import FailsOnce, same
 
 MADE_INTO = {

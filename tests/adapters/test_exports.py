@@ -17,8 +17,8 @@ import transformers
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 import penstock
-from penstock.shards.hf_dataset import export_hf
-from penstock.shards.maxtext import export_maxtext
+from penstock.shards.foreign.hf_dataset import export_hf
+from penstock.shards.foreign.maxtext import export_maxtext
 from tests.loader.making import SPLIT_ROWS, make_arrays, make_ragged_rows, make_token_rows, prepare
 from tests.shards.making import make_batch, write_dataset
 

@@ -10,7 +10,7 @@ import grain
 import numpy as np
 import pytest
 
-from penstock.loader.to_grain import Batches
+from penstock.loader.consumers.to_grain import Batches
 from tests.adapters.comparing import counted_down, same
 
 

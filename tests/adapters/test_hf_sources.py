@@ -17,15 +17,15 @@ import pytest
 import penstock
 from penstock.base.errors import ConfigError, InputError
 from penstock.base.memory import make_budget
-from penstock.prepare.config import make_config
-from penstock.prepare.job import _is_small
-from penstock.prepare.row_range import parse_split
-from penstock.prepare.scouting import scout
-from penstock.prepare.source_config import SourceConfig
+from penstock.prepare.entry import _is_small
+from penstock.prepare.job.config import make_config
+from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.sources import Reading, read_segment, survey_file
 from penstock.prepare.sources.hub import Shard, Split, _names, hub_files, identity
-from penstock.prepare.sources.remote import RemoteFile
-from penstock.prepare.survey import take_survey
+from penstock.prepare.sources.reading.remote import RemoteFile
+from penstock.prepare.sources.row_range import parse_split
+from penstock.prepare.survey.scouting import scout
+from penstock.prepare.survey.survey import take_survey
 from tests.prepare.sources.reader import read
 
 datasets = pytest.importorskip("datasets")

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from penstock.base.errors import ConfigError
-from penstock.loader.to_torch import _block, _is_one, _same_place
+from penstock.loader.consumers.to_torch import _block, _is_one, _same_place
 from tests.adapters.comparing import counted_down, joined, same, turned
 
 # On a machine with a GPU the same tests run there too: pinned buffers, a stream of their own.

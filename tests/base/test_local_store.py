@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from penstock.base.errors import FileError, OutputError
 from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE, Sweep, sweeping
 from penstock.base.files import WriteFile
-from penstock.base.local_store import LOCK, TEMPORARY
-from penstock.base.scratch import borrow_scratch
 from penstock.base.stores import open_store
+from penstock.base.stores.local import LOCK, TEMPORARY
+from penstock.base.stores.scratch import borrow_scratch
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import penstock
 from penstock.base.errors import ConfigError
 from penstock.base.paths import local_path
 from penstock.cli import main
-from penstock.shards.hf_dataset import export_hf
+from penstock.shards.foreign.hf_dataset import export_hf
 from tests.show import desk
 
 URLS = ["s3://bucket/x", "gs://bucket/x", "https://host/x.jsonl", "hf://datasets/org/name", "file:///x", "S3://b/x"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.base.scratch import borrow_scratch, release_scratch, return_scratch
 from penstock.base.stores import open_store
+from penstock.base.stores.scratch import borrow_scratch, release_scratch, return_scratch
 
 
 def test_a_scratch_file_has_no_name_and_is_used_again(tmp_path):

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.prepare.presets import PRESETS
+from penstock.prepare.job.presets import PRESETS
 
 TOKEN_NAMES = [name + part for name in ("inputs", "targets") for part in ("_position", "_segmentation", "")]
 FIELDS = {

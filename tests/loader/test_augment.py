@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError
-from penstock.loader.vocabulary import PINGS
+from penstock.loader.tokens.vocabulary import PINGS
 from tests.loader.making import Datasets, prepare, prepare_pings, same
 
 OWN = {"at": "time", "number": {"int": 4}, "delay": "float11"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.loader.counter import (
+from penstock.loader.order.counter import (
     GOLDEN,
     MIX,
     ORDER,

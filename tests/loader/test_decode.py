@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import InputError
-from penstock.loader.decode import decode
-from penstock.loader.vocabulary import PINGS, make_vocabulary
+from penstock.loader.tokens.decode import decode
+from penstock.loader.tokens.vocabulary import PINGS, make_vocabulary
 
 SOURCE = [1, 11 + 10, 11, 11, 11 + 1]
 DESTINATION = [3, 11 + 8, 11 + 8, 11 + 4, 11 + 4]

@@ -13,14 +13,14 @@ import pytest
 import penstock
 from penstock.base.errors import ConfigError
 from penstock.base.memory import make_budget
-from penstock.loader.binding import bind
-from penstock.loader.counter import SIZING, key, permute
-from penstock.loader.counts import COUNTED
-from penstock.loader.encoder import EventEncoder
-from penstock.loader.events import Events, _sizing_draws
-from penstock.loader.old_records import OldEvents
-from penstock.loader.reference import encode_rows
-from penstock.loader.vocabulary import PINGS, make_vocabulary
+from penstock.loader.kinds.events import Events, _sizing_draws
+from penstock.loader.kinds.old_records import OldEvents
+from penstock.loader.order.counter import SIZING, key, permute
+from penstock.loader.tokens.binding import bind
+from penstock.loader.tokens.counts import COUNTED
+from penstock.loader.tokens.encoder import EventEncoder
+from penstock.loader.tokens.reference import encode_rows
+from penstock.loader.tokens.vocabulary import PINGS, make_vocabulary
 from penstock.shards.dataset import ArrayRecordDataset
 from tests.loader.making import TOKEN_NAMES, Datasets
 from tests.loader.test_reference import PING_TYPES, Data, make_data, make_pings, pings_of

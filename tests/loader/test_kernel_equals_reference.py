@@ -13,18 +13,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.base.errors import ConfigError
-from penstock.loader.address import parse_address
-from penstock.loader.arrays import Arrays
-from penstock.loader.binding import bind
 from penstock.loader.compiled import address as compiled_address
 from penstock.loader.compiled import order as compiled_order
-from penstock.loader.counts import COUNTED
-from penstock.loader.encoder import EventEncoder
-from penstock.loader.order import Draws, Order, Stream, contexts_of
-from penstock.loader.reference import encode_rows
-from penstock.loader.rows import Rows
+from penstock.loader.kinds.arrays import Arrays
+from penstock.loader.kinds.rows import Rows
+from penstock.loader.order.order import Draws, Order, Stream, contexts_of
 from penstock.loader.tables import Made, address
-from penstock.loader.vocabulary import PINGS, Vocabulary, make_vocabulary
+from penstock.loader.tokens.address import parse_address
+from penstock.loader.tokens.binding import bind
+from penstock.loader.tokens.counts import COUNTED
+from penstock.loader.tokens.encoder import EventEncoder
+from penstock.loader.tokens.reference import encode_rows
+from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from tests.loader.making import TOKEN_NAMES
 from tests.loader.test_reference import ADDRESSES, PING_TYPES, Data, make_data
 

@@ -27,7 +27,7 @@ from penstock.base.errors import ConfigError, FileError, OutputError, PenstockEr
 from penstock.base.memory import own_memory
 from penstock.base.sizes import parse_size
 from penstock.loader.loader import Loader
-from penstock.prepare.presets import PRESETS
+from penstock.prepare.job.presets import PRESETS
 from tests.loader import transforms
 from tests.loader.making import FIELDS, TOKEN_NAMES, Datasets, copied, hash_of, make_arrays, make_pings, prepare, same
 

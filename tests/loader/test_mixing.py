@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError
-from penstock.prepare.presets import PRESETS
+from penstock.prepare.job.presets import PRESETS
 from tests.loader.making import make_events, make_pings, make_token_rows, prepare
 from tests.promises.text_making import write_tokenizer
 

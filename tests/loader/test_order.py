@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.errors import ConfigError
-from penstock.loader.order import Order, Stream, contexts_of, whole_shares
+from penstock.loader.order.order import Order, Stream, contexts_of, whole_shares
 from tests.loader.making import Datasets
 
 

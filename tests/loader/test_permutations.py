@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from penstock.loader.compiled import order as compiled_order
-from penstock.loader.order import Order, Stream
+from penstock.loader.order.order import Order, Stream
 from tests.promises import workshop
 
 SEEDS = 20_000

@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock.base.errors import ConfigError, InputError, TaskError
-from penstock.loader.processes import Processes
-from penstock.loader.sendable import check_count, check_sendable, name_of
+from penstock.loader.feeding.processes import Processes
+from penstock.loader.feeding.sendable import check_count, check_sendable, name_of
 from tests.loader import transforms
 
 PATIENCE = 60.0  # for a loaded machine; nothing here is expected to take so long
@@ -170,8 +170,8 @@ def test_a_process_imports_little_more_than_numpy():
         "penstock.base.child",
         "penstock.base.errors",
         "penstock.loader",
-        "penstock.loader.served",
-        "penstock.loader.wire",
+        "penstock.loader.feeding.served",
+        "penstock.loader.feeding.wire",
     }
     assert not modules & {"pyarrow", "pydantic", "yaml", "rich", "numba", "pytest", "multiprocessing.spawn"}
 
@@ -408,7 +408,7 @@ def test_the_name_of_a_function_stays_short_whatever_is_frozen():
 
 SCRIPT = """
 import numpy as np
-from penstock.loader.processes import Processes
+from penstock.loader.feeding.processes import Processes
 
 class OwnError(Exception):
     pass
@@ -435,7 +435,7 @@ def test_a_function_of_the_script_itself_works_where_the_script_is_guarded(tmp_p
 
 
 def test_a_script_may_make_a_loader_when_a_process_imports_it(tmp_path):
-    text = SCRIPT + "\nfrom penstock.loader.sendable import check_sendable\ncheck_sendable(add_one)\n"
+    text = SCRIPT + "\nfrom penstock.loader.feeding.sendable import check_sendable\ncheck_sendable(add_one)\n"
     done = run_script(tmp_path / "script.py", text + "if __name__ == '__main__':\n    main()\n")
     assert done.stdout.splitlines() == ["[1, 2, 3]", "raised too large"], done.stderr
 
@@ -452,7 +452,7 @@ def test_a_script_whose_function_is_in_a_module_needs_no_guard(tmp_path):
     text = """
         import numpy as np
         from own_module import halve
-        from penstock.loader.processes import Processes
+        from penstock.loader.feeding.processes import Processes
 
         print("once")
         processes = Processes(halve, 2)
@@ -474,7 +474,7 @@ def test_a_module_that_fails_to_import_in_a_process_is_told_as_it_is(tmp_path):
     text = """
         import os
         import numpy as np
-        from penstock.loader.processes import Processes
+        from penstock.loader.feeding.processes import Processes
 
         os.environ["IN_PROCESS"] = ""
         from own_module import same
@@ -536,7 +536,7 @@ PARENT = """
 import sys, threading
 from pathlib import Path
 import numpy as np
-from penstock.loader.processes import Processes
+from penstock.loader.feeding.processes import Processes
 from tests.loader import transforms
 
 function = getattr(transforms, sys.argv[1])
@@ -581,7 +581,7 @@ def test_after_ctrl_c_in_the_middle_of_a_batch_the_next_one_gets_its_own_result(
     text = """
         import functools, pathlib, signal
         import numpy as np
-        from penstock.loader.processes import Processes
+        from penstock.loader.feeding.processes import Processes
         from tests.loader.transforms import double_after_one_hold_up
 
         def interrupt_when_held_up(*_):

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.loader import readahead
 from penstock.loader.compiled import pages
-from penstock.loader.rows import Rows
+from penstock.loader.feeding import readahead
+from penstock.loader.kinds.rows import Rows
 from penstock.loader.tables import address
 from tests.loader.making import Datasets, hash_of
 from tests.loader.test_kernel_equals_reference import single_draws

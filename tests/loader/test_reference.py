@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.errors import InputError, IntegrityError
-from penstock.loader.address import format_address, parse_address
-from penstock.loader.counter import below, draw, key, log_uniform, permute, segment_key
-from penstock.loader.counts import COUNTED
-from penstock.loader.decode import decode
-from penstock.loader.reference import encode_rows
-from penstock.loader.vocabulary import PINGS, Vocabulary, make_vocabulary
+from penstock.loader.order.counter import below, draw, key, log_uniform, permute, segment_key
+from penstock.loader.tokens.address import format_address, parse_address
+from penstock.loader.tokens.counts import COUNTED
+from penstock.loader.tokens.decode import decode
+from penstock.loader.tokens.reference import encode_rows
+from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.columns import Column
 from penstock.shards.schema import Schema, declared_type
 from tests.shards.making import write_dataset

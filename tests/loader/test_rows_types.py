@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError
-from penstock.loader.rows import Rows
+from penstock.loader.kinds.rows import Rows
 from tests.loader.making import hash_of
 from tests.loader.test_reference import make_data
 from tests.shards.making import write_dataset

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.base.errors import ConfigError
-from penstock.loader.vocabulary import MOST_FIELDS, PINGS, START, make_vocabulary
+from penstock.loader.tokens.vocabulary import MOST_FIELDS, PINGS, START, make_vocabulary
 
 
 def test_pings_have_the_267_tokens_of_the_seed():

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from penstock.base.stores import open_store
 from penstock.prepare.ledger import LedgerRow, decode_row, encode_row, files_are_there, forget, read_rows, write_row
-from penstock.prepare.rows import HUNG, TOO_LARGE_PIECE
+from penstock.prepare.rows.rows import HUNG, TOO_LARGE_PIECE
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.manifest import ShardFacts, Step
 

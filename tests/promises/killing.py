@@ -21,7 +21,7 @@ import penstock
 from penstock.base.errors import FileError
 from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE, Sweep, sweeping
 from penstock.base.memory import process_tree
-from penstock.prepare.plan import Plan
+from penstock.prepare.plan.plan import Plan
 from tests.promises import workshop
 
 SCAFFOLDING = ("keys", "parts", "placing", "spill")
@@ -92,7 +92,7 @@ def points_of(shape: str) -> list[str]:
 # A driver costs most of a second to start and a few milliseconds to fork.
 FORKING = f"""
 import json, os, sys
-from penstock.prepare.job import run
+from penstock.prepare.entry import run
 for line in sys.stdin:
     pid = os.fork()
     if not pid:

@@ -16,7 +16,7 @@ import pytest
 import penstock
 from penstock.base.errors import FileError
 from penstock.base.faults import Sweep, sweeping
-from penstock.prepare.plan import Plan
+from penstock.prepare.plan.plan import Plan
 from tests.promises import workshop
 from tests.promises.killing import FAULTS, assert_clear, fail_once, plan_at
 

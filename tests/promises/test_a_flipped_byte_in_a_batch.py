@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import IntegrityError, PenstockError
-from penstock.prepare.presets import PRESETS
+from penstock.prepare.job.presets import PRESETS
 from penstock.shards.columns import BLOCK, CHECKSUMS
 from tests.loader import making
 from tests.promises import workshop

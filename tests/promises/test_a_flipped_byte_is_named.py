@@ -129,7 +129,7 @@ def scattered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
 
 
 def _stopping_after(tasks: int):
-    from penstock.prepare.task import execute
+    from penstock.prepare.engines.task import execute
 
     done = []
 

@@ -76,7 +76,7 @@ def test_a_trusted_pickle_is_opened_in_another_process_after_a_warning(tmp_path,
     assert told
     for pid, _, arguments in told:
         assert int(pid) != process.pid
-        assert "penstock.prepare.sources.pickled" in arguments
+        assert "penstock.prepare.sources.batches.pickled" in arguments
     assert np.load(tmp_path / "out" / "labels_a_train.npy").tolist() == [0] * 10 + [3, 1, 1, 1]
     assert np.load(tmp_path / "out" / "X_train.npy")[-4:].tolist() == [[1, 2, 3]] * 4
 

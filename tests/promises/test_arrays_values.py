@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import penstock
 from penstock.base.errors import PenstockError
 from penstock.base.stores import open_store
-from penstock.prepare.groups import prove_apart
+from penstock.prepare.samples.groups import prove_apart
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts
 from tests.promises import arrays_making, workshop

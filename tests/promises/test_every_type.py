@@ -24,10 +24,10 @@ import pytest
 
 import penstock
 from penstock.base.errors import PenstockError
-from penstock.shards.arrayrecord_file import open_reader
-from penstock.shards.hdf5 import export_hdf5
-from penstock.shards.hf_dataset import export_hf
-from penstock.shards.maxtext import export_maxtext
+from penstock.shards.foreign.arrayrecord_file import open_reader
+from penstock.shards.foreign.hdf5 import export_hdf5
+from penstock.shards.foreign.hf_dataset import export_hf
+from penstock.shards.foreign.maxtext import export_maxtext
 from tests.promises import workshop
 from tests.promises.arrow_types import VALUES, columns, exact, name_of
 from tests.shards.test_example import plainly_encoded

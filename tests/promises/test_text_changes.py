@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, InputError, IntegrityError, OutputError
-from penstock.prepare.dedup.runs import open_runs
+from penstock.prepare.stages.dedup.runs import open_runs
 from tests.promises import text_making, workshop
 from tests.promises.killing import assert_no_leftovers
 

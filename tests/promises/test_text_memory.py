@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.prepare.plan import Plan
+from penstock.prepare.plan.plan import Plan
 from tests.promises import text_making, workshop
 from tests.promises.test_memory_is_a_contract import _watched_run, cgroup
 

@@ -115,7 +115,7 @@ def test_wrapped_rows_are_the_concatenation_of_what_tokenizers_encodes(first, tm
     assert [text_making.decoded(ids) for ids in whole] == [f"{text}{text_making.EOS}" for text in left[: len(whole)]]
 
 
-# tests/prepare/test_packing.py has every overflow with "none".
+# tests/prepare/passes/text/test_packing.py has every overflow with "none".
 OVERFLOWING = [("best_fit", "split"), ("best_fit", "truncate"), ("best_fit", "set_aside"), ("none", "set_aside")]
 OVERFLOWING += [("none", "split"), ("none", "truncate")] if workshop.THOROUGH else []
 

@@ -18,11 +18,11 @@ import pytest
 import penstock
 from penstock.base.machine import cpu_count
 from penstock.loader.loader import Loader
-from penstock.loader.order import Draws
+from penstock.loader.order.order import Draws
 from penstock.loader.stats import Stats
 from penstock.loader.tables import Made
 from penstock.loader.verdict import NOT_BOUND, Rhythm, judge
-from penstock.prepare.presets import PRESETS
+from penstock.prepare.job.presets import PRESETS
 from tests.loader import slowly
 from tests.loader.making import make_pings, make_token_rows, prepare
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import yaml
 
 import penstock
-from penstock.prepare.plan import Plan
+from penstock.prepare.plan.plan import Plan
 
 # `make promises` sets this: more kills, more data, more budgets.
 THOROUGH = bool(os.environ.get("PENSTOCK_THOROUGH"))

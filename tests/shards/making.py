@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.scratch import release_scratch
 from penstock.base.stores import open_store
+from penstock.base.stores.scratch import release_scratch
 from penstock.shards.columns import Container, Hold
 from penstock.shards.manifest import Manifest, Step, write_manifest
 from penstock.shards.schema import schema_from_arrow

@@ -22,11 +22,11 @@ import penstock
 from penstock.base.errors import ConfigError, FileError, InputError, IntegrityError, OutputError
 from penstock.base.faults import Sweep, sweeping
 from penstock.base.fingerprint import digest
-from penstock.base.local_store import TEMPORARY
-from penstock.base.store import Store
 from penstock.base.stores import open_store
-from penstock.shards.arrayrecord import encode_records, refuse_unfit
-from penstock.shards.arrayrecord_file import PartWriter, merge_parts
+from penstock.base.stores.local import TEMPORARY
+from penstock.base.stores.store import Store
+from penstock.shards.foreign.arrayrecord import encode_records, refuse_unfit
+from penstock.shards.foreign.arrayrecord_file import PartWriter, merge_parts
 from penstock.shards.manifest import Manifest, ShardFacts, Step, write_manifest
 from tests.shards.foreign import TWO, broken_text, foreign, write_records
 from tests.shards.making import FIXED, WORDS, bits, make_array

@@ -16,7 +16,7 @@ from penstock.base.errors import FileError, InputError
 from penstock.base.faults import Sweep, sweeping
 from penstock.base.fingerprint import digest
 from penstock.base.stores import open_store
-from penstock.shards.batch_file import BatchFileWriter
+from penstock.shards.foreign.batch_file import BatchFileWriter
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.schema import schema_from_arrow
 

@@ -21,10 +21,10 @@ from penstock.base.memory import own_memory
 from penstock.base.stores import open_store
 from penstock.cli import main
 from penstock.shards.dataset import Dataset
-from penstock.shards.export import cut, row_ranges, written_beside
-from penstock.shards.hf_dataset import export_hf
+from penstock.shards.foreign.export import cut, row_ranges, written_beside
+from penstock.shards.foreign.hf_dataset import export_hf
+from penstock.shards.foreign.maxtext import export_maxtext
 from penstock.shards.manifest import Step, read_manifest, write_manifest
-from penstock.shards.maxtext import export_maxtext
 from tests.loader.making import make_token_rows
 from tests.shards.making import write_dataset
 from tests.show.desk import document
@@ -215,7 +215,7 @@ def test_a_disk_that_takes_no_more_leaves_nothing_behind(tmp_path, to, room):
 
 KILLED = """
 import os, signal, sys
-from penstock.shards.export import written_beside
+from penstock.shards.foreign.export import written_beside
 with written_beside(sys.argv[1]) as folder:
     open(folder.local_path("half a file"), "w").close()
     os.kill(os.getpid(), signal.SIGKILL)

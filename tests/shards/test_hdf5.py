@@ -18,7 +18,7 @@ import penstock
 from penstock.base.errors import ConfigError, FileError, InputError, IntegrityError, OutputError
 from penstock.base.memory import own_memory
 from penstock.cli import main
-from penstock.shards.hdf5 import export_hdf5
+from penstock.shards.foreign.hdf5 import export_hdf5
 from penstock.shards.manifest import dataset_id
 from tests.shards.making import FIXED, make_array, make_batch, write_dataset
 from tests.shards.test_shapes import from_numpy
@@ -97,8 +97,8 @@ def test_one_split_can_be_asked_for_alone(tmp_path):
 
 
 def test_text_longer_than_is_written_at_once_comes_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.shards.hdf5._AT_ONCE", 50)
-    monkeypatch.setattr("penstock.shards.hdf5._TEXTS_AT_ONCE", 7)
+    monkeypatch.setattr("penstock.shards.foreign.hdf5._AT_ONCE", 50)
+    monkeypatch.setattr("penstock.shards.foreign.hdf5._TEXTS_AT_ONCE", 7)
     texts = [chr(65 + row % 26) * (row * 7 % 120) for row in range(90)]
     columns = {
         "plain": pa.array(texts, pa.string()),

@@ -11,8 +11,8 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, InputError
-from penstock.shards.arrayrecord_file import open_reader
-from penstock.shards.maxtext import export_maxtext
+from penstock.shards.foreign.arrayrecord_file import open_reader
+from penstock.shards.foreign.maxtext import export_maxtext
 from tests.shards.making import write_dataset
 from tests.shards.test_example import plainly_encoded
 from tests.shards.test_export import make_rows

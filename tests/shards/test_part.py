@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import IntegrityError
-from penstock.base.store import Store
 from penstock.base.stores import open_store
+from penstock.base.stores.store import Store
 from penstock.shards.columns import FileFacts
 from penstock.shards.part import PartWriter, bytes_of, open_part
 from penstock.shards.schema import schema_from_arrow

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import IntegrityError
-from penstock.base.store import STATE, Store
 from penstock.base.stores import open_store
+from penstock.base.stores.store import STATE, Store
 from penstock.shards.columns import BLOCK, open_columns
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartFile, PartWriter, bytes_of, open_part

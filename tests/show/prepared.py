@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import penstock
-from penstock.prepare.presets import PRESETS
+from penstock.prepare.job.presets import PRESETS
 
 LONG = "2001:db8:1234:5678:9abc:def0:1234:1"  # as long as an address gets to be, nearly
 TOKENS_IN_A_ROW, DOCUMENTS = 33, [0, 10, 25]

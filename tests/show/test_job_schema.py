@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.config import Config, make_config
-from penstock.prepare.source_config import SourceConfig
+from penstock.prepare.job.config import Config, make_config
+from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.stages import BUILT_IN
-from penstock.show.job_schema import job_schema
-from penstock.show.starter import STARTER
+from penstock.show.asking.job_schema import job_schema
+from penstock.show.asking.starter import STARTER
 
 jsonschema = pytest.importorskip("jsonschema")
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/*.yaml"))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from penstock.cli import main
+from penstock.show.contents.values import jsonable, short
 from penstock.show.doctor import doctor_facts
-from penstock.show.values import jsonable, short
 from tests.show.desk import document, make_job
 
 

@@ -10,10 +10,10 @@ import yaml
 
 from penstock.base.errors import ConfigError
 from penstock.cli import main
-from penstock.prepare.config import Config
-from penstock.show.asked import load_job
-from penstock.show.older_names import older_overrides
-from penstock.show.overrides import collect
+from penstock.prepare.job.config import Config
+from penstock.show.asking.asked import load_job
+from penstock.show.asking.older_names import older_overrides
+from penstock.show.asking.overrides import collect
 from tests.show.desk import document, make_events, make_job
 
 GROUP, SPLIT = {"group": {"by": "a", "max_record": "1MiB"}}, {"split": {"by": "key", "test": 0.5}}

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.config import Config
-from penstock.show.asked import load_job
-from penstock.show.overrides import collect
+from penstock.prepare.job.config import Config
+from penstock.show.asking.asked import load_job
+from penstock.show.asking.overrides import collect
 
 
 def loaded(folder: Path, job: dict[str, Any], *settings: str, **options: Any) -> Config:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from penstock.show.console import make_console
-from penstock.show.progress import Display, progress_words
+from penstock.show.running.progress import Display, progress_words
 from tests.show.test_tracker import START, fed, sample
 
 STALL = {

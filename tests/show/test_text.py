@@ -15,9 +15,9 @@ from tokenizers import Tokenizer, decoders, models
 
 import penstock
 from penstock.cli import main
-from penstock.show.decoded import Decoder, row_tables, visible
+from penstock.show.contents.decoded import Decoder, row_tables, visible
+from penstock.show.contents.token_bytes import speller
 from penstock.show.doctor import doctor_facts
-from penstock.show.token_bytes import speller
 from tests.show.desk import document
 
 TOKENIZER = Path(__file__).parents[2] / "examples" / "text" / "tokenizer"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.show.tracker import Tracker
+from penstock.show.running.tracker import Tracker
 
 START = {
     "event": "start",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from penstock.base.store import STATE, Store
+from penstock.base.stores.store import STATE, Store
 
 Event = dict[str, Any]
 Observer = Callable[[Event], None]

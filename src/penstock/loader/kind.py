@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.loader.order import Draws, Stream
+from penstock.loader.order.order import Draws, Stream
 from penstock.loader.tables import Made, Tables
-from penstock.loader.vocabulary import Vocabulary
+from penstock.loader.tokens.vocabulary import Vocabulary
 
 Array = np.ndarray[Any, Any]
 Layout = Mapping[str, tuple[tuple[int, ...], str]]  # of each array: the shape of one row, and the dtype

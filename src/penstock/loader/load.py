@@ -14,19 +14,19 @@ from penstock.base.errors import ConfigError, PlanError
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.numbers import is_positive, is_whole
 from penstock.base.sizes import format_size
-from penstock.loader.arrays import Arrays
-from penstock.loader.binding import bind, fits_pings, is_grouped
-from penstock.loader.buffers import batch_bytes
 from penstock.loader.engine import noticing_compilation
-from penstock.loader.events import Events
+from penstock.loader.feeding.buffers import batch_bytes
+from penstock.loader.feeding.readahead import read_once, read_randomly
 from penstock.loader.kind import TOKEN_ARRAYS, Kind
+from penstock.loader.kinds.arrays import Arrays
+from penstock.loader.kinds.events import Events
+from penstock.loader.kinds.rows import Overflow, Rows, is_token_rows
 from penstock.loader.loader import Loader, Parts, make_draw
 from penstock.loader.opening import Opened, Path, open_all
-from penstock.loader.order import Draws, Fill, Order, Remainder, whole_shares
-from penstock.loader.readahead import read_once, read_randomly
-from penstock.loader.recipe import Recipe
-from penstock.loader.rows import Overflow, Rows, is_token_rows
-from penstock.loader.vocabulary import PINGS, Vocabulary, make_vocabulary
+from penstock.loader.order.order import Draws, Fill, Order, Remainder, whole_shares
+from penstock.loader.order.recipe import Recipe
+from penstock.loader.tokens.binding import bind, fits_pings, is_grouped
+from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.dataset import DEFAULT_SPLIT
 
 Cache = Literal["memory", "disk"]
@@ -273,7 +273,7 @@ def _make_kind(
         )
     augment = vocabulary == PINGS if augment is None else bool(augment)
     if opened[0].old is not None:
-        from penstock.loader.old_records import OldEvents
+        from penstock.loader.kinds.old_records import OldEvents
 
         _refuse_unused("old events", given, where)
         return OldEvents([each.old for each in opened if each.old], vocabulary, length, fill, augment, budget)

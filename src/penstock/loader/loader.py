@@ -19,19 +19,19 @@ from typing import Any
 
 from penstock.base.errors import ConfigError, PlanError
 from penstock.base.sizes import format_size
-from penstock.loader.buffers import Buffers
 from penstock.loader.engine import compiled
+from penstock.loader.feeding.buffers import Buffers
+from penstock.loader.feeding.prefetch import Prefetch
+from penstock.loader.feeding.processes import Processes
+from penstock.loader.feeding.sendable import check_count, check_sendable, name_of, place_of
+from penstock.loader.feeding.served import other_types, wrong_result
+from penstock.loader.feeding.tuner import Tuner
 from penstock.loader.kind import Array, Kind
-from penstock.loader.order import Draws, Order, Remainder
-from penstock.loader.prefetch import Prefetch
-from penstock.loader.processes import Processes
-from penstock.loader.recipe import MOST_STEPS, Recipe
-from penstock.loader.sendable import check_count, check_sendable, name_of, place_of
-from penstock.loader.served import other_types, wrong_result
+from penstock.loader.order.order import Draws, Order, Remainder
+from penstock.loader.order.recipe import MOST_STEPS, Recipe
 from penstock.loader.stats import Stats, Timing, Totals
 from penstock.loader.tables import Made
-from penstock.loader.tuner import Tuner
-from penstock.loader.vocabulary import Vocabulary
+from penstock.loader.tokens.vocabulary import Vocabulary
 
 Batch = dict[str, Array]
 Function = Callable[[Batch], Batch]
@@ -226,23 +226,23 @@ class Loader:
         return made
 
     def to_torch(self, *arguments: Any, **options: Any) -> Any:
-        from penstock.loader.to_torch import to_torch
+        from penstock.loader.consumers.to_torch import to_torch
 
         return to_torch(self, *arguments, **options)
 
     def to_jax(self, *arguments: Any, **options: Any) -> Any:
-        from penstock.loader.to_jax import to_jax
+        from penstock.loader.consumers.to_jax import to_jax
 
         return to_jax(self, *arguments, **options)
 
     def to_maxtext(self) -> Any:
-        from penstock.loader.to_maxtext import to_maxtext
+        from penstock.loader.consumers.to_maxtext import to_maxtext
 
         return to_maxtext(self)
 
     def dataset(self) -> Any:
         """A grain.MapDataset over batch(k)."""
-        from penstock.loader.to_grain import to_grain
+        from penstock.loader.consumers.to_grain import to_grain
 
         return to_grain(self)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loader.counts import COUNTED
+from penstock.loader.tokens.counts import COUNTED
 from penstock.shards.columns import BLOCK, Column
 
 Array = np.ndarray[Any, Any]

@@ -24,8 +24,8 @@ import xxhash
 
 from penstock.base.errors import IntegrityError
 from penstock.base.fingerprint import digest
-from penstock.base.scratch import Scratch, borrow_scratch, return_scratch
-from penstock.base.store import Store, Writer
+from penstock.base.stores.scratch import Scratch, borrow_scratch, return_scratch
+from penstock.base.stores.store import Store, Writer
 
 Container = Literal["safetensors", "npy"]
 Piece = bytes | memoryview | tuple[int, int]  # the bytes, or (start, length) in the scratch file

@@ -14,11 +14,11 @@ import numpy as np
 
 from penstock.base.errors import ConfigError, OutputError, did_you_mean
 from penstock.base.paths import hidden_matches, local_path
-from penstock.base.store import STATE, Store
 from penstock.base.stores import open_store
-from penstock.shards import arrayrecord
-from penstock.shards.arrayrecord_file import SUFFIX, check_size, open_reader, read_records
+from penstock.base.stores.store import STATE, Store
 from penstock.shards.columns import Column, damaged_file, open_columns
+from penstock.shards.foreign import arrayrecord
+from penstock.shards.foreign.arrayrecord_file import SUFFIX, check_size, open_reader, read_records
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 from penstock.shards.record import decode_batches, decode_record
 from penstock.shards.schema import schema_to_arrow

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.fingerprint import digest, fingerprint
-from penstock.base.store import STATE, Store
+from penstock.base.stores.store import STATE, Store
 from penstock.shards.columns import FileFacts
 from penstock.shards.feature_names import FeatureNames
 from penstock.shards.schema import Field, Schema

@@ -18,7 +18,7 @@ import xxhash
 
 from penstock.base.errors import IntegrityError
 from penstock.base.fingerprint import digest
-from penstock.base.store import Store
+from penstock.base.stores.store import Store
 from penstock.shards.columns import FileFacts
 from penstock.shards.record import encoders
 from penstock.shards.schema import Schema

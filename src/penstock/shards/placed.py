@@ -20,10 +20,12 @@ import xxhash
 from penstock.base.errors import IntegrityError
 from penstock.base.files import Copyable
 from penstock.base.fingerprint import digest
-from penstock.base.store import STATE, SharedWriter, Store
+from penstock.base.stores.store import STATE, SharedWriter, Store
 from penstock.shards.columns import BLOCK, FileFacts, checksum_table, npy_header
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartFile
+from penstock.shards.record import Encoder
+from penstock.shards.schema import Schema
 
 Array = np.ndarray[Any, Any]
 SPLIT_PROOF = "artifacts/split.json"  # how many groups each split has, and that none is in two
@@ -87,6 +89,13 @@ def file_of(column: str, split: str) -> str:
     name, *inner = [urllib.parse.quote(part, safe=" ").replace(".", "%2E") for part in column.split("/")]
     name = "X" if name in _FEATURES else name
     return ".".join([f"{name}_{split}", *inner, "npy"])
+
+
+def columns_of(schema: Schema) -> list[Facts]:
+    """The flat columns of records without nulls. Bools are numpy's own, so that they can choose rows."""
+    pieces = [piece for field in schema for piece in Encoder(field).start()]
+    bools = {field.name for field in schema if field.parsed.is_fixed and field.parsed.number.name == "bool"}
+    return [(name, "b1" if name in bools else piece.dtype.str.lstrip("<|="), piece.shape[1:]) for name, piece in pieces]
 
 
 def lay_out_fixed(split: str, columns: Iterable[Facts], counts: Iterable[int]) -> tuple[PlacedColumn, ...]:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from penstock.base.store import Store
+from penstock.base.stores.store import Store
 from penstock.shards.columns import ColumnWriter, Container, Hold
 from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
 from penstock.shards.record import encoders

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from penstock.base.errors import IntegrityError
 from penstock.base.paths import local_path
-from penstock.base.store import STATE, Store
 from penstock.base.stores import open_store
-from penstock.shards.arrayrecord import FORMAT
-from penstock.shards.arrayrecord_file import check_file, file_digest
+from penstock.base.stores.store import STATE, Store
 from penstock.shards.columns import Column, FileFacts, damaged_block, damaged_file, open_columns
+from penstock.shards.foreign.arrayrecord import FORMAT
+from penstock.shards.foreign.arrayrecord_file import check_file, file_digest
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest
 from penstock.shards.masks import MaskFindings, MaskViolation, mask_violations, masked_heads, unchecked_heads
 from penstock.shards.record import Encoder, record_count

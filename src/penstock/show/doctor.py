@@ -18,7 +18,7 @@ from rich.text import Text
 from penstock.base import machine
 from penstock.base.memory import own_memory
 from penstock.base.sizes import counted, format_size, parse_size
-from penstock.prepare.config import Config
+from penstock.prepare.job.config import Config
 from penstock.show.tables import make_list, make_table
 
 _NEEDED = ("penstock", "numpy", "pyarrow", "xxhash", "pydantic", "pyyaml", "typer", "rich")

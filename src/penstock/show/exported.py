@@ -12,9 +12,9 @@ from rich.text import Text
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.sizes import format_count, format_size
-from penstock.shards.hdf5 import export_hdf5
-from penstock.shards.hf_dataset import export_hf
-from penstock.shards.maxtext import export_maxtext
+from penstock.shards.foreign.hdf5 import export_hdf5
+from penstock.shards.foreign.hf_dataset import export_hf
+from penstock.shards.foreign.maxtext import export_maxtext
 from penstock.show.tables import make_table
 
 FOLDERS: dict[str, Callable[..., Any]] = {"hf": export_hf, "maxtext": export_maxtext}

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.base.sizes import counted, format_count, format_size
-from penstock.prepare.listing import EXPORT, HIDDEN, NO_ENDING, OWN, PENSTOCK
+from penstock.prepare.survey.listing import EXPORT, HIDDEN, NO_ENDING, OWN, PENSTOCK
 
 _MOST_ROWS = 40
 _MOST_UNREAD = 6

@@ -37,7 +37,7 @@ from penstock.prepare.engines.attempts import (
     Stop,
     Tick,
 )
-from penstock.prepare.rows import DIED, GIVEN_UP, HUNG, TOO_LARGE
+from penstock.prepare.rows.rows import DIED, GIVEN_UP, HUNG, TOO_LARGE
 
 BATCH = 1 << 20
 POLICY = Policy(

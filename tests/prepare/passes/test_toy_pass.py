@@ -11,9 +11,9 @@ import pytest
 
 import penstock
 from penstock.base.faults import Sweep, sweeping
-from penstock.base.store import Store
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.passes import Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task, cutting
 from penstock.prepare.passes.cutting import SoFar
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.prepare.source_config import SourceConfig
+from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.sources import File, FileSurvey, Reading, format_of, read_segment, survey_file
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import penstock
 from penstock.base.errors import InputError
-from penstock.prepare.slices import cut_slices
 from penstock.prepare.sources import UnreadablePart
+from penstock.prepare.sources.slices import cut_slices
 from tests.prepare.sources.reader import read, survey
 
 

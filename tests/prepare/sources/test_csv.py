@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import InputError
 from penstock.prepare.sources import UnreadablePart
-from penstock.prepare.sources.csv_records import CsvParser, Dialect, quoted_ends
+from penstock.prepare.sources.reading.csv_records import CsvParser, Dialect, quoted_ends
 from tests.prepare.sources.reader import read, survey
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import InputError
-from penstock.prepare.config import make_config
+from penstock.prepare.job.config import make_config
 from penstock.prepare.sources import compression_of, format_of, identity_of_ends
 
 

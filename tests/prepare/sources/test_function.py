@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.errors import InputError
-from penstock.prepare.rows import Rows
-from penstock.prepare.sample_schema import arrow_schema, declared_schema
-from penstock.prepare.slices import cut_slices
-from penstock.prepare.source_config import SourceConfig
+from penstock.prepare.job.source_config import SourceConfig
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.samples.schema import arrow_schema, declared_schema
 from penstock.prepare.sources import File, Reading, UnreadablePart, format_of, function, read_segment, refuse_changed
+from penstock.prepare.sources.slices import cut_slices
 
 HERE = __name__
 COUNTED = {"first": "int64", "rows": "int64"}

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.prepare.slices import Segment
-from penstock.prepare.sources import large_rows
-from penstock.prepare.sources.large_rows import apart
+from penstock.prepare.sources.reading import large_rows
+from penstock.prepare.sources.reading.large_rows import apart
+from penstock.prepare.sources.slices import Segment
 from tests.prepare.sources.reader import read
 from tests.prepare.stages.rows import make_rows
 from tests.promises import workshop

@@ -25,9 +25,9 @@ from hypothesis.extra import numpy as generated
 from penstock.base.errors import FileError, InputError
 from penstock.base.faults import Sweep, sweeping
 from penstock.base.stores import open_store
-from penstock.prepare.rows import Rows
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, npz
-from penstock.shards.batch_file import BatchFileWriter
+from penstock.shards.foreign.batch_file import BatchFileWriter
 from penstock.shards.schema import schema_from_arrow
 from tests.shards.making import FIXED, bits, make_batch
 
@@ -575,9 +575,8 @@ def test_the_process_of_a_pickle_dies_with_its_parent(tmp_path):
     told = tmp_path / "pid"
     code = f"import os, time; f = open({str(told)!r}, 'w'); f.write(str(os.getpid())); f.close(); time.sleep(100)"
     np.savez(tmp_path / "a.npz", labels=objects(Ends(code)))
-    script = (
-        "import sys; from penstock.prepare.sources.pickled import open_pickles; open_pickles(sys.argv[1]).__enter__()"
-    )
+    module = "penstock.prepare.sources.batches.pickled"
+    script = f"import sys; from {module} import open_pickles; open_pickles(sys.argv[1]).__enter__()"
     parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "a.npz")])
     try:
         wait_until(lambda: told.exists() and told.read_text() != "")

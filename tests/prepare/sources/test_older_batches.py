@@ -14,9 +14,9 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, InputError
-from penstock.prepare.config import make_config
-from penstock.prepare.halves import merge_batches
-from penstock.prepare.sources.pickled import frame_columns
+from penstock.prepare.job.config import make_config
+from penstock.prepare.run.halves import merge_batches
+from penstock.prepare.sources.batches.pickled import frame_columns
 from penstock.shards.verify import verify
 
 NAMES = ["gold", "pieces", "check"]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import FileError, InputError
 from penstock.base.faults import Sweep, sweeping
-from penstock.prepare.slices import cut_slices
-from penstock.prepare.source_config import SourceConfig
+from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment
+from penstock.prepare.sources.slices import cut_slices
 from tests.prepare.sources.reader import read, survey
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 import penstock
 from penstock.base.errors import InputError
-from penstock.prepare.source_config import SourceConfig
+from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.sources import Reading, read_segment
 from tests.prepare.sources.reader import read, survey
 

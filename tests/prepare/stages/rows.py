@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Stage
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages import build_stage
+from penstock.prepare.stages.stage import Stage
 
 
 def make_rows(columns: dict[str, Any], path: str = "part-0.parquet") -> Rows:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.rows import Rows
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages import build_stage
 from tests.prepare.stages.rows import checked_stage, make_rows
 

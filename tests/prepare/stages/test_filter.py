@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.errors import ConfigError, TaskError
-from penstock.prepare.job import plan
+from penstock.prepare.entry import plan
 from penstock.prepare.stages import build_stage
 from tests.prepare.stages.rows import checked_stage, make_rows
 

@@ -17,7 +17,7 @@ from penstock.base.errors import ConfigError
 CODE = """
 from dataclasses import dataclass
 import pyarrow.compute as pc
-from penstock.prepare.stage import Stage
+from penstock.prepare.stages.stage import Stage
 from penstock.prepare.stages.interfaces import Applies, Fits
 
 class Largest:

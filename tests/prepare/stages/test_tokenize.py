@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.stores import open_store
-from penstock.prepare.room import NOBODY_COUNTS
+from penstock.prepare.budget.room import NOBODY_COUNTS
 from penstock.prepare.stages import tokenize
 from penstock.prepare.stages.tokenize import Tokenize
 from tests.prepare.stages.rows import make_rows

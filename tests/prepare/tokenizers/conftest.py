@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.prepare.heap import give_back_memory
+from penstock.prepare.budget.heap import give_back_memory
 from penstock.prepare.stages.tokenize import forget_tokenizer
 
 

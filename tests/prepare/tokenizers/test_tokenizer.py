@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import InputError
-from penstock.prepare.means import MARGIN
+from penstock.prepare.budget.means import MARGIN
 from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
 from penstock.prepare.tokenizers.cutting import Cutter, places_to_cut
 from penstock.prepare.tokenizers.engine import engine_module

@@ -9,7 +9,7 @@ import numpy as np
 from penstock.loader.compiled.counter import below, draw, log_uniform, permute, permute_all
 from penstock.loader.compiled.jit import jit_inline
 from penstock.loader.compiled.pointers import read_i8, write_i8
-from penstock.loader.order import EVENTS_A_CONTEXT
+from penstock.loader.order.order import EVENTS_A_CONTEXT
 
 
 @jit_inline

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loader import counter
 from penstock.loader.compiled.jit import jit
 from penstock.loader.compiled.pointers import read_i8, read_u8, write_i8, write_u8
+from penstock.loader.order import counter
 
 _GOLDEN = np.uint64(counter.GOLDEN)
 _ROOTS = np.array(counter.ROOTS, np.uint64)

@@ -35,8 +35,8 @@ from penstock.loader.compiled.plan import (
 )
 from penstock.loader.compiled.pointers import copy_bytes, fetch, read_i4, read_i8, shifted, write_i4, write_i8
 from penstock.loader.compiled.token_rows import write_places
-from penstock.loader.counts import EVENTS, SEGMENTS
-from penstock.loader.vocabulary import START
+from penstock.loader.tokens.counts import EVENTS, SEGMENTS
+from penstock.loader.tokens.vocabulary import START
 
 _TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
 

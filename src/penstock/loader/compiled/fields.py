@@ -39,7 +39,7 @@ from penstock.loader.compiled.plan import (
     fact,
 )
 from penstock.loader.compiled.pointers import U8, read_i4, read_i8, read_u1, shifted, write_i4, write_i8
-from penstock.loader.counts import (
+from penstock.loader.tokens.counts import (
     CUT,
     GOING_BACK,
     NEGATIVE,

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.loader import order
 from penstock.loader.compiled.counter import chain, permute
 from penstock.loader.compiled.jit import jit
-from penstock.loader.counter import MIX, ORDER, ROW, SIZING
+from penstock.loader.order import order
+from penstock.loader.order.counter import MIX, ORDER, ROW, SIZING
 
 _CHECKPOINT = order.CHECKPOINT
 _ROWS, _PLACES, _DRAWS, _FIRST_SHARD, _END_SHARD, _FIRST_CONTEXT, _FIRST_CHECKPOINT, _CHECKPOINTS = range(8)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from penstock.loader.compiled.jit import jit_inline
 from penstock.loader.compiled.pointers import read_i8, shifted
-from penstock.loader.order import EVENTS_A_CONTEXT
+from penstock.loader.order.order import EVENTS_A_CONTEXT
 
 IP, TIME, FLOAT11, INT, CATEGORY, BYTES = range(6)  # in the order of vocabulary.KINDS
 # One row of `Plan.fields` a field: its kind, its markers, then the slots of its columns (-1: it has none).

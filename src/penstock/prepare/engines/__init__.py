@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # a worker starts half again as fast without what only planning needs
+    from penstock.prepare.budget.means import Settings
     from penstock.prepare.ledger import LedgerRow
-    from penstock.prepare.means import Settings
     from penstock.prepare.passes import Task, Work
 
     Done = Callable[[Task, LedgerRow], None]

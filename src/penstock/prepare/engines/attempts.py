@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from penstock.base.sizes import format_size
-from penstock.prepare.rows import DIED, HUNG, TOO_LARGE
+from penstock.prepare.rows.rows import DIED, HUNG, TOO_LARGE
 
 ATTEMPTS = 3  # of a task whose worker dies: whole, half and quarter batches
 TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks

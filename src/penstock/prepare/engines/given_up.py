@@ -5,9 +5,9 @@ from __future__ import annotations
 from penstock.base.errors import TaskError
 from penstock.base.memory import Budget
 from penstock.base.sizes import format_size
+from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines.attempts import LEAKS, NEEDS_MORE, Attempt, GiveUp
-from penstock.prepare.means import Settings
-from penstock.prepare.rows import HUNG
+from penstock.prepare.rows.rows import HUNG
 
 
 def given_up(end: GiveUp, settings: Settings, budget: Budget, stack: str) -> TaskError:

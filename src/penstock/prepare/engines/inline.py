@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from penstock.base.events import EventLog
 from penstock.base.memory import own_memory, peak_watched
-from penstock.base.scratch import release_scratch
-from penstock.base.store import Store
-from penstock.prepare.means import Settings
+from penstock.base.stores.scratch import release_scratch
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.engines.task import execute
 from penstock.prepare.passes import Task, Work
-from penstock.prepare.task import execute
 
 if TYPE_CHECKING:
     from penstock.prepare.engines import Done

@@ -18,6 +18,7 @@ from penstock.base.child import Child, how_it_ended, python_path
 from penstock.base.events import EventLog
 from penstock.base.memory import Budget, tree_memory
 from penstock.base.sizes import format_size
+from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines.attempts import (
     Alone,
     Attempts,
@@ -42,9 +43,8 @@ from penstock.prepare.engines.attempts import (
     Tick,
 )
 from penstock.prepare.engines.given_up import given_up
-from penstock.prepare.means import Settings
 from penstock.prepare.passes import Task, Work
-from penstock.prepare.rows import GIVEN_UP, HUNG
+from penstock.prepare.rows.rows import GIVEN_UP, HUNG
 
 if TYPE_CHECKING:
     from penstock.prepare.engines import Done

@@ -17,7 +17,8 @@ from penstock.base.child import how_it_ended
 from penstock.base.errors import PlanError, TaskError
 from penstock.base.sizes import format_size
 from penstock.prepare import passes
-from penstock.prepare.costs import Measured
+from penstock.prepare.budget.costs import Measured
+from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines.attempts import (
     ATTEMPTS,
     START_SECONDS,
@@ -34,11 +35,10 @@ from penstock.prepare.engines.attempts import (
     Tick,
 )
 from penstock.prepare.engines.local import Worker, event_of
-from penstock.prepare.means import Settings
-from penstock.prepare.rows import GIVEN_UP
-from penstock.prepare.scouting import Scouted
-from penstock.prepare.slices import Segment, Slice
+from penstock.prepare.rows.rows import GIVEN_UP
 from penstock.prepare.sources import File, SourceOptions
+from penstock.prepare.sources.slices import Segment, Slice
+from penstock.prepare.survey.scouting import Scouted
 
 _TICK_SECONDS = 0.05
 _HOLDING = "holding"

@@ -20,14 +20,14 @@ from typing import Any
 from penstock.base.child import live_as_child
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
-from penstock.prepare.heap import give_back_memory
-from penstock.prepare.means import Settings
+from penstock.base.user_code import code_identity
+from penstock.prepare.budget.heap import give_back_memory
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.budget.room import MustBeAlone, Room
+from penstock.prepare.engines.task import execute
 from penstock.prepare.passes import Lost, Task, Work
-from penstock.prepare.passes.measure import measure
-from penstock.prepare.room import MustBeAlone, Room
-from penstock.prepare.scouting import Scouted, scout
-from penstock.prepare.task import execute
-from penstock.prepare.user_code import code_identity
+from penstock.prepare.passes.folds.measure import measure
+from penstock.prepare.survey.scouting import Scouted, scout
 
 PROGRESS_SECONDS = 0.2
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from penstock.base.store import Store
-from penstock.prepare.costs import Measurement
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.costs import Measurement
+from penstock.prepare.budget.means import Means, Projection, Settings
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.means import Means, Projection, Settings
-from penstock.prepare.rows import INNER
+from penstock.prepare.rows.rows import INNER
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts, Step
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from penstock.prepare.config import Config
-from penstock.prepare.exchange import bucket_count
+from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Pass
 from penstock.prepare.passes.arrays.batches import batches_ending
 from penstock.prepare.passes.arrays.parts import PartsEnding, arrays_ending
 from penstock.prepare.passes.arrays.place import Place
 from penstock.prepare.passes.exchange.gather import Buckets
 from penstock.prepare.passes.exchange.scatter import scatter_ending
-from penstock.prepare.passes.fold import Ending, Fold, Reader
+from penstock.prepare.passes.folds.fold import Ending, Fold, Reader
+from penstock.prepare.passes.folds.shards import shards_ending
+from penstock.prepare.passes.folds.slices import Slices
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.match.hash import hash_ending
 from penstock.prepare.passes.match.match import Match
-from penstock.prepare.passes.shards import shards_ending
-from penstock.prepare.passes.slices import Slices
 from penstock.prepare.passes.text.pack import Packing
 from penstock.prepare.passes.text.tokens import TokensEnding, tokens_ending
+from penstock.prepare.rows.exchange import bucket_count
 from penstock.prepare.stages.interfaces import Applies, Compares, Exchanges, Fits
-from penstock.prepare.survey import Survey
+from penstock.prepare.survey.survey import Survey
 
 
 @dataclass(frozen=True)

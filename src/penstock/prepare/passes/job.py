@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from penstock.base.fingerprint import fingerprint
-from penstock.prepare.config import Config
+from penstock.base.user_code import code_identity
+from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Task, TaskInput
-from penstock.prepare.stage import Stage
 from penstock.prepare.stages.interfaces import Binds, splits_of
-from penstock.prepare.survey import Survey
-from penstock.prepare.user_code import code_identity
+from penstock.prepare.stages.stage import Stage
+from penstock.prepare.survey.survey import Survey
 from penstock.shards.manifest import FORMAT_VERSION
 
 Described = tuple[TaskInput, list[Any]]  # what a task reads, and the same as JSON

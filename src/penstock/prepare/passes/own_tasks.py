@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.base.sizes import counted
-from penstock.base.store import Store
+from penstock.base.stores.store import Store
 from penstock.prepare.passes import Account, Finished, Learned, Left, Rows, Task, Trial
 from penstock.prepare.passes.job import Job
 

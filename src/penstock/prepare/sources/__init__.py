@@ -20,13 +20,13 @@ import pyarrow as pa
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
-from penstock.prepare.layouts import plain_schema
-from penstock.prepare.other_folder import OtherFolder
-from penstock.prepare.room import most_line_bytes, most_row_bytes
-from penstock.prepare.rows import Rows
-from penstock.prepare.sample_schema import SampleSchema
-from penstock.prepare.slices import Segment, Slice
-from penstock.prepare.sources.text_column import TEXT_SCHEMA, as_text, refuse_no_text
+from penstock.base.stores.other_folder import OtherFolder
+from penstock.prepare.budget.room import most_line_bytes, most_row_bytes
+from penstock.prepare.rows.layouts import plain_schema
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.samples.schema import SampleSchema
+from penstock.prepare.sources.reading.text_column import TEXT_SCHEMA, as_text, refuse_no_text
+from penstock.prepare.sources.slices import Segment, Slice
 
 SUFFIXES = {
     ".parquet": "parquet",

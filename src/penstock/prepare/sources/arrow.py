@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
-from penstock.prepare.layouts import plain_batch, without_metadata
-from penstock.prepare.rows import Rows
-from penstock.prepare.slices import Segment
+from penstock.prepare.rows.layouts import plain_batch, without_metadata
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import (
     File,
     FileSurvey,
@@ -27,8 +26,9 @@ from penstock.prepare.sources import (
     first_line,
     identity_of_ends,
 )
-from penstock.prepare.sources.bad_text import as_binary, sound_text
-from penstock.prepare.sources.large_rows import apart
+from penstock.prepare.sources.reading.bad_text import as_binary, sound_text
+from penstock.prepare.sources.reading.large_rows import apart
+from penstock.prepare.sources.slices import Segment
 
 _MAGIC = b"ARROW1"  # of a file with a footer
 _DAMAGE = (pa.ArrowException, OSError, EOFError)

@@ -11,20 +11,27 @@ from functools import lru_cache, partial
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.prepare.rows import Rows
-from penstock.prepare.slices import Segment
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import COMPRESSIONS, File, FileSurvey, Reading, SourceOptions, identity_of_ends
-from penstock.prepare.sources.bad_records import parse_chunk, read_records
-from penstock.prepare.sources.chunks import (
+from penstock.prepare.sources.reading.bad_records import parse_chunk, read_records
+from penstock.prepare.sources.reading.chunks import (
     BYTE_ORDER_MARK,
     SAMPLE_BYTES,
     head_of,
     line_ends,
     pieces_of,
 )
-from penstock.prepare.sources.csv_records import OPEN_QUOTE, CsvParser, Dialect, quoted_ends, read_csv, row_pattern
-from penstock.prepare.sources.declared import missing_column
-from penstock.prepare.sources.exact import inferred_type
+from penstock.prepare.sources.reading.csv_records import (
+    OPEN_QUOTE,
+    CsvParser,
+    Dialect,
+    quoted_ends,
+    read_csv,
+    row_pattern,
+)
+from penstock.prepare.sources.reading.declared import missing_column
+from penstock.prepare.sources.reading.exact import inferred_type
+from penstock.prepare.sources.slices import Segment
 from penstock.shards.schema import parse_type, type_to_arrow
 
 identity = identity_of_ends  # what tells that a file is still the one that was surveyed

@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.files import ReadFile
-from penstock.prepare.rows import RAISED, Rows, SetAside, rejected_line
-from penstock.prepare.sample_schema import arrow_schema
-from penstock.prepare.samples import Converter, Held, Problem
-from penstock.prepare.slices import Segment
+from penstock.base.user_code import load_object
+from penstock.prepare.rows.rows import RAISED, Rows, SetAside, rejected_line
+from penstock.prepare.samples.samples import Converter, Held, Problem
+from penstock.prepare.samples.schema import arrow_schema
 from penstock.prepare.sources import (
     File,
     FileSurvey,
@@ -35,7 +35,7 @@ from penstock.prepare.sources import (
     read_segment,
     survey_file,
 )
-from penstock.prepare.user_code import load_object
+from penstock.prepare.sources.slices import Segment
 
 UNIT = "samples"
 _SAMPLES_A_BATCH = 1 << 20  # numbers that a position leaves for the samples of one batch of rows

@@ -23,8 +23,7 @@ import pyarrow as pa
 from penstock.base.errors import InputError, PenstockError
 from penstock.base.files import special_kind
 from penstock.base.fingerprint import fingerprint
-from penstock.prepare.rows import Rows
-from penstock.prepare.slices import Segment
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import (
     COMPRESSIONS,
     File,
@@ -35,8 +34,9 @@ from penstock.prepare.sources import (
     first_line,
     identity_of_ends,
 )
-from penstock.prepare.sources.bad_text import sound_text
-from penstock.prepare.sources.remote import library, size_of, unreachable
+from penstock.prepare.sources.reading.bad_text import sound_text
+from penstock.prepare.sources.reading.remote import library, size_of, unreachable
+from penstock.prepare.sources.slices import Segment
 
 _SCHEME = "hf:"
 _OF_HUB = re.compile(r"hf://datasets/[^@]+@[^/]+/(.+)")  # how the library spells a file at a commit

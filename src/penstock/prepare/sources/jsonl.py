@@ -15,11 +15,10 @@ import pyarrow as pa
 import pyarrow.json as arrow_json
 
 from penstock.base.errors import InputError
-from penstock.prepare.rows import Rows
-from penstock.prepare.slices import Segment
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, identity_of_ends
-from penstock.prepare.sources.bad_records import parse_chunk, read_records
-from penstock.prepare.sources.chunks import (
+from penstock.prepare.sources.reading.bad_records import parse_chunk, read_records
+from penstock.prepare.sources.reading.chunks import (
     BYTE_ORDER_MARK,
     Array,
     Bytes,
@@ -29,8 +28,8 @@ from penstock.prepare.sources.chunks import (
     pieces_of,
     type_inferred_from_json,
 )
-from penstock.prepare.sources.exact import KINDS, LONGEST_INTEGER, has_infinity, how_to_declare, keeps
-from penstock.prepare.sources.json_literals import (
+from penstock.prepare.sources.reading.exact import KINDS, LONGEST_INTEGER, has_infinity, how_to_declare, keeps
+from penstock.prepare.sources.reading.json_literals import (
     ITEM,
     TOO_DEEP,
     Literal,
@@ -43,7 +42,8 @@ from penstock.prepare.sources.json_literals import (
     plain_check,
     settled_types,
 )
-from penstock.prepare.sources.text_column import is_text, missing_column
+from penstock.prepare.sources.reading.text_column import is_text, missing_column
+from penstock.prepare.sources.slices import Segment
 from penstock.shards.schema import parse_type, type_from_arrow, type_to_arrow
 
 # Escapes that are kept, pairs of halves among them; then the halves that stand alone.

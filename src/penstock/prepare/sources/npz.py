@@ -22,11 +22,10 @@ import pyarrow as pa
 
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
-from penstock.base.store import Store
 from penstock.base.stores import open_store
-from penstock.prepare.other_folder import OtherFolder
-from penstock.prepare.rows import Array, Rows
-from penstock.prepare.slices import Segment, Slice
+from penstock.base.stores.other_folder import OtherFolder
+from penstock.base.stores.store import Store
+from penstock.prepare.rows.rows import Array, Rows
 from penstock.prepare.sources import (
     File,
     FileSurvey,
@@ -36,8 +35,7 @@ from penstock.prepare.sources import (
     first_line,
     identity_of_ends,
 )
-from penstock.prepare.sources.bad_text import sound_text
-from penstock.prepare.sources.npz_members import (
+from penstock.prepare.sources.batches.members import (
     AT_ONCE,
     DAMAGE,
     Member,
@@ -46,10 +44,12 @@ from penstock.prepare.sources.npz_members import (
     read_members,
     unreadable,
 )
-from penstock.prepare.sources.pickled import FRAME, is_metadata, open_pickles
+from penstock.prepare.sources.batches.pickled import FRAME, is_metadata, open_pickles
+from penstock.prepare.sources.reading.bad_text import sound_text
+from penstock.prepare.sources.slices import Segment, Slice
 from penstock.shards.arrays import array_from_fixed
-from penstock.shards.batch_file import METADATA, METADATA_STARTS, METADATA_VERSION, fixed_dtype
 from penstock.shards.feature_names import NAME_ARRAYS, FeatureNames, misaligned, names_of, order_of, with_names
+from penstock.shards.foreign.batch_file import METADATA, METADATA_STARTS, METADATA_VERSION, fixed_dtype
 from penstock.shards.manifest import MANIFEST, dataset_id, read_manifest
 from penstock.shards.schema import FIXED_LIST, NUMBERS, parse_type, type_to_arrow
 

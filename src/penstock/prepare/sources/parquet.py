@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
-from penstock.prepare.layouts import plain_batch, without_metadata
-from penstock.prepare.rows import Rows
-from penstock.prepare.slices import Segment
+from penstock.prepare.rows.layouts import plain_batch, without_metadata
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, first_line, is_remote
-from penstock.prepare.sources.bad_text import sound_text
-from penstock.prepare.sources.large_rows import apart, too_large
-from penstock.prepare.sources.remote import RemoteFile, open_input
+from penstock.prepare.sources.reading.bad_text import sound_text
+from penstock.prepare.sources.reading.large_rows import apart, too_large
+from penstock.prepare.sources.reading.remote import RemoteFile, open_input
+from penstock.prepare.sources.slices import Segment
 
 # Compressed pages are fetched this much at a time a column; without it Arrow holds a whole column chunk.
 _BUFFER_BYTES = 1 << 20

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.files import ReadFile
-from penstock.prepare.rows import Rows
-from penstock.prepare.slices import Segment
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import (
     File,
     FileSurvey,
@@ -20,9 +19,15 @@ from penstock.prepare.sources import (
     compression_of,
     identity_of_ends,
 )
-from penstock.prepare.sources.bad_records import BROKEN_OFF, TOO_LARGE_RECORD, line_in_file, read_records, set_aside
-from penstock.prepare.sources.bad_text import sound_text
-from penstock.prepare.sources.chunks import (
+from penstock.prepare.sources.reading.bad_records import (
+    BROKEN_OFF,
+    TOO_LARGE_RECORD,
+    line_in_file,
+    read_records,
+    set_aside,
+)
+from penstock.prepare.sources.reading.bad_text import sound_text
+from penstock.prepare.sources.reading.chunks import (
     BYTE_ORDER_MARK,
     MOST_BYTES,
     BreaksOff,
@@ -31,7 +36,8 @@ from penstock.prepare.sources.chunks import (
     open_text,
     pieces_of,
 )
-from penstock.prepare.sources.text_column import TEXT_SCHEMA
+from penstock.prepare.sources.reading.text_column import TEXT_SCHEMA
+from penstock.prepare.sources.slices import Segment
 
 TOO_LONG = "longer than 2 GiB"
 _READ_AT_ONCE = 1 << 20

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.prepare.stage import Stage
+from penstock.base.user_code import load_object, load_user_object
 from penstock.prepare.stages.function import FunctionStage
 from penstock.prepare.stages.interfaces import (
     Adapts,
@@ -24,7 +24,7 @@ from penstock.prepare.stages.interfaces import (
     Settles,
     Splits,
 )
-from penstock.prepare.user_code import load_object, load_user_object
+from penstock.prepare.stages.stage import Stage
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BUILT_IN = {
     "cast": "penstock.prepare.stages.cast:Cast",
     "clean": "penstock.prepare.stages.clean:Clean",
-    "dedup": "penstock.prepare.stages.dedup:Dedup",
+    "dedup": "penstock.prepare.stages.dedup.dedup:Dedup",
     "filter": "penstock.prepare.stages.filter:Filter",
     "group": "penstock.prepare.stages.group:Group",
     "normalize": "penstock.prepare.stages.normalize:Normalize",

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.rows import Rows, jsonable
-from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.rows.rows import Rows, jsonable
+from penstock.prepare.stages.stage import Stage, require_columns
 from penstock.shards.schema import parse_type, type_from_short, type_to_arrow
 
 Array = np.ndarray[Any, Any]

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.stages.stage import Stage, require_columns
 
 Array = np.ndarray[Any, Any]
 NULL, EMPTY = "null text", "empty text"

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError, TaskError
-from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Stage, require_columns
+from penstock.base.user_code import call_user, load_user_object
+from penstock.prepare.rows.literals import read_literal, scalar_of, unquoted
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.interfaces import Adapts
-from penstock.prepare.stages.literals import read_literal, scalar_of, unquoted
-from penstock.prepare.user_code import call_user, load_user_object
+from penstock.prepare.stages.stage import Stage, require_columns
 
 _OPERATORS = {
     "==": pc.equal,

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, TaskError
-from penstock.prepare.layouts import plain_batch
-from penstock.prepare.rows import Rows, jsonable
-from penstock.prepare.stage import Stage
+from penstock.base.user_code import call_user
+from penstock.prepare.rows.layouts import plain_batch
+from penstock.prepare.rows.rows import Rows, jsonable
 from penstock.prepare.stages.interfaces import Adapts
-from penstock.prepare.user_code import call_user
+from penstock.prepare.stages.stage import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
 from penstock.base.sizes import parse_size
-from penstock.prepare.exchange import Array, Exchange, Sorted
-from penstock.prepare.exchange.spill import codes_of, combined
-from penstock.prepare.hashing import is_text
-from penstock.prepare.rows import Rows
-from penstock.prepare.stage import require_columns
+from penstock.prepare.rows.exchange import Array, Exchange, Sorted
+from penstock.prepare.rows.hashing import is_text
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.rows.spill import codes_of, combined
 from penstock.prepare.stages.fitting.group_summary import GroupSummary
 from penstock.prepare.stages.interfaces import Exchanges, Fit, Fits
+from penstock.prepare.stages.stage import require_columns
 from penstock.shards.schema import type_from_arrow
 
 _TEXT_ROW_BYTES = 4  # an offset or a code

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.base.store import Store
-from penstock.prepare.exchange import Exchange, Sorted
-from penstock.prepare.other_folder import OtherFolder
-from penstock.prepare.room import Room
-from penstock.prepare.stage import Stage
+from penstock.base.stores.other_folder import OtherFolder
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.room import Room
+from penstock.prepare.rows.exchange import Exchange, Sorted
+from penstock.prepare.stages.stage import Stage
 from penstock.shards.columns import FileFacts
 
 # When the job is read and surveyed.

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, PlanError, TaskError
-from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.fitting.elements import (
     Array,
     array_of,
@@ -26,6 +25,7 @@ from penstock.prepare.stages.fitting.elements import (
 )
 from penstock.prepare.stages.fitting.moments import Moments
 from penstock.prepare.stages.interfaces import Applies, Fit
+from penstock.prepare.stages.stage import Stage, require_columns
 
 _RANGE = re.compile(r"(\d+):(\d+)")
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.rows import Rows, SetAside
-from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.rows.rows import Rows, SetAside
 from penstock.prepare.stages.interfaces import MindsPlace, Named, Settles, refuse_records
+from penstock.prepare.stages.stage import Stage, require_columns
 from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
 
 TRUNCATED = "truncated"

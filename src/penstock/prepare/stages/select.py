@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.stages.stage import Stage, require_columns
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.hashing import combine, has_hash, hash_distinct, hash_positions
-from penstock.prepare.rows import Rows
-from penstock.prepare.stage import Stage, require_columns
+from penstock.prepare.rows.hashing import combine, has_hash, hash_distinct, hash_positions
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.interfaces import Exchanges, Settles, Splits
+from penstock.prepare.stages.stage import Stage, require_columns
 
 TRAIN = "train"
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from penstock.prepare.rows import Rows
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.fitting.elements import require_numbers
 from penstock.prepare.stages.fitting.moments import Moments
 from penstock.prepare.stages.interfaces import Fit, Fits

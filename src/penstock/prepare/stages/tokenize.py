@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, InputError
-from penstock.base.scratch import Scratch
-from penstock.base.store import Store
-from penstock.prepare.room import LARGE_ROW, MustBeAlone, Room
-from penstock.prepare.rows import TOO_LARGE_PIECE, Rows, SetAside
-from penstock.prepare.stage import Stage
+from penstock.base.stores.scratch import Scratch
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.room import LARGE_ROW, MustBeAlone, Room
+from penstock.prepare.rows.rows import TOO_LARGE_PIECE, Rows, SetAside
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.stages.interfaces import Leaves, Locates, Opens, UsesThreads
+from penstock.prepare.stages.stage import Stage
 from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
 from penstock.prepare.tokenizers.cutting import Places
 from penstock.prepare.tokenizers.engine import DEFINITION, engine_module

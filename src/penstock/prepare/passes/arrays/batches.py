@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from penstock.base.store import Store
-from penstock.prepare.means import Settings
-from penstock.prepare.passes.fold import Ending
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.passes.folds.fold import Ending
+from penstock.prepare.passes.folds.shards import ShardsEnding
+from penstock.prepare.passes.folds.sink import Into, Produced
 from penstock.prepare.passes.job import Job
-from penstock.prepare.passes.shards import ShardsEnding
-from penstock.prepare.passes.sink import Into, Produced
-from penstock.prepare.rows import Rows
-from penstock.prepare.samples_checked import refuse_nulls
-from penstock.shards.batch_file import BatchFileWriter
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.samples.nulls import refuse_nulls
 from penstock.shards.feature_names import FeatureNames
+from penstock.shards.foreign.batch_file import BatchFileWriter
 from penstock.shards.schema import Schema
 
 _HELD_BATCH = 1.3  # times its bytes: pieces of columns, and what writing them takes

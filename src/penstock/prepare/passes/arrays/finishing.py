@@ -12,14 +12,14 @@ from dataclasses import asdict
 
 import numpy as np
 
-from penstock.base.store import Store
-from penstock.prepare.announced import announce
+from penstock.base.stores.store import Store
 from penstock.prepare.passes import Finished, Rows
+from penstock.prepare.passes.announced import announce
+from penstock.prepare.passes.arrays.placing import EDGES
 from penstock.prepare.passes.job import Job
-from penstock.prepare.placing import EDGES
-from penstock.shards.batch_file import Member, write_archive
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.feature_names import FEATURE_FILE
+from penstock.shards.foreign.batch_file import Member, write_archive
 from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
 from penstock.shards.placed import Array, Layout, PlacedColumn, file_of, finish_column, finish_split, read_placed
 from penstock.shards.schema import NUMBERS

@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.base.errors import PenstockError
-from penstock.base.store import Store
-from penstock.prepare.costs import Measurement
-from penstock.prepare.groups import Groups
-from penstock.prepare.hashing import hash_positions
-from penstock.prepare.means import Settings
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.costs import Measurement
+from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Finished
 from penstock.prepare.passes import Rows as LedgerRows
 from penstock.prepare.passes.arrays.finishing import announce_arrays, archive_bytes, finish_arrays
-from penstock.prepare.passes.fold import Ending, Written
+from penstock.prepare.passes.arrays.placing import EDGES
+from penstock.prepare.passes.folds.fold import Ending, Written
+from penstock.prepare.passes.folds.sink import PARTS, Into, Produced
 from penstock.prepare.passes.job import Job
-from penstock.prepare.passes.sink import PARTS, Into, Produced
-from penstock.prepare.placing import EDGES, columns_of
-from penstock.prepare.rows import Rows
-from penstock.prepare.samples_checked import refuse_nulls
-from penstock.prepare.stage import Stage
+from penstock.prepare.rows.hashing import hash_positions
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.samples.groups import Groups
+from penstock.prepare.samples.nulls import refuse_nulls
 from penstock.prepare.stages.interfaces import Applies, split_of
+from penstock.prepare.stages.stage import Stage
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.part import PartWriter, bytes_of
-from penstock.shards.placed import Edges, Layout, Placer, lay_out_fixed
+from penstock.shards.placed import Edges, Layout, Placer, columns_of, lay_out_fixed
 from penstock.shards.record import encoders
 from penstock.shards.schema import Schema, schema_from_arrow
 

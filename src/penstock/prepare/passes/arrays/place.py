@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 from penstock.base.errors import PlanError
 from penstock.base.sizes import counted, format_size
-from penstock.base.store import Store
-from penstock.prepare.costs import Measured
-from penstock.prepare.groups import PartsByTask, prove_apart
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.costs import Measured
+from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.passes import Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task
 from penstock.prepare.passes.arrays.finishing import announce_arrays, archive_bytes, finish_arrays
 from penstock.prepare.passes.arrays.parts import first_applied, part_schema
+from penstock.prepare.passes.arrays.placing import FromParts, Part, lay_out_parts, place
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
-from penstock.prepare.placing import FromParts, Part, columns_of, lay_out_parts, place
+from penstock.prepare.samples.groups import PartsByTask, prove_apart
 from penstock.prepare.stages.interfaces import split_of
 from penstock.prepare.stages.normalize import Scale
 from penstock.shards.columns import FileFacts, commit_file
-from penstock.shards.placed import PLACING, SPLIT_PROOF, Layout, make_room
+from penstock.shards.placed import PLACING, SPLIT_PROOF, Layout, columns_of, make_room
 
 _HELD_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
 _BYTES_PER_SECOND = 1e9

@@ -9,22 +9,22 @@ import numpy as np
 
 from penstock.base.errors import PenstockError
 from penstock.base.sizes import counted
-from penstock.base.store import Store
 from penstock.base.stores import open_store
-from penstock.prepare.costs import Measured
-from penstock.prepare.exchange import Bucket, Exchange, Sorted
-from penstock.prepare.exchange.gather import Gathering, gather
-from penstock.prepare.exchange.spill import SpillFile, rows_by_part
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.costs import Measured
 from penstock.prepare.passes import Account, Batches, Facts, Lost, Report, Task, TaskInput
 from penstock.prepare.passes import Rows as LedgerRows
-from penstock.prepare.passes.chain import Chain, Count
+from penstock.prepare.passes.exchange.merging import Gathering, gather
 from penstock.prepare.passes.exchange.scatter import side_of
-from penstock.prepare.passes.fold import Attempt, Written
+from penstock.prepare.passes.folds.chain import Chain, Count
+from penstock.prepare.passes.folds.fold import Attempt, Written
 from penstock.prepare.passes.job import Described, Job
-from penstock.prepare.rows import Rows
+from penstock.prepare.rows.exchange import Bucket, Exchange, Sorted
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.rows.spill import SpillFile, rows_by_part
 from penstock.prepare.sources import UnreadablePart
-from penstock.prepare.stage import Stage
 from penstock.prepare.stages.interfaces import Exchanges
+from penstock.prepare.stages.stage import Stage
 from penstock.shards.manifest import Step
 
 BUCKETS = "buckets"

@@ -6,15 +6,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from penstock.base.sizes import counted
-from penstock.base.store import STATE, Store
-from penstock.prepare.exchange import Exchange, bucket_numbers, hash_keys
-from penstock.prepare.exchange.spill import SpillWriter, with_codes
-from penstock.prepare.means import Settings
+from penstock.base.stores.store import STATE, Store
+from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Batches
-from penstock.prepare.passes.fold import Ending
+from penstock.prepare.passes.folds.fold import Ending
+from penstock.prepare.passes.folds.sink import Into, Produced
 from penstock.prepare.passes.job import Job
-from penstock.prepare.passes.sink import Into, Produced
-from penstock.prepare.rows import Rows
+from penstock.prepare.rows.exchange import Exchange, bucket_numbers, hash_keys
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.rows.spill import SpillWriter, with_codes
 from penstock.shards.columns import FileFacts
 
 SPILL = f"{STATE}/spill"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.base.store import STATE, Store
-from penstock.prepare.dedup.keys import Array, hash_texts, repeats, sort_order
-from penstock.prepare.dedup.losers import LOCAL
-from penstock.prepare.dedup.runs import ENTRY, RunsWriter
-from penstock.prepare.means import Settings
-from penstock.prepare.passes.fold import Ending
-from penstock.prepare.passes.sink import Into, Produced
-from penstock.prepare.rows import Rows
+from penstock.base.stores.store import STATE, Store
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.passes.folds.fold import Ending
+from penstock.prepare.passes.folds.sink import Into, Produced
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.stages.dedup.keys import Array, hash_texts, repeats, sort_order
+from penstock.prepare.stages.dedup.losers import LOCAL
+from penstock.prepare.stages.dedup.runs import ENTRY, RunsWriter
 
 KEYS = f"{STATE}/keys"
 _RUN_KEYS = 1 << 18  # 5 MB, and three times that while they are sorted; whole bytes of bits

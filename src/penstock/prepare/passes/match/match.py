@@ -9,20 +9,20 @@ from functools import cached_property
 
 from penstock.base.faults import crash_point
 from penstock.base.fingerprint import fingerprint
-from penstock.base.store import Store
 from penstock.base.stores import open_store
-from penstock.prepare.dedup.keys import KEY, Array
-from penstock.prepare.dedup.losers import put_losers
-from penstock.prepare.dedup.matching import match
-from penstock.prepare.dedup.remembered import Remembered
-from penstock.prepare.dedup.runs import RunsWriter, open_written
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.means import Means, Projection, Settings, memory_with
 from penstock.prepare.passes import Facts, Finished, Holds, Learned, Left, Lost, Need, Report, Rows, Task
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.match.hash import KEYS
+from penstock.prepare.passes.match.matching import match
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
-from penstock.prepare.stages.dedup import Found, Remembering
+from penstock.prepare.stages.dedup.dedup import Found, Remembering
+from penstock.prepare.stages.dedup.keys import KEY, Array
+from penstock.prepare.stages.dedup.losers import put_losers
+from penstock.prepare.stages.dedup.remembered import Remembered
+from penstock.prepare.stages.dedup.runs import RunsWriter, open_written
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import Step
 

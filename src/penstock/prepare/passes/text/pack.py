@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 
 from penstock.base.errors import PenstockError
 from penstock.base.fingerprint import fingerprint
-from penstock.base.store import Store
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.means import Means, Projection, Settings, memory_with
-from penstock.prepare.packing import FromTokens, Span, pack
 from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task, inner_key
-from penstock.prepare.passes.fold import summed
+from penstock.prepare.passes.folds.fold import summed
+from penstock.prepare.passes.folds.shards import ShardsInto, shards_of
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
-from penstock.prepare.passes.shards import ShardsInto, shards_of
+from penstock.prepare.passes.text.packing import FromTokens, Span, pack
+from penstock.prepare.passes.text.token_stream import TokenPart
 from penstock.prepare.passes.text.tokens import CONTENT, COUNTED
 from penstock.prepare.stages.pack import Pack
-from penstock.prepare.token_stream import TokenPart
 from penstock.shards.columns import FileFacts
 from penstock.shards.packed import TOKENS
 

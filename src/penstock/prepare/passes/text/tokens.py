@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from penstock.base.store import Store
-from penstock.prepare.means import Settings
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Finished
 from penstock.prepare.passes import Rows as LedgerRows
-from penstock.prepare.passes.fold import Ending
+from penstock.prepare.passes.folds.fold import Ending
+from penstock.prepare.passes.folds.sink import PARTS, Into, Produced
 from penstock.prepare.passes.job import Job
-from penstock.prepare.passes.sink import PARTS, Into, Produced
-from penstock.prepare.rows import Rows
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.pack import Pack, narrowed
 from penstock.shards.columns import commit_file
 from penstock.shards.packed import SUMMARY, TOKENS

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.stage import require_columns
+from penstock.prepare.stages.stage import require_columns
 
 Array = np.ndarray[Any, Any]
 _PIECE_ELEMENTS = 1 << 19  # 4 MiB as float64: workers have 60 MiB for everything

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.prepare.exchange.order import float_words
-from penstock.prepare.hashing import is_text
-from penstock.prepare.rows import jsonable
+from penstock.prepare.rows.hashing import is_text
+from penstock.prepare.rows.order import float_words
+from penstock.prepare.rows.rows import jsonable
 
 LARGEST = 10
 _LEVELS = 48

@@ -1,0 +1,260 @@
+"""Local store: a dataset in a folder of this machine.
+
+A file appears in one way: written beside, synced, renamed, its directory synced. Unfinished files live in
+`.penstock/tmp`, so sweeping that folder removes every leftover of a run that was killed. The kernel keeps the lock, so
+that the same command goes on at once after a SIGKILL.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from penstock.base import machine
+from penstock.base.errors import OutputError, file_error
+from penstock.base.faults import crash_point
+from penstock.base.files import PlacedFile, ReadFile, WriteFile, doing, is_of_this_machine, unique_name
+from penstock.base.stores.store import STATE
+
+TEMPORARY = f"{STATE}/tmp"
+LOCK = f"{STATE}/lock"
+_ABANDONED_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class LocalStore:
+    """The folder `root`, an absolute path."""
+
+    root: str
+
+    @property
+    def session(self) -> str:
+        """A file that is not synced lasts until the machine stops. Where that time has no name, all are synced."""
+        return machine.boot_id()
+
+    @property
+    def scratch_folder(self) -> str:
+        return self._path(TEMPORARY)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.root, name)
+
+    def where(self, name: str) -> str:
+        return self._path(name)
+
+    def local_path(self, name: str) -> str:
+        return self._path(name)
+
+    def free_bytes(self) -> int:
+        return machine.free_disk(self.root)
+
+    def exists(self, name: str) -> bool:
+        return os.path.exists(self._path(name))
+
+    def size(self, name: str) -> int:
+        try:
+            return os.stat(self._path(name)).st_size
+        except FileNotFoundError:
+            return -1
+
+    def entries(self, name: str = "") -> list[str]:
+        path = self._path(name)
+        if not os.path.isdir(path):
+            return []
+        with doing("list", path, "list"), os.scandir(path) as found:
+            names = [os.path.join(name, each.name) + ("/" if each.is_dir() else "") for each in found]
+        return sorted((each for each in names if each != f"{TEMPORARY}/"), key=os.fsencode)
+
+    def list(self, prefix: str = "") -> list[str]:
+        top = self._path(prefix)
+        names: list[str] = []
+        with doing("list", top, "list"):
+            for folder, _, files in os.walk(top, onerror=_unless_missing):
+                names += [os.path.relpath(os.path.join(folder, file), self.root) for file in files]
+        return sorted(names, key=os.fsencode)
+
+    def open(self, name: str) -> ReadFile:
+        return ReadFile(self._path(name))
+
+    def read(self, name: str) -> bytes:
+        with self.open(name) as file:
+            return file.read()
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        with self.open(name) as file:
+            file.seek(start)
+            return file.read(length)
+
+    def map(self, name: str) -> memoryview:
+        with doing("map", self._path(name), "open"), open(self._path(name), "rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def forget_pages(self, name: str) -> None:
+        """For what is written next, that memory is cheaper than memory that was never used (benchmarks/LOG.md)."""
+        if hasattr(os, "posix_fadvise"):
+            with self.open(name) as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    @contextmanager
+    def commit(self, name: str, lasting: bool = True) -> Iterator[WriteFile]:
+        """A file that need not outlast the session is not synced: that costs nothing until the kernel finds time."""
+        file, is_synced = self._begin(name), lasting or not self.session
+        try:
+            yield file
+            crash_point("commit.before_sync")
+            if is_synced:
+                file.sync()
+            file.close()
+            crash_point("commit.before_rename")
+            with doing("rename into place", self._path(name), "rename"):
+                os.replace(file.path, self._path(name))
+        except BaseException:
+            file.close()
+            with suppress(FileNotFoundError):  # it was renamed into place already
+                os.unlink(file.path)
+            raise
+        crash_point("commit.after_rename")
+        if is_synced:
+            _sync_folder(os.path.dirname(self._path(name)))
+
+    def commit_bytes(self, name: str, data: bytes) -> None:
+        with self.commit(name) as file:
+            file.write(data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        file = self._begin(name)
+        try:
+            file.write(data)
+            file.sync()
+            with doing("create", self._path(name), "rename"):
+                try:
+                    os.link(file.path, self._path(name))
+                except FileExistsError:
+                    return False
+        finally:
+            file.close()
+            with suppress(FileNotFoundError):
+                os.unlink(file.path)
+        _sync_folder(os.path.dirname(self._path(name)))
+        return True
+
+    def _begin(self, name: str) -> WriteFile:
+        """A file beside, of this attempt alone."""
+        self._make_folder(os.path.dirname(name))
+        self._make_folder(TEMPORARY)
+        return WriteFile(self._path(f"{TEMPORARY}/{unique_name(name)}"), os.O_WRONLY | os.O_EXCL)
+
+    def new_file(self, name: str) -> WriteFile:
+        """Open a file under its real name, in a folder that nobody reads before all of it is there."""
+        self._make_folder(os.path.dirname(name))
+        return WriteFile(self._path(name), os.O_WRONLY | os.O_EXCL)
+
+    def place(self, name: str, size: int) -> PlacedFile:
+        self._make_folder(os.path.dirname(name))
+        return PlacedFile(self._path(name), size)
+
+    def publish(self, name: str, into: str) -> None:
+        self._make_folder(os.path.dirname(into))
+        crash_point("move.before_rename")
+        with doing("rename into place", self._path(into), "rename"):
+            os.replace(self._path(name), self._path(into))
+        crash_point("move.after_rename")
+        _sync_folder(os.path.dirname(self._path(into)))
+
+    def append(self, name: str) -> WriteFile:
+        self._make_folder(os.path.dirname(name))
+        return WriteFile(self._path(name), os.O_WRONLY | os.O_APPEND)
+
+    def remove(self, name: str) -> None:
+        path = self._path(name).rstrip("/")
+        with doing("remove", path, "remove"):
+            if os.path.isdir(path):
+                shutil.rmtree(path)
+            elif not os.path.lexists(path):
+                return
+            else:
+                os.unlink(path)
+        _sync_folder(os.path.dirname(path))  # or a manifest that is gone could come back with the power
+
+    def _make_folder(self, name: str) -> None:
+        """Create a folder and the ones above it, so that they outlast a crash of the machine."""
+        path = self._path(name).rstrip("/")
+        if os.path.isdir(path):
+            return
+        missing = [path]
+        while not os.path.isdir(parent := os.path.dirname(missing[-1])):
+            missing.append(parent)
+        for each in reversed(missing):
+            with doing("create the folder", each, "mkdir"):
+                os.makedirs(each, exist_ok=True)
+            _sync_folder(os.path.dirname(each))
+
+    @contextmanager
+    def hold(
+        self, owner: bytes, what: str = "this output", key: str = "output", shared: bool = False
+    ) -> Iterator[tuple[int, ...]]:
+        """The kernel lets go when the last process that has the descriptor dies."""
+        self._make_folder(STATE)
+        with doing("lock", self._path(LOCK), "open"):
+            descriptor = os.open(self._path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self._take(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, what, key)
+            with doing("lock", self._path(LOCK), "write"):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, owner, 0)
+            yield (descriptor,)
+        finally:
+            os.close(descriptor)
+
+    def _take(self, descriptor: int, kind: int, what: str, key: str) -> None:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise file_error(error, "lock", self._path(LOCK)) from error
+            holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "a run that has just started"
+            raise OutputError(
+                f"another run holds {what}: {holder}",
+                where=self.root,
+                next_step=f"wait for it, stop it, or choose another `{key}:`",
+            ) from None
+
+    def can_be_held(self) -> bool:
+        return os.access(self._path(LOCK), os.W_OK)
+
+    def sweep(self) -> None:
+        """The lock proves that writers of this machine are dead. It may not reach other machines that share the folder:
+        a file of theirs goes when nobody has written to it for an hour, by the clock of the file system."""
+        path = self._path(TEMPORARY)
+        if not os.path.isdir(path):
+            return
+        with doing("remove", path, "remove"):
+            os.utime(path)
+            old = os.stat(path).st_mtime - _ABANDONED_SECONDS
+            for name in os.listdir(path):
+                with suppress(FileNotFoundError):  # another machine has just finished it
+                    each = os.path.join(path, name)
+                    if is_of_this_machine(name) or os.stat(each).st_mtime < old:
+                        os.unlink(each)
+            with suppress(OSError):  # something is left
+                os.rmdir(path)
+
+
+def _unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
+
+
+def _sync_folder(path: str) -> None:
+    with doing("sync the folder", path, "sync"):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Consumers: batches as JAX, PyTorch, Grain and MaxText take them."""

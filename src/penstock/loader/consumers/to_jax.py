@@ -1,0 +1,70 @@
+"""JAX: turn a loader's batches into dicts of global arrays, on their devices ahead of the training step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.errors import ConfigError
+from penstock.loader.consumers.ahead import Ahead
+
+try:
+    import jax
+except ImportError as error:
+    raise ConfigError("to_jax needs JAX, which is not installed here", next_step="pip install jax") from error
+
+if TYPE_CHECKING:
+    from penstock.loader.loader import Batch, Loader
+
+    Arrays = dict[str, jax.Array]
+
+
+def to_jax(loader: Loader, sharding: Any = None, ahead: int = 2) -> Ahead[Arrays]:
+    """Dicts of jax arrays: with a sharding the whole global batch, of which each process brings its rank's rows.
+
+    Without one, this rank's rows on the default device. `ahead` batches are on their way in advance. JAX holds on to
+    the loader's memory for as long as it needs it (on a CPU, for as long as the array lives), so nothing is copied
+    twice. 64-bit arrays become 32-bit ones unless jax_enable_x64 is set: that is JAX's rule. `state()` and `restore()`
+    count what the consumer got, not what is ahead.
+    """
+    arguments = loader.arguments
+    return Ahead(loader, _Placing(sharding, arguments["rank"], arguments["world"]), ahead)
+
+
+@dataclass(frozen=True)
+class _Placing:
+    """Sends a batch to its devices; JAX itself waits for it wherever it is used."""
+
+    sharding: Any
+    rank: int
+    world: int
+
+    def __call__(self, batch: Batch) -> Callable[[], Arrays]:
+        arrays = self.arrays(batch)
+        return lambda: arrays
+
+    def arrays(self, batch: Batch) -> Arrays:
+        if self.sharding is None:
+            arrays: Arrays = jax.device_put(batch)
+            return arrays
+        shapes = {name: (array.shape[0] * self.world, *array.shape[1:]) for name, array in batch.items()}
+        _check_rows(self.sharding, next(iter(shapes.values())), self.rank, self.world)
+        return {
+            name: jax.make_array_from_process_local_data(self.sharding, array, shapes[name])
+            for name, array in batch.items()
+        }
+
+
+def _check_rows(sharding: Any, shape: tuple[int, ...], rank: int, world: int) -> None:
+    """This process's devices must hold exactly the rows that its rank loads, or rows would land in wrong places."""
+    each = shape[0] // world
+    rows = [index[0].indices(shape[0]) for index in sharding.addressable_devices_indices_map(shape).values()]
+    first, end = min(start for start, _, _ in rows), max(stop for _, stop, _ in rows)
+    if (first, end) != (rank * each, (rank + 1) * each):
+        raise ConfigError(
+            f"rank {rank} of world {world} loads rows {rank * each} to {(rank + 1) * each} of a global batch of "
+            f"{shape[0]}, but by this sharding the devices of process {jax.process_index()} hold rows {first} to {end}",
+            next_step="penstock.load(..., rank=jax.process_index(), world=jax.process_count()) with a mesh whose "
+            "first axis runs over the processes in order; world=1 where every process holds the whole batch",
+        )

@@ -1,0 +1,225 @@
+"""PyTorch: turn a loader's batches into dicts of tensors, on a GPU copied there ahead of the training step."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from penstock.base.errors import ConfigError
+from penstock.loader.consumers.ahead import Ahead
+
+try:
+    import torch
+except ImportError as error:
+    raise ConfigError("to_torch needs PyTorch, which is not installed here", next_step="pip install torch") from error
+
+if TYPE_CHECKING:
+    from penstock.loader.kind import Array
+    from penstock.loader.loader import Batch, Loader
+
+    Tensors = dict[str, torch.Tensor]
+
+
+_FOR_ALL_DEVICES = 1  # cudaHostRegisterPortable
+
+
+def to_torch(loader: Loader, device: Any = None, ahead: int = 2, int64: Sequence[str] = ()) -> TorchBatches:
+    """Dicts of tensors. On the CPU they share the loader's memory; on a GPU `ahead` batches are copied in advance.
+
+    int32 stays int32, which embeddings take; `int64=("targets",)` widens what cross_entropy wants, on the device.
+    """
+    where = torch.device("cpu" if device is None else device)
+    if where.type == "cuda":
+        return TorchBatches(loader, _Ahead(where, tuple(int64)), ahead)
+    return TorchBatches(loader, _Plain(where, tuple(int64)), 0)
+
+
+class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    """One loader's batches as tensors, for a plain loop or as the dataset of a (Stateful)DataLoader.
+
+    There pass batch_size=None and num_workers=0. Its state counts what the consumer got, not what is ahead on the
+    device. It goes on where the consumer stopped: a second `for` over it does not begin again.
+    """
+
+    def __init__(self, loader: Loader, place: Callable[[Batch], _Placed], ahead: int) -> None:
+        self._batches: Ahead[Tensors] = Ahead(loader, lambda batch: place(batch).hand_out, ahead)
+
+    def __iter__(self) -> TorchBatches:
+        if torch.utils.data.get_worker_info() is not None:
+            _refuse_workers()
+        return self
+
+    def __next__(self) -> Tensors:
+        return next(self._batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __reduce__(self) -> NoReturn:
+        _refuse_workers()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._batches.state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._batches.restore(state)
+
+
+def _refuse_workers() -> NoReturn:
+    raise ConfigError(
+        "a penstock loader cannot run in the worker processes of a DataLoader: it has threads of its own, "
+        "and every worker would load every batch",
+        next_step="DataLoader(loader.to_torch(), batch_size=None, num_workers=0), with workers= given to penstock.load",
+    )
+
+
+class _Placed:
+    """A batch where it was asked for; `hand_out` makes it safe to use on the consumer's stream."""
+
+    def __init__(self, tensors: Tensors) -> None:
+        self.tensors = tensors
+
+    def hand_out(self) -> Tensors:
+        return self.tensors
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """On the CPU, no copy: a tensor holds on to the array it was made from. On any other device, a plain copy."""
+
+    device: torch.device
+    int64: tuple[str, ...]
+
+    def __call__(self, batch: Batch) -> _Placed:
+        tensors = {name: torch.from_numpy(array).to(self.device) for name, array in batch.items()}
+        return _Placed(_widened(tensors, self.int64))
+
+
+class _Copied(_Placed):
+    """A batch on its way to a GPU, on a stream of its own."""
+
+    def __init__(self, tensors: Tensors, ready: torch.cuda.Event) -> None:
+        super().__init__(tensors)
+        self.ready = ready
+
+    def hand_out(self) -> Tensors:
+        consumer = torch.cuda.current_stream(next(iter(self.tensors.values())).device)
+        consumer.wait_event(self.ready)
+        for tensor in self.tensors.values():
+            # Its memory came from the copying stream: there it may be taken again only after the consumer's last use.
+            tensor.record_stream(consumer)
+        return self.tensors
+
+
+class _Ahead:
+    """To a GPU, beside the computation: straight from the loader's buffers, pinned where they lie.
+
+    Without a copy on the host: 3 MB through pinned buffers of our own took the consumer 1.1 to 1.7 ms a step on an H200
+    machine (30 ms with torch's own copy, which wakes all its threads), this way 0.1 to 0.6.
+    """
+
+    def __init__(self, device: torch.device, int64: tuple[str, ...]) -> None:
+        self.device = device
+        self.int64 = int64
+        self.stream = torch.cuda.Stream(device)
+        self.blocks: dict[int, str] = {}  # by address: new, pinned or refused
+        # The loader takes a buffer again when nothing refers to it: not before its copy is done.
+        self.under_way: deque[tuple[torch.cuda.Event, Batch]] = deque()
+        weakref.finalize(self, _finish, self.under_way).atexit = False
+
+    def __call__(self, batch: Batch) -> _Placed:
+        while self.under_way and self.under_way[0][0].query():
+            self.under_way.popleft()
+        ready = torch.cuda.Event()
+        with torch.cuda.stream(self.stream):
+            tensors = _widened(self.copy(batch), self.int64)
+            ready.record(self.stream)
+        self.under_way.append((ready, batch))
+        return _Copied(tensors, ready)
+
+    def copy(self, batch: Batch) -> Tensors:
+        """In one copy where the arrays are the better part of one block of memory, as a loader's own are."""
+        sources = {name: torch.from_numpy(array) for name, array in batch.items()}
+        blocks = {id(block): block for block in map(_block, batch.values())}
+        for block in blocks.values():
+            self.pin(block)
+        block = next(iter(blocks.values()))
+        if len(blocks) == 1 and block.flags.c_contiguous:
+            whole = torch.from_numpy(block.reshape(-1).view(np.uint8))
+            if _is_one(whole, list(sources.values())):
+                there = whole.to(self.device, non_blocking=True)
+                return {name: _same_place(there, whole, source) for name, source in sources.items()}
+        return {name: source.to(self.device, non_blocking=True) for name, source in sources.items()}
+
+    def pin(self, block: Array) -> None:
+        """One that comes back is one of the loader's own: pinned from then on, until it is freed.
+
+        What a user's function makes anew for each batch is not worth it, and is copied while the host waits; so is a
+        block that cannot be pinned (it shares a page with one that is, or the limit of locked memory is reached).
+        """
+        address = block.ctypes.data
+        if address not in self.blocks:
+            self.blocks[address] = "new"
+            # In place of a reference, which would keep the loader from using the block again.
+            weakref.finalize(block, _unpin, address, self.blocks).atexit = False
+        elif self.blocks[address] == "new":
+            refused = int(torch.cuda.cudart().cudaHostRegister(address, block.nbytes, _FOR_ALL_DEVICES))
+            self.blocks[address] = "refused" if refused else "pinned"
+            if refused:
+                _forget_last_error(self.device)
+
+
+def _finish(under_way: deque[tuple[torch.cuda.Event, Batch]]) -> None:
+    """A batch may outlive what handed it out: its buffer is held until it is copied all the same."""
+    for copied, _ in under_way:
+        copied.synchronize()
+
+
+def _block(array: Array) -> Array:
+    """The array whose memory this one is a part of."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _unpin(address: int, blocks: dict[int, str]) -> None:
+    if blocks.pop(address) == "pinned":
+        torch.cuda.cudart().cudaHostUnregister(address)
+
+
+def _forget_last_error(device: torch.device) -> None:
+    """CUDA keeps the error of a refused call, and torch would raise it from whatever it runs next."""
+    with contextlib.suppress(RuntimeError):
+        torch.zeros(1, device=device)
+
+
+def _is_one(whole: torch.Tensor, parts: list[torch.Tensor]) -> bool:
+    """Whether the parts fill at least half of the block, each at a whole number of its items."""
+    apart = [part.data_ptr() - whole.data_ptr() for part in parts]
+    even = all(
+        start % part.itemsize == whole.nbytes % part.itemsize == 0 for start, part in zip(apart, parts, strict=True)
+    )
+    return even and whole.nbytes <= 2 * sum(part.nbytes for part in parts)
+
+
+def _same_place(copied: torch.Tensor, whole: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+    """What lies in the copy of a block where `part` lies in the block."""
+    start = (part.data_ptr() - whole.data_ptr()) // part.itemsize
+    return copied.view(part.dtype).as_strided(part.shape, part.stride(), start)
+
+
+def _widened(tensors: Tensors, names: tuple[str, ...]) -> Tensors:
+    unknown = [name for name in names if name not in tensors]
+    if unknown:
+        raise ConfigError(
+            f"int64 names {', '.join(unknown)}; this loader's batches have {', '.join(tensors)}",
+            where="loader.to_torch(int64=...)",
+            next_step=f"name some of those that they have, as int64=({next(iter(tensors))!r},), or leave int64 out",
+        )
+    return {name: tensor.long() if name in names else tensor for name, tensor in tensors.items()}

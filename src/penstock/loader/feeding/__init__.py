@@ -1,0 +1,1 @@
+"""Feeding: batches made ahead of the consumer, by threads and processes."""

@@ -1,0 +1,161 @@
+"""Served: what a process of map() does: load the function, answer batch after batch. Started by processes.py.
+
+It never outlives its parent (base/child.py), and a timer that needs no GIL ends it, with its stack written down, when
+one batch takes longer than `timeout`. What is imported here, every process imports: numpy, the standard library,
+base.child and base.errors.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import current_process  # and an alias in this process for the child's name of the user's script
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from penstock.base.child import live_as_child
+from penstock.base.errors import TaskError
+from penstock.loader.feeding.wire import Message, encode, receive, send
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Batch: TypeAlias = dict[str, npt.NDArray[Any]]
+    Function: TypeAlias = Callable[[Batch], Batch]
+
+T = TypeVar("T")
+
+START_SECONDS = 60.0  # for a busy machine to start Python and import what the function needs
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process needs to know before its first batch."""
+
+    name: str
+    place: str | None
+    function: bytes
+    main: dict[str, str]  # how to import the user's script, where the function is defined in it
+    path: list[str]
+    arguments: list[str]
+    timeout: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What the function raised, on its way to the caller; in words too, should it not survive the way."""
+
+    pickled: bytes
+    what: str
+    note: str
+
+    def error(self) -> Exception:
+        try:
+            error = pickle.loads(self.pickled)
+            error.add_note(self.note)
+        except Exception:
+            error = None
+        if isinstance(error, Exception):
+            return error
+        stand_in = TaskError(
+            self.what,
+            next_step="see the traceback below; the error itself cannot be pickled, so this one stands in for it",
+        )
+        stand_in.add_note(self.note)
+        return stand_in
+
+
+def serve() -> None:
+    """What a process does: load the function, then answer batch after batch until the parent hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    stacks, (socket_number,) = live_as_child()
+    faulthandler.enable(stacks)
+    os.set_inheritable(int(socket_number), False)
+    connection = socket.socket(fileno=int(socket_number))
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants no more
+        job: Job = receive(connection)
+        function = _attempt(lambda: _load(job), f"the import of map({job.name})", START_SECONDS, stacks)
+        if isinstance(function, Failure):
+            send(connection, encode(function))
+            return
+        send(connection, encode(None))
+        while True:
+            step, batch = receive(connection)
+            send(connection, _answer(job, function, step, batch, stacks))
+
+
+def _load(job: Job) -> Function:
+    """Import the function as multiprocessing's spawn would, and the user's script only if it is defined there."""
+    sys.argv[:] = job.arguments
+    current_process()._inheriting = True  # type: ignore[attr-defined]
+    if job.main:
+        from multiprocessing.spawn import prepare
+
+        prepare(job.main)
+    function: Function = pickle.loads(job.function)
+    del current_process()._inheriting  # type: ignore[attr-defined]
+    return function
+
+
+def _answer(job: Job, function: Function, step: int, batch: Batch, stacks: int) -> Message:
+    def work() -> Message:
+        result = function(batch)
+        if found := other_types(result):
+            raise wrong_result(found, job.name, job.place, step)
+        return encode(result)
+
+    answer = _attempt(work, f"step {step} of map({job.name})", job.timeout, stacks)
+    return encode(answer) if isinstance(answer, Failure) else answer
+
+
+def _attempt(work: Callable[[], T], doing: str, seconds: float, stacks: int) -> T | Failure:
+    """What `work` returns or raises. After `seconds`, its stack is written down and the process ended, GIL or not."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=stacks)
+    try:
+        return work()
+    except Exception as error:
+        return _failure(error, doing)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _failure(error: Exception, doing: str) -> Failure:
+    try:
+        pickled = pickle.dumps(error, protocol=5)
+    except Exception:
+        pickled = b""
+    note = f"in {doing}, process {os.getpid()}:\n" + "".join(traceback.format_exception(error))
+    return Failure(pickled, f"{doing} raised {type(error).__name__}: {error}", note)
+
+
+def other_types(result: object) -> str:
+    """What a function returned, if it is not a dict of names and numpy arrays."""
+    if not isinstance(result, dict):
+        return f"a {_type_name(result)}"
+    if wrong := [key for key in result if not isinstance(key, str)]:
+        return f"a dict with the key {wrong[0]!r}, a {_type_name(wrong[0])}"
+    if wrong := [key for key, value in result.items() if not isinstance(value, np.ndarray)]:
+        return f"a dict whose {wrong[0]!r} is a {_type_name(result[wrong[0]])}"
+    return ""
+
+
+def wrong_result(found: str, name: str, place: str | None, step: int) -> TaskError:
+    return TaskError(
+        f"map({name}) returned {found} at step {step}, not a dict of names and numpy arrays",
+        where=place,
+        next_step="return the batch as a dict; numpy.asarray makes an array of most things",
+    )
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

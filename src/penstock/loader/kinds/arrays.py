@@ -1,0 +1,126 @@
+"""Arrays: draws -> rows of the columns as they are, each under its own name. Next: loader.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.base.errors import ConfigError, did_you_mean
+from penstock.loader.engine import compiled
+from penstock.loader.feeding.readahead import read_ahead
+from penstock.loader.kind import Array, Layout
+from penstock.loader.order.order import Draws, Stream
+from penstock.loader.tables import Made, Shard, Tables, address
+from penstock.shards.schema import NUMBERS, Field, Schema
+
+
+class Arrays:
+    """Columns of numbers, and of fixed-size lists of them, in any number of dimensions.
+
+    `columns` names those wanted; None is all.
+    """
+
+    name, unit, vocabulary = "arrays", "rows", None
+
+    def __init__(
+        self,
+        datasets: Sequence[Sequence[Shard]],
+        schema: Schema,
+        columns: Sequence[str] | None,
+        larger_than_memory: bool = False,
+    ) -> None:
+        fields = _wanted(schema, columns)
+        self._shards = [shard for dataset in datasets for shard in dataset]
+        _refuse_nulls(fields, self._shards)
+        self.layout: Layout = {field.name: _row(field) for field in fields}
+        self.tables = Tables(self._shards, [field.name for field in fields])
+        self.tables.larger_than_memory = larger_than_memory
+        first = fields[0].name
+        self.streams = tuple(Stream(tuple(len(shard[first]) for shard in dataset)) for dataset in datasets)
+
+    def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
+        shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
+        drawn = int(np.count_nonzero(shards >= 0))
+        made = Made(rows=len(shards), room=len(shards), tokens=drawn, filled=drawn, draws=drawn, draws_used=drawn)
+        if compiled():
+            self._fill_compiled(shards, records, out, made)
+        else:
+            for name, array in out.items():
+                self._fill_column(name, shards, records, array)
+        return made
+
+    def _fill_compiled(self, shards: Array, records: Array, out: Mapping[str, Array], made: Made) -> None:
+        from penstock.loader.compiled import pages, rows
+
+        def list_pages(wanted: Any) -> None:
+            for slot, name in enumerate(self.tables.names):
+                pages.list_rows(addresses, slot, out[name][0].size, shards, records, wanted)
+
+        def copy(tables: Any, notes: Any) -> None:
+            for slot, name in enumerate(self.tables.names):
+                array = out[name]
+                rows.copy_rows(tables, notes, slot, array.nbytes // max(1, len(array)), shards, records, address(array))
+
+        if self.tables.larger_than_memory and len(shards):
+            addresses = self.tables.addresses
+            read_ahead(list_pages)
+        self.tables.run(copy, made)
+
+    def _fill_column(self, name: str, shards: Array, records: Array, array: Array) -> None:
+        """In plain numpy: what the kernel does."""
+        for i, (shard, record) in enumerate(zip(shards.tolist(), records.tolist(), strict=True)):
+            array[i] = self._shards[shard][name].read(record, record + 1)[0] if shard >= 0 else 0
+
+    def describe(self) -> dict[str, Any]:
+        return {"columns": {name: [list(shape), dtype] for name, (shape, dtype) in self.layout.items()}}
+
+
+def _row(field: Field) -> tuple[tuple[int, ...], str]:
+    kind = field.parsed
+    return kind.shape, "?" if kind.number.name == "bool" else NUMBERS[kind.number.name]
+
+
+def _is_array(field: Field) -> bool:
+    return field.parsed.is_number or field.parsed.is_fixed_list
+
+
+def _is_text(field: Field) -> bool:
+    """A name of a group, or a comment: nothing for an accelerator, and left out unless it is asked for."""
+    return field.parsed.is_text or field.parsed.is_dictionary
+
+
+def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
+    known = {field.name: field for field in schema}
+    for name in columns or ():
+        if name not in known:
+            raise ConfigError(
+                f"there is no column {name!r}.{did_you_mean(name, list(known))}",
+                where="load(columns=...)",
+                next_step=f"one of: {', '.join(known)}",
+            )
+    fields = (
+        [field for field in schema if not _is_text(field)] if columns is None else [known[name] for name in columns]
+    )
+    ragged = [f"{field.name} ({field.type})" for field in fields if not _is_array(field)]
+    if ragged or not fields:
+        arrays = [field.name for field in schema if _is_array(field)]
+        raise ConfigError(
+            f"a batch is made of numbers and fixed-size lists of them, and not of {', '.join(ragged) or 'no column'}",
+            where="load(columns=...)",
+            next_step=f"name the columns wanted: columns={arrays}"
+            if arrays
+            else "leave columns= out: grouped events become tokens, by fields=",
+        )
+    return fields
+
+
+def _refuse_nulls(fields: Sequence[Field], shards: Sequence[Shard]) -> None:
+    for field in fields:
+        if any(f"{field.name}/valid" in shard for shard in shards):
+            raise ConfigError(
+                f"column {field.name!r} has nulls, and an array has no place for them",
+                where="load(columns=...)",
+                next_step="filter them out or fill them when the dataset is made, or leave the column out (columns=)",
+            )

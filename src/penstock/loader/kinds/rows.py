@@ -1,0 +1,234 @@
+"""Rows: draws -> rows of tokens that were packed when the dataset was made. Next: loader.py.
+
+The dataset has a column `tokens`: a list of whole numbers a record, of fixed size or not, that int32 can hold. Where it
+also has a list `documents`, that says at which token each document of the row begins (0 is understood), and segments
+and positions follow from it; without, a row is one document. Neither has nulls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from penstock.base.errors import ConfigError
+from penstock.loader.engine import compiled
+from penstock.loader.feeding.readahead import read_ahead
+from penstock.loader.kind import TOKEN_ARRAYS, Array, token_layout
+from penstock.loader.order.order import Draws, Stream
+from penstock.loader.tables import Made, Shard, Tables, address
+from penstock.shards.columns import Column
+from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
+from penstock.shards.schema import NUMBERS, Schema
+
+Overflow = Literal["truncate"]
+_LISTS_AT_ONCE = 1 << 20
+_START_TYPES = (*TOKEN_TYPES, "uint32", "int64")
+
+
+def is_token_rows(schema: Schema) -> bool:
+    types = {field.name: field.parsed for field in schema}
+    kind = types.get(TOKENS)
+    if not kind or not kind.inner or not kind.inner.is_number or kind.is_dictionary:
+        return False
+    return not NUMBERS[kind.inner.name].startswith("f")
+
+
+class Rows:
+    """Rows of tokens, padded to `length` + 1, or cut where `overflow` says so."""
+
+    name, unit, vocabulary = "rows", "tokens", None
+
+    def __init__(
+        self,
+        datasets: Sequence[Sequence[Shard]],
+        schema: Schema,
+        length: int | None,
+        larger_than_memory: bool = False,
+        overflow: Overflow | None = None,
+    ) -> None:
+        types = {field.name: field.parsed for field in schema}
+        _refuse_types(schema)
+        for shard in (shard for dataset in datasets for shard in dataset):
+            _refuse_nulls(shard)
+        fixed = types[TOKENS].name == "fixed_size_list"
+        self._width = types[TOKENS].width if fixed else 0
+        self.length = self._check_length(length)
+        self.layout = token_layout(self.length)
+        self._shards = [shard for dataset in datasets for shard in dataset]
+        self._overflow = overflow
+        if overflow is None:
+            self._refuse_longer()
+        self._has_documents = DOCUMENTS in types
+        tokens = [TOKENS] if fixed else [f"{TOKENS}/values", f"{TOKENS}/offsets"]
+        documents = [f"{DOCUMENTS}/offsets", f"{DOCUMENTS}/values"] if self._has_documents else []
+        self.tables = Tables(self._shards, [*tokens, *documents])
+        self.tables.larger_than_memory = larger_than_memory
+        slots = [0, -1 if fixed else 1, *([len(tokens), len(tokens) + 1] if documents else [-1, -1])]
+        self._slots = np.array(slots, "i8")
+        self._lists = [pair for pair in ((slots[1], slots[0]), (slots[2], slots[3])) if pair[0] >= 0]
+        counter = tokens[-1]
+        self.streams = tuple(
+            Stream(tuple(len(shard[counter]) - (0 if fixed else 1) for shard in dataset)) for dataset in datasets
+        )
+
+    def _check_length(self, length: int | None) -> int:
+        if length is None and self._width:
+            return self._width - 1
+        if length is None or (self._width and length > self._width):
+            width = f"its rows have {self._width:,} tokens" if self._width else "its rows have different lengths"
+            raise ConfigError(
+                f"length={length} does not go with this dataset: {width}",
+                where="load(length=...)",
+                next_step=f"a length up to {self._width:,}; with {self._width - 1:,} every input has a target"
+                if self._width
+                else "say length=, the tokens of a row",
+            )
+        return length
+
+    def _refuse_longer(self) -> None:
+        """A row of one token more than `length` is whole: each input has its target."""
+        taken, longest, longer = self.length + 1, self._width, 0
+        if not self._width:
+            for shard in self._shards:
+                most, count = _longer_lists(shard[f"{TOKENS}/offsets"], taken)
+                longest, longer = max(longest, most), longer + count
+        if longest > taken:
+            rows = f"its rows have {longest:,}" if self._width else f"{longer:,} rows have more, up to {longest:,}"
+            raise ConfigError(
+                f"length={self.length} takes {taken:,} tokens of a row, and {rows}: the others would be dropped",
+                where="load(length=...)",
+                next_step=f"length={longest - 1}, or overflow='truncate' to drop them (stats().tokens_truncated counts "
+                "them)",
+            )
+
+    def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
+        rows = len(draws.keys)
+        made = Made(rows=rows, room=rows * self.length, draws=int(np.count_nonzero(draws.shards >= 0)))
+        made.draws_used = made.draws
+        if compiled():
+            self._fill_compiled(draws, out, made)
+        else:
+            for row in range(rows):
+                place = int(draws.shards[row, 0]), int(draws.records[row, 0])
+                made.tokens_truncated += self._fill_row(*place, {n: out[n][row] for n in out})
+        made.tokens = int(np.count_nonzero(out["targets_segmentation"]))
+        made.filled = int(np.count_nonzero(out["inputs_segmentation"]))
+        return made
+
+    def _fill_compiled(self, draws: Draws, out: Mapping[str, Array], made: Made) -> None:
+        from penstock.loader.compiled import rows, token_rows
+
+        places = token_rows.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
+        shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
+
+        def encode(tables: Any, notes: Any) -> None:
+            numbers = (self._slots, self._width, self.length, shards, records)
+            made.tokens_truncated = int(rows.encode_rows(tables, notes, *numbers, places))
+
+        if self.tables.larger_than_memory:
+            self._read_ahead(shards, records)
+        self.tables.run(encode, made)
+
+    def _read_ahead(self, shards: Array, records: Array) -> None:
+        """Twice: where lists lie is known when their offsets are there."""
+        from penstock.loader.compiled import pages
+
+        tables = self.tables.addresses
+
+        def list_rows_and_offsets(wanted: Any) -> None:
+            if self._width:
+                pages.list_rows(tables, 0, self._width, shards, records, wanted)
+            for offsets, _ in self._lists:
+                pages.list_rows(tables, offsets, 1, shards, records, wanted)
+
+        def list_values(wanted: Any) -> None:
+            for offsets, values in self._lists:
+                pages.list_lists(tables, offsets, values, shards, records, wanted)
+
+        read_ahead(list_rows_and_offsets)
+        if self._lists:
+            read_ahead(list_values)
+
+    def _fill_row(self, shard: int, record: int, row: Mapping[str, Array]) -> int:
+        """In plain numpy: what the kernel does. How many tokens had no room."""
+        for array in row.values():
+            array[:] = 0
+        if shard < 0:
+            return 0
+        stored = self._read_list(self._shards[shard], TOKENS, record)
+        tokens = stored.astype("i4")[: self.length + 1]
+        edges = self._edges(self._shards[shard], record, len(tokens))
+        positions = np.concatenate([np.empty(0, "i4"), *(np.arange(high - low, dtype="i4") for low, high in edges)])
+        segments = np.repeat(np.arange(1, len(edges) + 1), [high - low for low, high in edges]).astype("i4")
+        inputs, shown = tokens[: self.length], min(len(tokens), self.length)
+        row["inputs"][:shown], row["inputs_position"][:shown] = inputs, positions[:shown]
+        row["inputs_segmentation"][:shown] = segments[:shown]
+        row["targets"][: len(tokens[1:])] = tokens[1:]
+        same = segments[:-1] == segments[1:]
+        row["targets_segmentation"][: len(same)] = segments[:-1] * same
+        row["targets_position"][: len(same)] = positions[1:] * same
+        return len(stored) - len(tokens)
+
+    def _read_list(self, shard: Shard, name: str, record: int) -> Array:
+        if f"{name}/offsets" not in shard:
+            return shard[name].read(record, record + 1)[0]  # type: ignore[no-any-return]
+        low, high = shard[f"{name}/offsets"].read(record, record + 2).tolist()
+        return shard[f"{name}/values"].read(low, high)
+
+    def _edges(self, shard: Shard, record: int, count: int) -> list[tuple[int, int]]:
+        """Where each document of a row of `count` tokens begins and ends."""
+        begin, edges = 0, []
+        starts = self._read_list(shard, DOCUMENTS, record).tolist() if self._has_documents else []
+        for start in starts:
+            if start >= count:
+                break
+            if start > begin:
+                edges.append((begin, start))
+                begin = start
+        return [*edges, (begin, count)] if count else []
+
+    def describe(self) -> dict[str, Any]:
+        return {"length": self.length, "overflow": self._overflow}
+
+
+def _longer_lists(offsets: Column, most: int) -> tuple[int, int]:
+    """(the longest list, how many are longer than `most`), a piece of the offsets at a time."""
+    longest, longer = 0, 0
+    for start in range(0, len(offsets) - 1, _LISTS_AT_ONCE):
+        lengths = np.diff(offsets.read(start, min(start + _LISTS_AT_ONCE + 1, len(offsets))))
+        longest = max(longest, int(lengths.max(initial=0)))
+        longer += int(np.count_nonzero(lengths > most))
+    return longest, longer
+
+
+def _refuse_types(schema: Schema) -> None:
+    """What is found by its name has to be of its type: a kernel reads bits."""
+    for field in schema:
+        kind = field.parsed
+        inner = kind.inner.name if kind.inner else ""
+        if field.name == TOKENS and inner not in TOKEN_TYPES:
+            raise ConfigError(
+                f"column {TOKENS!r} is {field.type}, and the tokens of a batch are int32",
+                where=f"column {TOKENS!r}",
+                next_step=f"store it as a list of {' or '.join(TOKEN_TYPES[:2])} when the dataset is made",
+            )
+        if field.name == DOCUMENTS and not (kind.is_list and inner in _START_TYPES):
+            raise ConfigError(
+                f"column {DOCUMENTS!r} is {field.type}, and where documents begin is a list of whole numbers",
+                where=f"column {DOCUMENTS!r}",
+                next_step="store it as list<int32>, or give a column that means something else another name "
+                "(`select: {new_name: old_name}`)",
+            )
+
+
+def _refuse_nulls(shard: Shard) -> None:
+    for column in (TOKENS, DOCUMENTS):
+        for name in (f"{column}/valid", f"{column}/values/valid"):
+            if name in shard:
+                raise ConfigError(
+                    f"column {column!r} has nulls, and a row of tokens has no place for them",
+                    where=shard[name].file,
+                    next_step="filter them out or fill them when the dataset is made",
+                )

@@ -1,0 +1,1 @@
+"""Order: which records batch k holds."""

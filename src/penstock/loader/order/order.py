@@ -1,0 +1,190 @@
+"""Order: row numbers -> the records each row draws. Pure arithmetic on (datasets, recipe, seed). Next: events.py.
+
+A row of the stream belongs to one dataset, an epoch and a place in it; a keyed permutation says which records that
+place holds. Nothing is shuffled in memory and nothing remembered, so any row can be asked for at any time.
+docs/tokens.md is the definition; compiled/order.py has the same arithmetic for whole batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
+from typing import Any, Literal
+
+import numpy as np
+
+from penstock.base.errors import ConfigError
+from penstock.base.numbers import is_positive
+from penstock.loader.order.counter import MIX, ORDER, ROW, key, permute
+
+Array = np.ndarray[Any, Any]
+Remainder = Literal["drop", "pad"]
+Fill = Literal["packed", "one_key"]
+EVENTS_A_CONTEXT, MOST_CONTEXTS = 30, 16
+CHECKPOINT = 256  # records between two sums of contexts: one is found by a look-up and a short walk
+_FINEST_WEIGHT = 10**12  # a weight of 0.1 is meant as a tenth, and not as the binary fraction next to it
+_EXACT_BLOCK = 1000  # rows: larger blocks mix no better, and a finite stream is a whole number of them
+_EXACT_TO = 1000
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The rows of one dataset: `draws` records each, or one context of one record where `contexts` counts them."""
+
+    shard_records: tuple[int, ...]
+    draws: int = 1
+    contexts: Array | None = None  # of each record, one byte
+
+    @property
+    def records(self) -> int:
+        return sum(self.shard_records)
+
+    @property
+    def places(self) -> int:
+        """What the permutation of an epoch runs over."""
+        return self.records if self.contexts is None else int(self.contexts.sum(dtype="i8"))
+
+    @property
+    def rows(self) -> int:
+        """Rows an epoch."""
+        return self.places // self.draws
+
+
+def contexts_of(events: Array) -> Array:
+    """How many contexts records of so many events give."""
+    contexts: Array = np.clip(-(-events // EVENTS_A_CONTEXT), 1, MOST_CONTEXTS).astype("u1")
+    return contexts
+
+
+def whole_shares(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
+    """Weights as whole numbers in their ratio: 0.7 and 0.3 become 7 and 3.
+
+    The smallest that are exact, if their sum is small; otherwise the smallest of which each is exact to a thousandth.
+    """
+    wrong = [weight for weight in weights if not is_positive(weight)]
+    if wrong:
+        raise ConfigError(
+            f"weights= must be numbers above 0, and one is {wrong[0]!r}",
+            where="load(weights=...)",
+            next_step="one finite number above 0 for each dataset; leave a dataset out whose share is nothing",
+        )
+    given = [Fraction(weight.item() if isinstance(weight, np.generic) else weight) for weight in weights]
+    largest = max(given)
+    if largest > _FINEST_WEIGHT * min(given):
+        raise ConfigError(
+            f"weights= are too far apart: {min(weights)!s:.12} and {max(weights)!s:.12}, and at most "
+            f"{_FINEST_WEIGHT:,} to 1 can be kept",
+            where="load(weights=...)",
+            next_step="leave out the dataset that would never come, or give it more",
+        )
+    exact = [(weight / largest).limit_denominator(_FINEST_WEIGHT) for weight in given]
+    common = lcm(*(weight.denominator for weight in exact))
+    shares = [int(weight * common) for weight in exact]
+    if sum(shares) // gcd(*shares) > _EXACT_BLOCK:
+        shares = _nearly(exact)
+    divisor = gcd(*shares)
+    return tuple(share // divisor for share in shares)
+
+
+def _nearly(weights: Sequence[Fraction]) -> list[int]:
+    """With the least weight at n rows, no other is rounded by more than half a row: n = 500 always does."""
+    least = min(weights)
+    for rows in range(1, _EXACT_TO // 2 + 1):
+        shares = [round(rows * weight / least) for weight in weights]
+        if all(
+            abs(share * least - rows * weight) * _EXACT_TO <= rows * weight
+            for share, weight in zip(shares, weights, strict=True)
+        ):
+            break
+    return shares
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What rows draw: shard and record of each, -1 where there is none, and each row's key."""
+
+    shards: Array  # int32 [rows, draws]
+    records: Array  # int64 [rows, draws]
+    keys: Array  # uint64 [rows]
+
+
+@dataclass(frozen=True)
+class Order:
+    streams: tuple[Stream, ...]
+    shares: tuple[int, ...]
+    seed: int
+    shuffle: bool = True
+    epochs: int | None = None
+
+    @property
+    def draws(self) -> int:
+        return max(stream.draws for stream in self.streams)
+
+    @property
+    def block(self) -> int:
+        """Rows in which every dataset has its share exactly."""
+        return sum(self.shares)
+
+    @property
+    def epochs_have(self) -> str:
+        """The start of a sentence for an error."""
+        return "1 epoch has" if self.epochs == 1 else f"{self.epochs} epochs have"
+
+    @property
+    def rows(self) -> int | None:
+        """Of the whole stream. With several datasets it ends before one of them is passed more than `epochs` times."""
+        if self.epochs is None:
+            return None
+        if len(self.streams) == 1:
+            return self.epochs * self.streams[0].rows
+        return self.block * min(
+            self.epochs * stream.rows // share for stream, share in zip(self.streams, self.shares, strict=True)
+        )
+
+    def place(self, row: int) -> tuple[int, int, int]:
+        """The dataset that a row of the stream belongs to, and the epoch and row in it."""
+        dataset, own = 0, row
+        if len(self.streams) > 1:
+            block, within = divmod(row, self.block)
+            spot = permute(within, self.block, key(self.seed, MIX, block))
+            while spot >= self.shares[dataset]:
+                spot -= self.shares[dataset]
+                dataset += 1
+            own = block * self.shares[dataset] + spot
+        return dataset, *divmod(own, self.streams[dataset].rows)
+
+    def row_key(self, row: int) -> int:
+        return key(self.seed, ROW, *self.place(row))
+
+    def records_of(self, row: int) -> list[tuple[int, int]]:
+        """(shard, record in it) of each draw of a row; shards are counted through all datasets."""
+        dataset, epoch, number = self.place(row)
+        stream, order_key = self.streams[dataset], key(self.seed, ORDER, dataset, epoch)
+        before = sum(len(each.shard_records) for each in self.streams[:dataset])
+        found = []
+        for place in range(number * stream.draws, (number + 1) * stream.draws):
+            spot = permute(place, stream.places, order_key) if self.shuffle else place
+            if stream.contexts is not None:
+                spot = int(np.searchsorted(np.cumsum(stream.contexts, dtype="i8"), spot, side="right"))
+            starts = np.cumsum([0, *stream.shard_records])
+            shard = int(np.searchsorted(starts, spot, side="right")) - 1
+            found.append((before + shard, spot - int(starts[shard])))
+        return found
+
+    def draw(self, first: int, count: int) -> Draws:
+        """Rows `first` and on, in plain arithmetic."""
+        drawn = empty_draws(count, self.draws)
+        for i in range(count):
+            row = first + i
+            if self.rows is not None and row >= self.rows:
+                break
+            for j, (shard, record) in enumerate(self.records_of(row)):
+                drawn.shards[i, j], drawn.records[i, j] = shard, record
+            drawn.keys[i] = self.row_key(row)
+        return drawn
+
+
+def empty_draws(rows: int, draws: int) -> Draws:
+    return Draws(np.full((rows, draws), -1, "i4"), np.zeros((rows, draws), "i8"), np.zeros(rows, "u8"))

@@ -1,0 +1,1 @@
+"""Tokens of events: the vocabulary, and values -> tokens and back."""

@@ -1,0 +1,167 @@
+"""Binding: a vocabulary and a dataset's schema -> which columns the kernel reads for each field. Used by events.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from penstock.base.errors import ConfigError, did_you_mean
+from penstock.loader.tokens.vocabulary import KINDS, PINGS, TokenField, Vocabulary
+from penstock.shards.schema import NUMBERS, Field, Schema, Type
+
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@dataclass(frozen=True)
+class BoundField:
+    """One field of the vocabulary, and the names of the columns it is read from; "" where it has none."""
+
+    field: TokenField
+    of_events: bool
+    value: str
+    valid: str
+    codes: str = ""
+    offsets: str = ""
+    ticks: int = 1
+    version: str = ""
+    version_valid: str = ""
+    version_of_events: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        names = (self.value, self.valid, self.codes, self.offsets, self.version, self.version_valid)
+        return [name for name in names if name]
+
+
+@dataclass(frozen=True)
+class Bound:
+    fields: tuple[BoundField, ...]
+    vocabulary: Vocabulary  # with every width decided
+    offsets: str  # the column that says where a record's events begin
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys([self.offsets, *(name for field in self.fields for name in field.columns)]))
+
+
+def is_grouped(schema: Schema) -> bool:
+    return any(field.parsed.is_list for field in schema)
+
+
+def fits_pings(schema: Schema) -> bool:
+    return {field.column for field in PINGS.fields} <= {field.name for field in schema}
+
+
+def bind(vocabulary: Vocabulary, schema: Schema, where: str) -> Bound:
+    columns = {field.name: field for field in schema}
+    fields = tuple(_bind_field(field, columns, where) for field in vocabulary.fields)
+    lists = [each.field.column for each in fields if each.of_events]
+    if not lists:
+        raise ConfigError(
+            f"none of the fields {', '.join(columns)} is a list: this dataset has no grouped events",
+            where=where,
+            next_step="prepare it with a `group` stage (`penstock run events --set by=KEY`)",
+        )
+    return Bound(fields, replace(vocabulary, fields=tuple(each.field for each in fields)), f"{lists[0]}/offsets")
+
+
+def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> BoundField:
+    column, of_events = _column(asked.column, columns, where)
+    kind = column.parsed
+    _refuse_type(asked, kind, of_events, where)
+    version, version_of_events = "", False
+    if asked.version and (asked.version in columns or asked not in PINGS.fields):  # pings may do without
+        found, version_of_events = _column(asked.version, columns, where)
+        _refuse_version(asked, found.parsed, where)
+        version = found.name
+    text = column.inner if kind.is_dictionary else column
+    is_text = text.parsed.is_text
+    return BoundField(
+        field=replace(asked, width=asked.width or _width(kind)) if asked.kind == "int" else asked,
+        of_events=of_events,
+        value=f"{text.name}/bytes" if is_text else column.name,
+        valid=f"{column.name}/valid",
+        codes=f"{column.name}/codes" if kind.is_dictionary else "",
+        offsets=f"{text.name}/offsets" if is_text else "",
+        ticks=_TICKS.get(kind.arguments[0], 1) if kind.name == "timestamp" else 1,
+        version=version,
+        version_valid=f"{version}/valid" if version else "",
+        version_of_events=version_of_events,
+    )
+
+
+def _column(name: str, columns: Mapping[str, Field], where: str) -> tuple[Field, bool]:
+    """The field whose columns are read, and whether it has a value an event."""
+    if name not in columns:
+        raise ConfigError(
+            f"there is no column {name!r} to encode.{did_you_mean(name, list(columns))}",
+            where=where,
+            next_step=f"this dataset has {', '.join(columns)}: say fields={{column: kind}}",
+        )
+    field = columns[name]
+    return (field.inner, True) if field.parsed.is_list else (field, False)
+
+
+_FITTING = {
+    "ip": "text",
+    "time": "a timestamp in a list",
+    "float11": "a number",
+    "int": "a whole number",
+    "category": "text or a whole number, as its values are",
+    "bytes": "text or binary",
+}
+
+
+def _refuse_type(asked: TokenField, kind: Type, of_events: bool, where: str) -> None:
+    text = kind.is_text or kind.is_dictionary
+    whole = _is_whole(kind)
+    fits = {
+        "ip": text,
+        "time": kind.name == "timestamp" and of_events,
+        "float11": kind.is_number,
+        "int": whole,
+        "category": text if asked.values and isinstance(asked.values[0], str) else whole,
+        "bytes": text,
+    }
+    if not fits[asked.kind]:
+        raise ConfigError(
+            f"column {asked.column!r} holds {kind.name}, and {asked.kind} encodes {_FITTING[asked.kind]}",
+            where=where,
+            next_step=f"choose another of {', '.join(KINDS)} for it, or leave it out of fields=",
+        )
+    if asked.kind == "category" and whole:
+        _refuse_values(asked, kind, where)
+
+
+def _refuse_version(asked: TokenField, kind: Type, where: str) -> None:
+    if not _is_whole(kind):
+        raise ConfigError(
+            f"column {asked.version!r} holds {kind.name}, and the version of an address is a whole number, 4 or 6",
+            where=where,
+            next_step=f"store it as int8, or encode {asked.column!r} as 'ip', without it",
+        )
+
+
+def _is_whole(kind: Type) -> bool:
+    return kind.is_number and not NUMBERS[kind.name].startswith("f")
+
+
+def _refuse_values(asked: TokenField, kind: Type, where: str) -> None:
+    """A number that the column cannot hold is a slip, and would be taken for another one in a kernel's 64 bits."""
+    limits = np.iinfo(NUMBERS[kind.name])
+    beyond = [value for value in asked.values if not limits.min <= int(value) <= limits.max]
+    if beyond:
+        raise ConfigError(
+            f"column {asked.column!r} holds {kind.name}, and never the category {beyond[0]}",
+            where=where,
+            next_step=f"leave it out: {limits.min} to {limits.max} can be there",
+        )
+
+
+def _width(kind: Type) -> int:
+    """Bytes that hold every number of a column, as signed ones; of uint64 all but the largest half."""
+    code = NUMBERS[kind.name]
+    size = int(code[1])
+    return min(8, 2 * size) if code[0] == "u" and kind.name != "bool" else size

@@ -1,0 +1,64 @@
+"""Means: what a job may use; and the Settings and the Projection that a pass gets from it.
+
+Physical facts all: they change speed and memory, never a byte of output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.base.memory import Budget
+from penstock.prepare.budget.costs import Measured, Measurement
+from penstock.prepare.budget.room import NOBODY_COUNTS, Room
+
+MARGIN = 1.25  # over what a task was measured to add: allocators keep more as it goes on
+HOLD_MARGIN = 1.1  # over the bytes that are kept: they come in pieces
+SLACK_BYTES = 4 << 20  # and a little per worker, which matters when batches are small
+
+
+@dataclass(frozen=True)
+class Means:
+    """Memory, cores and disk that the job may use, and what a little of it was measured to cost."""
+
+    budget: Budget
+    cores: int
+    free_disk: int
+    driver_bytes: int
+    measured: Measured
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Number of workers of a pass, and how much a task holds. Engines halve batches where that is too much."""
+
+    workers: int
+    batch_bytes: int  # decoded rows that a task reads, or sorts, at a time
+    hold_bytes: int  # of its output that a task keeps in memory; the rest takes the way over a scratch file
+    row_bytes: float
+    stored_row_bytes: float
+    worker_limit: int = 0  # bytes that a worker may hold in a user's function before it is stopped; 0: no limit
+    limit_by: str = ""  # what sets it
+    threads: int = 1  # of a worker
+    room: Room = NOBODY_COUNTS
+
+
+@dataclass(frozen=True)
+class Projection:
+    memory_bytes: int
+    spill_bytes: int  # on disk while the pass runs, and gone when the job is done
+    output_bytes: int
+    seconds: float
+    rows: int
+
+
+def memory_of(workers: int, batch_bytes: int, hold_bytes: int, cost: Measurement, means: Means) -> int:
+    """Driver, then each worker: what it holds before a task and what a task adds."""
+    task = cost.task_bytes(batch_bytes) * MARGIN + SLACK_BYTES + hold_bytes * HOLD_MARGIN
+    if workers == 0:
+        return int(means.driver_bytes + task)
+    return int(means.driver_bytes + workers * (cost.worker_bytes + task))
+
+
+def memory_with(workers: int, held: int, means: Means) -> int:
+    """Memory of a pass whose tasks hold `held` bytes, whatever they read."""
+    return means.driver_bytes + (workers * (means.measured.slices.worker_bytes + held) or held)

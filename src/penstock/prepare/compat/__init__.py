@@ -1,1 +1,0 @@
-"""Compat: configs that were written for other programs -> job files of ours."""

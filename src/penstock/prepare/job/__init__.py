@@ -1,0 +1,1 @@
+"""What was asked: a job file, a mapping or a preset -> Config."""

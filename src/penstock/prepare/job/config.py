@@ -1,0 +1,366 @@
+"""Config: a job file (YAML) as a frozen value. Every error has a path into the file. Next: survey.py.
+
+What decides output bytes is *semantic*: sources' options, stages, format, slice size, bad input. What only
+decides how the work is done is not: memory, workers, time-outs, where input and output lie.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.paths import local_path
+from penstock.base.sizes import parse_size
+from penstock.base.user_code import code_identity, forget_modules, load_user_object
+from penstock.prepare.job.job_file import read_job_file
+from penstock.prepare.job.older import krill, preprocessing
+from penstock.prepare.job.older.translated import Translated
+from penstock.prepare.job.source_config import FROZEN, SourceConfig, plain
+from penstock.prepare.samples.schema import declared_schema
+from penstock.prepare.stages import build_stage
+from penstock.prepare.stages.interfaces import Settles
+from penstock.prepare.stages.stage import Stage
+
+_MOST_SECONDS = 10**8  # three years: the clock of the system cannot wait for ever
+_TEXT_SLICE = "16MB"  # of a text job, unless it says another
+
+
+class ExportConfig(BaseModel):
+    """A folder for another library, made of the finished dataset. `export: hf` is short for `export: {to: hf}`."""
+
+    model_config = FROZEN
+
+    to: Literal["hf"] = Field(description="hf: for datasets.load_from_disk")
+    path: str | None = Field(None, description="the folder; the output's name with -hf behind it, if not said")
+    shard_size: str = Field("200MB", description="bytes of a file in it")
+    columns: tuple[str, ...] | None = Field(None, description="only these, by their names there; all if not said")
+
+    @field_validator("shard_size", mode="before")
+    @classmethod
+    def _size(cls, value: Any) -> str:
+        parse_size(value)
+        return str(value)
+
+
+class Config(BaseModel):
+    """A job: what to read, what to do with it, where to put it, and what it may use."""
+
+    model_config = FROZEN
+
+    input: tuple[SourceConfig, ...] = Field(min_length=1)
+    output: str
+    stages: tuple[dict[str, Any], ...] = ()
+    format: Literal["safetensors", "npy", "arrays", "npz", "arrayrecord"] = Field(
+        "safetensors",
+        description="container of the columns; arrays (of samples, and their default) is one .npy a column and split, "
+        "arrayrecord one file a split, of grouped events only",
+    )
+    merge_strategy: Literal["sequential", "accumulative"] = Field(
+        "sequential", description="of format arrays: place batches one by one, or all at once in memory; same bytes"
+    )
+    intermediate_dir: str | None = Field(
+        None, description="of samples: keep them as batch files there (.npz), and merge these"
+    )
+    batch_size: int = Field(500, gt=0, description="samples in a batch file of intermediate_dir")
+    export: ExportConfig | None = Field(
+        None, description="the finished dataset for another library too: hf, or {to: hf, path: prepared-hf}"
+    )
+    on_bad_input: Literal["fail", "set_aside"] = "fail"
+    slice_size: str = Field("64MB", description="input bytes a task reads, and so the size of a shard")
+    memory: str = Field("80%", description="of the whole process tree: 2GB, 512MiB, or a share of the machine's")
+    workers: Literal["auto"] | int = Field("auto", description="processes; 0 works inside the driver, to debug")
+    strategy: Literal["auto", "sequential", "parallel", "streaming"] = Field(
+        "auto", description="how much to hold at once: all that fits, or as little as is good; changes no byte"
+    )
+    task_timeout: float = Field(
+        600, gt=0, le=_MOST_SECONDS, description="seconds without a row before a task is killed"
+    )
+    stall_notice: float = Field(60, gt=0, le=_MOST_SECONDS, description="seconds without a row before a task is named")
+    folder: str = Field("", exclude=True)  # where relative paths and modules of this job are looked up
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise ValueError("a job is a mapping with `input:`, `output:` and `stages:`")
+        value = dict(value)
+        sources = value.get("input")
+        if isinstance(sources, str | os.PathLike | dict):
+            sources = [sources]
+        if isinstance(sources, list | tuple):
+            value["input"] = [{"path": each} if isinstance(each, str | os.PathLike) else each for each in sources]
+        if "format" not in value and isinstance(value.get("input"), list):
+            value |= {"format": "arrays"} if any(map(_gives_samples, value["input"])) else {}
+        if "slice_size" not in value and any(map(_is_text, value.get("stages") or ())):
+            value["slice_size"] = _TEXT_SLICE
+        if isinstance(value.get("export"), str):
+            value["export"] = {"to": value["export"]}
+        if "output" in value:
+            value["output"] = plain(value["output"])
+        if "stages" in value:
+            value["stages"] = _stage_mappings(value["stages"])
+        for size in ("memory", "slice_size"):
+            if isinstance(value.get(size), int) and not isinstance(value[size], bool):
+                value[size] = str(value[size])
+        return value
+
+    @field_validator("memory", "slice_size")
+    @classmethod
+    def _sizes(cls, value: str, info: Any) -> str:
+        size = parse_size(value, whole=2**40 if info.field_name == "memory" else None)
+        if info.field_name == "memory" and value.strip().isdecimal() and size < 10**6:
+            raise ValueError(f"{size:,} bytes are too few for any job. Did you mean {size}MB?")
+        return value
+
+    @field_validator("task_timeout", "stall_notice", mode="before")
+    @classmethod
+    def _seconds(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError(f"{value!r} is no number of seconds")
+        return value
+
+    @field_validator("workers", mode="before")
+    @classmethod
+    def _workers(cls, value: Any) -> Any:
+        number = int(value) if isinstance(value, str) and value.isdecimal() else value
+        if number != "auto" and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
+            raise ValueError(f"{value!r} is not `auto`, 0 (inside the driver) or a number of processes")
+        return number
+
+    @model_validator(mode="after")
+    def _local_paths(self) -> Config:
+        """Every path is one of this machine; what is not is refused by its key."""
+        written = {"output": (self.output,), "intermediate_dir": (self.intermediate_dir,)}
+        written |= {"export.path": (self.export.path,)} if self.export else {}
+        for number, source in enumerate(self.input):
+            written |= {f"input[{number}].{name}": getattr(source, name) for name in ("path", "files", "npz")}
+        for key, path in ((key, path) for key, paths in written.items() for path in paths if path):
+            try:
+                local_path(path, self.folder, is_output=not key.startswith("input"))
+            except ConfigError as error:
+                error.what = f"{key}: {error.what}"
+                raise
+        return self
+
+    @model_validator(mode="after")
+    def _apart(self) -> Config:
+        output, batches = self.output_path, self.batches_path
+        if batches and os.path.commonpath([os.path.abspath(output), os.path.abspath(batches)]) in (
+            os.path.abspath(output),
+            os.path.abspath(batches),
+        ):
+            raise ValueError(
+                f"intermediate_dir: {self.intermediate_dir} and output: {self.output} lie one in the other; "
+                "give each a folder of its own"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_process(self) -> Config:
+        if self.strategy == "sequential" and self.workers not in ("auto", 0, 1):
+            raise ValueError(f"strategy: sequential is one process, and workers: {self.workers} asks for more")
+        return self
+
+    @property
+    def slice_bytes(self) -> int:
+        return parse_size(self.slice_size)
+
+    @property
+    def output_path(self) -> str:
+        return os.path.normpath(local_path(self.output, self.folder))
+
+    @property
+    def export_path(self) -> str:
+        """Where the export goes, if there is one."""
+        if not self.export:
+            return ""
+        return os.path.abspath(local_path(self.export.path or f"{os.path.normpath(self.output)}-hf", self.folder))
+
+    @property
+    def batches_path(self) -> str:
+        """Where batch files are kept, if they are."""
+        return os.path.normpath(local_path(self.intermediate_dir, self.folder)) if self.intermediate_dir else ""
+
+    def build_stages(self) -> tuple[Stage, ...]:
+        """The stages as values. Their modules are looked for beside the job file first."""
+        if self.folder in sys.path:
+            sys.path.remove(self.folder)
+        sys.path.insert(0, self.folder)
+        functions = {number: source.function for number, source in enumerate(self.input) if source.function}
+        forget_modules(self.folder, (word for word in (*_words(self.stages), *functions.values()) if ":" in word))
+        for number, function in functions.items():
+            _find_function(number, function)
+            _check_schema(number, self.input[number])
+        stages: tuple[Stage, ...] = ()
+        for number, written in enumerate(self.stages):
+            stage = _build(number, written)
+            stages = (*stages, stage.settled(stages) if isinstance(stage, Settles) else stage)
+        return stages
+
+    def semantic(self, stages: tuple[Stage, ...]) -> dict[str, Any]:
+        """The part of the job that decides output bytes, with every default spelled out."""
+        described = {
+            "input": [source.semantic() for source in self.input],
+            "stages": [_describe(name, stage) for name, stage in zip(self.stage_names, stages, strict=True)],
+            "format": self.format,
+            "on_bad_input": self.on_bad_input,
+            "slice_size": self.slice_bytes,
+        }
+        return {**described, "batch_size": self.batch_size} if self.format == "npz" else described
+
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        return tuple(next(iter(stage)) for stage in self.stages)
+
+
+def _is_text(stage: Any) -> bool:
+    """Whether a stage works on documents, which take more time a byte than rows do, and are stored smaller."""
+    return (next(iter(stage), "") if isinstance(stage, dict) else stage) in ("dedup", "tokenize")
+
+
+def _gives_samples(source: Any) -> bool:
+    return isinstance(source, dict) and bool(source.get("function") or source.get("npz"))
+
+
+def _words(written: Any) -> Iterator[str]:
+    """Every string in the stages as written: one of them may name a module."""
+    if isinstance(written, str):
+        yield written
+    elif isinstance(written, dict):
+        yield from (word for pair in written.items() for each in pair for word in _words(each))
+    elif isinstance(written, list | tuple):
+        yield from (word for each in written for word in _words(each))
+
+
+def _describe(name: str, stage: Stage) -> dict[str, Any]:
+    """A stage in the manifest: its options, and what else decides its bytes."""
+    described: dict[str, Any] = {name: stage.describe()}
+    if stage.code():
+        described["code"] = [code_identity(target) for target in stage.code()]
+    if stage.version > 1:
+        described["version"] = stage.version
+    return described
+
+
+def _stage_mappings(stages: Any) -> list[dict[str, Any]]:
+    if stages is None:  # the key with nothing under it
+        return []
+    if not isinstance(stages, list | tuple):
+        raise ValueError("stages: is a list, each entry one stage such as `- filter: rtt > 0`")
+    mappings = []
+    for number, entry in enumerate(stages):
+        if isinstance(entry, str):
+            entry = {entry: None}
+        if not isinstance(entry, dict) or len(entry) != 1:
+            raise ValueError(f"stages[{number}]: one stage with its options, such as `- filter: rtt > 0`")
+        mappings.append({str(name): options for name, options in entry.items()})
+    return mappings
+
+
+def _build(number: int, stage: dict[str, Any]) -> Stage:
+    ((name, written),) = stage.items()
+    with stage_errors(number, name):
+        return build_stage(name, written)
+    raise AssertionError  # for the type checker, which cannot know that the block does not swallow errors
+
+
+def _find_function(number: int, function: str) -> None:
+    try:
+        found = load_user_object(function)
+    except ConfigError as error:
+        error.what = f"input[{number}].function: {error.what}"
+        raise
+    if not callable(found):
+        raise ConfigError(f"input[{number}].function: {function} is no function")
+
+
+def _check_schema(number: int, source: SourceConfig) -> None:
+    if source.samples is None:
+        return
+    try:
+        declared_schema(source.samples, source.missing)
+    except ConfigError as error:
+        place = "" if error.what.startswith("missing") else f"{error.where or 'schema'}: "
+        error.what, error.where = f"input[{number}].{place}{error.what}", None
+        raise
+
+
+@contextmanager
+def stage_errors(number: int, name: str) -> Iterator[None]:
+    """`with stage_errors(2, "filter"):` puts `stages[2].filter: ` before what a ConfigError says."""
+    try:
+        yield
+    except ConfigError as error:
+        if not error.what.startswith("stages["):
+            error.what = f"stages[{number}].{name}: {error.what}"
+        raise
+
+
+def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None = None) -> Config:
+    """Read a job file. `overrides` replace its top-level keys, as the command line's options do."""
+    file = read_job_file(path)
+    laid = {**file.written, **(overrides or {})}
+    try:
+        job = understood(laid).job
+        job |= {key: value for key, value in (overrides or {}).items() if key in job or key in _job_keys()}
+        return make_config(job, folder=str(file.path.parent.absolute()))
+    except ConfigError as error:
+        error.where = error.where or file.place(error.what)
+        raise
+
+
+def understood(written: dict[str, Any]) -> Translated:
+    """The job file that was written, or the one that another program's config means."""
+    if preprocessing.BLOCK in written:
+        return preprocessing.translate(written, _job_keys())
+    return krill.translate(written, _job_keys()) if krill.is_krill(written) else Translated(written, ())
+
+
+def _job_keys() -> tuple[str, ...]:
+    return tuple(name for name, info in Config.model_fields.items() if not info.exclude)
+
+
+def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
+    """A Config from Python values; relative paths start at `folder`, or at the working directory."""
+    _refuse_unknown(written, Config, "")
+    for number, source in enumerate(_sources_of(written)):
+        if isinstance(source, dict):
+            _refuse_unknown(source, SourceConfig, f"input[{number}].")
+    if isinstance(written.get("export"), dict):
+        _refuse_unknown(written["export"], ExportConfig, "export.")
+    try:
+        config = Config(**{**written, "folder": folder or os.getcwd()})
+    except ValidationError as error:
+        raise ConfigError(_first_problem(error)) from error
+    config.build_stages()  # so that a wrong option is told before any file is touched
+    return config
+
+
+def _sources_of(written: dict[str, Any]) -> list[Any]:
+    sources = written.get("input")
+    return list(sources) if isinstance(sources, list | tuple) else [sources]
+
+
+def _refuse_unknown(written: dict[str, Any], model: type[BaseModel], path: str) -> None:
+    known = [info.alias or name for name, info in model.model_fields.items() if not info.exclude]
+    for key in written:
+        if key not in known:
+            raise ConfigError(f"{path}{key}: unknown key. Keys: {', '.join(known)}.{did_you_mean(str(key), known)}")
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    path = ""
+    for part in first["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    if first["type"] == "missing":
+        return f"{path}: this key is required"
+    message = first["msg"].removeprefix("Value error, ")
+    got = "" if first["type"] == "value_error" else f", got {first['input']!r}"
+    return f"{path}: {message}{got}" if path else message

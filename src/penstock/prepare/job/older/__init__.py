@@ -1,0 +1,1 @@
+"""Configs of older programs -> job files of penstock."""

@@ -1,0 +1,202 @@
+"""Source config: one entry of `input:`, where rows or samples come from. Part of config.py."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from penstock.base.sizes import parse_size
+from penstock.base.user_code import code_identity
+from penstock.prepare.samples.schema import SampleSchema
+from penstock.prepare.sources import SourceOptions
+from penstock.prepare.sources.row_range import RowRange, parse_split
+from penstock.shards.schema import declared_type
+
+FROZEN = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class SourceConfig(BaseModel):
+    """Where rows come from. `input: 'data/*.parquet'` is short for `input: {path: 'data/*.parquet'}`.
+
+    `files:` are raw files that `function:` makes samples of, `npz:` are batch files of arrays.
+    """
+
+    model_config = FROZEN
+
+    path: tuple[str, ...] = Field(
+        (), description="files, folders or globs (`**` crosses folders); with `split`, a dataset on disk or of the hub"
+    )
+    files: tuple[str, ...] = Field((), description="raw files, each given to `function`")
+    npz: tuple[str, ...] = Field((), description="batch files of arrays, such as intermediate/batch_*.npz")
+    format: Literal["auto", "parquet", "csv", "jsonl", "arrow", "text"] = "auto"
+    text_column: str | None = Field(None, description="read this column alone, and call it `text`")
+    document: Literal["file", "line"] = Field("file", description="what one document of format text is")
+    bad_utf8: Literal["set_aside", "repair"] = Field(
+        "set_aside", description="rows with text that is not UTF-8; or repair: U+FFFD for what is not"
+    )
+    split: str | None = Field(
+        None,
+        description="of a dataset of the hub, or saved by the `datasets` library; or some of its rows: train[:10%]",
+    )
+    name: str | None = Field(None, description="configuration of a dataset of the hub")
+    revision: str | None = Field(None, description="branch, tag or commit of a dataset of the hub")
+    types: dict[str, str] = Field({}, description="column types of text formats, such as {time: 'timestamp[us]'}")
+    delimiter: str | None = Field(None, description="of CSV; comma, or tab for .tsv")
+    null_values: tuple[str, ...] = Field(("", "NA", "N/A", "NULL", "null"), description="what CSV writes for null")
+    newlines_in_values: bool | None = Field(
+        None, description="CSV values may hold newlines between quotes; documents (text_column) may, if not said"
+    )
+    function: str | None = Field(None, description="module:name that yields samples (dicts) of a file, or of rows")
+    batch_rows: int = Field(1024, gt=0, le=2**20, description="rows that `function` is given at a time, with `path:`")
+    samples: dict[str, Any] | None = Field(
+        None, alias="schema", description="types of what `function` yields: {features: 'float32[893]'}; else inferred"
+    )
+    floats: Literal["float16", "float32", "float64"] | None = Field(
+        None, description="what floats become where there is no schema; if not said, they keep their types"
+    )
+    missing: dict[str, Any] = Field({}, description="what stands for a key that a sample lacks: {labels_x: -1}")
+    function_memory: str | None = Field(None, description="that `function` may take of its own; measured if not said")
+    trust_pickle: bool = Field(False, description="open .npz files that hold pickles, which can run any code")
+
+    @field_validator("path", "files", "npz", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        values = [value] if isinstance(value, str | os.PathLike) else value
+        return [plain(each) for each in values] if isinstance(values, list | tuple) else values
+
+    @field_validator("types")
+    @classmethod
+    def _known_types(cls, value: dict[str, str]) -> dict[str, str]:
+        for column, word in value.items():
+            try:
+                declared_type(word)
+            except ValueError as error:
+                raise ValueError(f"{column}: {error}") from error
+        return value
+
+    @field_validator("delimiter")
+    @classmethod
+    def _one_plain_character(cls, value: str | None) -> str | None:
+        if value is not None and (len(value) != 1 or not value.isascii() or value in '"\r\n\0'):
+            raise ValueError(f"{value!r} cannot separate values; write one character such as ';' or \"\\t\"")
+        return value
+
+    @field_validator("split")
+    @classmethod
+    def _known_range(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_split(value)
+        return value
+
+    @field_validator("function", mode="before")
+    @classmethod
+    def _named_function(cls, value: Any) -> Any:
+        if callable(value):
+            name = getattr(value, "__name__", "samples")
+            raise ValueError(
+                "give the function by its name, module:name, because workers import it; save it in a module, such as "
+                f"features.py, and write 'features:{name if name.isidentifier() else 'samples'}'"
+            )
+        return value
+
+    @field_validator("function_memory", mode="before")
+    @classmethod
+    def _size(cls, value: Any) -> Any:
+        if value is not None:
+            parse_size(str(value))
+        return None if value is None else str(value)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> SourceConfig:
+        given = [name for name in ("path", "files", "npz") if getattr(self, name)]
+        if len(given) != 1:
+            raise ValueError(
+                f"{' and '.join(given) or 'none of path, files, npz'}: give one of path (rows that penstock reads), "
+                "files (raw files for `function`) and npz (batch files)"
+            )
+        if self.files and not self.function:
+            raise ValueError("files: needs `function: module:name`, which yields the samples of one file")
+        if self.npz and self.function:
+            raise ValueError("npz: holds samples already, and takes no `function`")
+        if self.function and ":" not in self.function:
+            raise ValueError(f"function: {self.function!r} is not module:name, such as features:samples")
+        if not self.function and (self.samples is not None or self.missing or self.function_memory):
+            raise ValueError(
+                "schema, missing and function_memory are about what a `function` yields, and there is none"
+            )
+        self._refuse_unfit_text()
+        return self
+
+    def _refuse_unfit_text(self) -> None:
+        rows = bool(self.path) and not self.function
+        for name in ("text_column", "split", "name", "revision"):
+            if getattr(self, name) is not None and not rows:
+                raise ValueError(f"{name}: is about rows that penstock reads (`path:`, without `function:`)")
+        if self.text_column is not None and self.format == "text":
+            raise ValueError("text_column: files of format text have one column, which is called `text` already")
+        if self.split is not None and len(self.path) != 1:
+            raise ValueError(f"split: belongs to one dataset, and path: names {len(self.path)}; make each a source")
+        for name in ("name", "revision"):
+            if getattr(self, name) is not None and self.split is None:
+                raise ValueError(f"{name}: is of a dataset of the hub, and those need `split:`, such as `split: train`")
+
+    @property
+    def row_range(self) -> RowRange | None:
+        """Some rows of the split, where `split:` says which."""
+        return parse_split(self.split) if self.split else None
+
+    @property
+    def whole_split(self) -> str | None:
+        """Name of the split, whichever of its rows are read."""
+        return self.row_range.split if self.row_range else self.split
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        return self.path or self.files or self.npz
+
+    @property
+    def kind(self) -> str:
+        """The format that its files are read as; `auto` goes by their names."""
+        return "function" if self.function else "npz" if self.npz else self.format
+
+    def options(self, samples: SampleSchema = ()) -> SourceOptions:
+        return SourceOptions(
+            types=self.types,
+            delimiter=self.delimiter,
+            null_values=self.null_values,
+            newlines_in_values=self.may_hold_newlines,
+            text_column=self.text_column,
+            document=self.document,
+            bad_utf8=self.bad_utf8,
+            trust_pickle=self.trust_pickle,
+            format=self.format,
+            function=self.function or "",
+            takes_rows=bool(self.path),
+            batch_rows=self.batch_rows,
+            samples=samples,
+        )
+
+    @property
+    def may_hold_newlines(self) -> bool:
+        return bool(self.text_column) if self.newlines_in_values is None else self.newlines_in_values
+
+    def semantic(self) -> dict[str, Any]:
+        """Options of a trade that the source has not would only change old fingerprints."""
+        dumped = self.model_dump(mode="json", by_alias=True, exclude={"path", "files", "npz", "function_memory"})
+        dumped["newlines_in_values"] = self.may_hold_newlines
+        for name in ("function", "batch_rows", "schema", "floats", "missing") if not self.function else ():
+            del dumped[name]
+        if self.function and self.samples is not None:
+            dumped["floats"] = self.floats or "float32"  # it decides nothing here; older manifests say so
+        if not self.npz:
+            del dumped["trust_pickle"]
+        for name in ("text_column", "document", "bad_utf8", "split", "name", "revision"):
+            if dumped[name] == type(self).model_fields[name].default:
+                del dumped[name]
+        return {**dumped, "code": code_identity(self.function)} if self.function else dumped
+
+
+def plain(path: Any) -> Any:
+    return os.fspath(path) if isinstance(path, os.PathLike) else path

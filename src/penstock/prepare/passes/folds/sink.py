@@ -1,0 +1,56 @@
+"""Sink: where the rows of a task end up. Each writes as rows come and appears when the task is done, or not at all."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from penstock.base.stores.store import STATE, Store
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.rows.rows import Rows
+from penstock.shards.columns import FileFacts
+from penstock.shards.manifest import ShardFacts
+
+PARTS = f"{STATE}/parts"
+
+
+@dataclass(frozen=True)
+class Produced:
+    """Files and states that a task's sink has written."""
+
+    shards: dict[str, ShardFacts] = field(default_factory=dict)
+    spill: FileFacts | None = None
+    states: dict[str, Any] = field(default_factory=dict)  # for the ledger, beside those of fits
+    lasting: bool = True  # else it is there as long as the session of the store
+
+
+class Sink(Protocol):
+    def write(self, rows: Rows) -> None: ...
+    def finish(self) -> Produced: ...
+
+
+class Nothing:
+    """The sink of a pass that only measures."""
+
+    def write(self, rows: Rows) -> None: ...
+
+    def finish(self) -> Produced:
+        return Produced()
+
+
+@dataclass(frozen=True)
+class Into(ABC):
+    """The worker's half of an ending: how to write what a task gives."""
+
+    @abstractmethod
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink: ...
+
+    def for_trial(self) -> Into:
+        """The writer for a trial: some rows of some slices, before there is a plan."""
+        return self
+
+    def left(self, tasks: int) -> tuple[str, ...]:  # noqa: ARG002
+        """Names of the files that so many tasks leave for a reader."""
+        return ()

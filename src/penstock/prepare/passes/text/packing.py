@@ -1,0 +1,243 @@
+"""Packing: the tokens that tasks have put down -> rows of the dataset, each task a span of them. Next: ledger.py.
+
+The documents of a split are one stream of tokens, in the order of their positions. Its length is known when all tasks
+have put theirs down, and with it where every row begins; so any task can make its span of rows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.faults import crash_point
+from penstock.base.fingerprint import fingerprint
+from penstock.base.stores import open_store
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.passes import Report, Task
+from penstock.prepare.passes.folds.shards import Shards, ShardsInto
+from penstock.prepare.passes.text.best_fit import best_fit
+from penstock.prepare.passes.text.token_stream import Array, Stream, TokenPart
+from penstock.prepare.stages.pack import Pack, packed_schema
+from penstock.shards.manifest import Step
+from penstock.shards.packed import DOCUMENTS, TOKENS
+from penstock.shards.schema import NUMBERS
+
+TAIL = "tail"
+_TOKENS_AT_ONCE = 1 << 20
+_MOST_DOCUMENTS = 1 << 17  # that are fitted together: some 12 MB of Python's numbers
+
+
+@dataclass(frozen=True)
+class Span:
+    """The `number`-th of `count` equal spans of the dataset."""
+
+    number: int
+    count: int
+
+    def of(self, total: int) -> tuple[int, int]:
+        return total * self.number // self.count, total * (self.number + 1) // self.count
+
+    def describe(self) -> list[int]:
+        return [self.number, self.count]
+
+    def __str__(self) -> str:
+        return f"span {self.number}"
+
+
+@dataclass(frozen=True)
+class FromTokens:
+    """The input of a pass that packs, and where its rows go."""
+
+    parts: tuple[TokenPart, ...]
+    pack: Pack
+    into: ShardsInto
+
+    @property
+    def dtype(self) -> str:
+        """Of tokens."""
+        tokens = next(each.parsed for each in self.into.schema if each.name == TOKENS)
+        assert tokens.inner
+        return f"<{NUMBERS[tokens.inner.name]}"
+
+    @cached_property
+    def identity(self) -> str:
+        """What there is to pack: rows that were made of something else must not stay."""
+        return fingerprint([part.content for part in self.parts])
+
+
+def pack(task: Task, root: str, source: FromTokens, hold_bytes: int, report: Report) -> LedgerRow:
+    """Write the shards of one span, one per split."""
+    span, store = task.input, open_store(root)
+    assert isinstance(span, Span)
+    given = documents = tail = 0
+    with ExitStack() as stack:
+        shards = Shards(store, source.into, span.number, stack, hold_bytes)
+        for split in source.into.splits:
+            stream = Stream(store, source.parts, split, source.dtype)
+            for batch in _rows(stream, source.pack, span):
+                shards.add(split, batch)
+                given += len(batch.column(TOKENS).flatten())
+                documents += len(batch.column(DOCUMENTS).flatten())  # or pieces of them
+                report(documents)
+            tail += _tail(stream, source.pack) if span.number == span.count - 1 else 0
+        produced = shards.finish()
+    crash_point("pack.before_ledger")
+    return LedgerRow(
+        task=task.name,
+        fingerprint=task.fingerprint,
+        shards=produced.shards,
+        spill=None,
+        rejected=None,
+        steps={
+            DOCUMENTS: Step("pack", "", documents, documents),
+            TOKENS: Step("pack", TOKENS, given + tail, given, {TAIL: tail} if tail else {}),
+        },
+        states={"layout": source.identity},
+        lost_files=(),
+    )
+
+
+def _tail(stream: Stream, pack: Pack) -> int:
+    """Tokens at the very end that fill no row; only where documents are cut anywhere is there such a thing."""
+    return stream.total % pack.length if pack.method == "wrapped" else 0
+
+
+def _rows(stream: Stream, pack: Pack, span: Span) -> Iterator[pa.RecordBatch]:
+    if pack.method == "wrapped":
+        first, last = span.of(stream.total // pack.length)
+        yield from _wrapped(stream, pack.length, first * pack.length, last * pack.length)
+        return
+    if pack.method == "none":
+        yield from _one_each(stream, pack.length, *span.of(stream.total))
+        return
+    first, last = span.of(-(-stream.total // pack.window))
+    for window in range(first, last):
+        yield from _best_fit(stream, pack, window * pack.window)
+
+
+def _wrapped(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """Rows of `length` tokens from `first` to `last`, and where in them documents begin."""
+    left, begins, at = np.empty(0), np.empty(0, "i8"), first  # tokens that wait, their documents, where they stand
+    for piece in stream.pieces(first, last):
+        low, high = max(first - piece.at, 0), min(last - piece.at, len(piece.tokens))
+        begins = np.concatenate([begins, piece.starts])
+        begins = begins[(begins >= first) & (begins < last)]
+        for start in range(low, high, _TOKENS_AT_ONCE):
+            some = piece.tokens[start : min(start + _TOKENS_AT_ONCE, high)]
+            tokens = np.concatenate([left.astype(some.dtype), some])
+            full = len(tokens) // length
+            if full:
+                inside = begins < at + full * length
+                yield _fixed_rows(tokens[: full * length], length, begins[inside] - at)
+                begins, at = begins[~inside], at + full * length
+            left = tokens[full * length :].copy()
+
+
+def _fixed_rows(tokens: Array, length: int, begins: Array) -> pa.RecordBatch:
+    rows = len(tokens) // length
+    counts = np.bincount(begins // length, minlength=rows)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(tokens), length)
+    return _batch(lists, counts, begins % length)
+
+
+def _batch(tokens: pa.Array, counts: Array, begins: Array) -> pa.RecordBatch:
+    """Rows of tokens; `counts` documents begin in each, at `begins`."""
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype("i4")
+    documents = pa.ListArray.from_arrays(pa.array(offsets), pa.array(begins.astype("i4")))
+    length = tokens.type.list_size if pa.types.is_fixed_size_list(tokens.type) else 0
+    return pa.RecordBatch.from_arrays([tokens, documents], schema=packed_schema(tokens.type.value_type, length))
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """Documents, or pieces of long ones, none longer than a row: in which array of tokens, from where, how many."""
+
+    views: list[Array]
+    view: Array
+    start: Array
+    length: Array
+
+    def tokens(self, numbers: Array) -> Array:
+        views, start, length = self.views, self.start, self.length
+        return np.concatenate([views[self.view[n]][start[n] : start[n] + length[n]] for n in numbers.tolist()])
+
+
+def _cuts(stream: Stream, length: int, first: int, last: int) -> Iterator[_Cuts]:
+    """Of the documents that begin between `first` and `last`; of very short ones, so many at a time."""
+    views: list[Array] = []
+    found = np.zeros((3, 0), "i8")
+    for piece in stream.pieces(first, last):
+        starts, lengths = piece.starts - piece.at, piece.lengths
+        here = (starts + piece.at >= first) & (starts + piece.at < last)
+        starts, lengths = starts[here], lengths[here]
+        pieces = -(-lengths // length)
+        nth = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        start = np.repeat(starts, pieces) + nth * length
+        size = np.minimum(np.repeat(starts + lengths, pieces) - start, length)
+        found = np.concatenate([found, [np.full(len(start), len(views)), start, size]], axis=1)
+        views.append(piece.tokens)
+        while found.shape[1] >= _MOST_DOCUMENTS:
+            yield _Cuts(views, *found[:, :_MOST_DOCUMENTS])
+            found = found[:, _MOST_DOCUMENTS:]
+    if found.shape[1]:
+        yield _Cuts(views, *found)
+
+
+def _one_each(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """A row for each document that begins between `first` and `last`, several for a long one; tokens stay in order."""
+    for piece in stream.pieces(first, last):
+        begins = piece.starts
+        here = (begins >= first) & (begins < last)
+        sizes = _row_sizes(piece.lengths[here], length)
+        at = int(begins[here][0]) - piece.at if here.any() else 0
+        rows = max(1, _TOKENS_AT_ONCE // length)
+        for row in range(0, len(sizes), rows):
+            some = sizes[row : row + rows]
+            offsets = np.concatenate([[0], np.cumsum(some)])
+            tokens = piece.tokens[at : at + int(offsets[-1])].copy()
+            lists = pa.ListArray.from_arrays(pa.array(offsets.astype("i4")), pa.array(tokens))
+            yield _batch(lists, np.ones(len(some), "i8"), np.zeros(len(some), "i8"))
+            at += len(tokens)
+
+
+def _row_sizes(lengths: Array, length: int) -> Array:
+    """Tokens of each row, where a document of more than `length` is cut into several."""
+    rows = -(-lengths // length)
+    sizes = np.full(int(rows.sum()), length)
+    sizes[np.cumsum(rows) - 1] = lengths - (rows - 1) * length
+    return sizes
+
+
+def _best_fit(stream: Stream, pack: Pack, first: int) -> Iterator[pa.RecordBatch]:
+    """Rows of one window."""
+    for cuts in _cuts(stream, pack.length, first, first + pack.window):
+        yield from _listed(cuts, best_fit(cuts.length, pack.length))
+
+
+def _listed(cuts: _Cuts, rows: Sequence[Array]) -> Iterator[pa.RecordBatch]:
+    """Rows that hold these cuts each, some at a time."""
+    waiting: list[Array] = []
+    tokens = 0
+    for number, row in enumerate(rows):
+        waiting.append(row)
+        tokens += int(cuts.length[row].sum())
+        if tokens >= _TOKENS_AT_ONCE or number == len(rows) - 1:
+            yield _list_batch(cuts, waiting)
+            waiting, tokens = [], 0
+
+
+def _list_batch(cuts: _Cuts, rows: list[Array]) -> pa.RecordBatch:
+    numbers = np.concatenate(rows)
+    counts = np.array([len(row) for row in rows])
+    ends = np.cumsum(cuts.length[numbers])
+    row_ends = ends[np.cumsum(counts) - 1]
+    row_starts = np.concatenate([[0], row_ends[:-1]])
+    begins = ends - cuts.length[numbers] - np.repeat(row_starts, counts)
+    offsets = np.concatenate([[0], row_ends]).astype("i4")
+    tokens = pa.ListArray.from_arrays(pa.array(offsets), pa.array(cuts.tokens(numbers)))
+    return _batch(tokens, counts, begins)

@@ -1,0 +1,1 @@
+"""What will be done: passes, their settings and projections -> Plan."""

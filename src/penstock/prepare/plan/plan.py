@@ -1,0 +1,91 @@
+"""Plan: turn a Config and what is known of its input and machine into passes of tasks that each fit. Next: run.py.
+
+Pure: `make_plan` reads nothing, writes nothing and hashes no row. What is logical (slices, buckets, names,
+fingerprints) comes from the job and its input; what is physical (settings.py) comes from the means it was given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.base.errors import PlanError
+from penstock.base.fingerprint import fingerprint
+from penstock.base.sizes import format_size
+from penstock.prepare.budget.means import Means, Projection, Settings
+from penstock.prepare.job.config import Config
+from penstock.prepare.passes import Pass, Task
+from penstock.prepare.passes.job import Job
+from penstock.prepare.plan.settings import choose_settings, refuse_without_memory
+from penstock.prepare.sources import are_numbered
+from penstock.prepare.survey.survey import Survey, describe_files
+from penstock.shards.manifest import FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A pass with its tasks, and how they are done on this machine."""
+
+    pass_: Pass
+    tasks: tuple[Task, ...]
+    settings: Settings
+    projected: Projection
+
+
+@dataclass(frozen=True)
+class Plan:
+    config: Config
+    survey: Survey
+    means: Means
+    passes: tuple[Planned, ...]
+    semantic: dict[str, Any]
+    splits: tuple[str, ...]
+    job: str  # fingerprint of everything that decides output bytes
+
+    @property
+    def projected_memory(self) -> int:
+        return max(each.projected.memory_bytes for each in self.passes)
+
+    @property
+    def output_bytes(self) -> int:
+        return sum(each.projected.output_bytes for each in self.passes)
+
+    @property
+    def workers(self) -> int:
+        return max(each.settings.workers for each in self.passes)
+
+
+def make_plan(job: Job, passes: tuple[Pass, ...], means: Means) -> Plan:
+    refuse_without_memory(passes, job.config, job.survey, means)
+    planned, above = [], ""
+    for each in passes:
+        tasks = each.tasks(above)
+        above = fingerprint([task.fingerprint for task in tasks])
+        settings = choose_settings(each, job.config, job.survey, means)
+        planned.append(Planned(each, tasks, settings, each.project(settings, means)))
+    name = fingerprint([FORMAT_VERSION, job.semantic, describe_input(job.survey)])
+    plan = Plan(job.config, job.survey, means, tuple(planned), job.semantic, job.splits, name)
+    _refuse_without_disk(plan)
+    return plan
+
+
+def describe_input(survey: Survey) -> dict[str, Any]:
+    described = describe_files(survey.slices, survey.bad_files)
+    if survey.feature_names:  # features were put in their order
+        described["feature_names"] = survey.feature_names
+    paths = [[segment.source, segment.path] for piece in survey.slices for segment in piece.segments]
+    if are_numbered(survey.formats) and paths != sorted(paths):
+        described["order"] = "numbers"  # where that is not the order of their names
+    return described
+
+
+def _refuse_without_disk(plan: Plan) -> None:
+    output = plan.output_bytes
+    spill = sum(each.projected.spill_bytes for each in plan.passes)
+    if output + spill > plan.means.free_disk:
+        raise PlanError(
+            f"the output needs about {format_size(output + spill)} ({format_size(output)} of shards, "
+            f"{format_size(spill)} while they are written); {format_size(plan.means.free_disk)} is free",
+            where=plan.config.output_path,
+            next_step="free some space, choose another `output:`, or `select` fewer columns",
+        )

@@ -1,0 +1,170 @@
+"""Settings: how many workers, and how much each holds at a time, so that a pass fits. Next: plan.py.
+
+A strategy is a rule for choosing them. They change speed and memory, never a byte of output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from penstock.base.errors import PlanError
+from penstock.base.sizes import format_size, parse_size
+from penstock.prepare.budget.costs import Measurement
+from penstock.prepare.budget.means import HOLD_MARGIN, MARGIN, SLACK_BYTES, Means, Settings, memory_of
+from penstock.prepare.budget.room import Room, alone_room
+from penstock.prepare.job.config import Config
+from penstock.prepare.passes import Batches, Holds, Need, Pass
+from penstock.prepare.survey.survey import MANY_FILES, Survey
+
+
+def choose_settings(each: Pass, config: Config, survey: Survey, means: Means) -> Settings:
+    """The most workers whose batches are good, with the largest batches that are wanted and fit."""
+    holds = each.holds(means)
+    wanted = _workers_wanted(config, means)
+    most = min(wanted, max(1, each.task_count))
+    if holds.known:
+        fitting = (means.budget.allowed - means.driver_bytes) // (holds.cost.worker_bytes + holds.known.bytes)
+        return Settings(min(most, max(1, fitting)), holds.known.bytes, 0, 1.0, 1.0)
+    batches = _batches(holds, config)
+    if holds.threads and most:
+        most = max(1, min(most, -(-wanted // holds.threads)))
+    for workers in range(most, 0, -1) if most else [0]:
+        batch = _batch_for(workers, batches, holds.cost, means)
+        if batch >= (batches.good if workers > 1 else batches.least):
+            hold = 0 if config.strategy == "streaming" else _hold_for(workers, batch, holds, means)
+            limit, limit_by = _worker_limit(workers, batch, hold, config, holds.cost, means)
+            alone = min(_room(min(workers, 1), holds.cost, means), alone_room(means.budget.allowed))
+            return Settings(
+                workers=workers,
+                batch_bytes=batch,
+                hold_bytes=hold,
+                row_bytes=row_bytes_of(survey),
+                stored_row_bytes=survey.stored_row_bytes,
+                worker_limit=limit,
+                limit_by=limit_by,
+                threads=threads_of(holds.threads, wanted or means.cores, workers),
+                room=Room(_room(workers, holds.cost, means), alone),
+            )
+    raise AssertionError("refuse_without_memory lets no such pass through")
+
+
+def _batches(holds: Holds, config: Config) -> Batches:
+    assert holds.batches
+    wanted, good, least = holds.batches
+    if config.strategy == "parallel":
+        return Batches(wanted, wanted, wanted)
+    return Batches(good, good, least) if config.strategy == "streaming" else holds.batches
+
+
+def threads_of(most: int, cores: int, workers: int) -> int:
+    """Threads per process: the stage's own, plus one that reads ahead if a core is free."""
+    return max(1, min(most + 1, cores // max(1, workers))) if most else 1
+
+
+def _room(workers: int, cost: Measurement, means: Means) -> int:
+    """A worker's share beside what it holds whatever it reads."""
+    share = (means.budget.allowed - means.driver_bytes) // max(1, workers)
+    return max(1, int(share - (cost.worker_bytes if workers else 0) - cost.fixed_bytes))
+
+
+def _worker_limit(
+    workers: int, batch: int, hold: int, config: Config, cost: Measurement, means: Means
+) -> tuple[int, str]:
+    """With `function_memory:`, what a worker was projected to hold; without, its share of all that is allowed."""
+    if not any(source.function for source in config.input) or not workers:
+        return 0, ""
+    declared = [source.function_memory for source in config.input if source.function_memory]
+    if declared:
+        limit = memory_of(1, batch, hold, cost, means) - means.driver_bytes
+        return limit, f"function_memory: {max(declared, key=parse_size)}"
+    return (means.budget.allowed - means.driver_bytes) // workers, f"memory: {config.memory} leaves to a worker"
+
+
+def refuse_without_memory(passes: Sequence[Pass], config: Config, survey: Survey, means: Means) -> None:
+    """Refuse a job one of whose passes cannot fit; the one that needs most says how much."""
+    held = [each.holds(means) for each in passes]
+    workers = 0 if _workers_wanted(config, means) == 0 else 1
+    known = max((each.known for each in held if each.known), default=None, key=lambda need: need.bytes)
+    needed = means.driver_bytes + workers * means.measured.slices.worker_bytes + known.bytes if known else 0
+    needs = []
+    for each, holds in zip(passes, held, strict=True):
+        if not holds.known:
+            batches = _batches(holds, config)
+            if _batch_for(workers, batches, holds.cost, means) < batches.least:
+                least = memory_of(workers, batches.least, 0, holds.cost, means)
+                needs.append((least, each.number, holds.cost, batches))
+    if needs:
+        least, _, cost, batches = max(needs, key=lambda need: need[:2])
+        error = _too_small(least, max(least, needed), workers, config, survey, batches, cost, means)
+        if survey.files >= MANY_FILES:
+            error.where = f"{error.where}; the driver holds something of each of {survey.files:,} files"
+        raise error
+    if known and needed > means.budget.allowed:
+        raise _refusal(known, needed, means)
+    for driver in (each.driver for each in held if each.driver):
+        if driver.bytes > means.budget.allowed:
+            raise _refusal(driver, driver.bytes, means)
+
+
+def _refusal(need: Need, needed: int, means: Means) -> PlanError:
+    return PlanError(
+        need.what.format(needed=format_size(needed), budget=means.budget),
+        where=need.where,
+        next_step=need.next_step or f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB",
+    )
+
+
+def row_bytes_of(survey: Survey) -> float:
+    """Decoded bytes of a row: of the first ones, or what rows take in the input, if that is more."""
+    sample = survey.sample
+    return max(sample.nbytes / sample.num_rows if sample.num_rows else 64.0, survey.stored_row_bytes)
+
+
+def _workers_wanted(config: Config, means: Means) -> int:
+    if config.strategy == "sequential" or means.measured.assumed:
+        return 0
+    return means.cores if config.workers == "auto" else config.workers
+
+
+def _batch_for(workers: int, batches: Batches, cost: Measurement, means: Means) -> int:
+    """The largest batch that lets so many workers fit; none at all means inside the driver."""
+    share = means.budget.allowed - means.driver_bytes
+    if workers:
+        share = share // workers - cost.worker_bytes
+    left = (share - SLACK_BYTES) / MARGIN - cost.fixed_bytes
+    return int(min(batches.wanted, left / max(cost.bytes_per_batch_byte, 0.01)))
+
+
+def _hold_for(workers: int, batch_bytes: int, holds: Holds, means: Means) -> int:
+    """The rest of the budget, as far as the output of the largest task needs it."""
+    used = memory_of(workers, batch_bytes, 0, holds.cost, means)
+    left = (means.budget.allowed - used) / max(workers, 1) / HOLD_MARGIN
+    return max(0, int(min(left, holds.output)))
+
+
+def _too_small(
+    least: int,
+    enough: int,
+    workers: int,
+    config: Config,
+    survey: Survey,
+    batches: Batches,
+    cost: Measurement,
+    means: Means,
+) -> PlanError:
+    suggestion = math.ceil(enough * 1.1 / 10e6) * 10
+    steps = [f"memory: {suggestion}MB"]
+    steps += ["strategy: streaming, which holds less at once"] if config.strategy == "parallel" else []
+    steps += ["a smaller max_record"] if batches.least > 4 << 20 else []
+    if not any(stage.holds_much for stage in survey.stages):
+        steps += ["strategy: sequential, which has no worker"] if workers else []
+        steps += ["fewer columns with `select`"] if config.stages else []
+    return PlanError(
+        f"the job needs {format_size(least)}: {format_size(means.driver_bytes)} for the driver, "
+        + (f"{format_size(cost.worker_bytes)} for one worker and " if workers else "and ")
+        + f"{format_size(cost.task_bytes(batches.least) * MARGIN + SLACK_BYTES)} for the smallest batch; "
+        f"only {means.budget} is allowed",
+        where="measured on the first rows of the input, in this very run",
+        next_step=", or ".join(steps),
+    )

@@ -1,0 +1,1 @@
+"""Rows: batches of records with their positions, in memory and on their way through a spill."""

@@ -1,0 +1,1 @@
+"""Doing it: tasks, ledger, resume, account -> Manifest."""

@@ -1,0 +1,122 @@
+"""Finishing: the rows of the ledger -> a dataset: files beside the shards, what does not belong removed, the manifest.
+
+Called by run.py when every task is done. The manifest is last: its presence means "done".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from penstock.base.faults import crash_point
+from penstock.base.fingerprint import digest
+from penstock.base.stores.store import STATE, Store
+from penstock.prepare.ledger import TASKS
+from penstock.prepare.passes import Left
+from penstock.prepare.plan.plan import Plan, describe_input
+from penstock.prepare.rows.rows import rejected_line
+from penstock.prepare.run.account import make_account, refuse_unbalanced
+from penstock.prepare.run.resume import is_redoing, remember_job
+from penstock.prepare.sources import origin_of
+from penstock.prepare.stages.interfaces import Leaves
+from penstock.shards.columns import FileFacts, commit_file
+from penstock.shards.manifest import Manifest, write_manifest
+
+RUN = f"{STATE}/run.json"
+
+
+def finish(plan: Plan, store: Store, left: Left, run_facts: Callable[[], bytes]) -> Manifest:
+    """Everything but the manifest, then what does not belong removed, then the manifest. `run_facts` tells of the run
+    itself, now that there is little left to do."""
+    finished = [planned.pass_.finish(left, store) for planned in plan.passes]
+    kept = [left.rows[planned.pass_.number] for planned in plan.passes if planned.pass_.is_for_good]
+    splits = next(dict(each.splits) for each in reversed(finished) if each.splits is not None)
+    written = sum(shard.records for shards in splits.values() for shard in shards)
+    account, inner = make_account(plan, left, written)
+    manifest = Manifest(
+        config=plan.semantic,
+        input=_input_facts(plan),
+        schema=plan.survey.output,
+        splits=splits,
+        account=account,
+        artifacts=(
+            *_write_artifacts(plan, store, left),
+            *(file for each in finished for file in each.files),
+            *(file for stage in plan.survey.stages if isinstance(stage, Leaves) for file in stage.leave(store)),
+            *(file for each in finished for file in each.summaries),
+        ),
+        rejected=(*_write_bad_files(plan, store), *(row.rejected for rows in kept for row in rows if row.rejected)),
+        job=plan.job,
+        tokens=inner,
+        feature_names=plan.survey.feature_names,
+    )
+    refuse_unbalanced(manifest.account, manifest.tokens)
+    crash_point("run.before_clean_up")
+    _remove_leftovers(store, manifest)
+    for each in finished:
+        each.last()
+    store.commit_bytes(RUN, run_facts())
+    crash_point("run.before_manifest")
+    write_manifest(store, manifest)
+    crash_point("run.after_manifest")
+    remove_scaffolding(store)
+    if is_redoing(store, plan):
+        remember_job(store, plan, redoing=False)
+    return manifest
+
+
+def remove_scaffolding(store: Store) -> None:
+    """Remove what tasks have left for each other: all that lies in the folders of the state but the ledger."""
+    for name in store.entries(STATE):
+        if name.endswith("/") and name != f"{TASKS}/":
+            store.remove(name)
+    store.sweep()
+
+
+def _input_facts(plan: Plan) -> dict[str, Any]:
+    described = describe_input(plan.survey)
+    files = described["files"]
+    facts = {"files": len(files), "bytes": plan.survey.bytes, "digest": digest(json.dumps(described).encode())}
+    return {**facts, **origin_of(plan.survey.formats, plan.survey.slices)}
+
+
+def _write_artifacts(plan: Plan, store: Store, left: Left) -> tuple[FileFacts, ...]:
+    facts, used = [], set[str]()
+    for number, (artifact, is_written) in sorted(left.learned.items(), key=lambda each: each[0]):
+        if not is_written:
+            continue
+        name = plan.config.stage_names[number].replace(":", ".")
+        name = name if name not in used else f"{name}-{number}"
+        used.add(name)
+        facts.append(commit_file(store, f"artifacts/{name}.json", json.dumps(artifact, indent=1).encode() + b"\n"))
+    return tuple(facts)
+
+
+def _write_bad_files(plan: Plan, store: Store) -> tuple[FileFacts, ...]:
+    if not plan.survey.bad_files:
+        return ()
+    lines = [
+        json.dumps(rejected_line(each.source, each.path, None, each.reason, detail=each.detail), ensure_ascii=False)
+        for each in plan.survey.bad_files
+    ]
+    return (commit_file(store, "rejected/files.jsonl", "".join(f"{line}\n" for line in lines).encode()),)
+
+
+def _remove_leftovers(store: Store, manifest: Manifest) -> None:
+    """Shards and rejected rows of an earlier job in this output that this one does not have."""
+    known = {file.file for file in manifest.files}
+    for name in _own_files(store):
+        if name not in known:
+            store.remove(name)
+
+
+_OURS = re.compile(
+    r"[^/]+/\d{5}-of-\d{5}\.[^/]+|batch_+\d+(_+\d+)*\.npz|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json"
+)
+
+
+def _own_files(store: Store) -> Iterable[str]:
+    """Files with names that only penstock gives; a person's file that lies among them is left alone."""
+    return [name for name in store.list() if _OURS.fullmatch(name)]

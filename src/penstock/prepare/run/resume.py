@@ -1,0 +1,145 @@
+"""Resume: what of an earlier run in the same output can be kept, and what has changed since. Next: run.py."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from penstock.base.errors import IntegrityError, OutputError
+from penstock.base.sizes import more_files
+from penstock.base.stores.store import STATE, Store
+from penstock.prepare.ledger import LedgerRow, files_are_there, forget, read_rows
+from penstock.prepare.plan.plan import Plan, describe_input
+from penstock.shards.manifest import FORMAT_VERSION, MANIFEST, Manifest, read_manifest
+
+JOB = f"{STATE}/job.json"
+
+
+def refuse_foreign(store: Store) -> None:
+    """A folder with files that are not penstock's is not written to."""
+    if store.exists(STATE) or not store.exists(""):
+        return
+    names = [name for name in store.list() if not os.path.basename(name).startswith(".")]
+    if names:
+        raise OutputError(
+            f"the output folder is not empty and was not made by penstock: it holds {names[0]}"
+            + (f" and {more_files(len(names) - 1)}" if len(names) > 1 else ""),
+            where=store.root,
+            next_step="choose another `output:`, or empty the folder yourself",
+        )
+
+
+def finished(store: Store, plan: Plan, redo: bool) -> Manifest | None:
+    """The dataset that is already there, if it is this very job's and whole; refuses to mix with another's."""
+    if (redo and not is_redoing(store, plan)) or not store.exists(MANIFEST):
+        return None
+    try:
+        manifest = read_manifest(store)
+    except (IntegrityError, OutputError):
+        if not _same_job(store, plan):
+            raise
+        return None  # this job's, damaged or of another version: the tasks in the ledger will make it anew
+    if manifest.job == plan.job:
+        whole = all(store.size(file.file) == file.bytes for file in manifest.files)
+        return manifest if whole else None
+    changes = changed(store, plan)
+    raise OutputError(
+        "this output is finished, and was made from something else: " + "; ".join(changes),
+        where=store.root,
+        next_step="choose another `output:`, or run with --redo to replace it",
+    )
+
+
+def _same_job(store: Store, plan: Plan) -> bool:
+    before = _read_job(store)
+    return bool(before and before.get("job") == plan.job)
+
+
+def keep_or_forget(store: Store, plan: Plan, redo: bool) -> tuple[dict[str, LedgerRow], list[str]]:
+    """(rows of tasks that need not be done again, what changed since they were). The other rows are removed."""
+    changes = changed(store, plan)
+    rows = read_rows(store)
+    kept: dict[str, LedgerRow] = {}
+    spill_needed = False  # what a pass spilled is needed only while a task behind it is to be done
+    for each in reversed(plan.passes):
+        needed = spill_needed or each.pass_.read_at_end
+        for task in each.tasks:
+            row = rows.get(task.name)
+            same = row and not redo and row.fingerprint == task.fingerprint and not row.gave_up
+            if row and same and files_are_there(store, row, needed):
+                kept[task.name] = row
+        spill_needed = spill_needed or any(task.name not in kept for task in each.tasks)
+    forget(store, [name for name in rows if name not in kept])
+    return kept, changes
+
+
+def remember_job(store: Store, plan: Plan, redoing: bool) -> None:
+    job = {**_job(plan), "redoing": redoing}
+    store.commit_bytes(JOB, json.dumps(job, ensure_ascii=False, indent=1).encode() + b"\n")
+
+
+def is_redoing(store: Store, plan: Plan) -> bool:
+    """Whether a redo of this very job has begun and is not finished."""
+    before = _read_job(store)
+    return bool(before and before.get("redoing") and before.get("job") == plan.job)
+
+
+def changed(store: Store, plan: Plan) -> list[str]:
+    """In words: what differs between the job that was last run here and this one. Nothing, if nothing."""
+    before = _read_job(store)
+    if before is None:
+        return []
+    after = _job(plan)
+    if before.get("job") == after["job"]:
+        return []
+    if before.get("format_version") != FORMAT_VERSION:
+        return [f"format version {before.get('format_version')} -> {FORMAT_VERSION}"]
+    return _config_changes(before["config"], after["config"]) + _input_changes(before["input"], after["input"])
+
+
+def _job(plan: Plan) -> dict[str, Any]:
+    job = {
+        "format_version": FORMAT_VERSION,
+        "job": plan.job,
+        "config": plan.semantic,
+        "input": describe_input(plan.survey),
+    }
+    return json.loads(json.dumps(job))  # type: ignore[no-any-return]
+
+
+def _read_job(store: Store) -> dict[str, Any] | None:
+    if not store.exists(JOB):
+        return None
+    try:
+        return json.loads(store.read(JOB))  # type: ignore[no-any-return]
+    except ValueError:
+        return None  # nothing is known of the earlier run; fingerprints still decide what is kept
+
+
+def _config_changes(before: Any, after: Any, path: str = "") -> list[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = [*before, *(key for key in after if key not in before)]
+        return [
+            change
+            for key in keys
+            for change in _config_changes(before.get(key), after.get(key), f"{path}.{key}" if path else key)
+        ]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return [change for i, (a, b) in pairs for change in _config_changes(a, b, f"{path}[{i}]")]
+    return [] if before == after else [f"{path}: {_short(before)} -> {_short(after)}"]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _input_changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    old = {(source, path): identity for source, path, identity in before["files"]}
+    new = {(source, path): identity for source, path, identity in after["files"]}
+    words = [f"{path}: new" for source, path in new if (source, path) not in old]
+    words += [f"{path}: gone" for source, path in old if (source, path) not in new]
+    words += [f"{key[1]}: changed" for key in new if key in old and old[key] != new[key]]
+    return words if len(words) <= 5 else [*words[:5], f"and {more_files(len(words) - 5)}"]

@@ -1,0 +1,1 @@
+"""Samples: values that a user's function yields, their types, and their groups."""

@@ -1,0 +1,1 @@
+"""Batch files of samples, as penstock or older scripts wrote them."""

@@ -1,0 +1,1 @@
+"""Steps that several sources share between a file's bytes and its rows."""

@@ -1,0 +1,57 @@
+"""Large rows of Parquet and Arrow: each has a batch of its own, or is set aside where memory has no room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.prepare.budget.room import LARGE_ROW
+from penstock.prepare.rows.rows import Rows, SetAside, rejected_line
+from penstock.prepare.sources.reading.bad_records import TOO_LARGE_RECORD
+from penstock.prepare.sources.slices import Segment
+
+Array = np.ndarray[Any, Any]
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    is_a = pa.types
+    return any(ask(kind) for ask in (is_a.is_string, is_a.is_large_string, is_a.is_binary, is_a.is_large_binary))
+
+
+def apart(rows: Rows, segment: Segment, most_bytes: int) -> Iterator[Rows]:
+    """The rows in order, each large one in a batch of its own: a stage that leaves out a row copies its batch.
+
+    Rows with more than `most_bytes` of text are set aside. Their text is not kept: there is no room for it.
+    """
+    if rows.batch.nbytes <= min(LARGE_ROW, most_bytes):
+        yield rows
+        return
+    sizes = _text_bytes(rows.batch)
+    large = np.flatnonzero(sizes > min(LARGE_ROW, most_bytes))
+    for start, stop in pairwise(np.unique([0, *large, *(large + 1), len(rows)]).tolist()):
+        part = replace(rows, batch=rows.batch.slice(start, stop - start), ordinals=rows.ordinals[start:stop])
+        if sizes[start] > most_bytes:
+            aside = too_large(segment, int(part.ordinals[0]), int(sizes[start]), most_bytes)
+            part = replace(part, batch=part.batch.slice(0, 0), ordinals=part.ordinals[:0], set_aside=(aside,))
+        yield part
+
+
+def _text_bytes(batch: pa.RecordBatch) -> Array:
+    """Bytes of text in each row."""
+    sizes = np.zeros(batch.num_rows, "i8")
+    for array in batch.columns:
+        if is_bytes(array.type):
+            sizes += np.asarray(pc.binary_length(array).fill_null(0))
+    return sizes
+
+
+def too_large(segment: Segment, ordinal: int, size: int, most_bytes: int) -> SetAside:
+    detail = f"its text has {size:,} bytes, and this memory allows a row of {most_bytes:,}"
+    line = rejected_line(segment.source, segment.path, ordinal, TOO_LARGE_RECORD, detail=detail)
+    return SetAside(TOO_LARGE_RECORD, 1, (line,))

@@ -1,0 +1,175 @@
+"""Dedup: leave out documents that were there before: in this input, or in what earlier jobs remember."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError, TaskError
+from penstock.base.paths import local_path
+from penstock.base.stores.other_folder import OtherFolder
+from penstock.base.stores.store import Store
+from penstock.base.user_code import code_identity
+from penstock.prepare.budget.room import Room
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.stages.clean import require_text
+from penstock.prepare.stages.dedup.losers import DUPLICATE, REASONS, SEEN, Bitmap, read_losers
+from penstock.prepare.stages.dedup.remembered import Remembered, look_up
+from penstock.prepare.stages.dedup.runs import open_written
+from penstock.prepare.stages.filter import Filter
+from penstock.prepare.stages.interfaces import (
+    Compares,
+    Ends,
+    HoldsFolders,
+    Locates,
+    MindsPlace,
+    Named,
+    Opens,
+    refuse_records,
+)
+from penstock.prepare.stages.split import Split
+from penstock.prepare.stages.stage import Stage
+from penstock.shards.columns import FileFacts
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a match has left on disk: the keys of each slice, and the losers of each bucket."""
+
+    keys: tuple[FileFacts, ...]
+    losers: tuple[FileFacts, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dedup(Compares, Locates, MindsPlace):
+    """`dedup`, or `dedup: {column: body, remember: seen/}`: of equal texts the first by position stays.
+
+    With `remember`, a folder, documents that the datasets remembered there have had are left out too, and the new ones
+    are added when the job is done. `keep: true` writes what is left out to rejected/.
+    """
+
+    column: str = "text"
+    remember: str = ""
+    keep: bool = False
+
+    unit_in, unit_out = "documents", "documents"
+    holds_much = True
+    most_rows_per_slice = 1 << 21
+
+    def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:
+        if not self.remember:
+            return self
+        changing = [stage for stage in before if not isinstance(stage, Filter | Split | Dedup)]
+        cleaned = [{type(stage).__name__.lower(): _cleaning(stage)} for stage in changing]
+        meaning = {"column": self.column, "text": cleaned}
+        root = os.path.normpath(local_path(self.remember, folder))
+        if any(isinstance(stage, Remembering) and stage.remembered.root == root for stage in before):
+            raise ConfigError(f"remember: {self.remember}: an earlier dedup of this job remembers there already")
+        return Remembering(**vars(self), remembered=look_up(root, output, meaning, made_from))
+
+    def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:  # noqa: ARG002
+        """Documents are compared as they were read, not as records."""
+        refuse_records(before)
+        if format in ("arrays", "npz"):
+            raise ConfigError(
+                f"documents are compared as they are read, and format: {format} holds samples",
+                next_step="format: safetensors",
+            )
+
+    def bind(self, artifact: Any) -> Stage:
+        return Matched(dedup=self, found=artifact)
+
+    def __call__(self, rows: Rows) -> Rows:
+        """Before anything is matched, while a little of the job is tried."""
+        return rows
+
+    def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
+        require_text(schema, self.column)
+        return schema
+
+    def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:
+        return None if after is None else after | {self.column}
+
+    def describe(self) -> dict[str, Any]:
+        return {"column": self.column, "keep": self.keep}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembering(Dedup, HoldsFolders):
+    """The same, when what earlier jobs remember was found."""
+
+    remembered: Remembered
+
+    def other_folders(self) -> tuple[OtherFolder, ...]:
+        """Remembered keys: it reads them now, and adds to them at its end."""
+        known = self.remembered
+        what = "this folder of remembered keys"
+        return (OtherFolder(known.root, what, "remember", refuse_changed=known.refuse_changed),)
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "remembered": self.remembered.describe()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matched(Opens):
+    """The same, when all keys were matched."""
+
+    dedup: Dedup
+    found: Found
+
+    def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
+        keys = open_written(store, self.found.keys[number])
+        losers = [open_written(store, each) for each in self.found.losers]
+        found = read_losers(keys, losers, number)
+        return _Leaving(keep=self.dedup.keep, losers=found, hashed=keys.facts["rows"], number=number, place=_Place())
+
+    def closed(self) -> None: ...  # what was opened belongs to its task
+
+
+def _cleaning(stage: Stage) -> dict[str, Any]:
+    """What a stage does to a text; what it keeps of those that it leaves out does nothing to the others."""
+    done = {name: value for name, value in stage.describe().items() if name != "keep"}
+    return {**done, "code": [[target, code_identity(target)] for target in stage.code()]} if stage.code() else done
+
+
+@dataclass
+class _Place:
+    """How many rows of a slice have come by."""
+
+    rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Leaving(Ends):
+    """Leaves out the losers of one slice, whose rows come one after the other, as many as were hashed."""
+
+    keep: bool
+    losers: tuple[Bitmap, Bitmap]
+    hashed: int
+    number: int
+    place: _Place
+
+    def __call__(self, rows: Rows) -> Rows:
+        start, count = self.place.rows, len(rows)
+        self.place.rows += count
+        if self.place.rows > self.hashed:
+            raise self._other_rows(f"more than {self.hashed:,}")
+        duplicates, seen = (each.of(start, count) for each in self.losers)
+        rows = rows.keep(~seen, REASONS[SEEN], self.keep)
+        return rows.keep(~duplicates[~seen], REASONS[DUPLICATE], self.keep)
+
+    def ended(self) -> None:
+        if self.place.rows != self.hashed:
+            raise self._other_rows(f"{self.place.rows:,}")
+
+    def _other_rows(self, now: str) -> TaskError:
+        return TaskError(
+            f"dedup was given {now} documents of a slice of which {self.hashed:,} were hashed: which of them are "
+            "duplicates cannot be told",
+            where=f"slice {self.number}",
+            next_step="a stage before dedup, or the input, does not give the same rows twice: mend that and run again",
+        )

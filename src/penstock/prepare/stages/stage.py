@@ -1,0 +1,88 @@
+"""Stage: a frozen value that turns Rows into Rows. Its fields are its YAML keys.
+
+A user's own code is a function on Arrow record batches (stages/function.py), or a Stage class where it needs to set
+rows aside. A stage that needs more than its rows has an interface for that: stages/interfaces.py. stages/__init__.py
+finds a stage by its name in the job.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError, did_you_mean
+from penstock.prepare.rows.rows import Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """The base of every stage: how it is called, its columns, and its identity."""
+
+    version: ClassVar[int] = 1  # raised when the same options come to mean other bytes
+    is_tried: ClassVar[bool] = True  # whether the first rows are taken through it before there is a plan
+    unit_in: ClassVar[str] = ""  # what it calls its rows; a stage that says nothing takes them as they come
+    unit_out: ClassVar[str] = ""
+    counts: ClassVar[str] = ""  # a unit inside its rows; the account of that unit begins with this stage
+    holds_much: ClassVar[bool] = False  # in every process: neither fewer workers nor fewer columns make it less
+
+    @classmethod
+    def options_from_yaml(cls, written: Any) -> dict[str, Any]:
+        """The fields that `- name: written` means. A stage with a short form reads it here."""
+        if written is None:
+            return {}
+        if not isinstance(written, dict):
+            raise ConfigError(f"expected options as a mapping, got {written!r}")
+        return written
+
+    def __call__(self, rows: Rows) -> Rows:  # noqa: ARG002
+        raise TypeError(f"{type(self).__name__} needs a __call__(rows)")
+
+    def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
+        """The columns it gives when given `schema`. Raises ConfigError for a column that is not there."""
+        return schema
+
+    def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:  # noqa: ARG002
+        """The columns it must be given so that `after` can be given on. None means all."""
+        return None
+
+    def takes_codes(self) -> bool:
+        """Whether it may be given text as codes (a dictionary array) where its columns say text."""
+        return False
+
+    def keeps_rows(self) -> bool:
+        """Whether it gives every row that it is given, so that their number is known beforehand."""
+        return False
+
+    def describe(self) -> dict[str, Any]:
+        """The options that decide its output, as JSON: the manifest shows them, fingerprints cover them."""
+        return dataclasses.asdict(self)
+
+    def code(self) -> tuple[str, ...]:
+        """The code of the user's own that decides its output, each as module:name."""
+        kind = type(self)
+        return () if kind.__module__.startswith("penstock.") else (f"{kind.__module__}:{kind.__qualname__}",)
+
+
+def stage(function: Callable[..., pa.RecordBatch]) -> Callable[..., pa.RecordBatch]:
+    """Mark a function as a penstock stage, and check early that it can be one."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or any(each.kind != inspect.Parameter.KEYWORD_ONLY for each in parameters[1:]):
+        raise TypeError(
+            f"{function.__qualname__}: a stage takes a record batch, then options as keywords: "
+            "def my_stage(batch, *, option=1)"
+        )
+    return function
+
+
+def require_columns(schema: pa.Schema, names: list[str]) -> None:
+    """Raise ConfigError for the first of `names` that `schema` lacks."""
+    for name in names:
+        if name not in schema.names:
+            raise ConfigError(
+                f"there is no column {name!r}. Columns: {', '.join(schema.names)}.{did_you_mean(name, schema.names)}"
+            )

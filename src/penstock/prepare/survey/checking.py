@@ -1,0 +1,97 @@
+"""Checking: the stages of a job against the columns they will be given, before a row is used. Called by survey.py."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.job.config import Config, stage_errors
+from penstock.prepare.rows.order import sort_rows
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.rows.spill import with_codes
+from penstock.prepare.stages.interfaces import (
+    Adapts,
+    Applies,
+    Exchanges,
+    Fits,
+    Locates,
+    MindsPlace,
+    Splits,
+    exchanges_of,
+)
+from penstock.prepare.stages.stage import Stage
+from penstock.shards.feature_names import FeatureNames, feature_names
+from penstock.shards.schema import Schema, schema_from_arrow
+
+
+def check_stages(
+    config: Config,
+    stages: tuple[Stage, ...],
+    sample: pa.RecordBatch,
+    schema: pa.Schema,
+    columns: tuple[str, ...],
+    made_from: str = "",
+) -> tuple[tuple[Stage, ...], Schema, tuple[pa.Schema, ...], FeatureNames]:
+    """Let every stage check the columns it is given; the answer is the stages, the columns they write and are given,
+    and the names of features in what they write."""
+    _refuse_order(config, stages)
+    rows = Rows(sample, 0, ("",), np.arange(sample.num_rows))
+    chosen = set(columns)
+    schema = pa.schema([field for field in schema if field.name in chosen])
+    checked: list[Stage] = []
+    given: list[pa.Schema] = []
+    for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):
+        given.append(schema)
+        with stage_errors(number, name), redirect_stdout(sys.stderr):  # a user's function may print
+            if isinstance(stage, Locates):
+                stage = stage.located(config.folder, config.output_path, tuple(checked), made_from)
+            schema = stage.output_schema(schema, rows.batch)
+            if isinstance(stage, Adapts):
+                stage = stage.adapted(given[-1], schema)
+        checked.append(stage)
+        if isinstance(stage, Applies) or not stage.is_tried:
+            rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, ("",), np.arange(0))
+        else:
+            with redirect_stdout(sys.stderr):
+                rows = _reduced(stage, stage(rows), schema)
+    output = schema_from_arrow(schema, "the columns that the stages give")
+    return tuple(checked), output, tuple(given), feature_names(schema)
+
+
+def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:
+    """What a stage with an exchange makes of the first rows, as if there were no others."""
+    if not isinstance(stage, Exchanges):
+        return rows
+    runs = [sort_rows([with_codes(rows.batch)], stage.exchange())] if len(rows) else []
+    records = list(stage.reduce(iter(runs)))
+    batch = records[0] if records else pa.RecordBatch.from_pylist([], schema=schema)
+    return Rows(batch, 0, ("",), np.arange(batch.num_rows))
+
+
+def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
+    """One split at most, and nothing measured before it: statistics of test rows would leak into training."""
+    split = [number for number, stage in enumerate(stages) if isinstance(stage, Splits)]
+    if len(split) > 1:
+        raise ConfigError(f"stages[{split[1]}]: a second split would overrule the first; name all shares in one")
+    named = list(zip(config.stage_names, stages, strict=True))
+    for number, (name, stage) in enumerate(named):
+        if isinstance(stage, MindsPlace):
+            with stage_errors(number, name):
+                stage.refuse_place(named[:number], named[number + 1 :], config.format)
+    exchanges = exchanges_of(stages)
+    if split and exchanges and split[0] < exchanges[-1]:
+        raise ConfigError(
+            f"stages[{split[0]}].split: it stands before {config.stage_names[exchanges[-1]]}, "
+            "which would bring rows of both splits together",
+            next_step=f"move it behind stages[{exchanges[-1]}]: there it decides by key",
+        )
+    for number, stage in enumerate(stages[: split[0]] if split else ()):
+        if isinstance(stage, Fits) and not isinstance(stage, Exchanges):
+            raise ConfigError(
+                f"stages[{number}].{config.stage_names[number]}: it measures training rows, but stands before split",
+                next_step=f"move it behind stages[{split[0]}]",
+            )

@@ -1,0 +1,314 @@
+"""Finding: the files that a job's input names, in the order in which their rows stand. Next: survey.py."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from penstock.base.errors import InputError
+from penstock.base.files import special_kind
+from penstock.base.paths import hidden_matches, local_path
+from penstock.prepare.job.config import Config
+from penstock.prepare.job.source_config import SourceConfig
+from penstock.prepare.sources import COMPRESSIONS, SUFFIXES, File, format_of
+from penstock.prepare.sources.row_range import RowRange
+from penstock.prepare.sources.saved import UNNAMED, is_saved, saved_files, saved_name
+from penstock.prepare.survey.listing import (
+    EXPORT,
+    PENSTOCK,
+    Tally,
+    Unread,
+    files_below,
+    files_matching,
+    holds_unfinished_batches,
+    is_finished_batches,
+    written_by_penstock,
+)
+
+_TABLES = tuple(suffix for suffix, format_name in SUFFIXES.items() if format_name != "text")
+_TEXTS = (".txt", ".text", ".md")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files to read, which of their rows where not all, and what lies among them and is not read."""
+
+    files: list[File]
+    ranges: dict[int, RowRange]  # by source
+    unread: tuple[Unread, ...]
+
+
+def find_files(config: Config) -> Found:
+    tally = Tally()
+    files = [file for number, source in enumerate(config.input) for file in _files_of(config, number, source, tally)]
+    _refuse_twice(files)
+    ranges = {number: rows for number, source in enumerate(config.input) if (rows := _row_range(config, source))}
+    return Found(files, ranges, tally.unread())
+
+
+def _row_range(config: Config, source: SourceConfig) -> RowRange | None:
+    """Some rows of the split. What was saved as `train[:10%]` is all of that."""
+    place = local_path(source.patterns[0], config.folder)
+    is_all = source.row_range and is_saved(place) and saved_name(place) == source.split
+    return None if is_all else source.row_range
+
+
+def _files_of(config: Config, number: int, source: SourceConfig, tally: Tally) -> list[File]:
+    """Files of one source in bytewise order of their paths relative to the pattern's fixed part; batch files by the
+    numbers in those paths."""
+    found: dict[str, File] = {}
+    for pattern in source.patterns:
+        place = local_path(pattern, config.folder)
+        if source.path and is_saved(place):
+            root, locations = place, _others(saved_files(place, source.whole_split), place, _written(config))
+        elif source.split and not _names_files(place):
+            return _shards_of(config, number, source, pattern)
+        else:
+            _refuse_split_of_files(number, source)
+            root, locations = _match(place, source, _written(config), tally)
+        for location in locations:
+            path = _name(location, root)
+            if found.get(path, File(number, path, location, "")).location != location:
+                raise InputError(
+                    f"two files of one source have the same name: {path}",
+                    where=f"{found[path].location} and {location}",
+                    next_step="give them as two sources, or under one common folder",
+                )
+            if source.path and source.function:
+                format_of(location, source.format)  # a name that does not tell is refused here
+            found[path] = File(number, path, location, format_of(location, source.kind))
+        if not locations:
+            _refuse_own_folder(config, number, root)
+            raise InputError(
+                f"no file matches {pattern!r}",
+                where=f"input[{number}], looked in {root}{_only(tally)}",
+                next_step=_advice(pattern, root),
+            )
+    files = sorted(found.values(), key=_numbered if source.npz else _bytewise)
+    formats = sorted({file.format for file in files})
+    if len(formats) > 1:
+        raise InputError(
+            f"one source has files of different formats: {', '.join(formats)}",
+            where=f"input[{number}]",
+            next_step="give each format as a source of its own: input: ['*.csv', '*.parquet']",
+        )
+    return files
+
+
+def _bytewise(file: File) -> bytes:
+    return file.path.encode()
+
+
+def _numbered(file: File) -> tuple[list[bytes | int], bytes]:
+    """Batch files in the order of the numbers in their names: `batch_9999.npz` before `batch_10000.npz`."""
+    pieces = re.split(rb"([0-9]+)", _bytewise(file))  # text and digits in turn, text first
+    return [int(piece) if number % 2 else piece for number, piece in enumerate(pieces)], _bytewise(file)
+
+
+def _name(location: str, root: str) -> str:
+    """The path relative to `root`, which begins every location that was found below it."""
+    path = location.removeprefix(os.path.join(root, ""))
+    if path == location or "/." in f"/{path}" or "//" in path:
+        path = os.path.relpath(location, root)
+    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _names_files(place: str) -> bool:
+    return glob.has_magic(place) or os.path.isfile(place)
+
+
+def _refuse_split_of_files(number: int, source: SourceConfig) -> None:
+    if source.whole_split not in (None, UNNAMED):
+        raise InputError(
+            f"files have no split {source.whole_split!r}: all their rows are `split: {UNNAMED}`",
+            where=f"input[{number}]",
+            next_step="name the files of that split, or a folder, in which the `datasets` library finds splits",
+        )
+
+
+def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) -> list[File]:
+    from penstock.prepare.sources.hub import Split, hub_files
+
+    assert source.whole_split
+    if "+" in source.whole_split:
+        each = " and ".join(f"`split: {part.strip()}`" for part in source.whole_split.split("+"))
+        raise InputError(
+            f"`split: {source.whole_split}` names several splits, and a source is one of them",
+            where=f"input[{number}]",
+            next_step=f"make each a source of its own in `input:`, with {each}",
+        )
+    place = local_path(pattern, config.folder)
+    path = place if os.path.isdir(place) else pattern
+    for own in _written(config) if path == place else ():
+        if _overlap(own, place):
+            raise InputError(
+                "the folder of this split holds what the job itself writes, which the next run would read",
+                where=f"input[{number}]: {place}, and the job writes {own}",
+                next_step="write elsewhere: `output:` or `export: {path: ...}` outside of that folder",
+            )
+    if path == place:
+        _refuse_outputs(place)
+    return hub_files(number, Split(path, source.whole_split, source.name, source.revision))
+
+
+def _refuse_own_folder(config: Config, number: int, root: str) -> None:
+    """Say so if nothing was found because the job writes there."""
+    for key, own in (("output", config.output_path), ("export", config.export_path)):
+        if own and _is_below(os.path.join(root, "file"), own):
+            is_same = os.path.abspath(root) == os.path.abspath(own)
+            raise InputError(
+                f"`{key}:` is {'the input folder itself' if is_same else 'a folder around the input'}; "
+                f"files inside the {key} are never read",
+                where=f"input[{number}]: {root}",
+                next_step=f"another `{key}:`, outside of the input" if is_same else f"another `{key}:`",
+            )
+
+
+def _advice(pattern: str, root: str) -> str:
+    if os.path.isdir(root) and os.path.normpath(root).endswith(os.path.normpath(pattern)):
+        return f"a folder stands for its files that end in {' '.join((*_TABLES, *_TEXTS))}; for others give a pattern"
+    if not glob.has_magic(pattern) and pattern.count("/") == 1:
+        return "check the path; for a dataset of the Hugging Face hub add `split:`, such as `split: train`"
+    return "check the path; quote patterns on the command line; `**` crosses folders"
+
+
+def _refuse_twice(files: list[File]) -> None:
+    """A file that two patterns or sources name would have its rows twice."""
+    seen: dict[str, File] = {}
+    real_folder = cache(os.path.realpath)
+    for file in files:
+        folder, name = os.path.split(file.location)
+        is_link = os.path.islink(file.location)
+        if is_link:
+            _refuse_lost_link(file.location)
+        place = os.path.realpath(file.location) if is_link else os.path.join(real_folder(folder), name)
+        first = seen.setdefault(place, file)
+        if first is not file:
+            raise InputError(
+                "this file is in the input twice",
+                where=f"{first.location} (input[{first.source}]) and {file.location} (input[{file.source}])",
+                next_step="let each file match one pattern of one source",
+            )
+
+
+def _refuse_lost_link(place: str) -> None:
+    if not os.path.exists(place):
+        raise InputError(
+            f"this link leads nowhere: there is no file {os.readlink(place)}",
+            where=place,
+            next_step="bring back the file that it leads to, or remove the link",
+        )
+
+
+def _written(config: Config) -> tuple[str, ...]:
+    """The folders that the job itself fills: inside the input they must not feed it."""
+    return tuple(filter(None, (config.output_path, config.export_path)))
+
+
+def _others(locations: Iterable[str], root: str, written: Iterable[str]) -> list[str]:
+    """The files of `root` that the job did not write."""
+    near = [folder for folder in written if _overlap(folder, root)]  # most often none, and files may be millions
+    return [each for each in locations if not any(_is_below(each, folder) for folder in near)]
+
+
+def _overlap(written: str, root: str) -> bool:
+    return _is_below(written, root) or _is_below(os.path.join(root, "file"), written)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return os.path.abspath(path).startswith(os.path.join(os.path.abspath(folder), ""))
+
+
+def _endings_of(source: SourceConfig) -> tuple[tuple[str, ...], ...]:
+    """How names end of the files that a folder stands for: those of the first group of which there are any.
+
+    Raw files may be called anything. A note beside tables is no document, so text counts where there are no tables.
+    """
+    if source.files:
+        return (("",),)
+    if source.npz:
+        return ((".npz",),)
+    groups = {"auto": (_TABLES, _TEXTS[:1]), "text": (_TEXTS,)}.get(source.format, (_TABLES,))
+    return tuple(tuple(suffix + packed for suffix in group for packed in ("", *COMPRESSIONS)) for group in groups)
+
+
+def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: Tally) -> tuple[str, list[str]]:
+    """(the folder that positions are relative to, the files). A folder means every file below it of a known ending."""
+    own = frozenset(map(os.path.abspath, written))
+    if others := hidden_matches(pattern):
+        raise InputError(
+            f"there is a file or folder by that very name, and as a pattern it also matches {len(others):,} more",
+            where=f"{pattern}, and {others[0]}",
+            next_step="rename or remove the one whose name looks like a pattern",
+        )
+    if os.path.isdir(pattern):
+        enters = is_finished_batches if source.npz else _nowhere
+        _refuse_dataset(pattern, enters)
+        below = _others(files_below(pattern, own, enters, tally), pattern, written)
+        groups = ([each for each in below if each.lower().endswith(group)] for group in _endings_of(source))
+        taken = next(filter(None, groups), [])
+        chosen = set(taken)
+        tally.add_files(each for each in below if each not in chosen)
+        return pattern, taken
+    if os.path.lexists(pattern):
+        _refuse_special(pattern)
+        root = os.path.dirname(pattern)
+        return root, _others([pattern], root, written)
+    root = pattern
+    while glob.has_magic(root):
+        root = os.path.dirname(root)
+    return root, _others(files_matching(pattern, root, own, tally), root, written)
+
+
+def _nowhere(_folder: str) -> bool:
+    return False
+
+
+def _refuse_dataset(folder: str, enters: Callable[[str], bool]) -> None:
+    if written_by_penstock(folder) and not enters(folder):
+        if enters is is_finished_batches and holds_unfinished_batches(folder):
+            raise InputError(
+                "the job that writes batch files to this folder is not finished",
+                where=folder,
+                next_step="finish it: run its job again",
+            )
+        raise InputError(
+            "penstock wrote this folder: it is an output, and its files are not input",
+            where=folder,
+            next_step="name the data that it was made from; `penstock.open` and `penstock export` read a dataset, "
+            f"and {os.path.join(folder, 'rejected')} holds the rows that were set aside",
+        )
+
+
+def _refuse_outputs(folder: str) -> None:
+    """The `datasets` library takes every file of a folder, also what penstock wrote there."""
+    _refuse_dataset(folder, _nowhere)
+    tally = Tally()
+    for _ in files_below(folder, frozenset(), _nowhere, tally):
+        pass
+    for each in tally.unread():
+        if each.what in (PENSTOCK, EXPORT):
+            raise InputError(
+                f"the folder of this split holds a {each.what}, whose files the `datasets` library would read too",
+                where=f"{each.first}, in {folder}",
+                next_step="move it elsewhere, or name the files of the split: `path: 'folder/train-*.parquet'`",
+            )
+
+
+def _refuse_special(place: str) -> None:
+    if kind := special_kind(place):
+        raise InputError(
+            f"this is a {kind}, and not a file: its bytes can be read once only, if they come at all",
+            where=place,
+            next_step="write what comes from it to a file, and name that file",
+        )
+
+
+def _only(tally: Tally) -> str:
+    """Names of unread things, for an error message."""
+    there = ", ".join(f"{each.count:,} {each.what} ({each.first})" for each in tally.unread()[:3])
+    return f"; not read there: {there}" if there else ""

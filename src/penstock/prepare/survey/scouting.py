@@ -1,0 +1,155 @@
+"""Scouting: call a user's function on some of its files, to learn what samples it yields. Run in a worker.
+
+Where no schema is declared it is inferred from the first sample of up to a hundred files, spread over the input.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.errors import InputError
+from penstock.prepare.samples.schema import SampleSchema, agreed_schema, arrow_schema, infer_schema
+from penstock.prepare.sources import File, Reading, SourceOptions, UnreadablePart, readable
+from penstock.prepare.sources.function import Raised, first_rows, survey, yielded_by
+from penstock.prepare.sources.slices import Segment
+
+MOST_FILES = 100  # whose first samples tell the schema
+_SAMPLES = 100
+_SECONDS = 0.02  # after which no other file is counted: only a projection needs the number of samples
+
+
+@dataclass(frozen=True)
+class Scouted:
+    """What the function yields, the first samples, and how many a byte of input gives."""
+
+    samples: SampleSchema
+    sample: pa.RecordBatch
+    stored_row_bytes: float
+    tried: tuple[str, ...]  # files that were read to their end
+
+
+def scout(
+    files: Sequence[File],
+    options: SourceOptions,
+    floats: str | None,
+    missing: dict[str, Any],
+    tell: Callable[[str], None] = lambda _: None,
+) -> Scouted:
+    """`tell` is called with the path of each file before the function is given it."""
+    samples = options.samples or _inferred(files, options, floats, missing, tell)
+    options = replace(options, samples=samples)
+    batches: list[pa.RecordBatch] = []
+    rows = size = 0
+    tried = []
+    started = time.monotonic()
+    for file in files:
+        tell(file.path)
+        reading = _reading(file, options)
+        for piece in _pieces(file, options):
+            if rows and time.monotonic() > started + _SECONDS:
+                break  # a table may have thousands of pieces
+            for each in readable(piece, reading):
+                rows += len(each)
+                if sum(batch.num_rows for batch in batches) < _SAMPLES:
+                    batches.append(each.batch)
+            size += piece.bytes
+        tried.append(file.path)
+        if rows and time.monotonic() > started + _SECONDS:
+            break
+    table = pa.Table.from_batches(batches, schema=arrow_schema(samples)).slice(0, _SAMPLES).combine_chunks()
+    sample = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
+    return Scouted(samples, sample, size / rows if rows else 1.0, tuple(tried))
+
+
+def _pieces(file: File, options: SourceOptions) -> tuple[Segment, ...]:
+    try:
+        return survey(file, options, 1 << 20).pieces
+    except InputError:
+        return ()  # the survey reports it
+
+
+def _reading(file: File, options: SourceOptions) -> Reading:
+    schema = arrow_schema(options.samples)
+    formats, every = ("function",) * (file.source + 1), (options,) * (file.source + 1)
+    return Reading(schema, tuple(schema.names), True, _SAMPLES, 1 << 20, formats, every)
+
+
+def _inferred(
+    files: Sequence[File],
+    options: SourceOptions,
+    floats: str | None,
+    missing: dict[str, Any],
+    tell: Callable[[str], None],
+) -> SampleSchema:
+    found: list[SampleSchema] = []
+    raised: list[tuple[File, Raised]] = []
+    unreadable: list[tuple[File, UnreadablePart | InputError]] = []
+    for file in spread(files, MOST_FILES):
+        tell(file.path)
+        try:
+            samples = list(_first_sample(file, options))
+            found += [infer_schema(sample, f"{file.path}, sample 0", floats) for sample in samples]
+        except Raised as error:
+            raised.append((file, error))
+        except (UnreadablePart, InputError) as error:  # the survey or the task that reads it reports it
+            unreadable.append((file, error))
+    if found:
+        return agreed_schema(found, missing)
+    raise _no_sample(files, options, raised, unreadable)
+
+
+def _no_sample(
+    files: Sequence[File],
+    options: SourceOptions,
+    raised: list[tuple[File, Raised]],
+    unreadable: list[tuple[File, UnreadablePart | InputError]],
+) -> InputError:
+    count = min(len(files), MOST_FILES)
+    if raised:
+        file, first = raised[0]
+        others = "" if len(raised) == count else ", and yielded no sample for the others"
+        told = InputError(
+            f"{options.function} failed for {len(raised)} of {count} files{others}; the first: {first.what}",
+            where=file.location,
+            next_step="mend the function, and run the same command",
+        )
+        if first.trace:
+            told.add_note(first.trace)
+        return told
+    if unreadable:
+        file, why = unreadable[0]
+        if isinstance(why, InputError):
+            return why
+        return InputError(
+            f"no row can be read to see what {options.function} yields; the first of {count} files: {why.reason}",
+            where=file.location,
+            next_step="replace the file, or declare what is yielded: schema: {features: 'float32[893]'}",
+        )
+    return InputError(
+        f"{options.function} yielded no sample for any of {count} files",
+        where=files[0].location if files else None,
+        next_step="check what it yields, or declare what it will: schema: {features: 'float32[893]'}",
+    )
+
+
+def _first_sample(file: File, options: SourceOptions) -> Iterator[Any]:
+    """The first, or none: the rest is not asked for."""
+    if not options.takes_rows:
+        yield from itertools.islice(yielded_by(options.function, Path(file.location)), 1)
+        return
+    for batch in first_rows(file, options):
+        yield from itertools.islice(yielded_by(options.function, batch), 1)
+
+
+def spread(files: Sequence[File], count: int) -> list[File]:
+    """The first, the last, and others at equal distances between."""
+    if len(files) <= count:
+        return list(files)
+    return [files[round(number * (len(files) - 1) / (count - 1))] for number in range(count)]

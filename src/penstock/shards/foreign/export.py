@@ -1,0 +1,306 @@
+"""Export: a finished dataset -> a folder of files that other programs read, which appears whole or not at all.
+
+What the exports to folders (hf_dataset.py, maxtext.py) have in common: which splits there are, where the folder may be,
+how many rows are read at once, when a file is full. A folder is written beside its place, under a name that a later
+export of the same place finds and clears; its last file, export.json, tells that penstock wrote it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from penstock.base.errors import ConfigError, IntegrityError, OutputError, file_error
+from penstock.base.files import WriteFile
+from penstock.base.sizes import format_size, parse_size
+from penstock.base.stores import open_store
+from penstock.base.stores.local import LocalStore
+from penstock.shards.columns import Column
+from penstock.shards.dataset import Dataset, open_dataset
+from penstock.shards.foreign.arrayrecord import FORMAT as ARRAYRECORD
+from penstock.shards.manifest import Manifest, dataset_id, read_manifest
+from penstock.shards.schema import NUMBERS, Field, Schema
+
+SHARD_SIZE = "200MB"
+MARK = "export.json"
+_BESIDE, _BEFORE = ".penstock-part", ".penstock-old"
+_ROWS_AT_ONCE = 2**16
+_MOST_FILES = 10_000
+
+
+@dataclass
+class Written:
+    """How much of one split was written so far; `tokens` is None where it has no column of them."""
+
+    rows: int = 0
+    tokens: int | None = None
+    files: int = 0
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how much of each split it holds."""
+
+    dataset: str
+    bytes: int
+    files: int
+    rows: Mapping[str, int]
+    tokens: Mapping[str, int]  # none of a split that has no column of them
+
+
+# What there is, and what cannot be, before anything is written.
+
+
+def open_splits(path: str | os.PathLike[str], split: str | None, to: str) -> dict[str, Dataset]:
+    """The splits of a dataset that has columns, or the one asked for."""
+    manifest = read_manifest(open_store(os.fspath(path)))
+    if manifest.config.get("format") == ARRAYRECORD:
+        raise ConfigError(
+            f"records of .arrayrecord files have no columns of their own, and --to {to} is made of columns",
+            where=os.path.abspath(path),
+            next_step="make the dataset without `format: arrayrecord`",
+        )
+    opened = {name: open_dataset(path, name) for name in ([split] if split is not None else manifest.splits)}
+    return {name: dataset for name, dataset in opened.items() if isinstance(dataset, Dataset)}
+
+
+def shard_bytes(shard_size: str | int, splits: Mapping[str, Dataset]) -> int:
+    """How many bytes a file may have; refused are words that are no size, and sizes that make very many files."""
+    try:
+        most = parse_size(shard_size)
+    except ValueError as error:
+        raise ConfigError(str(error), where="--shard-size", next_step=f"--shard-size {SHARD_SIZE}") from error
+    for name, dataset in splits.items():
+        size = sum(file.bytes for shard in dataset.manifest.splits[name] for file in shard.files)
+        if size // most > _MOST_FILES:
+            raise ConfigError(
+                f"split {name!r} has {format_size(size)}: in files of {format_size(most)} that would be about "
+                f"{size // most:,} files, more than {_MOST_FILES:,}",
+                where="--shard-size",
+                next_step=f"a larger one, such as --shard-size {SHARD_SIZE}",
+            )
+    return most
+
+
+def refuse_target(path: str | os.PathLike[str], target: str, overwrite: bool) -> None:
+    """Refuse a place inside the dataset or around it, and a folder that is there, unless it is ours to replace."""
+    dataset, place = os.path.realpath(path), os.path.realpath(target)
+    if os.path.commonpath([dataset, place]) in (dataset, place):
+        raise OutputError(
+            "dataset and export would lie one inside the other, where they do not belong",
+            where=target,
+            next_step="write it beside the dataset's folder",
+        )
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise OutputError("this is a file, and a folder is to be written", where=target, next_step="another --output")
+    if not os.path.isdir(target) or not os.listdir(target):
+        return
+    if not overwrite:
+        raise OutputError("this folder is there already", where=target, next_step="another --output, or --overwrite")
+    if not os.path.isfile(os.path.join(target, MARK)):
+        raise OutputError(
+            f"this folder is no export of penstock's (it has no {MARK}), and is not replaced",
+            where=target,
+            next_step="another --output, or remove the folder yourself",
+        )
+
+
+# Reading some rows at a time.
+
+
+def row_ranges(dataset: Dataset, schema: Schema, most: int) -> Iterator[tuple[dict[str, Column], int, int]]:
+    """Columns of a shard and the rows to read together: `most` bytes of the fields of `schema`, or one row."""
+    for shard, records in enumerate(dataset.counts):
+        columns, start = dataset.columns(shard), 0
+        while start < records:
+            stop = min(records, start + _ROWS_AT_ONCE)
+            while stop - start > 1 and _row_bytes(schema, columns, start, stop) > most:
+                stop = start + (stop - start) // 2
+            yield columns, start, stop
+            start = stop
+
+
+def _row_bytes(schema: Schema, columns: Mapping[str, Column], start: int, stop: int) -> int:
+    return sum(_field_bytes(field, columns, start, stop) for field in schema)
+
+
+def _field_bytes(field: Field, columns: Mapping[str, Column], start: int, stop: int) -> int:
+    """Bytes of these values; of a dictionary those of the text that its codes stand for."""
+    kind, name = field.parsed, field.name
+    if start == stop:
+        return 0
+    if kind.is_dictionary:
+        codes = columns[f"{name}/codes"].read(start, stop)
+        edges = columns[f"{name}/dictionary/offsets"]
+        if len(edges) == 1:  # all are null
+            return codes.nbytes
+        first, last = int(codes.min()), int(codes.max())
+        return codes.nbytes + int(np.diff(edges.read(first, last + 2))[codes - first].sum())
+    if kind.is_fixed:
+        return (stop - start) * np.dtype(NUMBERS[kind.number.name]).itemsize * int(np.prod(kind.shape))
+    offsets = columns[f"{name}/offsets"]
+    low, high = int(offsets.read(start, start + 1)[0]), int(offsets.read(stop, stop + 1)[0])
+    return 4 * (stop - start) + (_field_bytes(field.inner, columns, low, high) if kind.is_list else high - low)
+
+
+# Writing.
+
+
+class Piece(Protocol):
+    """Bytes that stay together, as bytes or as a buffer of Arrow's."""
+
+    def __len__(self) -> int: ...
+
+
+P = TypeVar("P", bound=Piece)
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Bytes that a format writes beside the pieces: in each file, and with each piece."""
+
+    file: int = 0
+    piece: int = 0
+
+
+NO_OVERHEAD = Overhead()
+
+
+def cut(pieces: Iterator[P], most: int, overhead: Overhead = NO_OVERHEAD) -> Iterator[Iterator[P]]:
+    """Pieces in groups of at most `most` bytes, or of one that is larger; without pieces, one group without any.
+
+    Each group has to be taken whole before the next.
+    """
+    following = next(pieces, None)
+
+    def group() -> Iterator[P]:
+        nonlocal following
+        room, is_first = most - overhead.file, True
+        while following is not None and (is_first or len(following) + overhead.piece <= room):
+            room, is_first = room - len(following) - overhead.piece, False
+            yield following
+            following = next(pieces, None)
+
+    yield group()
+    while following is not None:
+        yield group()
+
+
+def write_files(
+    store: LocalStore,
+    stem: str,
+    suffix: str,
+    pieces: Iterator[P],
+    most: int,
+    write: Callable[[WriteFile, Iterator[P]], None],
+    overhead: Overhead = NO_OVERHEAD,
+) -> list[str]:
+    """Write pieces into `{stem}-00000-of-00004{suffix}` and so on, `most` bytes in each; the names, one at least."""
+    count = 0
+    for group in cut(pieces, most, overhead):
+        with _new_file(store, f"{stem}-{count:05d}") as file:
+            write(file, group)
+        count += 1
+    names = [f"{stem}-{number:05d}-of-{count:05d}{suffix}" for number in range(count)]
+    for number, name in enumerate(names):
+        store.publish(f"{stem}-{number:05d}", name)
+    return names
+
+
+@contextmanager
+def _new_file(store: LocalStore, name: str) -> Iterator[WriteFile]:
+    file = store.new_file(name)
+    try:
+        yield file
+        file.sync()
+    finally:
+        file.close()
+
+
+def write_json(store: LocalStore, name: str, facts: object) -> None:
+    with _new_file(store, name) as file:
+        file.write(json.dumps(facts, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+@contextmanager
+def written_beside(target: str) -> Iterator[LocalStore]:
+    """A folder under another name; it is renamed, or removed if something goes wrong."""
+    parent, name = LocalStore(os.path.dirname(target)), os.path.basename(target)
+    beside = LocalStore(f"{target}{_BESIDE}")
+    with _held(beside.root):
+        for left in beside.entries():  # by an export that was killed
+            beside.remove(left)
+        try:
+            yield beside
+            # A folder that holds something cannot be replaced in one step. Between these two the place is empty.
+            parent.remove(f"{name}{_BEFORE}")
+            if os.path.isdir(target) and os.listdir(target):
+                parent.publish(name, f"{name}{_BEFORE}")
+            parent.publish(f"{name}{_BESIDE}", name)
+            parent.remove(f"{name}{_BEFORE}")
+        finally:
+            parent.remove(f"{name}{_BESIDE}")
+
+
+@contextmanager
+def _held(path: str) -> Iterator[None]:
+    """Make a folder that nobody else may write to; the kernel lets go of it when this process ends."""
+    try:
+        if not os.path.isdir(path):
+            os.mkdir(path)
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise file_error(error, "write", path) from error
+    try:
+        _lock(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            raise FileNotFoundError
+    except (BlockingIOError, FileNotFoundError):  # held, or renamed a moment ago
+        raise OutputError(
+            "another export writes to the same place", where=path, next_step="wait for it, or give another --output"
+        ) from None
+
+
+def finish(store: LocalStore, path: str | os.PathLike[str], to: str, written: Mapping[str, Written]) -> Exported:
+    """Hold what was written against the manifest, and leave our mark: the last file of an export."""
+    source = open_store(os.fspath(path))
+    _refuse_other_counts(read_manifest(source), written, source.root)
+    name = dataset_id(source)
+    splits = {split: asdict(each) for split, each in written.items()}
+    write_json(store, MARK, {"dataset": name, "to": to, "splits": splits})
+    return Exported(
+        dataset=name,
+        bytes=sum(store.size(file) for file in store.list()),
+        files=sum(each.files for each in written.values()),
+        rows={split: each.rows for split, each in written.items()},
+        tokens={split: each.tokens for split, each in written.items() if each.tokens is not None},
+    )
+
+
+def _refuse_other_counts(manifest: Manifest, written: Mapping[str, Written], where: str) -> None:
+    """Rows of each split; tokens of all together, where the dataset was packed and its account has them."""
+    counted = [(f"rows of split {split!r}", each.rows, manifest.records(split)) for split, each in written.items()]
+    if manifest.tokens and manifest.tokens[-1].step == "pack" and set(written) == set(manifest.splits):
+        counted.append(("tokens", sum(each.tokens or 0 for each in written.values()), manifest.tokens[-1].given))
+    for what, found, expected in counted:
+        if found != expected:
+            raise IntegrityError(
+                f"{found:,} {what} were written, and the manifest's account has {expected:,}",
+                where=where,
+                next_step="penstock verify says what is damaged",
+            )

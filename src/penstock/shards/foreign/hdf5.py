@@ -1,0 +1,233 @@
+"""HDF5: a finished dataset -> one .h5 file, a group a split and in it a dataset a column, as they are.
+
+Numbers and fixed lists keep their shape and their bytes (times are the whole numbers they are stored as), text becomes
+variable-length UTF-8. Read and written some 4 MiB at a time; every block is checked on the way.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from penstock.base.errors import ConfigError, InputError, OutputError, file_error
+from penstock.base.paths import local_path
+from penstock.base.stores import open_store
+from penstock.base.stores.store import Store
+from penstock.shards.columns import Column, open_columns
+from penstock.shards.foreign.export import Exported, open_splits
+from penstock.shards.manifest import Manifest, dataset_id, read_manifest
+from penstock.shards.record import decode_range
+from penstock.shards.schema import NUMBERS, Field, Type, short_type
+
+_AT_ONCE = 4 * 2**20  # bytes of a column
+_TEXTS_AT_ONCE = 4096  # at most: a dictionary's text may be short, and Python's is not
+
+
+def export_hdf5(
+    path: str | os.PathLike[str], output: str | os.PathLike[str], split: str | None = None, overwrite: bool = False
+) -> Exported:
+    """Write all splits of a dataset, or one, into a file that appears whole or not at all."""
+    h5py = _library()
+    path = local_path(path)
+    store, target = open_store(path), os.path.abspath(local_path(output, is_output=True))
+    splits = list(open_splits(path, split, "hdf5"))
+    manifest = read_manifest(store)
+    _refuse_target(store, target, overwrite)
+    _refuse_columns(manifest, store)
+    for name in splits:
+        _refuse_nulls(manifest, store, name)
+    with _written_beside(target) as written, h5py.File(written, "w") as file:
+        file.attrs["dataset"] = dataset_id(store)
+        for name in splits:
+            for _ in _write_split(h5py, file.create_group(name), store, manifest, name):
+                written.check()
+    rows = {name: manifest.records(name) for name in splits}
+    return Exported(dataset_id(store), os.path.getsize(target), 1, rows, {})
+
+
+def _library() -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise ConfigError(
+            f"HDF5 needs the package h5py, which cannot be imported: {error}",
+            where="export --to hdf5",
+            next_step="pip install 'penstock[hdf5]'",
+        ) from error
+    return h5py
+
+
+# What cannot be, before anything is written.
+
+
+def _refuse_target(store: Store, target: str, overwrite: bool) -> None:
+    if os.path.commonpath([os.path.realpath(store.root), os.path.realpath(target)]) == os.path.realpath(store.root):
+        raise OutputError(
+            "the file would lie inside the dataset, where it does not belong",
+            where=target,
+            next_step="write it beside the dataset's folder",
+        )
+    if os.path.isdir(target):
+        raise OutputError("this is a folder", where=target, next_step="give the file's name: --output FILE.h5")
+    if os.path.exists(target) and not overwrite:
+        raise OutputError("this file is there already", where=target, next_step="another name, or --overwrite")
+
+
+def _refuse_columns(manifest: Manifest, store: Store) -> None:
+    for field in manifest.schema:
+        if not field.parsed.is_fixed and not _is_text(field.parsed):
+            raise ConfigError(
+                f"column {field.name!r} is {short_type(field.type)}: HDF5 gets numbers, lists of one length, and text",
+                where=store.root,
+                next_step="leave it out with `select:`, or make it a fixed list, when the dataset is made",
+            )
+        if field.name == "." or "\0" in field.name:
+            raise ConfigError(
+                f"HDF5 has no place for a column of the name {field.name!r}",
+                where=store.root,
+                next_step="rename it with `select: {new_name: old_name}` when the dataset is made",
+            )
+
+
+def _is_text(kind: Type) -> bool:
+    text = kind.inner if kind.is_dictionary and kind.inner else kind
+    return text.name in ("string", "large_string")
+
+
+def _refuse_nulls(manifest: Manifest, store: Store, split: str) -> None:
+    for shard in manifest.splits[split]:
+        columns = open_columns(store, shard.files)
+        for field in manifest.schema:
+            if f"{field.name}/valid" in columns:
+                raise ConfigError(
+                    f"column {field.name!r} has nulls, and HDF5 has no place for them",
+                    where=shard.name,
+                    next_step="filter them out or fill them when the dataset is made, or leave the column out with "
+                    "`select:`",
+                )
+
+
+# Writing.
+
+
+class _File(io.FileIO):
+    """What HDF5 writes into. A write that fails ends HDF5 in a crash of the process, so it is told of none."""
+
+    failure: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data).cast("B")
+        size = len(view)
+        try:
+            while view:
+                view = view[super().write(view) :]
+        except OSError as error:
+            self.failure = self.failure or error
+        return size
+
+    def truncate(self, size: int | None = None, /) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.failure = self.failure or error
+            return size or 0
+
+    def check(self) -> None:
+        if self.failure:
+            raise self.failure
+
+
+@contextmanager
+def _written_beside(target: str) -> Iterator[_File]:
+    """A file under another name; it is synced and renamed, or removed if something goes wrong."""
+    temporary = f"{target}.{secrets.token_hex(8)}.part"
+    try:
+        with _File(temporary, "x+") as file:
+            yield file
+            file.check()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        _sync_folder(os.path.dirname(target))
+    except OSError as error:
+        raise file_error(error, "write", target) from error
+    finally:
+        with suppress(FileNotFoundError):  # it was renamed
+            os.unlink(temporary)
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_split(h5py: Any, group: Any, store: Store, manifest: Manifest, split: str) -> Iterator[None]:
+    """Yields after every few MiB."""
+    for field in manifest.schema:
+        kind = field.parsed
+        dtype = h5py.string_dtype("utf-8") if _is_text(kind) else _dtype(kind)
+        shape = (manifest.records(split), *(() if _is_text(kind) else kind.shape))
+        group.create_dataset(field.name, shape, dtype).attrs["type"] = field.type
+    first = 0
+    for shard in manifest.splits[split]:
+        columns = open_columns(store, shard.files)
+        for field in manifest.schema:
+            place = first
+            for values in _values(field, columns, shard.records):
+                group[field.name][place : place + len(values)] = values
+                place += len(values)
+                yield
+        first += shard.records
+
+
+def _values(field: Field, columns: Mapping[str, Column], rows: int) -> Iterator[np.ndarray[Any, Any]]:
+    return _texts(field, columns, rows) if _is_text(field.parsed) else _numbers(field, columns)
+
+
+def _dtype(kind: Type) -> np.dtype[Any]:
+    return np.dtype("?" if kind.number.name == "bool" else NUMBERS[kind.number.name])
+
+
+def _numbers(field: Field, columns: Mapping[str, Column]) -> Iterator[np.ndarray[Any, Any]]:
+    column, dtype = columns[field.name], _dtype(field.parsed)
+    rows = max(1, _AT_ONCE // (dtype.itemsize * math.prod(field.parsed.shape)))
+    for start in range(0, len(column), rows):
+        yield column.read(start, min(start + rows, len(column))).view(dtype)
+
+
+def _texts(field: Field, columns: Mapping[str, Column], rows: int) -> Iterator[np.ndarray[Any, Any]]:
+    start = 0
+    while start < rows:
+        stop = min(rows, start + _TEXTS_AT_ONCE)
+        if not field.parsed.is_dictionary:
+            edges = columns[f"{field.name}/offsets"].read(start, stop + 1)
+            stop = start + max(1, int(np.searchsorted(edges, edges[0] + _AT_ONCE, side="right")) - 1)
+        yield _decoded(field, columns, start, stop)
+        start = stop
+
+
+def _decoded(field: Field, columns: Mapping[str, Column], start: int, stop: int) -> np.ndarray[Any, Any]:
+    array = decode_range((field,), columns, start, stop).column(0)
+    part = "codes" if field.parsed.is_dictionary else "bytes"
+    if field.parsed.is_dictionary:
+        values = array.dictionary.to_pylist()  # one str for all rows that have it
+        texts = [values[code] for code in array.indices.to_pylist()]
+    else:
+        texts = array.to_pylist()
+    for row, text in enumerate(texts, start):
+        if "\0" in text:
+            raise InputError(
+                f"text of column {field.name!r} has a NUL character, at which HDF5 would end it",
+                where=f"{columns[f'{field.name}/{part}'].file}, record {row:,}",
+                next_step="replace it when the dataset is made, or leave the column out with `select:`",
+            )
+    return np.array(texts, object)

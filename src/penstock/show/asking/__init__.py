@@ -1,0 +1,1 @@
+"""What a command asks for: options, presets and job files -> a Config."""

@@ -1,0 +1,181 @@
+"""Job schema: Config and the stages -> JSON Schema, with which editors complete and check a job file.
+
+Made from the same classes that read the file. Only the short forms are written down here, since those are code
+(`options_from_yaml`) and not types.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from penstock.base.user_code import load_object
+from penstock.prepare.job.config import Config, ExportConfig
+from penstock.prepare.job.source_config import SourceConfig
+from penstock.prepare.stages import BUILT_IN, ENTRY_POINTS
+from penstock.prepare.stages.stage import Stage
+
+Schema = dict[str, Any]
+_NAME: Schema = {"type": "string"}
+_NAMES: Schema = {"type": "array", "items": _NAME, "minItems": 1}
+_SIZE: Schema = {"anyOf": [{"type": "string"}, {"type": "integer", "exclusiveMinimum": 0}]}
+_OWN_CODE = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
+
+_SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+_PATTERNS = ("path", "files", "npz")  # a source has one of them
+
+
+def _mapping(required: list[str], additional: Any = False, **properties: Schema) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": additional,
+        "minProperties": 1,
+    }
+
+
+# What may stand after the name of a stage that has short forms. The others are given by their fields alone.
+_FORMS: dict[str, list[Schema]] = {
+    "cast": [
+        _mapping([], additional=_NAME),
+        _mapping(
+            ["columns"],
+            columns=_mapping([], additional=_NAME),
+            lossy={"type": "boolean", "default": False, "description": "round what the new type cannot hold exactly"},
+        ),
+    ],
+    "filter": [
+        _NAME,
+        _NAMES,
+        _mapping(["where"], where={"anyOf": [_NAME, _NAMES]}, keep={"type": "boolean", "default": False}),
+    ],
+    "group": [
+        _mapping(
+            ["by"],
+            by={"anyOf": [_NAME, _NAMES], "description": "the key: a column, or a list of them"},
+            order={"anyOf": [_NAME, _NAMES], "description": "columns that the events of a key are put in order by"},
+            max_record={
+                **_SIZE,
+                "default": "8MiB",
+                "description": "a key with more bytes of events has several records",
+            },
+            null_keys={
+                "enum": ["set_aside", "group"],
+                "default": "set_aside",
+                "description": "events whose key is null: kept in rejected/, or grouped as any other key",
+            },
+        )
+    ],
+    "normalize": [
+        _NAMES,
+        _mapping(
+            [],
+            columns={**_NAMES, "description": "all floating-point columns, and lists of them, if not said"},
+            method={"const": "standard", "default": "standard"},
+            skip={
+                "type": "array",
+                "items": {"anyOf": [_NAME, {"type": "integer", "minimum": 0}]},
+                "description": "columns that stay as they are, and elements of lists: 7, or '10:20' for 10 to 19",
+            },
+            type={"enum": ["float32", "float64", "float16"], "default": "float32"},
+        ),
+    ],
+    "select": [_NAME, _NAMES, _mapping([], additional=_NAME)],
+    "split": [_mapping([], additional=_SHARE, by={"anyOf": [_NAME, _NAMES]})],
+    "statistics": [_NAMES, _mapping(["columns"], columns=_NAMES)],
+}
+# A short form beside the fields.
+_SHORT: dict[str, Schema] = {"tokenize": _NAME, "pack": {"type": "integer", "minimum": 2}}
+
+
+def job_schema() -> Schema:
+    schema = Config.model_json_schema()
+    definitions: Schema = {"SourceConfig": _source_schema(), "ExportConfig": _export_schema()}
+    properties = schema["properties"]
+    properties.pop("folder")
+    properties["input"] = _input_schema()
+    properties["export"]["anyOf"].append(ExportConfig.model_json_schema()["properties"]["to"])
+    properties["stages"] = {
+        "description": "what is done to the rows, in this order",
+        "type": "array",
+        "items": _stage_schema(definitions),
+    }
+    properties["workers"] = {**properties["workers"], "anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 0}]}
+    for name in ("memory", "slice_size"):
+        properties[name] = _size(properties[name])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "penstock job",
+        "$defs": definitions,
+    }
+
+
+def _input_schema() -> Schema:
+    one: list[Schema] = [_NAME, {"$ref": "#/$defs/SourceConfig"}]
+    many = {"type": "array", "items": {"anyOf": one}, "minItems": 1}
+    return {"description": inspect.getdoc(SourceConfig), "anyOf": [*one, many]}
+
+
+def _source_schema() -> Schema:
+    schema = SourceConfig.model_json_schema()
+    properties = schema["properties"]
+    for name in _PATTERNS:
+        properties[name] = {"description": properties[name]["description"], "anyOf": [_NAME, _NAMES]}
+    properties["function"] = {**_NAME, "pattern": ":", "description": properties["function"]["description"]}
+    properties["function_memory"] = {**_SIZE, "description": properties["function_memory"]["description"]}
+    return {
+        **schema,
+        "oneOf": [{"required": [name]} for name in _PATTERNS],
+        "dependentRequired": {name: ["function"] for name in ("files", "schema", "missing", "function_memory")},
+        "dependentSchemas": {"npz": {"not": {"required": ["function"]}}},
+    }
+
+
+def _export_schema() -> Schema:
+    schema = ExportConfig.model_json_schema()
+    schema["properties"]["shard_size"] = _size(schema["properties"]["shard_size"])
+    return schema
+
+
+def _size(text: Schema) -> Schema:
+    """A size is written as text, or as a number of bytes."""
+    return {**{key: value for key, value in text.items() if key != "type"}, **_SIZE}
+
+
+def _stage_schema(definitions: Schema) -> Schema:
+    """An entry is a stage's name, or a mapping of that one name to its options."""
+    stages = {name: _options_schema(name, load_object(target), definitions) for name, target in BUILT_IN.items()}
+    installed = [entry.name for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)]
+    by_name: Schema = {
+        "type": "object",
+        "properties": {**{name: {} for name in installed}, **stages},
+        "patternProperties": {_OWN_CODE: {"type": ["object", "null"]}},
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+    }
+    names: Schema = {"anyOf": [{"enum": sorted([*stages, *installed])}, {"type": "string", "pattern": _OWN_CODE}]}
+    return {"anyOf": [by_name, names]}
+
+
+def _options_schema(name: str, kind: type[Stage], definitions: Schema) -> Schema:
+    forms = _FORMS.get(name)
+    if forms is None:
+        forms = [_fields_schema(kind, definitions)]
+        if name in _SHORT:
+            forms.append(_SHORT[name])
+        elif "options_from_yaml" in vars(kind):
+            forms.append({})  # it has short forms that are not written down above: nothing must be called wrong
+    return {"description": inspect.getdoc(kind), "anyOf": forms}
+
+
+def _fields_schema(kind: type[Stage], definitions: Schema) -> Schema:
+    """The stage's fields as a mapping. What they refer to is moved to the top, where `$ref` looks for it."""
+    schema = TypeAdapter(kind).json_schema()
+    definitions.update(schema.pop("$defs", {}))
+    return {**schema, "additionalProperties": False}

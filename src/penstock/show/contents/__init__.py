@@ -1,0 +1,1 @@
+"""Contents of datasets, for people."""

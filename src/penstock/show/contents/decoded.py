@@ -1,0 +1,161 @@
+"""Decoded: the tokens of a row -> the text of each, document by document, in alternating colours."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby, pairwise
+from typing import Any
+
+from rich.cells import chop_cells
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from penstock.base.sizes import counted
+from penstock.base.stores.store import Store
+from penstock.shards.manifest import Manifest
+from penstock.shards.packed import TOKENIZER
+from penstock.show.contents.artifact import read_artifact
+from penstock.show.contents.token_bytes import Spell, are_characters, by_characters, is_stray, speller, stray_shown
+
+Facts = dict[str, Any]
+_MOST_TOKENS = 256  # of a row on a screen
+_STYLES = ("black on cyan", "black on yellow")  # a background shows blanks, too
+_SPECIAL = "bold white on red"
+_JOINERS = "\u200c\u200d"  # invisible, and a part of how words and pictures are spelled
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """The tokenizer that a job left."""
+
+    decode: Callable[[list[int]], str]
+    special: frozenset[int]
+    spell: Spell = lambda _: b""
+
+    def pieces(self, tokens: Sequence[int]) -> list[Facts]:
+        """The text of each token; tokens that share a character make one piece. One with bytes that are no character,
+        because a row was cut inside of it, has its bytes, too.
+        """
+        pieces: list[Facts] = []
+        before: list[int] = []
+        for held, data in by_characters(tokens, self.spell):
+            whole = are_characters(data)
+            text = self._added(before, held) if whole else data.decode("utf-8", "replace")
+            stray = {} if whole else {"bytes": data.hex()}
+            pieces.append({"text": text, "tokens": held, "special": held[-1] in self.special, **stray})
+            before = held
+        return pieces
+
+    def _added(self, before: list[int], held: list[int]) -> str:
+        """What `held` adds behind `before`: by itself, a word may lose the blank before it."""
+        known, whole = self.decode(before), self.decode([*before, *held])
+        return whole.removeprefix(known) if whole.startswith(known) else self.decode(held)
+
+
+def open_decoder(store: Store, manifest: Manifest) -> Decoder | None:
+    """None where a job left no tokenizer, or the library that reads it is not installed: then tokens are numbers."""
+    data = read_artifact(store, manifest, TOKENIZER)
+    if data is None:
+        return None
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        return None
+    tokenizer = Tokenizer.from_str(data.decode())
+    added = tokenizer.get_added_tokens_decoder()
+    return Decoder(
+        decode=lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False)),
+        special=frozenset(number for number, token in added.items() if token.special),
+        spell=speller(tokenizer),
+    )
+
+
+def document_facts(record: Mapping[str, Any], decoder: Decoder | None) -> list[Facts]:
+    """The documents of a packed row; the first may have begun in the row before."""
+    tokens, begins = record["tokens"], set(record["documents"])
+    edges = [*sorted({0, *begins} - {len(tokens)}), len(tokens)]
+    return [
+        {
+            "start": low,
+            "begins_here": low in begins,
+            "tokens": tokens[low:high],
+            **({"pieces": decoder.pieces(tokens[low:high])} if decoder else {}),
+        }
+        for low, high in pairwise(edges)
+    ]
+
+
+# For people.
+
+
+def row_tables(name: str, documents: Sequence[Facts]) -> Iterator[RenderableType]:
+    """A row with its name, and its first tokens."""
+    total = sum(len(each["tokens"]) for each in documents)
+    yield Text.assemble("\n", (name, "bold"), f": {counted(total, 'token')}, {counted(len(documents), 'document')}")
+    left = _MOST_TOKENS
+    for each in documents:
+        if left <= 0:
+            break
+        whence = "" if each["begins_here"] else ", from the row before"
+        yield Text(f"at {each['start']:,}, {counted(len(each['tokens']), 'token')}{whence}:", style="dim")
+        yield ColoredTokens(each, left)
+        left -= len(each["tokens"])
+    if total > _MOST_TOKENS:
+        yield Text(f"... and {counted(total - _MOST_TOKENS, 'token')} more; --json has all", style="dim")
+
+
+class ColoredTokens:
+    """Some tokens side by side, every other one in another colour; bars between them where there are no colours."""
+
+    def __init__(self, document: Facts, most: int | None = None) -> None:
+        self._pieces, self._ids = document.get("pieces"), document["tokens"][:most]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._pieces is None:
+            yield Text(" ".join(map(str, self._ids)))
+            return
+        bar = "│" if console.no_color or console.color_system is None else ""
+        yield from _lines([Text(bar), *(each.append(bar) for each in self._texts())], options.max_width)
+
+    def _texts(self) -> Iterator[Text]:
+        shown = 0
+        for number, piece in enumerate(self._pieces or ()):
+            if shown >= len(self._ids):
+                return
+            style = _SPECIAL if piece["special"] else _STYLES[number % len(_STYLES)]
+            text = stray_shown(bytes.fromhex(piece["bytes"])) if "bytes" in piece else piece["text"]
+            runs = groupby(text, is_stray)
+            yield Text.assemble(*((visible("".join(run)), f"dim {style}" if stray else style) for stray, run in runs))
+            shown += len(piece["tokens"])
+
+
+def _lines(pieces: Sequence[Text], width: int) -> Iterator[Text]:
+    """Side by side, in lines that end between two of them: those of rich end at a blank, and lose it."""
+    line = Text(no_wrap=True, overflow="ignore")
+    for piece in pieces:
+        for number, part in enumerate(piece.split("\n", allow_blank=True)):
+            for fold in part.divide([*accumulate(map(len, chop_cells(part.plain, width)))][:-1]):
+                if number or line.cell_len + fold.cell_len > width:
+                    yield line
+                    line = line.blank_copy()
+                line.append_text(fold)
+    yield line
+
+
+def visible(text: str) -> str:
+    """A text in which nothing is hidden, and nothing moves the cursor but the newline behind a mark for it."""
+    return "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    if character == "\n":
+        return "\N{SYMBOL FOR LINE FEED}\n"
+    if is_stray(character):
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    if character < " ":
+        return chr(ord("\N{SYMBOL FOR NULL}") + ord(character))
+    if character in _JOINERS or unicodedata.category(character) not in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp"):
+        return character
+    return f"\\u{ord(character):04x}"

@@ -1,0 +1,1 @@
+"""A job before, while and after it runs."""

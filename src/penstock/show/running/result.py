@@ -1,0 +1,210 @@
+"""Result: a run that has ended -> where every record went, what it cost, and how to open what it made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from penstock.base.sizes import counted, format_count, format_seconds, format_size
+from penstock.base.stores import open_store
+from penstock.base.stores.store import Store
+from penstock.prepare.passes.text.packing import TAIL
+from penstock.prepare.plan.plan import Plan
+from penstock.prepare.run.finishing import RUN
+from penstock.shards.manifest import Manifest, Step, dataset_id
+from penstock.shards.packed import TOKENS
+from penstock.shards.placed import SPLIT_PROOF
+from penstock.shards.schema import Field
+from penstock.show.tables import (
+    account_table,
+    balance_line,
+    by_workers,
+    make_list,
+    not_seen_words,
+    split_table,
+    unread_words,
+)
+
+
+def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
+    facts = dataset_facts(open_store(plan.config.output_path), manifest)
+    not_read = [asdict(each) for each in plan.survey.unread]
+    not_seen = list(plan.survey.not_seen)
+    told = {"export": plan.config.export_path or None, "not_read": not_read, "not_seen": not_seen}
+    return {"already_done": already_done, **told, **facts}
+
+
+def dataset_facts(store: Store, manifest: Manifest) -> dict[str, Any]:
+    """What the manifest says, with what the run that made it needed. `run` and `inspect` both show it."""
+    return {
+        "dataset": dataset_id(store),
+        "output": store.root,
+        "format": manifest.config["format"],
+        "input": {"files": manifest.input["files"], "bytes": manifest.input["bytes"]},
+        "splits": {split: _split_facts(manifest, split) for split in manifest.splits},
+        "files": len(manifest.files) + 1,
+        "bytes": sum(file.bytes for file in manifest.files),
+        "schema": [asdict(field) for field in manifest.schema],
+        "account": _step_facts(manifest.account),
+        "tokens": _step_facts(manifest.tokens),
+        "artifacts": [{"file": file.file, "bytes": file.bytes} for file in manifest.artifacts],
+        "groups": _read_json(store, SPLIT_PROOF),
+        "first_rejected": _first_rejected(store, manifest),
+        "batches": manifest.input.get("batches"),
+        "rejected": [{"file": file.file, "bytes": file.bytes} for file in manifest.rejected],
+        "run": _read_json(store, RUN),
+    }
+
+
+def _step_facts(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    return [{**asdict(step), "balances": step.balances} for step in steps]
+
+
+def _first_rejected(store: Store, manifest: Manifest) -> dict[str, Any]:
+    """The first line of `rejected/`, or nothing."""
+    for file in manifest.rejected:
+        with store.open(file.file) as handle:
+            line = handle.readline()
+        with suppress(ValueError):  # verify names it
+            found: dict[str, Any] = json.loads(line)
+            return found
+    return {}
+
+
+def _read_json(store: Store, name: str) -> dict[str, Any]:
+    """run.json and the like, or nothing: a dataset is whole without it."""
+    try:
+        facts: dict[str, Any] = json.loads(store.read(name)) if store.exists(name) else {}
+    except ValueError:
+        return {}
+    return facts
+
+
+def _split_facts(manifest: Manifest, split: str) -> dict[str, int]:
+    shards = manifest.splits[split]
+    size = sum(file.bytes for shard in shards for file in shard.files)
+    return {"records": manifest.records(split), "bytes": size, "shards": len(shards)}
+
+
+def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
+    if facts["already_done"]:
+        yield Text("This job is done already; nothing had to be written.\n")
+    yield split_table(facts["splits"])
+    yield ""
+    yield from account_tables(facts)
+    yield ""
+    yield make_list([*group_lines(facts), *_lines(facts)])
+
+
+def account_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
+    """Where every record and token went; of batch files, also what had become of their samples before."""
+    if facts["batches"]:
+        yield Text("when the batch files were made:")
+        yield account_table(facts["batches"]["account"])
+        yield ""
+    yield account_table(facts["account"], facts["tokens"])
+    yield balance_line([*facts["account"], *facts["tokens"]])
+
+
+def group_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The proof that a split by group leaks nothing."""
+    if proof := facts["groups"]:
+        counts = ", ".join(f"{count:,} in {split}" for split, count in proof["groups"].items())
+        yield "groups", f"by {', '.join(proof['by'])}: {counts}; in two splits: {proof['groups_in_two_splits']:,}"
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "dataset", facts["dataset"]
+    yield "output", facts["output"]
+    if facts.get("export"):
+        yield "export", facts["export"]
+    if facts.get("not_read"):
+        yield "not read", unread_words(facts["not_read"])
+    if facts.get("not_seen"):
+        yield "not seen", not_seen_words(facts["not_seen"])
+    yield from (("empty", why) for why in _why_empty(facts))
+    if aside := facts["first_rejected"]:
+        detail = f": {aside['detail']}" if aside.get("detail") else ""
+        yield "set aside", f"first {aside['file']}, {aside['reason']}{detail[:200]}; every one is in rejected/"
+    yield "written", _written(facts)
+    run = facts["run"]
+    if run:
+        yield "time", _time(facts, run)
+        yield "memory", memory_line(run)
+    yield "next", _next(facts)
+
+
+def _why_empty(facts: dict[str, Any]) -> Iterator[str]:
+    """Of each empty split what would fill it; of a dataset without a record where all that was read has gone."""
+    empty = [split for split, each in facts["splits"].items() if not each["records"]]
+    if not empty or len(empty) < len(facts["splits"]):
+        for split in empty:
+            yield f"{split}: no record came into it; more groups or rows, or a larger share, would fill it"
+        return
+    found = [*_all_set_aside(facts["account"]), *_all_in_the_tail(facts)]
+    yield f"no record: {'; '.join(found) or 'nothing was read'}"
+
+
+def _all_set_aside(account: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Each unit (files, documents, rows) of which some were, with the reasons."""
+    for unit in dict.fromkeys(step["unit"] for step in account):
+        steps = [step for step in account if step["unit"] == unit]
+        reasons = [(count, reason) for step in steps for reason, count in step["set_aside"].items()]
+        aside, taken = sum(count for count, _ in reasons), steps[0]["taken"]
+        listed = ", ".join(f"{count:,} ({reason})" for count, reason in reasons)
+        if aside:
+            share = f"all {taken:,}" if aside == taken else f"{aside:,} of {taken:,}"
+            yield f"{share} {unit} were set aside: {listed}"
+
+
+def _all_in_the_tail(facts: dict[str, Any]) -> Iterator[str]:
+    tail = facts["tokens"][-1]["set_aside"].get(TAIL, 0) if facts["tokens"] else 0
+    if tail:
+        length = next(Field(**each).parsed.width for each in facts["schema"] if each["name"] == TOKENS)
+        fewer = "fewer than" if len(facts["splits"]) == 1 else "in each split fewer than"
+        yield f"{counted(tail, 'token')} are the tail, {fewer} one row of {length:,}"
+
+
+def _next(facts: dict[str, Any]) -> str:
+    if facts["format"] == "npz":
+        return f"penstock merge {facts['output']} --config JOB; numpy.load opens a single batch file"
+    return f"penstock inspect {facts['output']}, or penstock.open({facts['output']!r}) in Python"
+
+
+def _written(facts: dict[str, Any]) -> str:
+    rejected = sum(file["bytes"] for file in facts["rejected"])
+    aside = f", including {format_size(rejected)} in rejected/" if rejected else ""
+    return f"{format_size(facts['bytes'])} in {counted(facts['files'], 'file')}{aside}"
+
+
+def _time(facts: dict[str, Any], run: dict[str, Any]) -> str:
+    words = [format_seconds(run["seconds"]), f"{format_seconds(run['cpu_seconds'])} of CPU"]
+    words.append(by_workers(run["workers"]))
+    kept = run["tasks_kept"]
+    if facts["already_done"]:
+        words.append("when it was made")
+    elif kept:
+        words.append(f"{kept} of {counted(kept + run['tasks_done'], 'task')} kept from an earlier run")
+    else:
+        counts = [(step["taken"], step["unit"]) for step in _first_steps(facts)]
+        words += [f"{format_count(count / max(run['seconds'], 0.001))} {unit}/s" for count, unit in counts]
+    return ", ".join(words)
+
+
+def _first_steps(facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Those that tell how much was read, and how many tokens were made of it."""
+    yield from (step for step in facts["account"] if step["step"] == "read")
+    yield from facts["tokens"][:1]
+
+
+def memory_line(run: dict[str, Any]) -> str:
+    """The three words, and what was really held."""
+    allowed, projected = format_size(run["allowed_memory_bytes"]), format_size(run["projected_memory_bytes"])
+    peak = run["peak_memory_bytes"]
+    return f"peak {format_size(peak) if peak else 'not sampled'}, projected {projected}, allowed {allowed}"
