@@ -15,7 +15,7 @@ from typing import Any
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.sizes import parse_size
 from penstock.prepare.job.older.translated import Translated, left_alone
-from penstock.prepare.sources import COMPRESSIONS, SUFFIXES
+from penstock.prepare.sources.registry import COMPRESSIONS, known_endings
 from penstock.prepare.sources.row_range import RowRange, parse_split
 
 _BLOCKS = {  # block -> its keys, each with the name that it has at the top
@@ -40,7 +40,9 @@ _OWN = (
 _DATASET = ("path", "split", "text_column", "name")
 _LEAST_CHARACTERS, _LEAST_TOKENS = 100, 150
 _SHARD_SIZE = "200MB"
-_FILE = re.compile(rf".*({'|'.join(map(re.escape, SUFFIXES))})({'|'.join(map(re.escape, COMPRESSIONS))})?|.*[*?\[].*")
+_FILE = re.compile(
+    rf".*({'|'.join(map(re.escape, known_endings()))})({'|'.join(map(re.escape, COMPRESSIONS))})?|.*[*?\[].*"
+)
 
 
 def is_krill(written: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -103,6 +103,12 @@ def _pieces(segment: Segment, reading: Reading, ends: Ends) -> Iterator[bytearra
 def _overlong(line: Overlong, segment: Segment, ordinal: int, number: int, most: int) -> SetAside:
     detail = f"it has {line.size:,} bytes, and this memory allows a record of {most:,}"
     return set_aside(line.begin, segment, ordinal, number, detail, TOO_LARGE_RECORD)
+
+
+def parse_records(segment: Segment, reading: Reading, parser: Parser, ends: Ends) -> Iterator[Rows]:
+    """The segment's records, those that the parser takes as rows."""
+    make = partial(parse_chunk, parser=parser, repair=reading.repairs(segment))
+    return read_records(segment, reading, ends, parser.schema, make)
 
 
 def parse_chunk(data: Chunk, segment: Segment, ordinal: int, line: int, parser: Parser, repair: bool) -> Rows:

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.prepare.sources import File, UnreadablePart, compression_of, identity_of_ends
+from penstock.prepare.sources import File, UnreadablePart, identity_of_ends
 from penstock.prepare.sources.reading.gzipped import Gzipped
 from penstock.prepare.sources.reading.remote import open_input
+from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment
 
 Array = np.ndarray[Any, Any]
@@ -313,16 +314,3 @@ def _last_end(data: bytes | bytearray, ends: Ends, seen: int = 0) -> int:
         return data.rfind(b"\n", seen) + 1
     found = ends(data)
     return int(found[-1]) if len(found) else 0
-
-
-def type_inferred_from_json(kind: pa.DataType) -> pa.DataType:
-    """The type that JSON infers: bool, int64, float64, string, and lists and objects of them.
-
-    Times must be declared, or they stay text.
-    """
-    is_a = pa.types
-    if is_a.is_list(kind):
-        return pa.list_(type_inferred_from_json(kind.value_type))
-    if is_a.is_struct(kind):
-        return pa.struct([(field.name, type_inferred_from_json(field.type)) for field in kind])
-    return pa.string() if is_a.is_temporal(kind) or is_a.is_binary(kind) else kind
