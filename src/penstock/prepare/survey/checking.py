@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.job.config import Config, stage_errors
+from penstock.prepare.job.config import Config
+from penstock.prepare.job.stage_list import stage_errors
 from penstock.prepare.rows.order import sort_rows
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.rows.spill import with_codes

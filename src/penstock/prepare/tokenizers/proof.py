@@ -14,6 +14,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,11 +37,15 @@ _ORDER = ("gigatoken", "fastokens", DEFINITION)  # docs/decisions/0015-tokenizer
 
 @dataclass(frozen=True)
 class Choice:
-    """Which engine, where texts may be cut for it, and why in a line."""
+    """An engine, places where texts may be cut for it, and the reason in a line."""
 
-    engine: str
-    places: Places
-    why: str
+    engine: str = DEFINITION
+    places: Places = ()
+    why: str = ""
+
+    @property
+    def module(self) -> Any:
+        return engine_module(self.engine)
 
 
 def choose_engine(file: TokenizerFile, sample: pa.Array, wanted: str = "auto", special_tokens: str = "text") -> Choice:
