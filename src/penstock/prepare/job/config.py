@@ -171,14 +171,14 @@ class Config(BaseModel):
 
     @property
     def export_path(self) -> str:
-        """Where the export goes, if there is one."""
+        """Folder of the export, if there is one."""
         if not self.export:
             return ""
         return os.path.abspath(local_path(self.export.path or f"{os.path.normpath(self.output)}-hf", self.folder))
 
     @property
     def batches_path(self) -> str:
-        """Where batch files are kept, if they are."""
+        """Folder of batch files, if they are kept."""
         return os.path.normpath(local_path(self.intermediate_dir, self.folder)) if self.intermediate_dir else ""
 
     def build_stages(self) -> tuple[Stage, ...]:
@@ -202,7 +202,7 @@ class Config(BaseModel):
 
 
 def _is_text(stage: Any) -> bool:
-    """Whether a stage works on documents, which take more time a byte than rows do, and are stored smaller."""
+    """Whether a stage works on documents, which take more time per byte than rows do, and are stored smaller."""
     return (next(iter(stage), "") if isinstance(stage, dict) else stage) in ("dedup", "tokenize")
 
 
@@ -252,7 +252,8 @@ def _job_keys() -> tuple[str, ...]:
 def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
     """A Config from Python values; relative paths start at `folder`, or at the working directory."""
     _refuse_unknown(written, Config, "")
-    for number, source in enumerate(_sources_of(written)):
+    sources = written.get("input")
+    for number, source in enumerate(sources if isinstance(sources, list | tuple) else [sources]):
         if isinstance(source, dict):
             _refuse_unknown(source, SourceConfig, f"input[{number}].")
     if isinstance(written.get("export"), dict):
@@ -263,11 +264,6 @@ def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
         raise ConfigError(_first_problem(error)) from error
     config.build_stages()  # so that a wrong option is told before any file is touched
     return config
-
-
-def _sources_of(written: dict[str, Any]) -> list[Any]:
-    sources = written.get("input")
-    return list(sources) if isinstance(sources, list | tuple) else [sources]
 
 
 def _refuse_unknown(written: dict[str, Any], model: type[BaseModel], path: str) -> None:

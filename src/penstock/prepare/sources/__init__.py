@@ -75,7 +75,7 @@ class FileSurvey:
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read every segment of a pass: which columns, as which types, how many rows or bytes at a time."""
+    """The way to read every segment of a pass: columns, their types, rows or bytes at a time."""
 
     schema: pa.Schema  # all columns of the file, in the dataset's types
     columns: tuple[str, ...]  # the ones to read
@@ -249,15 +249,22 @@ def refuse_changed(piece: Slice, reading: Reading) -> None:
     """Raise InputError if a file of the slice is not the one that was surveyed: a task must not mix the two."""
     for segment in piece.segments:
         if source_of(reading.formats[segment.source]).identity(segment.location) != segment.identity:
-            raise InputError(
-                "this file was changed while the job was reading it",
-                where=segment.location,
-                next_step="let nothing write to the input during a run, then run the same command",
-            )
+            raise was_changed("this file was changed while the job was reading it", segment.location)
 
 
 def is_remote(location: str) -> bool:
     return "://" in location
+
+
+def unusable(what: str, where: str, action: str = "replace the file") -> InputError:
+    """The error for a file that `on_bad_input: set_aside` would leave out."""
+    return InputError(what, where=where, next_step=f"{action}, or set `on_bad_input: set_aside` to go on without it")
+
+
+def was_changed(what: str, location: str) -> InputError:
+    return InputError(
+        what, where=location, next_step="let nothing write to the input during a run, then run the same command"
+    )
 
 
 def first_line(error: BaseException, lines: int = 1) -> str:

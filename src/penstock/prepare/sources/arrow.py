@@ -12,11 +12,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.prepare.rows.layouts import without_metadata
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart, first_line
+from penstock.prepare.sources import (
+    File,
+    FileSurvey,
+    Reading,
+    Source,
+    SourceOptions,
+    UnreadablePart,
+    first_line,
+    unusable,
+)
 from penstock.prepare.sources.reading.bad_text import as_binary
 from penstock.prepare.sources.reading.large_rows import sound_rows
 from penstock.prepare.sources.slices import Segment
@@ -40,11 +48,8 @@ class Arrow(Source):
                     pieces.append(file.segment(known, batch.num_rows, size, first, last, ordinal))
                     ordinal += batch.num_rows
         except _DAMAGE as error:
-            raise InputError(
-                f"not a readable Arrow file: {first_line(error)}",
-                where=f"{file.location}, record batch {len(pieces)}",
-                next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
-            ) from error
+            where = f"{file.location}, record batch {len(pieces)}"
+            raise unusable(f"not a readable Arrow file: {first_line(error)}", where) from error
         return FileSurvey(schema, tuple(pieces))
 
     def read(self, segment: Segment, reading: Reading) -> Iterator[Rows]:

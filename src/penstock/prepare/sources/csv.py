@@ -12,15 +12,9 @@ import pyarrow as pa
 
 from penstock.base.errors import InputError
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions
+from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, unusable
 from penstock.prepare.sources.reading.bad_records import parse_records
-from penstock.prepare.sources.reading.chunks import (
-    BYTE_ORDER_MARK,
-    SAMPLE_BYTES,
-    head_of,
-    line_ends,
-    pieces_of,
-)
+from penstock.prepare.sources.reading.chunks import BYTE_ORDER_MARK, SAMPLE_BYTES, head_of, line_ends, pieces_of
 from penstock.prepare.sources.reading.csv_records import (
     OPEN_QUOTE,
     CsvParser,
@@ -77,11 +71,7 @@ def _open(file: File, options: SourceOptions) -> tuple[bytes, Dialect]:
     quoted = options.newlines_in_values
     sample = head_of(file, (lambda data: quoted_ends(data, delimiter)) if quoted else line_ends)
     if not sample.strip():
-        raise InputError(
-            "the file is empty: not even a header line",
-            where=file.location,
-            next_step="remove it, or set `on_bad_input: set_aside` to go on without it",
-        )
+        raise unusable("the file is empty: not even a header line", file.location, "remove it")
     ends = quoted_ends(sample, delimiter) if quoted else line_ends(sample)
     if not len(ends) and len(sample) >= SAMPLE_BYTES:
         raise _bad_header(file, f"it is longer than {SAMPLE_BYTES:,} bytes")

@@ -78,7 +78,7 @@ SOURCE = Function()
 
 
 def survey_rows(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
-    """Of the table itself, whose rows the function is given."""
+    """Survey of the table whose rows the function is given."""
     return survey_file(replace(file, format=format_of(file.location, options.format)), options, slice_bytes)
 
 
@@ -165,7 +165,7 @@ def _cut(held: list[Rows], count: int) -> list[Rows]:
 
 
 def _samples(argument: Any, segment: Segment, ordinal: int, reading: Reading) -> Iterator[Rows]:
-    """What the function yields for `argument`, converted `rows_at_once` at a time."""
+    """Samples that the function yields for `argument`, converted `rows_at_once` at a time."""
     options = reading.options[segment.source]
     converter = Converter(options.samples)
     yielded = yielded_by(options.function, argument)
@@ -214,7 +214,7 @@ def _lost(segment: Segment, part: int, ordinal: int, rows: int, raised: Raised) 
 
 
 def _message(error: BaseException) -> str:
-    """What the error says, in as many characters as a line can have, and none that cannot be written."""
+    """The error's message, as long as a line can be, without characters that cannot be written."""
     try:
         text = str(error)
     except Exception:

@@ -102,7 +102,7 @@ class _Resolved:
     format: str
 
     def identity(self) -> str:
-        """Of local files their own content: that they were copied does not make them others."""
+        """Local files are told by their content: a copy is no other file."""
         described = [
             [os.path.relpath(file, self.split.path), identity_of_ends(file)]
             if os.path.isfile(file)
@@ -165,7 +165,7 @@ class Hub(Source):
         return FileSurvey(_schema(shard.of), (file.segment(shard.known, -1, shard.bytes),))
 
     def identity(self, location: str) -> str:
-        """What a commit of the hub holds does not change; a local folder may."""
+        """A commit of the hub does not change; a local folder may."""
         shard = Shard.at(location)
         return _resolve(shard.of).identity() if shard.of.is_local else shard.known
 
@@ -204,7 +204,7 @@ def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _cut(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at most so many bytes, or of one row that has more."""
+    """Batches of at most so many bytes, or of one row that has more."""
     held: list[pa.Table] = []
     size = 0
     for table in tables:
@@ -282,7 +282,7 @@ def _own_format(builder: Any, files: list[str]) -> str:
 
 @contextmanager
 def _telling(split: Split) -> Iterator[None]:
-    """What the library raises when it opens a dataset, as an InputError."""
+    """Turn an error of the library, raised as it opens a dataset, into an InputError."""
     try:
         yield
     except PenstockError:

@@ -53,7 +53,7 @@ class Npz(Source):
         return (OtherFolder(folder.root, "these batch files", "intermediate_dir", shared=True),)
 
     def origin(self, slices: Sequence[Slice]) -> dict[str, Any]:
-        """What became of the samples that batch files were made from, as their own manifest tells."""
+        """The account of the samples that batch files were made from, as their own manifest tells."""
         folder = _own_folder(slices)
         if not folder:
             return {}

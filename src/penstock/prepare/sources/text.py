@@ -15,6 +15,7 @@ from penstock.prepare.sources.reading.bad_records import (
     BROKEN_OFF,
     TOO_LARGE_RECORD,
     line_in_file,
+    only,
     read_records,
     set_aside,
 )
@@ -83,9 +84,7 @@ def _too_long() -> str:
 
 
 def _none(segment: Segment, data: Chunk, detail: str, reason: str, ordinal: int = 0, line: int = 1) -> Rows:
-    aside = set_aside(data, segment, ordinal, line, detail, reason)
-    empty = pa.RecordBatch.from_pylist([], schema=TEXT_SCHEMA)
-    return Rows(empty, segment.source, (segment.path,), np.arange(0), None, (aside,))
+    return only(set_aside(data, segment, ordinal, line, detail, reason), segment, TEXT_SCHEMA)
 
 
 class _TooLong(Exception):

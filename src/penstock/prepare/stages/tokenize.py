@@ -115,7 +115,8 @@ class Located(Tokenize, UsesThreads, Opens, Leaves):
             encoder=Encoder(tokenizer, self.file.dtype, self.begin, self.end),
             store=store,
             shared_bytes=max(room.shared // cost, least),
-            most_bytes=max(_power_of_two(room.alone // cost), least),
+            # The largest power of two that is no more: the room is measured, and a little different every time.
+            most_bytes=max(1 << max(0, (room.alone // cost).bit_length() - 1), least),
         )
 
     def closed(self) -> None:
@@ -194,11 +195,6 @@ class _Encode(Stage):
         lines = [_too_large(rows, row, int(sizes[row]), self.most_bytes) for row in large.tolist()]
         aside = SetAside(TOO_LARGE_PIECE, len(large), lines)
         return replace(rows.keep(sizes <= self.most_bytes, TOO_LARGE_PIECE), set_aside=(*rows.set_aside, aside))
-
-
-def _power_of_two(number: int) -> int:
-    """The largest that is no more: by itself the number is measured, and a little different every time."""
-    return 1 << max(0, number.bit_length() - 1)
 
 
 def _too_large(rows: Rows, row: int, size: int, most: int) -> dict[str, Any]:

@@ -52,8 +52,10 @@ def agree(config: Config, stages: tuple[Stage, ...], sources: tuple[SourceOption
     """Survey the files. The first that shows columns tells those of the input."""
     sources = tuple(replace(each, named=named_columns(stages)) for each in sources)
     good, bad, not_seen = _survey_files(config, sources, files)
-    first, told = _first_with_columns(good)
-    schema = _nullable(told.schema)
+    # If no file shows columns, the first of all tells that.
+    first, told = next((each for each in good if _tells_columns(*each)), good[0])
+    # Whether a column says that it has no nulls changes nothing here, and must not make two schemas differ.
+    schema = pa.schema([field.with_nullable(True) for field in told.schema])
     needed = columns_needed(stages, schema)
     if needed and not needed <= set(schema.names):  # the stage that names a column too many says so
         check_stages(config, stages, no_rows(schema), schema, tuple(schema.names))
@@ -63,11 +65,6 @@ def agree(config: Config, stages: tuple[Stage, ...], sources: tuple[SourceOption
     pieces = tuple(piece for _, survey in good for piece in survey.pieces)
     unseen = tuple(name for name in not_seen if name in columns)
     return Agreed(schema, columns, needed is None, pieces, (*bad, *wrong), unseen, sources)
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    """Whether a column says that it has no nulls changes nothing here, and must not make two schemas differ."""
-    return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def _survey_files(
@@ -111,11 +108,6 @@ def _survey_files(
 def _tells_columns(file: File, found: FileSurvey) -> bool:
     """Whether a file shows its columns: a JSONL file without a line shows none but the declared ones."""
     return bool(len(found.schema)) and (bool(found.pieces) or not source_of(file.format).lines_tell_columns)
-
-
-def _first_with_columns(good: Surveyed) -> tuple[File, FileSurvey]:
-    """The file whose columns are the input's; the first of all if none shows any."""
-    return next((each for each in good if _tells_columns(*each)), good[0])
 
 
 def _same_schema(

@@ -64,7 +64,7 @@ def check_stages(
 
 
 def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:
-    """What a stage with an exchange makes of the first rows, as if there were no others."""
+    """Records that a stage with an exchange makes of the first rows, as if there were no others."""
     if not isinstance(stage, Exchanges):
         return rows
     runs = [sort_rows([with_codes(rows.batch)], stage.exchange())] if len(rows) else []

@@ -19,8 +19,6 @@ from penstock.prepare.sources.registry import COMPRESSIONS, folder_endings, form
 from penstock.prepare.sources.row_range import RowRange
 from penstock.prepare.sources.saved import UNNAMED, is_saved, saved_files, saved_name
 from penstock.prepare.survey.listing import (
-    EXPORT,
-    PENSTOCK,
     Tally,
     Unread,
     files_below,
@@ -69,7 +67,7 @@ def _files_of(config: Config, number: int, source: SourceConfig, tally: Tally) -
         place = local_path(pattern, config.folder)
         if source.path and is_saved(place):
             root, locations = place, _others(saved_files(place, source.whole_split), place, _written(config))
-        elif source.split and not _names_files(place):
+        elif source.split and not (glob.has_magic(place) or os.path.isfile(place)):
             return _shards_of(config, number, source, pattern)
         else:
             _refuse_split_of_files(number, source)
@@ -118,10 +116,6 @@ def _name(location: str, root: str) -> str:
     if path == location or "/." in f"/{path}" or "//" in path:
         path = os.path.relpath(location, root)
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def _names_files(place: str) -> bool:
-    return glob.has_magic(place) or os.path.isfile(place)
 
 
 def _refuse_split_of_files(number: int, source: SourceConfig) -> None:
@@ -295,7 +289,7 @@ def _refuse_outputs(folder: str) -> None:
     for _ in files_below(folder, frozenset(), _nowhere, tally):
         pass
     for each in tally.unread():
-        if each.what in (PENSTOCK, EXPORT):
+        if each.is_output:
             raise InputError(
                 f"the folder of this split holds a {each.what}, whose files the `datasets` library would read too",
                 where=f"{each.first}, in {folder}",

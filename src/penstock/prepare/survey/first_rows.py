@@ -1,4 +1,4 @@
-"""First rows: the slices of a job -> a sample of their rows, and how many bytes a row has where it is stored."""
+"""First rows: the slices of a job -> a sample of their rows, and stored bytes per row."""
 
 from __future__ import annotations
 

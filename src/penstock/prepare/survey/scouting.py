@@ -28,7 +28,7 @@ _SECONDS = 0.02  # after which no other file is counted: only a projection needs
 
 @dataclass(frozen=True)
 class Scouted:
-    """What the function yields, the first samples, and how many a byte of input gives."""
+    """The schema of what a function yields, the first samples, and bytes of input per sample."""
 
     samples: SampleSchema
     sample: pa.RecordBatch

@@ -81,7 +81,7 @@ class Survey:
 
 
 def describe_files(slices: Sequence[Slice], bad_files: Sequence[BadFile]) -> dict[str, Any]:
-    """What the input is, wherever it lies."""
+    """Identity of the input, wherever it lies."""
     segments = [segment for piece in slices for segment in piece.segments]
     files = sorted({(segment.source, segment.path, segment.identity) for segment in segments})
     bad = [[each.source, each.path, each.reason] for each in bad_files]

@@ -27,7 +27,7 @@ from penstock.prepare.tokenizers.file import TokenizerFile
 from penstock.prepare.tokenizers.hard_texts import hard_texts
 from penstock.prepare.tokenizers.outline import forget_outlines, read_outline
 
-# Of the sample. A fast engine and the definition each go over it whole and cut: half a second a megabyte.
+# Of the sample. A fast engine and the definition each go over it whole and cut: half a second per megabyte.
 _DOCUMENTS, _CHARACTERS, _SAMPLE_BYTES = 100, 4096, 256 << 10
 _NO_MEMORY = b"memory allocation of "  # what Rust says before it aborts
 _ADDED_TOKENS = 48  # some tokenizers have thousands, all alike

@@ -75,7 +75,7 @@ def translate(written: Mapping[str, Any], job_keys: tuple[str, ...]) -> Translat
 
 
 def _settings(written: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said, under the names that the keys have at the top; null says nothing."""
+    """Settings under the names that the keys have at the top; null says nothing."""
     settings = {key: written[key] for key in _OWN if written.get(key) is not None}
     for block, keys in _BLOCKS.items():
         for key, value in _block(written, block).items():
@@ -102,7 +102,7 @@ def _block(written: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _refuse_wrong(settings: Mapping[str, Any]) -> None:
-    """What would be told further on by names that do not stand in this file."""
+    """Refuse values that would be told further on by names that do not stand in this file."""
     least = {"sequence_len": 2, "dataset_prepared_min_length": 0, "preprocess_chunk_size": 1}
     for key, value in settings.items():
         if key in least and (isinstance(value, bool) or not isinstance(value, int) or value < least[key]):

@@ -8,10 +8,9 @@ from contextlib import ExitStack
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import InputError
 from penstock.prepare.rows.rows import Array
-from penstock.prepare.sources import Reading, UnreadablePart, first_line
-from penstock.prepare.sources.batches.contents import NAMED_STEP, Contents
+from penstock.prepare.sources import Reading, UnreadablePart, first_line, unusable
+from penstock.prepare.sources.batches.contents import AGAIN, NAMED_AGAIN, Contents
 from penstock.prepare.sources.batches.members import DAMAGE, Take, open_rows
 from penstock.prepare.sources.slices import Segment
 from penstock.shards.arrays import array_from_fixed
@@ -65,17 +64,14 @@ def _refuse_other_types(contents: Contents, segment: Segment, reading: Reading) 
     for name in reading.columns:
         found = schema.field(name).type if name in schema.names else "not there"
         if found != reading.schema.field(name).type:
-            raise InputError(
-                f"column {name!r} is {found}, not {reading.schema.field(name).type} as in the first file",
-                where=segment.location,
-                next_step="write the file again, or set `on_bad_input: set_aside` to go on without it",
-            )
+            what = f"column {name!r} is {found}, not {reading.schema.field(name).type} as in the first file"
+            raise unusable(what, segment.location, AGAIN)
 
 
 def _order_of_names(contents: Contents, name: str, segment: Segment, reading: Reading) -> Array | None:
     """Places of the first file's features in this file's rows; None where they stand alike, or nobody tells."""
     first, names = names_of(reading.schema.field(name)), contents.names.get(name)
     if wrong := misaligned(names, first):  # the survey says it, too, unless the file was replaced since
-        raise InputError(f"column {name!r}: {wrong}", where=segment.location, next_step=NAMED_STEP)
+        raise unusable(f"column {name!r}: {wrong}", segment.location, NAMED_AGAIN)
     order = order_of(names, first)
     return None if order is None else np.array(order)

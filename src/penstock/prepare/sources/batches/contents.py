@@ -22,14 +22,14 @@ import pyarrow as pa
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.prepare.rows.rows import Array
-from penstock.prepare.sources import SourceOptions, first_line
+from penstock.prepare.sources import SourceOptions, first_line, unusable
 from penstock.prepare.sources.batches.members import AT_ONCE, DAMAGE, Member, open_rows, read_members, unreadable
 from penstock.prepare.sources.batches.pickled import FRAME, is_metadata, open_pickles
 from penstock.shards.feature_names import NAME_ARRAYS, FeatureNames, with_names
 from penstock.shards.foreign.batch_file import METADATA, METADATA_STARTS, METADATA_VERSION, fixed_dtype
 from penstock.shards.schema import FIXED_LIST, NUMBERS, parse_type, type_to_arrow
 
-NAMED_STEP = "write the file again with those names, or set `on_bad_input: set_aside` to go on without it"
+AGAIN, NAMED_AGAIN = "write the file again", "write the file again with those names"
 _AND_OTHERS = "said once, and true of any other such file"
 _said: set[str] = set()
 
@@ -76,7 +76,7 @@ class Contents:
 @contextmanager
 def open_contents(location: str, options: SourceOptions, aloud: bool = False) -> Iterator[Contents]:
     """`aloud`: say what is odd about the file. The survey does; a hundred workers need not say it again."""
-    say = _say_once if aloud else _say_nothing
+    say = _say_once if aloud else lambda _kind, _text: None
     with ExitStack() as stack:
         handle: BinaryIO = stack.enter_context(io.BufferedReader(ReadFile(location)))
         archive, members = read_members(handle, location)
@@ -132,11 +132,8 @@ def _with_frame(
     columns = {member.name: (archive, member) for member in found if not is_metadata(member.name)}
     for name, (_, member) in columns.items():
         if member.rows != contents.rows:
-            raise InputError(
-                f"column {name!r} of {FRAME!r} has {member.rows:,} rows, the arrays have {contents.rows:,}",
-                where=location,
-                next_step="write the file again, or set `on_bad_input: set_aside` to go on without it",
-            )
+            what = f"column {name!r} of {FRAME!r} has {member.rows:,} rows, the arrays have {contents.rows:,}"
+            raise unusable(what, location, AGAIN)
     words = {name: _word(member, location) for name, (_, member) in columns.items()}
     return replace(contents, columns={**contents.columns, **columns}, words={**contents.words, **words})
 
@@ -152,12 +149,8 @@ def _stored_names(archive: zipfile.ZipFile, members: list[Member], location: str
         with ExitStack() as stack:
             told = list(map(str, open_rows(archive, names, stack)(names.rows).tolist()))
         if len(told) != features.shape[1] or len(set(told)) != len(told):
-            raise InputError(
-                f"{array!r} has {len(told):,} names, {len(set(told)):,} of them different, and {column!r} has "
-                f"{features.shape[1]:,} features",
-                where=location,
-                next_step=NAMED_STEP,
-            )
+            what = f"{array!r} has {len(told):,} names, {len(set(told)):,} of them different, and {column!r} has "
+            raise unusable(f"{what}{features.shape[1]:,} features", location, NAMED_AGAIN)
         found[column] = told
     return found
 
@@ -170,11 +163,8 @@ def _row_count(arrays: list[Member], location: str) -> int:
         return max(counts, key=lambda rows: (counts[rows], rows))
     for member in named:
         if member.rows != named[0].rows:
-            raise InputError(
-                f"array {member.name!r} has {member.rows:,} rows, {named[0].name!r} has {named[0].rows:,}",
-                where=location,
-                next_step="write the file again, or set `on_bad_input: set_aside` to go on without it",
-            )
+            what = f"array {member.name!r} has {member.rows:,} rows, {named[0].name!r} has {named[0].rows:,}"
+            raise unusable(what, location, AGAIN)
     return named[0].rows
 
 
@@ -239,13 +229,10 @@ def _fits(member: Member, word: str, rows: int) -> bool:
 
 
 def _say_once(kind: str, text: str) -> None:
-    """A warning once a process: the same is true of file after file."""
+    """Warn once per process: the same is true of file after file."""
     if kind not in _said:
         _said.add(kind)
         warnings.warn(text, UserWarning, stacklevel=2)
-
-
-def _say_nothing(kind: str, text: str) -> None: ...
 
 
 def _refuse_untrusted(pickles: list[Member], location: str, options: SourceOptions) -> None:
