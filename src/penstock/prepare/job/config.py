@@ -1,4 +1,4 @@
-"""Config: a job file (YAML) as a frozen value. Every error has a path into the file. Next: survey.py.
+"""Config: a job file (YAML) as a frozen value. Every error has a path into the file. Next: taking.py.
 
 What decides output bytes is *semantic*: sources' options, stages, format, slice size, bad input. What only
 decides how the work is done is not: memory, workers, time-outs, where input and output lie.

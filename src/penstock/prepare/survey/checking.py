@@ -1,4 +1,4 @@
-"""Checking: the stages of a job against the columns they will be given, before a row is used. Called by survey.py."""
+"""Checking: the stages of a job against the columns they will be given, before a row is used. Called by taking.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding: the files that a job's input names, in the order in which their rows stand. Next: survey.py."""
+"""Finding: the files that a job's input names, in the order in which their rows stand. Next: taking.py."""
 
 from __future__ import annotations
 
