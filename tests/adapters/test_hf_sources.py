@@ -21,11 +21,11 @@ from penstock.prepare.entry import _is_small
 from penstock.prepare.job.config import make_config
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.sources import Reading, read_segment, survey_file
-from penstock.prepare.sources.hub import Shard, Split, _names, hub_files, identity
+from penstock.prepare.sources.hub import SOURCE, Shard, Split, _names, hub_files
 from penstock.prepare.sources.reading.remote import RemoteFile
 from penstock.prepare.sources.row_range import parse_split
 from penstock.prepare.survey.scouting import scout
-from penstock.prepare.survey.survey import take_survey
+from penstock.prepare.survey.taking import take_survey
 from tests.prepare.sources.reader import read
 
 datasets = pytest.importorskip("datasets")
@@ -231,7 +231,7 @@ def test_a_shard_is_a_file_whose_place_says_how_to_open_it_again(corpus, tables)
     shard = Shard.at(files[1].location)
     assert (shard.of, shard.number, shard.count) == (Split(str(tables), "train"), 1, 2)
     assert shard.location == files[1].location
-    assert identity(files[1].location) == shard.known
+    assert SOURCE.identity(files[1].location) == shard.known
 
 
 def test_a_file_that_changes_is_noticed_and_one_that_is_copied_is_not(tables, tmp_path):
@@ -240,7 +240,7 @@ def test_a_file_that_changes_is_noticed_and_one_that_is_copied_is_not(tables, tm
     moved = hub_files(0, Split(str(copied), "train"))[0]
     assert Shard.at(moved.location).known == Shard.at(before.location).known
     (copied / "train-a.csv").write_bytes(csv(documents(9, 9)))
-    assert identity(moved.location) != Shard.at(moved.location).known
+    assert SOURCE.identity(moved.location) != Shard.at(moved.location).known
 
 
 def test_files_are_read_from_afar_as_if_they_lay_here(corpus, books):

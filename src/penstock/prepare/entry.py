@@ -36,7 +36,8 @@ from penstock.prepare.run.halves import halves_of
 from penstock.prepare.run.run import run as run_plan
 from penstock.prepare.stages.interfaces import UsesThreads, busy_threads
 from penstock.prepare.survey.scouting import scout
-from penstock.prepare.survey.survey import Survey, take_survey
+from penstock.prepare.survey.survey import Survey
+from penstock.prepare.survey.taking import take_survey
 from penstock.shards.manifest import Manifest
 
 Job = str | os.PathLike[str] | Mapping[str, Any] | Config

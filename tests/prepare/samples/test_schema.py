@@ -17,8 +17,8 @@ from penstock.prepare.samples.schema import (
     arrow_schema,
     declared_schema,
     infer_schema,
-    short_words,
 )
+from tests.prepare.samples.words import short_words
 
 DECLARED = {
     "features": "float32[893]",

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.prepare.job.source_config import SourceConfig
-from penstock.prepare.sources import File, FileSurvey, Reading, format_of, read_segment, survey_file
+from penstock.prepare.sources import File, FileSurvey, Reading, read_segment, survey_file
+from penstock.prepare.sources.registry import format_of
 
 
 @dataclass

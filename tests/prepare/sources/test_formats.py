@@ -13,7 +13,8 @@ import pytest
 import penstock
 from penstock.base.errors import InputError
 from penstock.prepare.job.config import make_config
-from penstock.prepare.sources import compression_of, format_of, identity_of_ends
+from penstock.prepare.sources import identity_of_ends
+from penstock.prepare.sources.registry import compression_of, format_of
 
 
 @pytest.mark.parametrize(

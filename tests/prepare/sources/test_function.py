@@ -20,7 +20,8 @@ from penstock.base.errors import InputError
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.samples.schema import arrow_schema, declared_schema
-from penstock.prepare.sources import File, Reading, UnreadablePart, format_of, function, read_segment, refuse_changed
+from penstock.prepare.sources import File, Reading, UnreadablePart, function, read_segment, refuse_changed
+from penstock.prepare.sources.registry import format_of
 from penstock.prepare.sources.slices import cut_slices
 
 HERE = __name__
@@ -83,7 +84,7 @@ def read(
     key = "path" if options.pop("takes_rows", False) else "files"
     source = SourceConfig(**{key: str(path)}, function=f"{HERE}:{target}", **options)
     known = source.options(declared_schema(schema, {}))
-    surveyed = function.survey(File(0, path.name, str(path), "function"), known, slice_bytes)
+    surveyed = function.SOURCE.survey(File(0, path.name, str(path), "function"), known, slice_bytes)
     assert surveyed.schema == arrow_schema(known.samples)
     names = tuple(surveyed.schema.names)
     reading = Reading(surveyed.schema, names, True, rows_at_once, bytes_at_once, ("function",), (known,))
@@ -197,7 +198,7 @@ def test_a_raw_file_is_one_segment_known_by_its_ends(tmp_path):
     found = []
     for content in (b"", b"x", b"y"):
         path.write_bytes(content)
-        (piece,) = function.survey(File(0, "raw", str(path), "function"), options, 10).pieces
+        (piece,) = function.SOURCE.survey(File(0, "raw", str(path), "function"), options, 10).pieces
         assert (piece.rows, piece.bytes, piece.first, piece.last) == (-1, max(1, len(content)), 0, 1)
         found.append(piece.identity)
     assert len(set(found)) == 3

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import InputError
-from penstock.prepare.sources.jsonl import JsonParser
 from penstock.prepare.sources.reading.exact import KINDS, keeps
 from penstock.prepare.sources.reading.json_literals import literals_in, plain_check
+from penstock.prepare.sources.reading.json_records import JsonParser
 from penstock.shards.schema import declared_type
 from tests.prepare.sources.reader import read, survey
 

@@ -26,7 +26,8 @@ from penstock.base.errors import FileError, InputError
 from penstock.base.faults import Sweep, sweeping
 from penstock.base.stores import open_store
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, npz
+from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, npz, read_segment
+from penstock.prepare.sources.batches import contents
 from penstock.shards.foreign.batch_file import BatchFileWriter
 from penstock.shards.schema import schema_from_arrow
 from tests.shards.making import FIXED, bits, make_batch
@@ -39,7 +40,7 @@ HELD = [*FIXED, *SHAPES, pa.decimal128(38, 10), pa.binary(3)]
 
 @pytest.fixture(autouse=True)
 def nothing_said_yet(monkeypatch):
-    monkeypatch.setattr(npz, "_said", set())
+    monkeypatch.setattr(contents, "_said", set())
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def folder(tmp_path_factory):
 
 
 def survey(path: Path, trust: bool = False) -> FileSurvey:
-    return npz.survey(File(0, path.name, str(path), "npz"), SourceOptions(trust_pickle=trust), 1 << 30)
+    return npz.SOURCE.survey(File(0, path.name, str(path), "npz"), SourceOptions(trust_pickle=trust), 1 << 30)
 
 
 def read(
@@ -64,7 +65,7 @@ def read(
     names = tuple(columns or schema.names)
     reading = Reading(schema, names, False, rows_at_once, 1 << 20, ("npz",), (SourceOptions(trust_pickle=trust),))
     (segment,) = surveyed.pieces
-    answer = list(npz.read(segment, reading, frozenset()))
+    answer = list(npz.SOURCE.read(segment, reading))
     for rows in answer:
         rows.batch.validate(full=True)
         assert len(rows) == len(rows.ordinals) <= rows_at_once
@@ -205,7 +206,7 @@ def test_memory_is_that_of_a_few_rows_whatever_the_files_size(tmp_path, save, or
         surveyed = survey(tmp_path / "a.npz")
         names = tuple(surveyed.schema.names)
         reading = Reading(surveyed.schema, names, False, 500, 1 << 20, ("npz",), (SourceOptions(),))
-        assert sum(len(rows) for rows in npz.read(surveyed.pieces[0], reading, frozenset())) == 40_000
+        assert sum(len(rows) for rows in npz.SOURCE.read(surveyed.pieces[0], reading)) == 40_000
         assert tracemalloc.get_traced_memory()[1] < 6_000_000
     finally:
         tracemalloc.stop()
@@ -306,10 +307,10 @@ def test_a_failing_disk_is_not_taken_for_a_damaged_file(tmp_path, save):
     reading = Reading(surveyed.schema, ("labels_action",), False, 10, 1 << 20, ("npz",), (SourceOptions(),))
     watched = Sweep()
     with sweeping(watched):
-        list(npz.read(surveyed.pieces[0], reading, frozenset()))
+        list(npz.SOURCE.read(surveyed.pieces[0], reading))
     for number in range(len(watched.operations)):
         with pytest.raises(FileError) as caught, sweeping(Sweep(fail_at=number, error=errno.EIO)):
-            list(npz.read(surveyed.pieces[0], reading, frozenset()))
+            list(npz.SOURCE.read(surveyed.pieces[0], reading))
         assert caught.value.where == str(path)
 
 
@@ -317,7 +318,7 @@ def test_a_part_known_to_be_unreadable_is_passed_over(tmp_path):
     np.savez(tmp_path / "a.npz", **samples(5))
     surveyed = survey(tmp_path / "a.npz")
     reading = Reading(surveyed.schema, ("labels_action",), False, 10, 1 << 20, ("npz",), (SourceOptions(),))
-    assert list(npz.read(surveyed.pieces[0], reading, frozenset({0}))) == []
+    assert list(read_segment(surveyed.pieces[0], reading, frozenset({0}))) == []
 
 
 def test_a_flipped_byte_in_an_array_is_told_by_the_arrays_name(tmp_path):
@@ -399,7 +400,7 @@ def test_a_pickle_is_never_opened_without_trust(tmp_path):
     (segment,) = survey(tmp_path / "b.npz").pieces
     os.replace(path, tmp_path / "b.npz")
     with pytest.raises(InputError, match="opening a pickle can run any code"):
-        list(npz.read(segment, reading, frozenset()))
+        list(npz.SOURCE.read(segment, reading))
     assert not sprung.exists()
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:trust_pickle", "ignore:'metadata
 
 @pytest.fixture(autouse=True)
 def nothing_said_yet(monkeypatch):
-    monkeypatch.setattr("penstock.prepare.sources.npz._said", set())
+    monkeypatch.setattr("penstock.prepare.sources.batches.contents._said", set())
 
 
 def records(first: int, count: int) -> list[dict[str, Any]]:

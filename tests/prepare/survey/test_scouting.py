@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import ConfigError, InputError
 from penstock.prepare.job.source_config import SourceConfig
-from penstock.prepare.samples.schema import REQUIRED, declared_schema, short_words
+from penstock.prepare.samples.schema import REQUIRED, declared_schema
 from penstock.prepare.sources import File
 from penstock.prepare.survey.scouting import Scouted, scout, spread
+from tests.prepare.samples.words import short_words
 
 HERE = __name__
 CALLED: list[str] = []

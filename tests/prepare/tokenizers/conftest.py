@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.prepare.budget.heap import give_back_memory
-from penstock.prepare.stages.tokenize import forget_tokenizer
+from penstock.prepare.tokenizers.encoder import open_once
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _leave_little_behind() -> Iterator[None]:
     yield
-    forget_tokenizer()
+    open_once.cache_clear()
     give_back_memory()

@@ -1,1 +1,1 @@
-"""What was asked: a job file, a mapping or a preset -> Config."""
+"""The job: a job file, a mapping or a preset -> Config."""

@@ -1,4 +1,4 @@
-"""Config: a job file (YAML) as a frozen value. Every error has a path into the file. Next: survey.py.
+"""Config: a job file (YAML) as a frozen value. Every error has a path into the file. Next: taking.py.
 
 What decides output bytes is *semantic*: sources' options, stages, format, slice size, bad input. What only
 decides how the work is done is not: memory, workers, time-outs, where input and output lie.
@@ -7,9 +7,6 @@ decides how the work is done is not: memory, workers, time-outs, where input and
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
@@ -17,14 +14,11 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.paths import local_path
 from penstock.base.sizes import parse_size
-from penstock.base.user_code import code_identity, forget_modules, load_user_object
 from penstock.prepare.job.job_file import read_job_file
 from penstock.prepare.job.older import krill, preprocessing
 from penstock.prepare.job.older.translated import Translated
 from penstock.prepare.job.source_config import FROZEN, SourceConfig, plain
-from penstock.prepare.samples.schema import declared_schema
-from penstock.prepare.stages import build_stage
-from penstock.prepare.stages.interfaces import Settles
+from penstock.prepare.job.stage_list import build_stages, describe_stage
 from penstock.prepare.stages.stage import Stage
 
 _MOST_SECONDS = 10**8  # three years: the clock of the system cannot wait for ever
@@ -177,37 +171,25 @@ class Config(BaseModel):
 
     @property
     def export_path(self) -> str:
-        """Where the export goes, if there is one."""
+        """Folder of the export, if there is one."""
         if not self.export:
             return ""
         return os.path.abspath(local_path(self.export.path or f"{os.path.normpath(self.output)}-hf", self.folder))
 
     @property
     def batches_path(self) -> str:
-        """Where batch files are kept, if they are."""
+        """Folder of batch files, if they are kept."""
         return os.path.normpath(local_path(self.intermediate_dir, self.folder)) if self.intermediate_dir else ""
 
     def build_stages(self) -> tuple[Stage, ...]:
         """The stages as values. Their modules are looked for beside the job file first."""
-        if self.folder in sys.path:
-            sys.path.remove(self.folder)
-        sys.path.insert(0, self.folder)
-        functions = {number: source.function for number, source in enumerate(self.input) if source.function}
-        forget_modules(self.folder, (word for word in (*_words(self.stages), *functions.values()) if ":" in word))
-        for number, function in functions.items():
-            _find_function(number, function)
-            _check_schema(number, self.input[number])
-        stages: tuple[Stage, ...] = ()
-        for number, written in enumerate(self.stages):
-            stage = _build(number, written)
-            stages = (*stages, stage.settled(stages) if isinstance(stage, Settles) else stage)
-        return stages
+        return build_stages(self.stages, self.input, self.folder)
 
     def semantic(self, stages: tuple[Stage, ...]) -> dict[str, Any]:
         """The part of the job that decides output bytes, with every default spelled out."""
         described = {
             "input": [source.semantic() for source in self.input],
-            "stages": [_describe(name, stage) for name, stage in zip(self.stage_names, stages, strict=True)],
+            "stages": [describe_stage(name, stage) for name, stage in zip(self.stage_names, stages, strict=True)],
             "format": self.format,
             "on_bad_input": self.on_bad_input,
             "slice_size": self.slice_bytes,
@@ -220,32 +202,12 @@ class Config(BaseModel):
 
 
 def _is_text(stage: Any) -> bool:
-    """Whether a stage works on documents, which take more time a byte than rows do, and are stored smaller."""
+    """Whether a stage works on documents, which take more time per byte than rows do, and are stored smaller."""
     return (next(iter(stage), "") if isinstance(stage, dict) else stage) in ("dedup", "tokenize")
 
 
 def _gives_samples(source: Any) -> bool:
     return isinstance(source, dict) and bool(source.get("function") or source.get("npz"))
-
-
-def _words(written: Any) -> Iterator[str]:
-    """Every string in the stages as written: one of them may name a module."""
-    if isinstance(written, str):
-        yield written
-    elif isinstance(written, dict):
-        yield from (word for pair in written.items() for each in pair for word in _words(each))
-    elif isinstance(written, list | tuple):
-        yield from (word for each in written for word in _words(each))
-
-
-def _describe(name: str, stage: Stage) -> dict[str, Any]:
-    """A stage in the manifest: its options, and what else decides its bytes."""
-    described: dict[str, Any] = {name: stage.describe()}
-    if stage.code():
-        described["code"] = [code_identity(target) for target in stage.code()]
-    if stage.version > 1:
-        described["version"] = stage.version
-    return described
 
 
 def _stage_mappings(stages: Any) -> list[dict[str, Any]]:
@@ -261,45 +223,6 @@ def _stage_mappings(stages: Any) -> list[dict[str, Any]]:
             raise ValueError(f"stages[{number}]: one stage with its options, such as `- filter: rtt > 0`")
         mappings.append({str(name): options for name, options in entry.items()})
     return mappings
-
-
-def _build(number: int, stage: dict[str, Any]) -> Stage:
-    ((name, written),) = stage.items()
-    with stage_errors(number, name):
-        return build_stage(name, written)
-    raise AssertionError  # for the type checker, which cannot know that the block does not swallow errors
-
-
-def _find_function(number: int, function: str) -> None:
-    try:
-        found = load_user_object(function)
-    except ConfigError as error:
-        error.what = f"input[{number}].function: {error.what}"
-        raise
-    if not callable(found):
-        raise ConfigError(f"input[{number}].function: {function} is no function")
-
-
-def _check_schema(number: int, source: SourceConfig) -> None:
-    if source.samples is None:
-        return
-    try:
-        declared_schema(source.samples, source.missing)
-    except ConfigError as error:
-        place = "" if error.what.startswith("missing") else f"{error.where or 'schema'}: "
-        error.what, error.where = f"input[{number}].{place}{error.what}", None
-        raise
-
-
-@contextmanager
-def stage_errors(number: int, name: str) -> Iterator[None]:
-    """`with stage_errors(2, "filter"):` puts `stages[2].filter: ` before what a ConfigError says."""
-    try:
-        yield
-    except ConfigError as error:
-        if not error.what.startswith("stages["):
-            error.what = f"stages[{number}].{name}: {error.what}"
-        raise
 
 
 def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None = None) -> Config:
@@ -329,7 +252,8 @@ def _job_keys() -> tuple[str, ...]:
 def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
     """A Config from Python values; relative paths start at `folder`, or at the working directory."""
     _refuse_unknown(written, Config, "")
-    for number, source in enumerate(_sources_of(written)):
+    sources = written.get("input")
+    for number, source in enumerate(sources if isinstance(sources, list | tuple) else [sources]):
         if isinstance(source, dict):
             _refuse_unknown(source, SourceConfig, f"input[{number}].")
     if isinstance(written.get("export"), dict):
@@ -340,11 +264,6 @@ def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
         raise ConfigError(_first_problem(error)) from error
     config.build_stages()  # so that a wrong option is told before any file is touched
     return config
-
-
-def _sources_of(written: dict[str, Any]) -> list[Any]:
-    sources = written.get("input")
-    return list(sources) if isinstance(sources, list | tuple) else [sources]
 
 
 def _refuse_unknown(written: dict[str, Any], model: type[BaseModel], path: str) -> None:

@@ -11,6 +11,7 @@ from penstock.base.sizes import parse_size
 from penstock.base.user_code import code_identity
 from penstock.prepare.samples.schema import SampleSchema
 from penstock.prepare.sources import SourceOptions
+from penstock.prepare.sources.registry import SOURCES, named_formats
 from penstock.prepare.sources.row_range import RowRange, parse_split
 from penstock.shards.schema import declared_type
 
@@ -30,7 +31,7 @@ class SourceConfig(BaseModel):
     )
     files: tuple[str, ...] = Field((), description="raw files, each given to `function`")
     npz: tuple[str, ...] = Field((), description="batch files of arrays, such as intermediate/batch_*.npz")
-    format: Literal["auto", "parquet", "csv", "jsonl", "arrow", "text"] = "auto"
+    format: str = Field("auto", json_schema_extra={"enum": ["auto", *named_formats()]})
     text_column: str | None = Field(None, description="read this column alone, and call it `text`")
     document: Literal["file", "line"] = Field("file", description="what one document of format text is")
     bad_utf8: Literal["set_aside", "repair"] = Field(
@@ -65,6 +66,14 @@ class SourceConfig(BaseModel):
     def _one_or_many(cls, value: Any) -> Any:
         values = [value] if isinstance(value, str | os.PathLike) else value
         return [plain(each) for each in values] if isinstance(values, list | tuple) else values
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _known_format(cls, value: Any) -> Any:
+        *others, last = ("auto", *named_formats())
+        if value not in (*others, last):
+            raise ValueError(f"Input should be {', '.join(map(repr, others))} or {last!r}, got {value!r}")
+        return value
 
     @field_validator("types")
     @classmethod
@@ -134,8 +143,10 @@ class SourceConfig(BaseModel):
         for name in ("text_column", "split", "name", "revision"):
             if getattr(self, name) is not None and not rows:
                 raise ValueError(f"{name}: is about rows that penstock reads (`path:`, without `function:`)")
-        if self.text_column is not None and self.format == "text":
-            raise ValueError("text_column: files of format text have one column, which is called `text` already")
+        if self.text_column is not None and self.format != "auto" and SOURCES[self.format].documents:
+            raise ValueError(
+                f"text_column: files of format {self.format} have one column, which is called `text` already"
+            )
         if self.split is not None and len(self.path) != 1:
             raise ValueError(f"split: belongs to one dataset, and path: names {len(self.path)}; make each a source")
         for name in ("name", "revision"):

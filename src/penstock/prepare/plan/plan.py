@@ -17,7 +17,6 @@ from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Pass, Task
 from penstock.prepare.passes.job import Job
 from penstock.prepare.plan.settings import choose_settings, refuse_without_memory
-from penstock.prepare.sources import are_numbered
 from penstock.prepare.survey.survey import Survey, describe_files
 from penstock.shards.manifest import FORMAT_VERSION
 
@@ -74,7 +73,7 @@ def describe_input(survey: Survey) -> dict[str, Any]:
     if survey.feature_names:  # features were put in their order
         described["feature_names"] = survey.feature_names
     paths = [[segment.source, segment.path] for piece in survey.slices for segment in piece.segments]
-    if are_numbered(survey.formats) and paths != sorted(paths):
+    if any(kind.is_numbered for kind in survey.kinds) and paths != sorted(paths):
         described["order"] = "numbers"  # where that is not the order of their names
     return described
 

@@ -19,7 +19,6 @@ from penstock.prepare.plan.plan import Plan, describe_input
 from penstock.prepare.rows.rows import rejected_line
 from penstock.prepare.run.account import make_account, refuse_unbalanced
 from penstock.prepare.run.resume import is_redoing, remember_job
-from penstock.prepare.sources import origin_of
 from penstock.prepare.stages.interfaces import Leaves
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.manifest import Manifest, write_manifest
@@ -79,7 +78,7 @@ def _input_facts(plan: Plan) -> dict[str, Any]:
     described = describe_input(plan.survey)
     files = described["files"]
     facts = {"files": len(files), "bytes": plan.survey.bytes, "digest": digest(json.dumps(described).encode())}
-    return {**facts, **origin_of(plan.survey.formats, plan.survey.slices)}
+    return {**facts, **plan.survey.origin}
 
 
 def _write_artifacts(plan: Plan, store: Store, left: Left) -> tuple[FileFacts, ...]:

@@ -62,7 +62,7 @@ def _identities(batch: pa.RecordBatch) -> tuple[Array, Array]:
 
 
 def prove_apart(store: Store, splits: tuple[str, ...], by: Sequence[str], parts: PartsByTask) -> dict[str, Any]:
-    """How many groups each split has, counted over all parts. A group in two of them is a defect, and stops the job."""
+    """Groups per split, counted over all parts. A group in two of them is a defect, and stops the job."""
     files = {split: [part[split] for part in parts if split in part] for split in splits}
     ranges = 1 + sum(len(_groups_of(store, each, of)) for of, every in files.items() for each in every) // _AT_ONCE
     edges = [number * 2**64 // ranges for number in range(ranges + 1)]

@@ -5,7 +5,7 @@
 
 `take` must be called as each sample is yielded: a function may fill the same array or dict again for the next one, and
 `take` copies what could be changed. `convert` takes any run of what it gave; how samples are cut into runs decides
-nothing but speed. sample_values.py says what fits a type.
+nothing but speed. values.py says what fits a type.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Problem:
 
     sample: int  # its number in the file
     key: str  # "labels.action_type"; "" where the sample itself is no dict
-    reason: str  # the same few words for the same kind of thing: see sample_values.py
+    reason: str  # the same few words for the same kind of thing: see values.py
     detail: str  # "900 values, float32[893] was inferred from games/a.txt, sample 0"
 
 

@@ -51,7 +51,7 @@ class SampleField:
 
     @property
     def number(self) -> np.dtype[Any]:
-        """Of a column of numbers, what it is made of; bool as numpy's own."""
+        """Number type of a column of numbers; bool as numpy's own."""
         return np.dtype(self.parsed.number.name)
 
     @property
@@ -65,7 +65,7 @@ class SampleField:
         return f"{short_type(self.type)} {verb}"
 
     def filling(self) -> Array | str:
-        """What stands for a key that is not there, in the column's own type; Misfit if it does not fit."""
+        """The value for a key that is not there, in the column's own type; Misfit if it does not fit."""
         if self.parsed.is_text:
             return exact_text(self.missing)
         if isinstance(self.missing, list | tuple | np.ndarray):
@@ -78,11 +78,6 @@ SampleSchema = tuple[SampleField, ...]
 
 def arrow_schema(schema: SampleSchema) -> pa.Schema:
     return schema_to_arrow(tuple(Field(field.name, field.type) for field in schema))
-
-
-def short_words(schema: SampleSchema) -> dict[str, str]:
-    """The columns as people write them: {"features": "float32[893]"}."""
-    return {field.name: short_type(field.type) for field in schema}
 
 
 # Declared.
@@ -152,16 +147,12 @@ def _inferred_type(value: Any, floats: str | None) -> str:
     if isinstance(value, str) or (isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind == "U"):
         return "string"
     shape, words = _shape_and_words(value, floats, _MOST_DIMENSIONS)
-    word = next(iter(words)) if len(words) == 1 else _widest_float(words) or "int64"
+    floating = (word for word in words if word.startswith("float"))  # float16 < float32 < float64
+    word = next(iter(words)) if len(words) == 1 else max(floating, default="int64")
     try:
         return type_from_short(f"{word}{list(shape)}") if shape else word
     except ValueError as error:  # no values, or more than can be counted
         raise Misfit("", str(error)) from error
-
-
-def _widest_float(words: frozenset[str]) -> str | None:
-    """The type of a list's values where some are floats."""
-    return max((word for word in words if word.startswith("float")), default=None)  # float16 < float32 < float64
 
 
 def _shape_and_words(value: Any, floats: str | None, deepest: int) -> tuple[Shape, frozenset[str]]:

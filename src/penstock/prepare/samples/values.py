@@ -148,7 +148,7 @@ def kind_of(value: Any) -> str:
 
 
 def named(value: Any) -> str:
-    """What a value is, in a few words: `str 'king'`, `array of complex64`, `NoneType`."""
+    """A value in a few words: `str 'king'`, `array of complex64`, `NoneType`."""
     if isinstance(value, np.ma.MaskedArray):
         return "masked array"
     if isinstance(value, np.ndarray):

@@ -1,20 +1,18 @@
 """Source: files of one format. Survey a file (schema, pieces, identity), then read segments of it as Rows.
 
-Each format is a module with two functions, `survey` and `read`; adding a format is adding a module here. Those that
-infer types from the first file have `survey_alike` for the others. What else a format may tell is asked below:
-`UNIT`, `NUMBERED`, `most_files`, `folders`, `origin`.
+To add a source, write a module with a `SOURCE`, a value of a class below `Source`, and add a line to registry.py.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import InputError
@@ -23,30 +21,18 @@ from penstock.base.fingerprint import digest
 from penstock.base.stores.other_folder import OtherFolder
 from penstock.prepare.budget.room import most_line_bytes, most_row_bytes
 from penstock.prepare.rows.layouts import plain_schema
-from penstock.prepare.rows.rows import Rows
+from penstock.prepare.rows.rows import Rows, SetAside
 from penstock.prepare.samples.schema import SampleSchema
 from penstock.prepare.sources.reading.text_column import TEXT_SCHEMA, as_text, refuse_no_text
+from penstock.prepare.sources.registry import SOURCES
 from penstock.prepare.sources.slices import Segment, Slice
 
-SUFFIXES = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".txt": "text",
-}
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _ENDS = 64 * 1024
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The part of a source's config that decides how its bytes are read, in a form that workers take lightly."""
+    """The part of a source's config that decides how its bytes are read, cheap to send to workers."""
 
     types: dict[str, str] = field(default_factory=dict)
     delimiter: str | None = None
@@ -73,10 +59,14 @@ class File:
     location: str
     format: str
 
+    def segment(self, identity: str, rows: int, size: int, first: int = 0, last: int = 1, ordinal: int = 0) -> Segment:
+        """A part of the file; the whole, if no more is said."""
+        return Segment(self.source, self.path, self.location, identity, first, last, ordinal, rows, size)
+
 
 @dataclass(frozen=True, slots=True)
 class FileSurvey:
-    """What was learnt of a file without reading its rows."""
+    """Facts of a file that are known without reading its rows."""
 
     schema: pa.Schema
     pieces: tuple[Segment, ...]
@@ -85,7 +75,7 @@ class FileSurvey:
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read every segment of a pass: which columns, as which types, how many rows or bytes at a time."""
+    """The way to read every segment of a pass: columns, their types, rows or bytes at a time."""
 
     schema: pa.Schema  # all columns of the file, in the dataset's types
     columns: tuple[str, ...]  # the ones to read
@@ -97,14 +87,29 @@ class Reading:
     codes: frozenset[str] = frozenset()  # text columns that may come as codes, where that costs less
     most_record_bytes: int = 1 << 62  # of a line; one that has more is set aside
     most_row_bytes: int = 1 << 62  # of the text of a row of Parquet or Arrow, likewise
+    excluded: frozenset[int] = frozenset()  # parts of the file that are known to be unreadable
     tell: Callable[[int], None] | None = None  # called with samples made of a file so far; set where a task runs
 
     def within(self, allowed: int) -> Reading:
         """Limit the size of a record by the memory that is allowed."""
         return replace(self, most_record_bytes=most_line_bytes(allowed), most_row_bytes=most_row_bytes(allowed))
 
+    @property
+    def wanted(self) -> pa.Schema:
+        """Schema of the columns to read."""
+        return pa.schema([self.schema.field(name) for name in self.columns])
+
+    def repairs(self, segment: Segment) -> bool:
+        """Whether text that is not UTF-8 is repaired."""
+        return self.options[segment.source].bad_utf8 == "repair"
+
+    def none_of(self, segment: Segment, *aside: SetAside) -> Rows:
+        """No row of a segment, and those that were set aside."""
+        empty = pa.RecordBatch.from_pylist([], schema=self.wanted)
+        return Rows(empty, segment.source, (segment.path,), np.arange(0), None, aside)
+
     def rows_of(self, stored_row_bytes: float) -> int:
-        """How many rows to take at a time where a row has so many bytes: those of another source may be smaller."""
+        """Rows to take at a time if a row has so many bytes: those of another source may be smaller."""
         return max(1, min(self.rows_at_once, int(self.bytes_at_once / max(stored_row_bytes, 1.0))))
 
 
@@ -133,14 +138,62 @@ class UnreadablePart(Exception):
         return UnreadablePart(self.segment, self.part, start, stop - start, self.reason, self.title, self.trace)
 
 
+class Source(ABC):
+    """A format of files. The facts below are asked by those who survey, plan and run a job."""
+
+    unit: ClassVar[str] = "rows"  # the word for rows of this format, where no stage says
+    is_numbered: ClassVar[bool] = False  # files come in the order of the numbers in their names
+    keeps_positions: ClassVar[bool] = False  # rows may bring the positions they had in other files
+    lines_tell_columns: ClassVar[bool] = False  # a line is held against the schema when it is read
+    files_tell_types: ClassVar[bool] = True  # if not, all files have the types of the first
+    is_one_part: ClassVar[bool] = True  # a file that cannot be read to its end is set aside as a whole
+
+    @abstractmethod
+    def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
+        """Raises InputError, with the reason, for a file that cannot be read."""
+
+    @abstractmethod
+    def read(self, segment: Segment, reading: Reading) -> Iterator[Rows | UnreadablePart]:
+        """Rows of one segment, in order."""
+
+    def survey_alike(
+        self,
+        file: File,  # noqa: ARG002
+        options: SourceOptions,  # noqa: ARG002
+        slice_bytes: int,  # noqa: ARG002
+        known: pa.Schema,  # noqa: ARG002
+    ) -> FileSurvey | None:
+        """Survey a later file of a source whose first file tells the types; None if it must be surveyed anew."""
+        return None
+
+    def identity(self, location: str) -> str:
+        """Text that differs if the file is no longer the one that was surveyed."""
+        return identity_of_ends(location)
+
+    def most_files(self, files: int) -> int | None:  # noqa: ARG002
+        """The most files of a slice, where their bytes do not tell what they cost."""
+        return None
+
+    def folders(self, slices: Sequence[Slice]) -> tuple[OtherFolder, ...]:  # noqa: ARG002
+        """Folders that a job holds while it reads them."""
+        return ()
+
+    def origin(self, slices: Sequence[Slice]) -> dict[str, Any]:  # noqa: ARG002
+        """Facts for the manifest: what the input was made from, where it tells."""
+        return {}
+
+
+def source_of(format_name: str) -> Source:
+    source: Source = importlib.import_module(SOURCES[format_name].module).SOURCE
+    return source
+
+
 def survey_file(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema | None = None) -> FileSurvey:
     """Raises InputError, with the reason, for a file that cannot be read. `known` is the schema of an earlier file of
     its source: where only the first file tells types, they are not inferred again."""
-    module = _format(file.format)
-    alike: FileSurvey | None = None
-    if known is not None and hasattr(module, "survey_alike"):
-        alike = module.survey_alike(file, options, slice_bytes, known)
-    surveyed: FileSurvey = alike or module.survey(file, options, slice_bytes)
+    source = source_of(file.format)
+    alike = source.survey_alike(file, options, slice_bytes, known) if known is not None else None
+    surveyed = alike or source.survey(file, options, slice_bytes)
     if not options.text_column:
         return replace(surveyed, schema=plain_schema(surveyed.schema))
     refuse_no_text(options.text_column, surveyed.schema, file.location)
@@ -169,13 +222,16 @@ def _kept(found: Iterator[Rows | UnreadablePart], first: int, last: int) -> Iter
 
 
 def _all_rows(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
-    module = _format(reading.formats[segment.source])
+    source = source_of(reading.formats[segment.source])
+    if excluded and source.is_one_part:
+        return iter(())
+    reading = replace(reading, excluded=excluded)
     column = reading.options[segment.source].text_column
     if not column:
-        return module.read(segment, reading, excluded)  # type: ignore[no-any-return]
+        return source.read(segment, reading)
     schema = pa.schema([(column, pa.string())])
     alone = replace(reading, schema=schema, columns=(column,), strict=False, codes=frozenset())
-    found: Iterator[Rows | UnreadablePart] = module.read(segment, alone, excluded)
+    found = source.read(segment, alone)
     return (as_text(rows, column, reading.columns) if isinstance(rows, Rows) else rows for rows in found)
 
 
@@ -192,76 +248,27 @@ def readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
 def refuse_changed(piece: Slice, reading: Reading) -> None:
     """Raise InputError if a file of the slice is not the one that was surveyed: a task must not mix the two."""
     for segment in piece.segments:
-        if _format(reading.formats[segment.source]).identity(segment.location) != segment.identity:
-            raise InputError(
-                "this file was changed while the job was reading it",
-                where=segment.location,
-                next_step="let nothing write to the input during a run, then run the same command",
-            )
-
-
-def unit_of(formats: Sequence[str]) -> str:
-    """What rows of these formats are called, where no stage says."""
-    units = {getattr(_format(name), "UNIT", "rows") for name in formats}
-    return units.pop() if len(units) == 1 else "rows"
-
-
-def are_numbered(formats: Sequence[str]) -> bool:
-    """Whether files come in the order of the numbers in their names."""
-    return any(getattr(_format(name), "NUMBERED", False) for name in formats)
-
-
-def most_files(formats: Sequence[str], files: int) -> int | None:
-    """The most files of a slice, where their bytes do not tell what they cost."""
-    limits = [_format(name).most_files(files) for name in formats if hasattr(_format(name), "most_files")]
-    return min(limits, default=None)
-
-
-def folders_of(formats: Sequence[str], slices: Sequence[Slice]) -> tuple[OtherFolder, ...]:
-    """Folders that a job holds while it reads them."""
-    module = _format(formats[0])
-    return module.folders(slices) if len(formats) == 1 and hasattr(module, "folders") else ()
-
-
-def origin_of(formats: Sequence[str], slices: Sequence[Slice]) -> dict[str, Any]:
-    """Facts for the manifest: what the input was made from, where it tells."""
-    module = _format(formats[0])
-    return module.origin(slices) if len(formats) == 1 and hasattr(module, "origin") else {}
-
-
-@cache
-def _format(name: str) -> ModuleType:
-    return importlib.import_module(f"penstock.prepare.sources.{name}")
-
-
-def format_of(location: str, declared: str) -> str:
-    """The declared format, or the one its name tells."""
-    if declared != "auto":
-        return declared
-    name = location.lower()
-    for suffix in COMPRESSIONS:
-        name = name.removesuffix(suffix)
-    for suffix, format_name in SUFFIXES.items():
-        if name.endswith(suffix):
-            return format_name
-    raise InputError(
-        "cannot tell the format from the file name",
-        where=location,
-        next_step=f"name it in the job: input: {{path: ..., format: parquet | csv | jsonl | arrow | text}} "
-        f"(known endings: {' '.join(SUFFIXES)}, each also with {' '.join(COMPRESSIONS)})",
-    )
-
-
-def compression_of(location: str) -> str | None:
-    return next((kind for suffix, kind in COMPRESSIONS.items() if location.lower().endswith(suffix)), None)
+        if source_of(reading.formats[segment.source]).identity(segment.location) != segment.identity:
+            raise was_changed("this file was changed while the job was reading it", segment.location)
 
 
 def is_remote(location: str) -> bool:
     return "://" in location
 
 
+def unusable(what: str, where: str, action: str = "replace the file") -> InputError:
+    """The error for a file that `on_bad_input: set_aside` would leave out."""
+    return InputError(what, where=where, next_step=f"{action}, or set `on_bad_input: set_aside` to go on without it")
+
+
+def was_changed(what: str, location: str) -> InputError:
+    return InputError(
+        what, where=location, next_step="let nothing write to the input during a run, then run the same command"
+    )
+
+
 def first_line(error: BaseException, lines: int = 1) -> str:
-    """What a library says went wrong, in a line."""
+    """A library's error message, in a line."""
     return " ".join(str(error).strip().splitlines()[:lines]) or type(error).__name__
 
 

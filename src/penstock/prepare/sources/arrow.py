@@ -10,74 +10,66 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
-from penstock.prepare.rows.layouts import plain_batch, without_metadata
+from penstock.prepare.rows.layouts import without_metadata
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import (
     File,
     FileSurvey,
     Reading,
+    Source,
     SourceOptions,
     UnreadablePart,
     first_line,
-    identity_of_ends,
+    unusable,
 )
-from penstock.prepare.sources.reading.bad_text import as_binary, sound_text
-from penstock.prepare.sources.reading.large_rows import apart
+from penstock.prepare.sources.reading.bad_text import as_binary
+from penstock.prepare.sources.reading.large_rows import sound_rows
 from penstock.prepare.sources.slices import Segment
 
 _MAGIC = b"ARROW1"  # of a file with a footer
 _DAMAGE = (pa.ArrowException, OSError, EOFError)
-identity = identity_of_ends  # what tells that a file is still the one that was surveyed
 
 
-def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG001
-    known = identity(file.location)
-    pieces: list[Segment] = []
-    ordinal = 0
-    try:
-        with _mapped(file.location) as mapped:
-            schema = without_metadata(_open(mapped).schema)
-            some = schema.names[:1]  # rows are counted without a look at the other columns
-            for first, last, size, batch in _batches(mapped, some, 0, 1 << 62):
-                piece = Segment(
-                    file.source, file.path, file.location, known, first, last, ordinal, batch.num_rows, size
-                )
-                pieces.append(piece)
+class Arrow(Source):
+    is_one_part = False
+
+    def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG002
+        known = self.identity(file.location)
+        pieces: list[Segment] = []
+        ordinal = 0
+        try:
+            with _mapped(file.location) as mapped:
+                schema = without_metadata(_open(mapped).schema)
+                some = schema.names[:1]  # rows are counted without a look at the other columns
+                for first, last, size, batch in _batches(mapped, some, 0, 1 << 62):
+                    pieces.append(file.segment(known, batch.num_rows, size, first, last, ordinal))
+                    ordinal += batch.num_rows
+        except _DAMAGE as error:
+            where = f"{file.location}, record batch {len(pieces)}"
+            raise unusable(f"not a readable Arrow file: {first_line(error)}", where) from error
+        return FileSurvey(schema, tuple(pieces))
+
+    def read(self, segment: Segment, reading: Reading) -> Iterator[Rows]:
+        columns = list(reading.columns)
+        ordinal = segment.ordinal
+        with _mapped(segment.location) as mapped:
+            for first, _, _, batch in _batches(mapped, columns, segment.first, segment.last):
+                if first not in reading.excluded:
+                    _refuse_damaged(batch, segment, first, ordinal)
+                    yield from _cut(batch.select(columns), ordinal, segment, reading)
                 ordinal += batch.num_rows
-    except _DAMAGE as error:
-        raise InputError(
-            f"not a readable Arrow file: {first_line(error)}",
-            where=f"{file.location}, record batch {len(pieces)}",
-            next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
-        ) from error
-    return FileSurvey(schema, tuple(pieces))
 
 
-def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
-    columns = list(reading.columns)
-    ordinal = segment.ordinal
-    with _mapped(segment.location) as mapped:
-        for first, _, _, batch in _batches(mapped, columns, segment.first, segment.last):
-            if first not in excluded:
-                _refuse_damaged(batch, segment, first, ordinal)
-                yield from _cut(batch.select(columns), ordinal, segment, reading)
-            ordinal += batch.num_rows
+SOURCE = Arrow()
 
 
 def _cut(batch: pa.RecordBatch, ordinal: int, segment: Segment, reading: Reading) -> Iterator[Rows]:
-    repair = reading.options[segment.source].bad_utf8 == "repair"
     count = reading.rows_of(batch.nbytes / max(batch.num_rows, 1))
     for start in range(0, batch.num_rows, count):
-        some = plain_batch(batch.slice(start, count))
-        ordinals = np.arange(ordinal + start, ordinal + start + some.num_rows)
-        rows = Rows(some, segment.source, (segment.path,), ordinals)
-        for part in apart(rows, segment, reading.most_row_bytes):
-            yield sound_text(part, repair)
+        yield from sound_rows(batch.slice(start, count), ordinal + start, segment, reading)
 
 
 def _refuse_damaged(batch: pa.RecordBatch, segment: Segment, part: int, ordinal: int) -> None:

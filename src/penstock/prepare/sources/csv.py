@@ -6,21 +6,15 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import pyarrow as pa
 
 from penstock.base.errors import InputError
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import COMPRESSIONS, File, FileSurvey, Reading, SourceOptions, identity_of_ends
-from penstock.prepare.sources.reading.bad_records import parse_chunk, read_records
-from penstock.prepare.sources.reading.chunks import (
-    BYTE_ORDER_MARK,
-    SAMPLE_BYTES,
-    head_of,
-    line_ends,
-    pieces_of,
-)
+from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, unusable
+from penstock.prepare.sources.reading.bad_records import parse_records
+from penstock.prepare.sources.reading.chunks import BYTE_ORDER_MARK, SAMPLE_BYTES, head_of, line_ends, pieces_of
 from penstock.prepare.sources.reading.csv_records import (
     OPEN_QUOTE,
     CsvParser,
@@ -31,45 +25,43 @@ from penstock.prepare.sources.reading.csv_records import (
 )
 from penstock.prepare.sources.reading.declared import missing_column
 from penstock.prepare.sources.reading.exact import inferred_type
+from penstock.prepare.sources.registry import COMPRESSIONS
 from penstock.prepare.sources.slices import Segment
 from penstock.shards.schema import parse_type, type_to_arrow
 
-identity = identity_of_ends  # what tells that a file is still the one that was surveyed
+
+class Csv(Source):
+    files_tell_types = False
+
+    def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
+        sample, dialect = _open(file, options)
+        declared = {name: type_to_arrow(parse_type(word)) for name, word in options.types.items()}
+        known = dict.fromkeys(dialect.names)
+        for name in declared:
+            if name not in known:
+                raise missing_column(name, known, file)
+        if options.text_column in dialect.names:
+            declared[options.text_column] = pa.string()  # digits and dates are text where the job says so
+        _refuse_types(dialect, declared, file.location)
+        schema = _infer(sample[dialect.header_bytes :], dialect, declared)
+        return FileSurvey(schema, pieces_of(file, dialect.header_bytes, slice_bytes, whole=dialect.quoted))
+
+    def survey_alike(self, file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:
+        """The first file tells the types: here, the same header is enough."""
+        _, dialect = _open(file, options)
+        if list(dialect.names) != known.names:
+            return None
+        return FileSurvey(known, pieces_of(file, dialect.header_bytes, slice_bytes, whole=dialect.quoted))
+
+    def read(self, segment: Segment, reading: Reading) -> Iterator[Rows]:
+        file = File(segment.source, segment.path, segment.location, "csv")
+        options = reading.options[segment.source]
+        _, dialect = _open(file, options)
+        parser = CsvParser(dialect, reading.wanted, frozenset(reading.columns) - options.types.keys())
+        yield from parse_records(segment, reading, parser, parser.ends if dialect.quoted else line_ends)
 
 
-def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
-    sample, dialect = _open(file, options)
-    declared = {name: type_to_arrow(parse_type(word)) for name, word in options.types.items()}
-    known = dict.fromkeys(dialect.names)
-    for name in declared:
-        if name not in known:
-            raise missing_column(name, known, file)
-    if options.text_column in dialect.names:
-        declared[options.text_column] = pa.string()  # digits and dates are text where the job says so
-    _refuse_types(dialect, declared, file.location)
-    schema = _infer(sample[dialect.header_bytes :], dialect, declared)
-    return FileSurvey(schema, pieces_of(file, dialect.header_bytes, slice_bytes, whole=dialect.quoted))
-
-
-def survey_alike(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:
-    """Survey a later file of a source. The first file tells the types: here, the same header is enough."""
-    _, dialect = _open(file, options)
-    if list(dialect.names) != known.names:
-        return None
-    return FileSurvey(known, pieces_of(file, dialect.header_bytes, slice_bytes, whole=dialect.quoted))
-
-
-def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
-    if excluded:  # it has one part, the whole file
-        return
-    file = File(segment.source, segment.path, segment.location, "csv")
-    options = reading.options[segment.source]
-    _, dialect = _open(file, options)
-    schema = pa.schema([reading.schema.field(name) for name in reading.columns])
-    parser = CsvParser(dialect, schema, frozenset(reading.columns) - options.types.keys())
-    make = partial(parse_chunk, parser=parser, repair=options.bad_utf8 == "repair")
-    ends = parser.ends if dialect.quoted else line_ends
-    yield from read_records(segment, reading, ends, parser.schema, make)
+SOURCE = Csv()
 
 
 def _open(file: File, options: SourceOptions) -> tuple[bytes, Dialect]:
@@ -79,11 +71,7 @@ def _open(file: File, options: SourceOptions) -> tuple[bytes, Dialect]:
     quoted = options.newlines_in_values
     sample = head_of(file, (lambda data: quoted_ends(data, delimiter)) if quoted else line_ends)
     if not sample.strip():
-        raise InputError(
-            "the file is empty: not even a header line",
-            where=file.location,
-            next_step="remove it, or set `on_bad_input: set_aside` to go on without it",
-        )
+        raise unusable("the file is empty: not even a header line", file.location, "remove it")
     ends = quoted_ends(sample, delimiter) if quoted else line_ends(sample)
     if not len(ends) and len(sample) >= SAMPLE_BYTES:
         raise _bad_header(file, f"it is longer than {SAMPLE_BYTES:,} bytes")

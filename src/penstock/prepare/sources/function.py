@@ -28,16 +28,15 @@ from penstock.prepare.sources import (
     File,
     FileSurvey,
     Reading,
+    Source,
     SourceOptions,
     UnreadablePart,
-    format_of,
-    identity_of_ends,
     read_segment,
     survey_file,
 )
+from penstock.prepare.sources.registry import format_of
 from penstock.prepare.sources.slices import Segment
 
-UNIT = "samples"
 _SAMPLES_A_BATCH = 1 << 20  # numbers that a position leaves for the samples of one batch of rows
 _TELL_SECONDS = 0.2
 _LONGEST_MESSAGE, _MOST_FRAMES = 2000, 40  # of what is kept; a RecursionError has a thousand frames
@@ -52,35 +51,35 @@ class Raised(Exception):
         super().__init__(self.what)
 
 
-def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
-    schema = arrow_schema(options.samples)
-    known = identity(file.location)
-    if options.takes_rows:
-        pieces = survey_rows(file, options, slice_bytes).pieces
-        return FileSurvey(schema, tuple(replace(piece, identity=known, rows=-1) for piece in pieces))
-    with ReadFile(file.location) as handle:
-        size = handle.seek(0, 2)
-    return FileSurvey(schema, (Segment(file.source, file.path, file.location, known, 0, 1, 0, -1, max(size, 1)),))
+class Function(Source):
+    unit = "samples"
+    is_one_part = False  # those who run its tasks leave out files that it failed for
+
+    def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
+        schema = arrow_schema(options.samples)
+        known = self.identity(file.location)
+        if options.takes_rows:
+            pieces = survey_rows(file, options, slice_bytes).pieces
+            return FileSurvey(schema, tuple(replace(piece, identity=known, rows=-1) for piece in pieces))
+        with ReadFile(file.location) as handle:
+            size = handle.seek(0, 2)
+        return FileSurvey(schema, (file.segment(known, -1, max(size, 1)),))
+
+    def most_files(self, files: int) -> int:
+        """Small files may make large samples: so many that there are some sixty tasks, but not more than 256."""
+        return min(256, -(-files // 64))
+
+    def read(self, segment: Segment, reading: Reading) -> Iterator[Rows | UnreadablePart]:
+        takes_rows = reading.options[segment.source].takes_rows
+        return _read_rows(segment, reading) if takes_rows else _read_file(segment, reading)
+
+
+SOURCE = Function()
 
 
 def survey_rows(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
-    """Of the table itself, whose rows the function is given."""
+    """Survey of the table whose rows the function is given."""
     return survey_file(replace(file, format=format_of(file.location, options.format)), options, slice_bytes)
-
-
-def most_files(files: int) -> int:
-    """Small files may make large samples: so many that there are some sixty tasks, but not more than 256."""
-    return min(256, -(-files // 64))
-
-
-def identity(location: str) -> str:
-    return identity_of_ends(location)
-
-
-def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
-    if reading.options[segment.source].takes_rows:
-        return _read_rows(segment, reading, excluded)
-    return _read_file(segment, reading)
 
 
 def _read_file(segment: Segment, reading: Reading) -> Iterator[Rows | UnreadablePart]:
@@ -102,8 +101,8 @@ def _read_file(segment: Segment, reading: Reading) -> Iterator[Rows | Unreadable
     yield from held
 
 
-def _read_rows(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
-    for taken in _row_batches(segment, reading, excluded):
+def _read_rows(segment: Segment, reading: Reading) -> Iterator[Rows | UnreadablePart]:
+    for taken in _row_batches(segment, reading):
         if isinstance(taken, UnreadablePart):
             yield taken
             continue
@@ -114,11 +113,11 @@ def _read_rows(segment: Segment, reading: Reading, excluded: frozenset[int]) -> 
             yield _lost(segment, first, first, len(taken), raised)
             made = []
             taken = replace(taken, batch=taken.batch.slice(0, 0))
-        yield replace(_no_rows(segment, reading), made_of=(len(taken), taken.set_aside))
+        yield replace(reading.none_of(segment), made_of=(len(taken), taken.set_aside))
         yield from made
 
 
-def _row_batches(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
+def _row_batches(segment: Segment, reading: Reading) -> Iterator[Rows | UnreadablePart]:
     """Rows of the table, exactly `batch_rows` at a time whatever memory there is; fewer at the end of the segment."""
     options = reading.options[segment.source]
     file = File(segment.source, segment.path, segment.location, "function")
@@ -126,7 +125,7 @@ def _row_batches(segment: Segment, reading: Reading, excluded: frozenset[int]) -
     formats = (*reading.formats[: segment.source], format_of(segment.location, options.format))
     inner = replace(reading, schema=schema, columns=tuple(schema.names), strict=False, formats=formats)
     held: list[Rows] = []
-    for rows in read_segment(segment, inner, excluded):
+    for rows in read_segment(segment, inner, reading.excluded):
         if isinstance(rows, UnreadablePart):
             yield rows
             continue
@@ -144,7 +143,7 @@ def first_rows(file: File, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     reading = Reading(
         pa.schema([]), (), False, 1024, 1 << 20, ("function",) * (file.source + 1), (options,) * (file.source + 1)
     )
-    for rows in _row_batches(pieces[0], reading, frozenset()) if pieces else ():
+    for rows in _row_batches(pieces[0], reading) if pieces else ():
         if isinstance(rows, Rows) and len(rows):
             yield rows.batch
             return
@@ -165,13 +164,8 @@ def _cut(held: list[Rows], count: int) -> list[Rows]:
     return [*cuts[:-1], replace(cuts[-1], set_aside=aside)]
 
 
-def _no_rows(segment: Segment, reading: Reading) -> Rows:
-    schema = pa.schema([reading.schema.field(name) for name in reading.columns])
-    return Rows(pa.RecordBatch.from_pylist([], schema=schema), segment.source, (segment.path,), np.arange(0))
-
-
 def _samples(argument: Any, segment: Segment, ordinal: int, reading: Reading) -> Iterator[Rows]:
-    """What the function yields for `argument`, converted `rows_at_once` at a time."""
+    """Samples that the function yields for `argument`, converted `rows_at_once` at a time."""
     options = reading.options[segment.source]
     converter = Converter(options.samples)
     yielded = yielded_by(options.function, argument)
@@ -220,7 +214,7 @@ def _lost(segment: Segment, part: int, ordinal: int, rows: int, raised: Raised) 
 
 
 def _message(error: BaseException) -> str:
-    """What the error says, in as many characters as a line can have, and none that cannot be written."""
+    """The error's message, as long as a line can be, without characters that cannot be written."""
     try:
         text = str(error)
     except Exception:

@@ -25,10 +25,10 @@ from penstock.base.files import special_kind
 from penstock.base.fingerprint import fingerprint
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import (
-    COMPRESSIONS,
     File,
     FileSurvey,
     Reading,
+    Source,
     SourceOptions,
     UnreadablePart,
     first_line,
@@ -36,6 +36,7 @@ from penstock.prepare.sources import (
 )
 from penstock.prepare.sources.reading.bad_text import sound_text
 from penstock.prepare.sources.reading.remote import library, size_of, unreachable
+from penstock.prepare.sources.registry import COMPRESSIONS
 from penstock.prepare.sources.slices import Segment
 
 _SCHEME = "hf:"
@@ -101,7 +102,7 @@ class _Resolved:
     format: str
 
     def identity(self) -> str:
-        """Of local files their own content: that they were copied does not make them others."""
+        """Local files are told by their content: a copy is no other file."""
         described = [
             [os.path.relpath(file, self.split.path), identity_of_ends(file)]
             if os.path.isfile(file)
@@ -158,45 +159,42 @@ def _shard_bytes(files: tuple[str, ...], count: int) -> int:
     return max(1, share) if sizes and None not in sizes else max(share, _UNTOLD_BYTES)
 
 
-def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG001
-    shard = Shard.at(file.location)
-    piece = Segment(file.source, file.path, file.location, shard.known, 0, 1, 0, -1, shard.bytes)
-    return FileSurvey(_schema(shard.of), (piece,))
+class Hub(Source):
+    def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG002
+        shard = Shard.at(file.location)
+        return FileSurvey(_schema(shard.of), (file.segment(shard.known, -1, shard.bytes),))
+
+    def identity(self, location: str) -> str:
+        """A commit of the hub does not change; a local folder may."""
+        shard = Shard.at(location)
+        return _resolve(shard.of).identity() if shard.of.is_local else shard.known
+
+    def read(self, segment: Segment, reading: Reading) -> Iterator[Rows]:
+        shard = Shard.at(segment.location)
+        ordinal = 0
+        try:
+            for batch in _batches(shard, reading):
+                ordinals = np.arange(ordinal, ordinal + batch.num_rows)
+                yield sound_text(Rows(batch, segment.source, (segment.path,), ordinals), reading.repairs(segment))
+                ordinal += batch.num_rows
+        except PenstockError:
+            raise
+        except Exception as error:  # the library's own, of the file systems below it and of what is in a file
+            cause = error.__cause__ or error
+            if shard.of.is_local or isinstance(cause, _DAMAGE):
+                raise UnreadablePart(segment, 0, 0, -1, first_line(cause)) from error
+            raise unreachable(cause, str(shard.of)) from error
 
 
-def identity(location: str) -> str:
-    """What a commit of the hub holds does not change; a local folder may."""
-    shard = Shard.at(location)
-    return _resolve(shard.of).identity() if shard.of.is_local else shard.known
-
-
-def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
-    if excluded:  # it has one part, the whole shard
-        return
-    shard = Shard.at(segment.location)
-    repair = reading.options[segment.source].bad_utf8 == "repair"
-    ordinal = 0
-    try:
-        for batch in _batches(shard, reading):
-            ordinals = np.arange(ordinal, ordinal + batch.num_rows)
-            yield sound_text(Rows(batch, segment.source, (segment.path,), ordinals), repair)
-            ordinal += batch.num_rows
-    except PenstockError:
-        raise
-    except Exception as error:  # the library's own, of the file systems below it and of what is in a file
-        cause = error.__cause__ or error
-        if shard.of.is_local or isinstance(cause, _DAMAGE):
-            raise UnreadablePart(segment, 0, 0, -1, first_line(cause)) from error
-        raise unreachable(cause, str(shard.of)) from error
+SOURCE = Hub()
 
 
 def _batches(shard: Shard, reading: Reading) -> Iterator[pa.RecordBatch]:
     dataset = _opened(shard.of).select_columns(list(reading.columns))
     if shard.count > 1:
         dataset = dataset.shard(num_shards=shard.count, index=shard.number)
-    schema = pa.schema([reading.schema.field(name) for name in reading.columns])
     found = dataset.with_format("arrow").iter(batch_size=_ROWS_ASKED)
-    yield from _cut((_typed(table, schema) for table in found), reading.bytes_at_once)
+    yield from _cut((_typed(table, reading.wanted) for table in found), reading.bytes_at_once)
 
 
 def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -206,7 +204,7 @@ def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _cut(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at most so many bytes, or of one row that has more."""
+    """Batches of at most so many bytes, or of one row that has more."""
     held: list[pa.Table] = []
     size = 0
     for table in tables:
@@ -284,7 +282,7 @@ def _own_format(builder: Any, files: list[str]) -> str:
 
 @contextmanager
 def _telling(split: Split) -> Iterator[None]:
-    """What the library raises when it opens a dataset, as an InputError."""
+    """Turn an error of the library, raised as it opens a dataset, into an InputError."""
     try:
         yield
     except PenstockError:

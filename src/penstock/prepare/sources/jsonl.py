@@ -5,75 +5,60 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.json as arrow_json
 
 from penstock.base.errors import InputError
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, identity_of_ends
-from penstock.prepare.sources.reading.bad_records import parse_chunk, read_records
-from penstock.prepare.sources.reading.chunks import (
-    BYTE_ORDER_MARK,
-    Array,
-    Bytes,
-    Chunk,
-    head_of,
-    line_ends,
-    pieces_of,
-    type_inferred_from_json,
-)
-from penstock.prepare.sources.reading.exact import KINDS, LONGEST_INTEGER, has_infinity, how_to_declare, keeps
-from penstock.prepare.sources.reading.json_literals import (
-    ITEM,
-    TOO_DEEP,
-    Literal,
-    has_large_float,
-    inexact_literal,
-    infinite_literal,
-    literals_as_text,
-    literals_in,
-    nests_too_deep,
-    plain_check,
-    settled_types,
-)
-from penstock.prepare.sources.reading.text_column import is_text, missing_column
+from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions
+from penstock.prepare.sources.reading.bad_records import parse_records
+from penstock.prepare.sources.reading.chunks import BYTE_ORDER_MARK, head_of, line_ends, pieces_of
+from penstock.prepare.sources.reading.json_literals import TOO_DEEP, has_large_float, nests_too_deep, settled_types
+from penstock.prepare.sources.reading.json_records import JsonParser, is_told, mended, object_on, read_json
+from penstock.prepare.sources.reading.text_column import missing_column
 from penstock.prepare.sources.slices import Segment
-from penstock.shards.schema import parse_type, type_from_arrow, type_to_arrow
+from penstock.shards.schema import parse_type, type_to_arrow
 
-# Escapes that are kept, pairs of halves among them; then the halves that stand alone.
-_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 AS_TEXT = {b"penstock": b"numbers as text"}  # of a field: its numbers fit no type, so their spelling is kept
-_ESCAPES = re.compile(rb"(\\[^u]|%b%b)|%b|%b" % (_HIGH, _LOW, _HIGH, _LOW))
-identity = identity_of_ends  # what tells that a file is still the one that was surveyed
 
 
-def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
-    if options.text_column:
-        kind = _kind_of_text(options.text_column, file)
-        return FileSurvey(pa.schema([(options.text_column, kind)]), pieces_of(file, 0, slice_bytes, whole=False))
-    sample = head_of(file, line_ends, at_least=b"{").removeprefix(BYTE_ORDER_MARK)
-    declared = {name: type_to_arrow(parse_type(word)) for name, word in options.types.items()}
-    _refuse_types(declared, file.location)
-    fields = {field.name: field for field in _infer(sample, declared, file)}
-    not_seen = tuple(name for name in declared if fields and name not in fields)
-    fields |= {name: pa.field(name, kind) for name, kind in declared.items()}
-    return FileSurvey(pa.schema(list(fields.values())), pieces_of(file, 0, slice_bytes, whole=False), not_seen)
+class JsonLines(Source):
+    lines_tell_columns = True
+
+    def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
+        if options.text_column:
+            kind = _kind_of_text(options.text_column, file)
+            return FileSurvey(pa.schema([(options.text_column, kind)]), pieces_of(file, 0, slice_bytes, whole=False))
+        sample = head_of(file, line_ends, at_least=b"{").removeprefix(BYTE_ORDER_MARK)
+        declared = {name: type_to_arrow(parse_type(word)) for name, word in options.types.items()}
+        _refuse_types(declared, file.location)
+        fields = {field.name: field for field in _infer(sample, declared, file)}
+        not_seen = tuple(name for name in declared if fields and name not in fields)
+        fields |= {name: pa.field(name, kind) for name, kind in declared.items()}
+        return FileSurvey(pa.schema(list(fields.values())), pieces_of(file, 0, slice_bytes, whole=False), not_seen)
+
+    def survey_alike(self, file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:
+        """The first file tells the types: here, an object on the first line is enough."""
+        if options.text_column:
+            return None
+        first = head_of(file, line_ends).removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0]
+        if not (is_told(first) and isinstance(object_on(first), dict)):
+            return None
+        return FileSurvey(known, pieces_of(file, 0, slice_bytes, whole=False))
+
+    def read(self, segment: Segment, reading: Reading) -> Iterator[Rows]:
+        options = reading.options[segment.source]
+        wanted = reading.wanted
+        known = reading.schema if reading.strict else wanted
+        inferred = frozenset(known.names) - options.types.keys() - {options.text_column}
+        as_text = frozenset(field.name for field in known if field.metadata == AS_TEXT) | options.types.keys()
+        parser = JsonParser(_bare(wanted), _bare(known), reading.strict, inferred, as_text)
+        yield from parse_records(segment, reading, parser, line_ends)
 
 
-def survey_alike(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:
-    """Survey a later file of a source. The first file tells the types: here, an object on the first line is enough."""
-    if options.text_column:
-        return None
-    first = head_of(file, line_ends).removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0]
-    if not (_is_told(first) and isinstance(_object(first), dict)):
-        return None
-    return FileSurvey(known, pieces_of(file, 0, slice_bytes, whole=False))
+SOURCE = JsonLines()
 
 
 def _kind_of_text(column: str, file: File) -> pa.DataType:
@@ -92,7 +77,7 @@ def _kind_of_text(column: str, file: File) -> pa.DataType:
     for line in sample.split(b"\n"):
         if nests_too_deep(line) and text.search(line):
             return pa.string()
-        record = _object(line) if _is_told(line) else None
+        record = object_on(line) if is_told(line) else None
         if isinstance(record, dict):
             names |= dict.fromkeys(record)
             values += [record[column]] if column in record else []
@@ -118,19 +103,19 @@ def _refuse_types(declared: dict[str, pa.DataType], location: str) -> None:
 
 def _infer(sample: bytes, declared: dict[str, pa.DataType], file: File) -> pa.Schema:
     """Bad lines are left for the reading to report; a sample with no good line is an error here."""
-    lines = [line for line in sample.split(b"\n") if _is_told(line)]
+    lines = [line for line in sample.split(b"\n") if is_told(line)]
     try:
-        return _settled(_read_json(b"\n".join(lines), None, "infer"), lines, declared)
+        return _settled(read_json(b"\n".join(lines), None, "infer"), lines, declared)
     except pa.ArrowException:
-        lines = [_mended(line) for line in lines]
-        objects = [each for each in map(_object, lines) if isinstance(each, dict)]
+        lines = [mended(line) for line in lines]
+        objects = [each for each in map(object_on, lines) if isinstance(each, dict)]
     if not objects:
         if sample.strip() and not declared:
             raise _untold(sample, file, _no_object(sample))
         return pa.schema([])
     usual = _usual_values([{name: each[name] for name in each if name not in declared} for each in objects])
     try:
-        batch = _read_json("\n".join(map(json.dumps, usual)).encode(), None, "infer")
+        batch = read_json("\n".join(map(json.dumps, usual)).encode(), None, "infer")
     except pa.ArrowException as error:
         raise _untold(sample, file, str(error)) from error
     told = {field.name: field for field in _settled(batch, lines, declared)}
@@ -140,10 +125,23 @@ def _infer(sample: bytes, declared: dict[str, pa.DataType], file: File) -> pa.Sc
 
 def _settled(batch: pa.RecordBatch, lines: list[bytes], declared: dict[str, pa.DataType]) -> pa.Schema:
     """The fields in types that change no value: Arrow's reader makes a float of a large integer."""
-    plain = pa.schema([(field.name, type_inferred_from_json(field.type)) for field in batch.schema])
+    plain = pa.schema([(field.name, _inferred(field.type)) for field in batch.schema])
     large = [name for name in batch.schema.names if name not in declared and has_large_float(batch.column(name))]
     settled = {field.name: field for field in settled_types(lines, pa.schema([plain.field(name) for name in large]))}
     return pa.schema([settled[each.name].with_metadata(AS_TEXT) if each.name in settled else each for each in plain])
+
+
+def _inferred(kind: pa.DataType) -> pa.DataType:
+    """The type that JSON infers: bool, int64, float64, string, and lists and objects of them.
+
+    Times must be declared, or they stay text.
+    """
+    is_a = pa.types
+    if is_a.is_list(kind):
+        return pa.list_(_inferred(kind.value_type))
+    if is_a.is_struct(kind):
+        return pa.struct([(field.name, _inferred(field.type)) for field in kind])
+    return pa.string() if is_a.is_temporal(kind) or is_a.is_binary(kind) else kind
 
 
 def _no_object(sample: bytes) -> str:
@@ -176,239 +174,5 @@ def _untold(sample: bytes, file: File, reason: str) -> InputError:
     )
 
 
-def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
-    if excluded:  # it has one part, the whole file
-        return
-    options = reading.options[segment.source]
-    wanted = pa.schema([reading.schema.field(name) for name in reading.columns])
-    known = reading.schema if reading.strict else wanted
-    inferred = frozenset(known.names) - options.types.keys() - {options.text_column}
-    as_text = frozenset(field.name for field in known if field.metadata == AS_TEXT) | options.types.keys()
-    parser = JsonParser(_bare(wanted), _bare(known), reading.strict, inferred, as_text)
-    make = partial(parse_chunk, parser=parser, repair=options.bad_utf8 == "repair")
-    yield from read_records(segment, reading, line_ends, parser.schema, make)
-
-
-@dataclass(frozen=True)
-class JsonParser:
-    """Parses lines into `schema`. When `strict`, a field that is not in `known` makes its line bad.
-
-    A number that the type of an `inferred` column would change makes its line bad as well, and so does one that a float
-    type would make infinite. In `as_text` columns, text
-    may be written as a number, true or false.
-    """
-
-    schema: pa.Schema
-    known: pa.Schema
-    strict: bool
-    inferred: frozenset[str] = frozenset()
-    as_text: frozenset[str] = frozenset()
-    blank: ClassVar[bytes] = b" \t\r\n"
-
-    def ends(self, data: Bytes) -> Array:
-        return line_ends(data)
-
-    @cached_property
-    def _readable(self) -> pa.Schema:
-        return pa.schema([(field.name, _readable(field.type)) for field in self.known])
-
-    @cached_property
-    def _text(self) -> pa.Schema:
-        return pa.schema([field for field in self._readable if field.name in self.as_text])
-
-    @cached_property
-    def _inferred(self) -> pa.Schema:
-        return pa.schema([field for field in self.known if field.name in self.inferred])
-
-    @cached_property
-    def _plain(self) -> dict[str, Callable[[Any], bool]]:
-        return {field.name: plain_check(field.type) for field in self.known}
-
-    def parse(self, data: Bytes) -> pa.RecordBatch:
-        batch = self._read(data)
-        if any(has_large_float(batch.column(name)) for name in self._inferred.names):
-            literal = inexact_literal(bytes(data), self._inferred)
-            if literal:
-                raise pa.ArrowInvalid(_changed(literal))
-        arrays = [batch.column(field.name).cast(field.type) for field in self.schema]
-        for array in arrays:
-            if pa.types.is_time(array.type):
-                array.validate(full=True)  # a number may be more than a day
-        if any(map(has_infinity, arrays)):
-            literal = infinite_literal(bytes(data), self.schema)
-            if literal:
-                raise pa.ArrowInvalid(_too_large(literal))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def _read(self, data: Bytes) -> pa.RecordBatch:
-        unexpected = "error" if self.strict else "ignore"
-        try:
-            return _read_json(data, self._readable, unexpected)
-        except pa.ArrowInvalid:
-            given = bytes(data)
-            quoted = literals_as_text(given, self._text)
-            if quoted == given:
-                raise
-            return _read_json(quoted, self._readable, unexpected)
-
-    def together(self, data: Chunk, starts: Array, ends: Array) -> bool:
-        """No JSON value has `}` at the end of one line and `{` at the start of the next: none spans two lines.
-
-        It also keeps a line that says `null` from the parser, which such a line kills.
-        """
-        view = np.frombuffer(data, "u1")
-        last = np.maximum(ends - 2, 0)
-        last -= view[last] == ord("\r")
-        plain = (view[starts] == ord("{")) & (view[last] == ord("}")) & (view[ends - 1] == ord("\n"))
-        return all(_is_braced(bytes(data[starts[line] : ends[line]])) for line in np.flatnonzero(~plain))
-
-    def repaired(self, data: Chunk) -> Chunk | None:
-        mended = _mended(data)
-        return mended if mended != data else None
-
-    def refused(self, records: list[bytes]) -> dict[int, str]:
-        reasons = {}
-        for number, line in enumerate(records):
-            reason = self._refusal(line) if _is_braced(line) else "not a JSON object"
-            if reason:
-                reasons[number] = reason
-        return reasons
-
-    def _refusal(self, line: bytes) -> str | None:
-        """Why a line is bad, where Python's parser can tell as surely as Arrow's."""
-        if nests_too_deep(line):
-            return TOO_DEEP if self.strict else None  # it may do so in a column that is not read
-        answer = _object(line)
-        if isinstance(answer, str):
-            unsure = b"Inf" in line or b"NaN" in line  # Arrow knows Inf and -NaN, Python does not
-            return None if unsure else f"not JSON: {answer}"
-        may_change = False
-        for name, value in answer.items():
-            is_plain = self._plain.get(name)
-            if is_plain is None:
-                if self.strict:
-                    return f"unexpected field {name!r}"
-            elif is_plain(value):
-                continue
-            elif self._has_shape(name, value):
-                may_change |= name in self.inferred
-            else:
-                word = type_from_arrow(self.known.field(name).type)
-                reason = f"column {name!r}: {json.dumps(value)[:100]} is not {word}"
-                could_be_text = name in self.inferred and not isinstance(value, list | dict)
-                return f"{reason}, {how_to_declare(name)}" if could_be_text else reason
-        literals = literals_in(line, self._inferred) if may_change else ()
-        for literal in filter(_is_changed, literals):
-            return _changed(literal)
-        large = infinite_literal(line, self.schema)
-        return _too_large(large) if large else None
-
-    def _has_shape(self, name: str, value: Any) -> bool:
-        kind = self.known.field(name).type
-        if pa.types.is_null(kind):
-            return value is None
-        is_literal = isinstance(value, int | float)  # true and false are int
-        return (name in self.as_text and is_text(kind) and is_literal) or _has_shape(value, kind)
-
-
-def _is_changed(literal: Literal) -> bool:
-    if literal.kind not in KINDS:
-        return False
-    return not keeps("0" if literal.text == "-0" else literal.text, literal.kind)  # both are one number in JSON
-
-
-def _changed(literal: Literal) -> str:
-    """The reason why a line with a literal that its column would change is bad."""
-    kind = type_from_arrow(literal.kind)
-    return f"column {_place(literal)!r}: {literal.text[:100]} is not {kind}, {_how_to_keep(literal)}"
-
-
-def _how_to_keep(literal: Literal) -> str:
-    column, *inside = literal.path
-    if inside and inside != [ITEM]:  # `types:` has no word for objects and for lists of lists
-        place = _place(literal)
-        return f"which the first rows showed: write all values of {place!r} in quotes, or leave column {column!r} out"
-    return how_to_declare(column, "list<string>" if inside else "string")
-
-
-def _too_large(literal: Literal) -> str:
-    return f"column {_place(literal)!r}: {literal.text[:100]} is too large for {type_from_arrow(literal.kind)}"
-
-
-def _place(literal: Literal) -> str:
-    return ".".join(filter(None, literal.path))
-
-
 def _bare(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in schema])
-
-
-def _readable(kind: pa.DataType) -> pa.DataType:
-    """The type that Arrow's JSON reader takes for `kind`, to be cast: text for a day, a number for a duration.
-
-    A time is a text as well: the reader would drop its zone, or take it for UTC; the cast refuses both.
-    """
-    is_a = pa.types
-    if is_a.is_dictionary(kind):
-        return kind.value_type
-    if is_a.is_list(kind) or is_a.is_fixed_size_list(kind) or is_a.is_large_list(kind):
-        return pa.list_(_readable(kind.value_type))
-    if is_a.is_date(kind) or is_a.is_timestamp(kind):
-        return pa.string()
-    if is_a.is_float16(kind):
-        return pa.float64()
-    if is_a.is_duration(kind):
-        return pa.int64()
-    return pa.binary() if is_a.is_fixed_size_binary(kind) else kind
-
-
-def _mended(data: Chunk) -> bytes:
-    """With the escape of U+FFFD in place of those that are half a character: the parser refuses their lines."""
-    return _ESCAPES.sub(lambda found: found[1] or rb"\ufffd", data)
-
-
-def _is_braced(line: bytes) -> bool:
-    line = line.strip()
-    return line.startswith(b"{") and line.endswith(b"}")
-
-
-def _is_told(line: bytes) -> bool:
-    """Whether a line can tell types."""
-    return _is_braced(line) and not nests_too_deep(line)
-
-
-def _object(line: bytes) -> dict[str, Any] | str:
-    """The object on a line, or what is wrong with it. Text that is not UTF-8 is told of elsewhere."""
-    try:
-        answer: dict[str, Any] = json.loads(line.decode("utf-8", "replace"), parse_int=_integer)
-        return answer
-    except (ValueError, RecursionError) as error:
-        return str(error)
-
-
-def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) <= LONGEST_INTEGER else float(digits)
-
-
-def _has_shape(value: Any, kind: pa.DataType) -> bool:
-    is_a = pa.types
-    if value is None:
-        return True
-    if is_a.is_integer(kind):
-        return isinstance(value, int) and not isinstance(value, bool)
-    if is_a.is_floating(kind):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if is_a.is_boolean(kind):
-        return isinstance(value, bool)
-    if is_a.is_string(kind) or is_a.is_large_string(kind):
-        return isinstance(value, str)
-    return True
-
-
-def _read_json(data: Bytes, schema: pa.Schema | None, unexpected: str) -> pa.RecordBatch:
-    table = arrow_json.read_json(
-        pa.BufferReader(pa.py_buffer(data)),
-        read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-        parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
-    ).combine_chunks()
-    return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
-from penstock.prepare.rows.layouts import plain_batch, without_metadata
+from penstock.prepare.rows.layouts import without_metadata
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, UnreadablePart, first_line, is_remote
-from penstock.prepare.sources.reading.bad_text import sound_text
-from penstock.prepare.sources.reading.large_rows import apart, too_large
+from penstock.prepare.sources import (
+    File,
+    FileSurvey,
+    Reading,
+    Source,
+    SourceOptions,
+    UnreadablePart,
+    first_line,
+    is_remote,
+    unusable,
+    was_changed,
+)
+from penstock.prepare.sources.reading.large_rows import sound_rows, too_large
 from penstock.prepare.sources.reading.remote import RemoteFile, open_input
 from penstock.prepare.sources.slices import Segment
 
-# Compressed pages are fetched this much at a time a column; without it Arrow holds a whole column chunk.
+# Compressed pages are fetched this much at a time per column; without it Arrow holds a whole column chunk.
 _BUFFER_BYTES = 1 << 20
 # JSON and UUIDs of a file that does not name Arrow's types are text and bytes, as its footer says (pyarrow from 21 on).
 _AS_SURVEYED = {
@@ -32,40 +41,49 @@ _LONG_ROW = 64 << 10
 _SMALL_FILE = 64 << 10  # read whole by a survey: there may be a hundred thousand, and every read has its price
 
 
-def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG001
-    with open_input(file.location) as handle:
-        size = handle.seek(0, 2)
-        source = handle if size > _SMALL_FILE else _in_memory(handle)
-        try:
-            metadata = pq.read_metadata(source)
-            schema = without_metadata(metadata.schema.to_arrow_schema())
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(
-                f"not a readable Parquet file: {first_line(error)}",
-                where=f"{file.location}, footer, {size:,} bytes",
-                next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
-            ) from error
-        known = digest(file.location.encode()) if is_remote(file.location) else _identity_of(source, size)
-    _refuse_twins(schema, file.location)
-    pieces, ordinal = [], 0
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        size_bytes = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
-        pieces.append(
-            Segment(
-                file.source,
-                file.path,
-                file.location,
-                known,
-                number,
-                number + 1,
-                ordinal,
-                group.num_rows,
-                size_bytes,
-            )
-        )
-        ordinal += group.num_rows
-    return FileSurvey(schema, tuple(pieces))
+class Parquet(Source):
+    is_one_part = False
+
+    def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG002
+        with open_input(file.location) as handle:
+            size = handle.seek(0, 2)
+            handle.seek(0)
+            source = handle if size > _SMALL_FILE else pa.BufferReader(handle.read())
+            try:
+                metadata = pq.read_metadata(source)
+                schema = without_metadata(metadata.schema.to_arrow_schema())
+            except (pa.ArrowException, OSError, ValueError) as error:
+                where = f"{file.location}, footer, {size:,} bytes"
+                raise unusable(f"not a readable Parquet file: {first_line(error)}", where) from error
+            known = digest(file.location.encode()) if is_remote(file.location) else _identity_of(source, size)
+        _refuse_twins(schema, file.location)
+        pieces, ordinal = [], 0
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            size_bytes = sum(chunk.total_compressed_size for chunk in _chunks(group))
+            pieces.append(file.segment(known, group.num_rows, size_bytes, number, number + 1, ordinal))
+            ordinal += group.num_rows
+        return FileSurvey(schema, tuple(pieces))
+
+    def identity(self, location: str) -> str:
+        """Size and hash of the footer, which names every column chunk's place, size and statistics."""
+        if is_remote(location):  # it names a commit, and what that holds does not change
+            return digest(location.encode())
+        with ReadFile(location) as handle:
+            return _identity_of(handle, handle.seek(0, 2))
+
+    def read(self, segment: Segment, reading: Reading) -> Iterator[Rows]:
+        with open_input(segment.location) as handle:
+            file = _open(handle, segment, reading.codes)
+            ordinal = segment.ordinal
+            for group in range(segment.first, segment.last):
+                count = file.metadata.row_group(group).num_rows
+                if group not in reading.excluded:
+                    yield from _read_group(file, group, ordinal, count, segment, reading)
+                ordinal += count
+
+
+SOURCE = Parquet()
 
 
 def _refuse_twins(schema: pa.Schema, location: str) -> None:
@@ -75,35 +93,11 @@ def _refuse_twins(schema: pa.Schema, location: str) -> None:
         raise InputError(f"column {twice!r} is there twice", where=f"{location}, footer")
 
 
-def identity(location: str) -> str:
-    """Size and hash of the footer, which names every column chunk's place, size and statistics."""
-    if is_remote(location):  # it names a commit, and what that holds does not change
-        return digest(location.encode())
-    with ReadFile(location) as handle:
-        return _identity_of(handle, handle.seek(0, 2))
-
-
-def _in_memory(handle: ReadFile | RemoteFile) -> pa.NativeFile:
-    handle.seek(0)
-    return pa.BufferReader(handle.read())
-
-
 def _identity_of(handle: Any, size: int) -> str:
     handle.seek(max(0, size - 8))
     length = int.from_bytes(handle.read(4), "little")
     handle.seek(max(0, size - 8 - length))
     return f"{size}-{digest(handle.read(length + 8))}"
-
-
-def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
-    with open_input(segment.location) as handle:
-        file = _open(handle, segment, reading.codes)
-        ordinal = segment.ordinal
-        for group in range(segment.first, segment.last):
-            count = file.metadata.row_group(group).num_rows
-            if group not in excluded:
-                yield from _read_group(file, group, ordinal, count, segment, reading)
-            ordinal += count
 
 
 def _open(handle: ReadFile | RemoteFile, segment: Segment, codes: frozenset[str]) -> pq.ParquetFile:
@@ -119,11 +113,8 @@ def _open(handle: ReadFile | RemoteFile, segment: Segment, codes: frozenset[str]
             **_AS_SURVEYED,
         )
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(
-            f"the file changed while it was being read: {first_line(error)}",
-            where=segment.location,
-            next_step="let nothing write to the input during a run, then run the same command",
-        ) from error
+        what = f"the file changed while it was being read: {first_line(error)}"
+        raise was_changed(what, segment.location) from error
 
 
 def _is_coded(metadata: pq.FileMetaData, name: str, segment: Segment) -> bool:
@@ -133,47 +124,36 @@ def _is_coded(metadata: pq.FileMetaData, name: str, segment: Segment) -> bool:
     making text of them and codes again; making codes of plain text is better done elsewhere (benchmarks/LOG.md).
     """
     groups = [metadata.row_group(number) for number in range(segment.first, segment.last)]
-    chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
-    found = [chunk for chunk in chunks if chunk.path_in_schema == name]
+    found = [chunk for group in groups for chunk in _chunks(group) if chunk.path_in_schema == name]
     return bool(found) and all(chunk.total_uncompressed_size < 4 * chunk.num_values for chunk in found)
 
 
-def _plain_bytes(group: pq.RowGroupMetaData, columns: tuple[str, ...]) -> int:
-    """Bytes of these columns before they were compressed; of codes that stand for text, those of the codes."""
-    chunks = [group.column(number) for number in range(group.num_columns)]
-    return sum(each.total_uncompressed_size for each in chunks if each.path_in_schema.partition(".")[0] in columns)
+def _chunks(group: pq.RowGroupMetaData) -> list[pq.ColumnChunkMetaData]:
+    return [group.column(number) for number in range(group.num_columns)]
 
 
-def _text_bytes(group: pq.RowGroupMetaData, columns: tuple[str, ...]) -> int:
-    """Bytes of the text and binary columns among these, before they were compressed."""
-    chunks = [group.column(number) for number in range(group.num_columns)]
-    return sum(
-        each.total_uncompressed_size
-        for each in chunks
-        if each.path_in_schema in columns and each.physical_type == "BYTE_ARRAY"
-    )
+def _bytes_of(chunks: Iterable[pq.ColumnChunkMetaData]) -> int:
+    """Bytes before they were compressed; of codes that stand for text, those of the codes."""
+    return sum(each.total_uncompressed_size for each in chunks)
 
 
 def _read_group(
     file: pq.ParquetFile, group: int, ordinal: int, count: int, segment: Segment, reading: Reading
 ) -> Iterator[Rows]:
     first, seen = ordinal, 0
-    repair = reading.options[segment.source].bad_utf8 == "repair"
-    metadata = file.metadata.row_group(group)
-    if count == 1 and (size := _text_bytes(metadata, reading.columns)) > reading.most_row_bytes:
-        none = pa.RecordBatch.from_pylist([], pa.schema([reading.schema.field(name) for name in reading.columns]))
-        aside = too_large(segment, ordinal, size, reading.most_row_bytes)  # told by the footer: it is not read
-        yield Rows(none, segment.source, (segment.path,), np.arange(0), None, (aside,))
+    chunks = _chunks(file.metadata.row_group(group))
+    texts = (each for each in chunks if each.physical_type == "BYTE_ARRAY" and each.path_in_schema in reading.columns)
+    if count == 1 and (size := _bytes_of(texts)) > reading.most_row_bytes:
+        # Told by the footer: it is not read.
+        yield reading.none_of(segment, too_large(segment, ordinal, size, reading.most_row_bytes))
         return
-    row_bytes = _plain_bytes(metadata, reading.columns) / max(count, 1)
+    read = (each for each in chunks if each.path_in_schema.partition(".")[0] in reading.columns)
+    row_bytes = _bytes_of(read) / max(count, 1)
     at_once = reading.rows_of(row_bytes) if row_bytes < _LONG_ROW else 1
     try:
         for batch in file.iter_batches(at_once, row_groups=[group], columns=list(reading.columns), use_threads=False):
-            ordinals = np.arange(ordinal, ordinal + batch.num_rows)
-            ordered = plain_batch(batch.select(list(reading.columns)))  # the file may order them otherwise
-            rows = Rows(ordered, segment.source, (segment.path,), ordinals)
-            for part in apart(rows, segment, reading.most_row_bytes):
-                yield sound_text(part, repair)
+            # The file may order its columns otherwise.
+            yield from sound_rows(batch.select(list(reading.columns)), ordinal, segment, reading)
             ordinal += batch.num_rows
             seen += batch.num_rows
     except (pa.ArrowException, OSError, ValueError) as error:

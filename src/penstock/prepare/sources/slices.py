@@ -38,7 +38,7 @@ class Segment:
         return f"{self.path} [{self.first}:{self.last}]"
 
     def describe(self) -> list[Any]:
-        """What the segment is, wherever it lies: part of a task's fingerprint."""
+        """Identity of the segment, wherever it lies: part of a task's fingerprint."""
         kept = [list(self.keeps)] if self.keeps else []
         return [self.source, self.path, self.identity, self.first, self.last, *kept]
 

@@ -10,19 +10,12 @@ import pyarrow as pa
 
 from penstock.base.files import ReadFile
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import (
-    File,
-    FileSurvey,
-    Reading,
-    SourceOptions,
-    UnreadablePart,
-    compression_of,
-    identity_of_ends,
-)
+from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
 from penstock.prepare.sources.reading.bad_records import (
     BROKEN_OFF,
     TOO_LARGE_RECORD,
     line_in_file,
+    only,
     read_records,
     set_aside,
 )
@@ -37,33 +30,34 @@ from penstock.prepare.sources.reading.chunks import (
     pieces_of,
 )
 from penstock.prepare.sources.reading.text_column import TEXT_SCHEMA
+from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment
 
 TOO_LONG = "longer than 2 GiB"
 _READ_AT_ONCE = 1 << 20
 _LINES_A_FILE = 4  # a file that is one document is held less often on its way than a line that has to be found first
-identity = identity_of_ends  # what tells that a file is still the one that was surveyed
 
 
-def survey(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
-    if options.document == "line":
-        return FileSurvey(TEXT_SCHEMA, pieces_of(file, 0, slice_bytes, whole=False))
-    known = identity(file.location)
-    size = int(known.partition("-")[0])
-    piece = Segment(file.source, file.path, file.location, known, 0, 1, 0, 1, max(size, 1))
-    return FileSurvey(TEXT_SCHEMA, (piece,))
+class Text(Source):
+    files_tell_types = False
+
+    def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
+        if options.document == "line":
+            return FileSurvey(TEXT_SCHEMA, pieces_of(file, 0, slice_bytes, whole=False))
+        known = self.identity(file.location)
+        size = int(known.partition("-")[0])
+        return FileSurvey(TEXT_SCHEMA, (file.segment(known, 1, max(size, 1)),))
+
+    def read(self, segment: Segment, reading: Reading) -> Iterator[Rows]:
+        repair = reading.repairs(segment)
+        if reading.options[segment.source].document == "line":
+            make = partial(_lines, repair=repair)
+            yield from read_records(segment, reading, line_ends, TEXT_SCHEMA, make)
+        else:
+            yield _document(segment, repair, _LINES_A_FILE * reading.most_record_bytes)
 
 
-def read(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows]:
-    if excluded:  # it has one part, the whole file
-        return
-    options = reading.options[segment.source]
-    repair = options.bad_utf8 == "repair"
-    if options.document == "line":
-        make = partial(_lines, repair=repair)
-        yield from read_records(segment, reading, line_ends, TEXT_SCHEMA, make)
-    else:
-        yield _document(segment, repair, _LINES_A_FILE * reading.most_record_bytes)
+SOURCE = Text()
 
 
 def _document(segment: Segment, repair: bool, allowed: int) -> Rows:
@@ -90,9 +84,7 @@ def _too_long() -> str:
 
 
 def _none(segment: Segment, data: Chunk, detail: str, reason: str, ordinal: int = 0, line: int = 1) -> Rows:
-    aside = set_aside(data, segment, ordinal, line, detail, reason)
-    empty = pa.RecordBatch.from_pylist([], schema=TEXT_SCHEMA)
-    return Rows(empty, segment.source, (segment.path,), np.arange(0), None, (aside,))
+    return only(set_aside(data, segment, ordinal, line, detail, reason), segment, TEXT_SCHEMA)
 
 
 class _TooLong(Exception):

@@ -96,18 +96,14 @@ def _telling(name: str, given: pa.Array, kind: pa.DataType) -> Callable[[int], s
 
 def cast_array(array: pa.Array, kind: pa.DataType, lossy: bool) -> tuple[pa.Array, Array]:
     """(the values in that type, which of them fit); the others have any value."""
-    array = _spelled_out(array)
+    array = array.storage if isinstance(array, pa.ExtensionArray) else array
+    array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     if _is_list(array.type) and _is_list(kind):
         return _cast_lists(array, kind, lossy)
     wanted = kind.value_type if pa.types.is_dictionary(kind) else kind
     answer = _cast(_cut(array, wanted) if lossy else array, wanted)
     good = _fits(array, answer, lossy)
     return answer.dictionary_encode() if pa.types.is_dictionary(kind) else answer, good
-
-
-def _spelled_out(array: pa.Array) -> pa.Array:
-    array = array.storage if isinstance(array, pa.ExtensionArray) else array
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _cast_lists(array: pa.Array, kind: pa.DataType, lossy: bool) -> tuple[pa.Array, Array]:
@@ -170,7 +166,7 @@ def _options(given: pa.DataType, kind: pa.DataType) -> pc.CastOptions:
 
 
 def _fits(array: pa.Array, answer: pa.Array, lossy: bool) -> Array:
-    """Which values are in range and, unless `lossy`, the same as before."""
+    """Mask of the values that are in range and, unless `lossy`, the same as before."""
     missing: Array = np.asarray(array.is_null())
     if pa.types.is_null(array.type):
         return missing
@@ -178,7 +174,7 @@ def _fits(array: pa.Array, answer: pa.Array, lossy: bool) -> Array:
         pairs = zip(array.to_pylist(), answer, strict=True)
         good = np.array([_says(text, number, lossy) for text, number in pairs], bool)
     elif _is_text(array.type) or (lossy and not pa.types.is_boolean(answer.type)):
-        good = ~_is_new_infinity(array, answer)
+        good = ~(_is_infinite(answer) & ~_is_infinite(array))
     else:
         good = _is_equal(array, _cast(answer, array.type))
     fits: Array = missing | (good & np.asarray(answer.is_valid()))
@@ -192,11 +188,6 @@ def _is_equal(array: pa.Array, back: pa.Array) -> Array:
     left, right = (np.asarray(each.cast(pa.float64()).fill_null(0.0)) for each in (array, back))
     equal: Array = ((left == right) | (np.isnan(left) & np.isnan(right))) & np.asarray(back.is_valid())
     return equal
-
-
-def _is_new_infinity(array: pa.Array, answer: pa.Array) -> Array:
-    now, before = (_is_infinite(each) for each in (answer, array))
-    return now & ~before
 
 
 def _is_infinite(array: pa.Array) -> Array:

@@ -51,7 +51,7 @@ class Condition:
         return self.value if isinstance(self.value, list) else [self.value]
 
     def mask(self, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
-        """Where it holds. A comparison with null holds nowhere; `is null` asks for nulls."""
+        """Mask of the rows for which it holds. A comparison with null never holds; `is null` asks for nulls."""
         array = batch.column(self.column)
         if self.measure:
             array = _MEASURES[self.measure](_comparable(array)).cast(pa.int64())

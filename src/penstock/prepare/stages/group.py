@@ -124,7 +124,8 @@ class Group(Exchanges, Fits):
 
     def _records(self, batch: pa.RecordBatch, starts: Array) -> pa.RecordBatch:
         first = pa.array(starts)
-        keys = [_as_key(batch.column(name).take(first)) for name in self.by]
+        keys = [batch.column(name).take(first) for name in self.by]
+        keys = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in keys]
         offsets = pa.array(np.append(starts, batch.num_rows).astype("i4"))
         fields = [each.name for each in self._fields(batch.schema)]
         lists = [pa.ListArray.from_arrays(offsets, _as_stored(batch.column(name))) for name in fields]
@@ -166,13 +167,9 @@ def _key_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
-    """Text of events is stored once a shard and named by codes: it repeats."""
+    """Text of events is stored once per shard and named by codes: it repeats."""
     kind = _key_type(kind)
     return pa.dictionary(pa.int32(), kind) if is_text(kind) and not pa.types.is_fixed_size_binary(kind) else kind
-
-
-def _as_key(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _as_stored(array: pa.Array) -> pa.Array:
@@ -188,7 +185,7 @@ def _copy(batch: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
 
 
 def _record_starts(batch: pa.RecordBatch, keys: Array, most: int, waiting_bytes: int) -> Array:
-    """Where records begin: at every key, and within a key before the row that would make it larger than `most`.
+    """Starts of records: at every key, and within a key before the row that would make one larger than `most`.
 
     The rows before the first key go on with a record that has `waiting_bytes` already.
     """
@@ -229,7 +226,7 @@ def _row_ends(batch: pa.RecordBatch) -> Array:
 
 
 def _widest_row(batch: pa.RecordBatch) -> int:
-    """What no row is larger than."""
+    """Upper bound for the size of a row, in bytes."""
     texts = sum(int(_lengths(column).max(initial=0)) for column in filter(_is_coded, batch.columns))
     return texts + sum(map(_fixed_bytes, batch.columns))
 

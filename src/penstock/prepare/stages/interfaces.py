@@ -144,7 +144,7 @@ class UsesThreads(Stage, ABC):
 
     @abstractmethod
     def threads(self) -> int:
-        """How many threads of a process it keeps busy; 1 if more would cost too much memory."""
+        """Threads of a process that it keeps busy; 1 if more would cost too much memory."""
 
     @abstractmethod
     def grows_by(self, threads: int) -> int:

@@ -115,7 +115,7 @@ class Normalize(Applies):
         return tuple(name for name in columns if name not in self._left_alone)
 
     def skipped(self, shape: tuple[int, ...]) -> Array:
-        """Which elements of a column stay as they are; a plain number is no list, and has none."""
+        """Mask of the elements of a column that stay as they are; a plain number is no list, and has none."""
         mask = np.zeros(math.prod(shape), bool)
         for first, last in self._ranges.values() if shape else ():
             mask[first:last] = True
@@ -124,7 +124,7 @@ class Normalize(Applies):
 
 @dataclass(frozen=True)
 class Factors:
-    """What the elements of a column are shifted and divided by."""
+    """Numbers by which the elements of a column are shifted and divided."""
 
     column: str
     mean: Array
@@ -135,7 +135,7 @@ class Factors:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale(Stage):
-    """What Normalize does once the statistics are known."""
+    """Normalize, once the statistics are known."""
 
     normalize: Normalize
     artifact: dict[str, Any]

@@ -117,17 +117,20 @@ class Pack(Settles, MindsPlace):
 
 def _without_nulls(rows: Rows) -> Rows:
     """Input that was tokenized elsewhere may have lists with holes, and no id stands for one."""
-    lists = rows.batch.column(0)
-    holes = lists.flatten().is_null()
-    if not holes.true_count:
+    return _without(rows, rows.batch.column(0).flatten().is_null(), "null among tokens")
+
+
+def _without(rows: Rows, bad: pa.BooleanArray, reason: str) -> Rows:
+    """The rows, less those with a bad token."""
+    if not bad.true_count:
         return rows
-    whole = np.ones(len(rows), bool)
-    whole[np.asarray(pc.list_parent_indices(lists).filter(holes))] = False
-    return rows.keep(whole, "null among tokens", keep_rejected=True)
+    good = np.ones(len(rows), bool)
+    good[np.asarray(pc.list_parent_indices(rows.batch.column(0)).filter(bad))] = False
+    return rows.keep(good, reason, keep_rejected=True)
 
 
 def narrowed(kind: pa.DataType) -> pa.DataType:
-    """Of ids: batches of the loader are int32."""
+    """Type of ids: batches of the loader are int32."""
     return kind if str(kind) in TOKEN_TYPES else pa.int32()
 
 
@@ -136,17 +139,13 @@ def _narrow(rows: Rows) -> Rows:
     kind = rows.batch.schema.field(0).type.value_type
     if narrowed(kind) == kind:
         return rows
-    lists = rows.batch.column(0)
-    ids = lists.flatten()
+    ids = rows.batch.column(0).flatten()
     wide = pc.or_(pc.greater(ids, _LARGEST), pc.less(ids, -_LARGEST))
-    if wide.true_count:
-        fits = np.ones(len(rows), bool)
-        fits[np.asarray(pc.list_parent_indices(lists).filter(wide))] = False
-        rows = rows.keep(fits, "an id needs more than 32 bits", keep_rejected=True)
+    rows = _without(rows, wide, "an id needs more than 32 bits")
     return rows.with_batch(pa.RecordBatch.from_arrays([rows.batch.column(0).cast(pa.list_(pa.int32()))], [TOKENS]))
 
 
 def packed_schema(kind: pa.DataType, length: int) -> pa.Schema:
-    """Of rows of `length` tokens, or of as many as each has."""
+    """Schema of rows of `length` tokens, or of as many as each has."""
     tokens = pa.list_(kind, length) if length else pa.list_(kind)
     return pa.schema([(TOKENS, tokens), (DOCUMENTS, pa.list_(pa.int32()))])

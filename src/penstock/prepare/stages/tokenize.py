@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError, InputError
-from penstock.base.stores.scratch import Scratch
+from penstock.base.errors import ConfigError
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.room import LARGE_ROW, MustBeAlone, Room
+from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.rows.rows import TOO_LARGE_PIECE, Rows, SetAside
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.stages.interfaces import Leaves, Locates, Opens, UsesThreads
 from penstock.prepare.stages.stage import Stage
-from penstock.prepare.tokenizers import Tokenizer, open_tokenizer
-from penstock.prepare.tokenizers.cutting import Places
-from penstock.prepare.tokenizers.engine import DEFINITION, engine_module
+from penstock.prepare.tokenizers.encoder import Encoder, open_once
 from penstock.prepare.tokenizers.file import (
     SpecialToken,
     TokenizerFile,
@@ -35,9 +30,7 @@ from penstock.prepare.tokenizers.proof import Choice, choose_engine
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.packed import TOKENIZER, TOKENS
 
-Array = np.ndarray[Any, Any]
 _MOST_THREADS = 4  # as many as one reader can feed
-MOST_TOKENS = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +86,7 @@ class Tokenize(Locates):
 
 @dataclass(frozen=True, kw_only=True)
 class Located(Tokenize, UsesThreads, Opens, Leaves):
-    """The same, when its file was found; with an engine that was proved on the first documents, once one was."""
+    """Tokenize with its file found, and with an engine once one was proved on the first documents."""
 
     file: TokenizerFile
     begin: tuple[int, ...]
@@ -113,23 +106,21 @@ class Located(Tokenize, UsesThreads, Opens, Leaves):
 
     def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
         chosen = self._choice
-        tokenizer = _open_once(self.file, chosen.engine, threads, self.special_tokens, chosen.places)
-        cost = self._engine.PIECE_COST
+        tokenizer = open_once(self.file, chosen.engine, threads, self.special_tokens, chosen.places)
+        cost = self._choice.module.PIECE_COST
         # A piece that was cut is a little longer than a portion: that much there is room for always.
-        least = 2 * self._engine.PORTION_BYTES
+        least = 2 * self._choice.module.PORTION_BYTES
         return _Encode(
             column=self.column,
-            tokenizer=tokenizer,
-            dtype=self.file.dtype,
+            encoder=Encoder(tokenizer, self.file.dtype, self.begin, self.end),
             store=store,
-            begin=self.begin,
-            end=self.end,
             shared_bytes=max(room.shared // cost, least),
-            most_bytes=max(_power_of_two(room.alone // cost), least),
+            # The largest power of two that is no more: the room is measured, and a little different every time.
+            most_bytes=max(1 << max(0, (room.alone // cost).bit_length() - 1), least),
         )
 
     def closed(self) -> None:
-        forget_tokenizer()
+        open_once.cache_clear()
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
         require_text(schema, self.column)
@@ -156,19 +147,15 @@ class Located(Tokenize, UsesThreads, Opens, Leaves):
     @property
     def _choice(self) -> Choice:
         """Waits, if it is still being proved."""
-        return self.chosen.result() if isinstance(self.chosen, Future) else self.chosen or Choice(DEFINITION, (), "")
+        return self.chosen.result() if isinstance(self.chosen, Future) else self.chosen or Choice()
 
     def threads(self) -> int:
         if isinstance(self.chosen, Future):
             return _MOST_THREADS  # of a small job, which has one process whatever is chosen
-        return 1 if self._engine.TAKES_TURNS else _MOST_THREADS
+        return 1 if self._choice.module.TAKES_TURNS else _MOST_THREADS
 
     def grows_by(self, threads: int) -> int:
-        return int(self._engine.GROWTH_BYTES * (1 if self._engine.TAKES_TURNS else threads))
-
-    @property
-    def _engine(self) -> Any:
-        return engine_module(self._choice.engine)
+        return int(self._choice.module.GROWTH_BYTES * (1 if self._choice.module.TAKES_TURNS else threads))
 
     def says(self) -> str:
         return self._choice.why
@@ -179,11 +166,8 @@ class _Encode(Stage):
     """Tokenize, inside a worker."""
 
     column: str
-    tokenizer: Tokenizer
-    dtype: np.dtype[Any]
+    encoder: Encoder
     store: Store
-    begin: tuple[int, ...]
-    end: tuple[int, ...]
     shared_bytes: int  # of a text in one piece, beside other tasks
     most_bytes: int  # of one when no other task runs
 
@@ -191,35 +175,18 @@ class _Encode(Stage):
         number = rows.batch.schema.get_field_index(self.column)
         rows = self._without_too_large(rows, number)
         texts = rows.batch.column(number)
-        ids, offsets = self._large(texts) if texts.nbytes > LARGE_ROW else self._small(texts)
+        ids, offsets = self.encoder.encode(texts, self.store.scratch_folder)
         lists = pa.ListArray.from_arrays(pa.array(offsets.astype("i4")), pa.array(ids))
         names = rows.batch.schema.names
         arrays = [lists if at == number else rows.batch.column(at) for at in range(len(names))]
         names = [TOKENS if at == number else name for at, name in enumerate(names)]
         return rows.with_batch(pa.RecordBatch.from_arrays(arrays, names=names))
 
-    def _small(self, texts: pa.Array) -> tuple[Array, Array]:
-        return with_ends(*self.tokenizer.encode(texts), self.begin, self.end)
-
-    def _large(self, texts: pa.Array) -> tuple[Array, Array]:
-        """Ids in a mapped file without a name, and offsets. Ids may take four times the memory of the text."""
-        begin, end = (np.array(ids, self.dtype) for ids in (self.begin, self.end))
-        offsets = [0]
-        with closing(Scratch(self.store.scratch_folder)) as scratch:
-            for row in range(len(texts)):
-                scratch.write(begin.tobytes())
-                self.tokenizer.encode_into(texts.slice(row, 1), lambda ids: scratch.write(ids.tobytes()))
-                scratch.write(end.tobytes())
-                offsets.append(scratch.size // self.dtype.itemsize)
-            _refuse_too_many(offsets[-1])
-            ids = np.frombuffer(scratch.map(), self.dtype) if scratch.size else np.empty(0, self.dtype)
-        return ids, np.array(offsets)
-
     def _without_too_large(self, rows: Rows, number: int) -> Rows:
         texts = rows.batch.column(number)
         if texts.nbytes <= min(self.shared_bytes, self.most_bytes):
             return rows
-        sizes = self.tokenizer.largest_pieces(texts)
+        sizes = self.encoder.tokenizer.largest_pieces(texts)
         large = np.flatnonzero(sizes > self.most_bytes)
         if (sizes[sizes <= self.most_bytes] > self.shared_bytes).any():
             raise MustBeAlone
@@ -230,47 +197,7 @@ class _Encode(Stage):
         return replace(rows.keep(sizes <= self.most_bytes, TOO_LARGE_PIECE), set_aside=(*rows.set_aside, aside))
 
 
-def _refuse_too_many(tokens: int) -> None:
-    if tokens > MOST_TOKENS:
-        raise InputError(
-            f"one document has {tokens:,} tokens, and a list of Arrow's holds {MOST_TOKENS:,}",
-            next_step="cut the document in two before it is read",
-        )
-
-
-def _power_of_two(number: int) -> int:
-    """The largest that is no more: by itself the number is measured, and a little different every time."""
-    return 1 << max(0, number.bit_length() - 1)
-
-
-def with_ends(ids: Array, offsets: Array, begin: Sequence[int], end: Sequence[int]) -> tuple[Array, Array]:
-    """The ids with those of `begin` before and of `end` behind each document's."""
-    added = len(begin) + len(end)
-    if not added:
-        return ids, offsets
-    documents = len(offsets) - 1
-    wide = offsets + added * np.arange(documents + 1)
-    out = np.empty(len(ids) + added * documents, ids.dtype)
-    is_text = np.ones(len(out), bool)
-    for place, each in enumerate(begin):
-        out[wide[:-1] + place], is_text[wide[:-1] + place] = each, False
-    for place, each in enumerate(reversed(end), start=1):
-        out[wide[1:] - place], is_text[wide[1:] - place] = each, False
-    out[is_text] = ids
-    return out, wide
-
-
 def _too_large(rows: Rows, row: int, size: int, most: int) -> dict[str, Any]:
     """Its line in rejected/, without the text: that is what there is no room for."""
     what = f"{size:,} bytes of it have no place to be cut, and memory allows {most:,} in one piece"
     return rows.rejected_line(row, TOO_LARGE_PIECE, detail=what)
-
-
-@lru_cache(maxsize=1)
-def _open_once(file: TokenizerFile, engine: str, threads: int, special_tokens: str, places: Places) -> Tokenizer:
-    """A process has one: it is the largest thing there."""
-    return open_tokenizer(file, engine, threads, special_tokens, places)
-
-
-def forget_tokenizer() -> None:
-    _open_once.cache_clear()

@@ -1,1 +1,1 @@
-"""What there is: files, columns, slices and first rows -> Survey."""
+"""The input: files, columns, slices and first rows -> Survey."""

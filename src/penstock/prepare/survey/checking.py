@@ -1,4 +1,4 @@
-"""Checking: the stages of a job against the columns they will be given, before a row is used. Called by survey.py."""
+"""Checking: the stages of a job against the columns they will be given, before a row is used. Called by taking.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.job.config import Config, stage_errors
+from penstock.prepare.job.config import Config
+from penstock.prepare.job.stage_list import stage_errors
 from penstock.prepare.rows.order import sort_rows
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.rows.spill import with_codes
@@ -63,7 +64,7 @@ def check_stages(
 
 
 def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:
-    """What a stage with an exchange makes of the first rows, as if there were no others."""
+    """Records that a stage with an exchange makes of the first rows, as if there were no others."""
     if not isinstance(stage, Exchanges):
         return rows
     runs = [sort_rows([with_codes(rows.batch)], stage.exchange())] if len(rows) else []

@@ -1,4 +1,4 @@
-"""Finding: the files that a job's input names, in the order in which their rows stand. Next: survey.py."""
+"""Finding: the files that a job's input names, in the order in which their rows stand. Next: taking.py."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from penstock.base.files import special_kind
 from penstock.base.paths import hidden_matches, local_path
 from penstock.prepare.job.config import Config
 from penstock.prepare.job.source_config import SourceConfig
-from penstock.prepare.sources import COMPRESSIONS, SUFFIXES, File, format_of
+from penstock.prepare.sources import File, source_of
+from penstock.prepare.sources.registry import COMPRESSIONS, folder_endings, format_of
 from penstock.prepare.sources.row_range import RowRange
 from penstock.prepare.sources.saved import UNNAMED, is_saved, saved_files, saved_name
 from penstock.prepare.survey.listing import (
-    EXPORT,
-    PENSTOCK,
     Tally,
     Unread,
     files_below,
@@ -29,9 +28,6 @@ from penstock.prepare.survey.listing import (
     written_by_penstock,
 )
 
-_TABLES = tuple(suffix for suffix, format_name in SUFFIXES.items() if format_name != "text")
-_TEXTS = (".txt", ".text", ".md")
-
 
 @dataclass(frozen=True)
 class Found:
@@ -40,6 +36,12 @@ class Found:
     files: list[File]
     ranges: dict[int, RowRange]  # by source
     unread: tuple[Unread, ...]
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """One per source."""
+        by_source = {file.source: file.format for file in self.files}
+        return tuple(by_source[number] for number in sorted(by_source))
 
 
 def find_files(config: Config) -> Found:
@@ -65,7 +67,7 @@ def _files_of(config: Config, number: int, source: SourceConfig, tally: Tally) -
         place = local_path(pattern, config.folder)
         if source.path and is_saved(place):
             root, locations = place, _others(saved_files(place, source.whole_split), place, _written(config))
-        elif source.split and not _names_files(place):
+        elif source.split and not (glob.has_magic(place) or os.path.isfile(place)):
             return _shards_of(config, number, source, pattern)
         else:
             _refuse_split_of_files(number, source)
@@ -88,15 +90,14 @@ def _files_of(config: Config, number: int, source: SourceConfig, tally: Tally) -
                 where=f"input[{number}], looked in {root}{_only(tally)}",
                 next_step=_advice(pattern, root),
             )
-    files = sorted(found.values(), key=_numbered if source.npz else _bytewise)
-    formats = sorted({file.format for file in files})
+    formats = sorted({file.format for file in found.values()})
     if len(formats) > 1:
         raise InputError(
             f"one source has files of different formats: {', '.join(formats)}",
             where=f"input[{number}]",
             next_step="give each format as a source of its own: input: ['*.csv', '*.parquet']",
         )
-    return files
+    return sorted(found.values(), key=_numbered if source_of(formats[0]).is_numbered else _bytewise)
 
 
 def _bytewise(file: File) -> bytes:
@@ -115,10 +116,6 @@ def _name(location: str, root: str) -> str:
     if path == location or "/." in f"/{path}" or "//" in path:
         path = os.path.relpath(location, root)
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def _names_files(place: str) -> bool:
-    return glob.has_magic(place) or os.path.isfile(place)
 
 
 def _refuse_split_of_files(number: int, source: SourceConfig) -> None:
@@ -170,7 +167,8 @@ def _refuse_own_folder(config: Config, number: int, root: str) -> None:
 
 def _advice(pattern: str, root: str) -> str:
     if os.path.isdir(root) and os.path.normpath(root).endswith(os.path.normpath(pattern)):
-        return f"a folder stands for its files that end in {' '.join((*_TABLES, *_TEXTS))}; for others give a pattern"
+        endings = " ".join((*folder_endings("auto")[0], *folder_endings("text")[0]))
+        return f"a folder stands for its files that end in {endings}; for others give a pattern"
     if not glob.has_magic(pattern) and pattern.count("/") == 1:
         return "check the path; for a dataset of the Hugging Face hub add `split:`, such as `split: train`"
     return "check the path; quote patterns on the command line; `**` crosses folders"
@@ -224,16 +222,16 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _endings_of(source: SourceConfig) -> tuple[tuple[str, ...], ...]:
-    """How names end of the files that a folder stands for: those of the first group of which there are any.
+    """Endings of the files that a folder stands for: those of the first group of which there are any.
 
-    Raw files may be called anything. A note beside tables is no document, so text counts where there are no tables.
+    Raw files may be called anything.
     """
     if source.files:
         return (("",),)
     if source.npz:
         return ((".npz",),)
-    groups = {"auto": (_TABLES, _TEXTS[:1]), "text": (_TEXTS,)}.get(source.format, (_TABLES,))
-    return tuple(tuple(suffix + packed for suffix in group for packed in ("", *COMPRESSIONS)) for group in groups)
+    groups = folder_endings(source.format)
+    return tuple(tuple(ending + packed for ending in group for packed in ("", *COMPRESSIONS)) for group in groups)
 
 
 def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: Tally) -> tuple[str, list[str]]:
@@ -291,7 +289,7 @@ def _refuse_outputs(folder: str) -> None:
     for _ in files_below(folder, frozenset(), _nowhere, tally):
         pass
     for each in tally.unread():
-        if each.what in (PENSTOCK, EXPORT):
+        if each.is_output:
             raise InputError(
                 f"the folder of this split holds a {each.what}, whose files the `datasets` library would read too",
                 where=f"{each.first}, in {folder}",

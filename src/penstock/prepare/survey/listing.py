@@ -31,6 +31,11 @@ class Unread:
     count: int
     first: str
 
+    @property
+    def is_output(self) -> bool:
+        """Whether penstock wrote it."""
+        return self.what in (PENSTOCK, EXPORT)
+
 
 class Tally:
     """Counts what is not read, by what it is."""
@@ -170,7 +175,7 @@ def _is_mark(data: bytes) -> bool:
 
 
 def _start_of(folder: str, name: str) -> bytes:
-    """How a file begins that may be anybody's; nothing where there is none."""
+    """Beginning of a file that may be anybody's; nothing if there is none."""
     place = os.path.join(folder, name)
     try:
         if not os.path.isfile(place):

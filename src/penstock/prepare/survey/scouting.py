@@ -15,9 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.prepare.samples.schema import SampleSchema, agreed_schema, arrow_schema, infer_schema
+from penstock.prepare.job.config import Config
+from penstock.prepare.samples.schema import SampleSchema, agreed_schema, arrow_schema, declared_schema, infer_schema
 from penstock.prepare.sources import File, Reading, SourceOptions, UnreadablePart, readable
-from penstock.prepare.sources.function import Raised, first_rows, survey, yielded_by
+from penstock.prepare.sources.function import SOURCE, Raised, first_rows, yielded_by
 from penstock.prepare.sources.slices import Segment
 
 MOST_FILES = 100  # whose first samples tell the schema
@@ -27,12 +28,32 @@ _SECONDS = 0.02  # after which no other file is counted: only a projection needs
 
 @dataclass(frozen=True)
 class Scouted:
-    """What the function yields, the first samples, and how many a byte of input gives."""
+    """The schema of what a function yields, the first samples, and bytes of input per sample."""
 
     samples: SampleSchema
     sample: pa.RecordBatch
     stored_row_bytes: float
     tried: tuple[str, ...]  # files that were read to their end
+
+
+Scout = Callable[[Sequence[File], SourceOptions, str | None, dict[str, Any]], Scouted]
+
+
+def scout_sources(
+    config: Config, files: Sequence[File], scout: Scout
+) -> tuple[tuple[SourceOptions, ...], Scouted | None]:
+    """(how each source is read, what the first function yields). `scout` calls a user's function somewhere."""
+    sources, first = [], None
+    for number, source in enumerate(config.input):
+        declared = declared_schema(source.samples, source.missing) if source.samples else ()
+        options = source.options(declared)
+        if source.function:
+            own = [file for file in files if file.source == number]
+            scouted = scout(own, options, source.floats, source.missing)
+            options = source.options(scouted.samples)
+            first = first or scouted
+        sources.append(options)
+    return tuple(sources), first
 
 
 def scout(
@@ -70,7 +91,7 @@ def scout(
 
 def _pieces(file: File, options: SourceOptions) -> tuple[Segment, ...]:
     try:
-        return survey(file, options, 1 << 20).pieces
+        return SOURCE.survey(file, options, 1 << 20).pieces
     except InputError:
         return ()  # the survey reports it
 

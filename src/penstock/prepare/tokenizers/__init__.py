@@ -128,6 +128,6 @@ def _text_parts(texts: pa.Array) -> tuple[TextBytes, Offsets]:
 
 
 def _places(pieces: Offsets, offsets: Offsets) -> Offsets:
-    """Which of `pieces` are the `offsets` of whole texts: a cut is inside a text, so equal ones are all of them."""
+    """Numbers of `pieces` that are `offsets` of whole texts: a cut is inside a text, so equal ones are all of them."""
     inside = np.isin(pieces, offsets, invert=True)
     return np.flatnonzero(~inside)

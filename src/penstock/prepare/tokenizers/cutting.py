@@ -65,7 +65,9 @@ def _allows(kind: bytes, outline: Outline, special_tokens: str) -> bool:
     normalizers = _parts(outline.rules.get("normalizer"), "normalizers")
     marked = any(_marks_spaces(part) for part in normalizers)
     contents = (each["content"] if marked else each["content"].replace(_MARK, "") for each in added)
-    if any(map(_reaches_out, added)) or any(re.search(_OVER[kind], content) for content in contents):
+    # What stands beside such an added token decides whether it is one, or goes with it.
+    reaches_out = any(each.get(option) for each in added for option in ("lstrip", "rstrip", "single_word"))
+    if reaches_out or any(re.search(_OVER[kind], content) for content in contents):
         return False
     if not all(part["type"] in _NORMALIZERS or _marks_spaces(part) for part in normalizers):
         return False
@@ -86,11 +88,6 @@ def _parts(component: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]
     return [part for each in component[inner] for part in _parts(each, inner)]
 
 
-def _reaches_out(added: dict[str, Any]) -> bool:
-    """Whether what stands beside an added token decides whether it is one, or goes with it."""
-    return any(added.get(option) for option in ("lstrip", "rstrip", "single_word"))
-
-
 def _marks_spaces(part: dict[str, Any]) -> bool:
     return part == {"type": "Replace", "pattern": {"String": " "}, "content": _MARK}
 
@@ -106,7 +103,7 @@ def _model_cuts(kind: bytes, outline: Outline) -> bool:
 
 
 def _effect(kind: bytes, part: dict[str, Any]) -> str | None:
-    """What a pre-tokenizer does at such a place; None if it is not known."""
+    """Effect of a pre-tokenizer at such a place; None if it is not known."""
     name = part["type"]
     if name in ("Digits", "Punctuation"):
         return _KEEPS  # each character goes by itself, and none of the four is one of theirs

@@ -73,7 +73,7 @@ _RUNS = (("a", 5000), ("ab", 700), (" ", 3000), ("\n", 600), ("\t", 300), (" \n"
 
 
 def hard_texts(added_tokens: Iterable[str]) -> list[str]:
-    """The same for every tokenizer, and some around tokens that it itself has added."""
+    """Texts for every tokenizer, and some around tokens that it itself has added."""
     words, signs = _WORDS.split(), _SIGNS.split()
     texts = [*_PLAIN, *words, *_MARKS, *_PICTURES, *_NUMBERS, *_CODE, *signs]
     texts += [" ".join(words), "".join(words), "\n".join(words), "".join(_MARKS), "x".join(_MARKS), " ".join(signs)]

@@ -33,7 +33,7 @@ _ADDED = re.compile(
 
 @dataclass(frozen=True)
 class Outline:
-    """What a tokenizer.json says. `rules` is its JSON with empty tables."""
+    """Contents of a tokenizer.json. `rules` is its JSON with empty tables."""
 
     rules: dict[str, Any]
     digest: str
@@ -108,7 +108,7 @@ def outline_of(data: bytes) -> Outline:
 
 
 def without_special_tokens(text: str) -> str:
-    """The same tokenizer.json, but for the added tokens that it calls special."""
+    """The tokenizer.json without the added tokens that it calls special."""
     found = _ADDED.search(text)
     if not found:
         return text

@@ -14,6 +14,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,7 +27,7 @@ from penstock.prepare.tokenizers.file import TokenizerFile
 from penstock.prepare.tokenizers.hard_texts import hard_texts
 from penstock.prepare.tokenizers.outline import forget_outlines, read_outline
 
-# Of the sample. A fast engine and the definition each go over it whole and cut: half a second a megabyte.
+# Of the sample. A fast engine and the definition each go over it whole and cut: half a second per megabyte.
 _DOCUMENTS, _CHARACTERS, _SAMPLE_BYTES = 100, 4096, 256 << 10
 _NO_MEMORY = b"memory allocation of "  # what Rust says before it aborts
 _ADDED_TOKENS = 48  # some tokenizers have thousands, all alike
@@ -36,11 +37,15 @@ _ORDER = ("gigatoken", "fastokens", DEFINITION)  # docs/decisions/0015-tokenizer
 
 @dataclass(frozen=True)
 class Choice:
-    """Which engine, where texts may be cut for it, and why in a line."""
+    """An engine, places where texts may be cut for it, and the reason in a line."""
 
-    engine: str
-    places: Places
-    why: str
+    engine: str = DEFINITION
+    places: Places = ()
+    why: str = ""
+
+    @property
+    def module(self) -> Any:
+        return engine_module(self.engine)
 
 
 def choose_engine(file: TokenizerFile, sample: pa.Array, wanted: str = "auto", special_tokens: str = "text") -> Choice:

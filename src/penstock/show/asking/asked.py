@@ -74,7 +74,7 @@ def _with_casts(preset: Preset, config: Config) -> Config:
     from penstock.prepare.run.halves import written
     from penstock.prepare.stages.interfaces import exchanges_of
     from penstock.prepare.survey.scouting import scout
-    from penstock.prepare.survey.survey import take_survey
+    from penstock.prepare.survey.taking import take_survey
 
     if not preset.casts_for(config.format):
         return config

@@ -15,7 +15,7 @@ from typing import Any
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.sizes import parse_size
 from penstock.prepare.job.older.translated import Translated, left_alone
-from penstock.prepare.sources import COMPRESSIONS, SUFFIXES
+from penstock.prepare.sources.registry import COMPRESSIONS, known_endings
 from penstock.prepare.sources.row_range import RowRange, parse_split
 
 _BLOCKS = {  # block -> its keys, each with the name that it has at the top
@@ -40,7 +40,9 @@ _OWN = (
 _DATASET = ("path", "split", "text_column", "name")
 _LEAST_CHARACTERS, _LEAST_TOKENS = 100, 150
 _SHARD_SIZE = "200MB"
-_FILE = re.compile(rf".*({'|'.join(map(re.escape, SUFFIXES))})({'|'.join(map(re.escape, COMPRESSIONS))})?|.*[*?\[].*")
+_FILE = re.compile(
+    rf".*({'|'.join(map(re.escape, known_endings()))})({'|'.join(map(re.escape, COMPRESSIONS))})?|.*[*?\[].*"
+)
 
 
 def is_krill(written: Mapping[str, Any]) -> bool:
@@ -73,7 +75,7 @@ def translate(written: Mapping[str, Any], job_keys: tuple[str, ...]) -> Translat
 
 
 def _settings(written: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said, under the names that the keys have at the top; null says nothing."""
+    """Settings under the names that the keys have at the top; null says nothing."""
     settings = {key: written[key] for key in _OWN if written.get(key) is not None}
     for block, keys in _BLOCKS.items():
         for key, value in _block(written, block).items():
@@ -100,7 +102,7 @@ def _block(written: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _refuse_wrong(settings: Mapping[str, Any]) -> None:
-    """What would be told further on by names that do not stand in this file."""
+    """Refuse values that would be told further on by names that do not stand in this file."""
     least = {"sequence_len": 2, "dataset_prepared_min_length": 0, "preprocess_chunk_size": 1}
     for key, value in settings.items():
         if key in least and (isinstance(value, bool) or not isinstance(value, int) or value < least[key]):

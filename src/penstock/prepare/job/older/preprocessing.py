@@ -105,7 +105,7 @@ def _workers() -> int:
 
 
 def _with_floats(sources: Any, floats: str) -> Any:
-    """What floats become, where a function's samples are not declared."""
+    """Sources with the type of floats, for a function whose samples are not declared."""
     if isinstance(sources, list):
         return [_with_floats(each, floats) for each in sources]
     if isinstance(sources, dict) and sources.get("function"):

@@ -158,7 +158,9 @@ def arrays_ending(job: Job) -> Ending | None:
 def counts_are_known(job: Job) -> bool:
     """Whether every slice's rows and their splits are known before one is read, so that each has its place already."""
     config, survey, split = job.config, job.survey, split_of(job.stages)
-    if split and (split.by or "npz" in survey.formats):  # rows of batch files bring positions of their own
+    if split and (
+        split.by or any(kind.keeps_positions for kind in survey.kinds)
+    ):  # rows of batch files bring positions of their own
         return False
     return (
         config.on_bad_input == "fail"

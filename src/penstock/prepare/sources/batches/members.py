@@ -24,7 +24,7 @@ import numpy as np
 from penstock.base.errors import InputError
 from penstock.base.stores.scratch import Scratch
 from penstock.prepare.rows.rows import Array
-from penstock.prepare.sources import first_line
+from penstock.prepare.sources import first_line, unusable
 
 AT_ONCE = 1 << 20
 _END_BYTES, _MANY = 22, 0xFFFF  # of a zip's last record, without its comment; members that it cannot count
@@ -116,8 +116,8 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, location: str) -> M
 
 
 def open_rows(archive: zipfile.ZipFile, member: Member, stack: ExitStack) -> Take:
-    """What reads the next rows of an array. Python's zipfile reads no more than it is asked for, compressed or not,
-    and holds the checksum against what went through its hands when the last byte has."""
+    """A function that reads the next rows of an array. Python's zipfile reads no more than it is asked for, compressed
+    or not, and holds the checksum against what went through its hands when the last byte has."""
     file = stack.enter_context(archive.open(member.file))
     file.read(member.head)
     if member.fortran and len(member.shape) > 1:
@@ -150,8 +150,4 @@ def _turned(member: Member, file: Any, stack: ExitStack) -> Take:
 
 
 def unreadable(what: str, location: str) -> InputError:
-    return InputError(
-        what,
-        where=f"{location}, {os.stat(location).st_size:,} bytes",
-        next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
-    )
+    return unusable(what, f"{location}, {os.stat(location).st_size:,} bytes")

@@ -32,6 +32,7 @@ import numpy as np
 
 from penstock.base.child import Child, live_as_child, python_path
 from penstock.base.errors import InputError
+from penstock.prepare.sources import unusable
 from penstock.shards.feature_names import NAME_ARRAYS, FeatureNames
 from penstock.shards.foreign.batch_file import METADATA, write_npz
 
@@ -78,7 +79,7 @@ def _run(location: str, answer: int, told: int, columns: Sequence[str] | None) -
 
 
 def _names(answer: Any, code: int, location: str, told: Any) -> FeatureNames:
-    """What it answered; an InputError of its own is raised here, and so is any other end."""
+    """The names it answered; an InputError of its own is raised here, and so is any other end."""
     answer.seek(0)
     with suppress(ValueError, EOFError, KeyError, zipfile.BadZipFile):  # it ended before it had answered
         if code == InputError.exit_code:
@@ -90,11 +91,7 @@ def _names(answer: Any, code: int, location: str, told: Any) -> FeatureNames:
     death = f"died of signal {-code}" if code < 0 else f"ended with exit code {code} and without an answer"
     told.seek(max(0, told.seek(0, 2) - _TOLD_BYTES))
     lines = told.read().decode(errors="replace").strip().splitlines()
-    raise InputError(
-        f"the process that opened its pickles {death}{': ' + lines[-1] if lines else ''}",
-        where=location,
-        next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
-    )
+    raise unusable(f"the process that opened its pickles {death}{': ' + lines[-1] if lines else ''}", location)
 
 
 # In the process that opens the pickles.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -57,7 +57,7 @@ class Parser(Protocol):
         """Number and reason of those that are bad at sight. The others can be parsed together."""
 
     def repaired(self, data: Chunk) -> Chunk | None:
-        """The same records, as long as before, without what is no text; None where nothing was to be done, or asked."""
+        """Records of the same length, without what is no text; None where nothing was to be done, or asked."""
 
 
 class MakeRows(Protocol):
@@ -72,8 +72,11 @@ def read_records(segment: Segment, reading: Reading, ends: Ends, schema: pa.Sche
     try:
         for chunk in _pieces(segment, reading, ends):
             if isinstance(chunk, Overlong):
-                aside = _overlong(chunk, segment, ordinal, line + 1, reading.most_record_bytes)
-                lines, rows = 1, _only(aside, segment, schema)
+                detail = (
+                    f"it has {chunk.size:,} bytes, and this memory allows a record of {reading.most_record_bytes:,}"
+                )
+                aside = set_aside(chunk.begin, segment, ordinal, line + 1, detail, TOO_LARGE_RECORD)
+                lines, rows = 1, only(aside, segment, schema)
             else:
                 lines, rows = len(line_ends(chunk)), make(chunk, segment, ordinal, line)
             yield rows
@@ -81,10 +84,11 @@ def read_records(segment: Segment, reading: Reading, ends: Ends, schema: pa.Sche
             line += lines
     except BreaksOff as broken:
         aside = set_aside(broken.rest, segment, ordinal, line + 1, broken.reason, BROKEN_OFF)
-        yield _only(aside, segment, schema)
+        yield only(aside, segment, schema)
 
 
-def _only(aside: SetAside, segment: Segment, schema: pa.Schema) -> Rows:
+def only(aside: SetAside, segment: Segment, schema: pa.Schema) -> Rows:
+    """No row, and one that was set aside."""
     return Rows(_joined([], schema), segment.source, (segment.path,), np.arange(0), None, (aside,))
 
 
@@ -100,9 +104,10 @@ def _pieces(segment: Segment, reading: Reading, ends: Ends) -> Iterator[bytearra
                 yield from parts_of(piece, ends)
 
 
-def _overlong(line: Overlong, segment: Segment, ordinal: int, number: int, most: int) -> SetAside:
-    detail = f"it has {line.size:,} bytes, and this memory allows a record of {most:,}"
-    return set_aside(line.begin, segment, ordinal, number, detail, TOO_LARGE_RECORD)
+def parse_records(segment: Segment, reading: Reading, parser: Parser, ends: Ends) -> Iterator[Rows]:
+    """The segment's records, those that the parser takes as rows."""
+    make = partial(parse_chunk, parser=parser, repair=reading.repairs(segment))
+    return read_records(segment, reading, ends, parser.schema, make)
 
 
 def parse_chunk(data: Chunk, segment: Segment, ordinal: int, line: int, parser: Parser, repair: bool) -> Rows:
@@ -141,7 +146,7 @@ def line_in_file(segment: Segment, line: int) -> int | None:
 
 
 def record_bounds(data: Chunk, parser: Parser) -> tuple[Array, Array]:
-    """Where the records of `data` start and end, without the blank ones."""
+    """(starts, ends) of the records in `data`, without the blank ones."""
     view = np.frombuffer(data, "u1")
     ends = parser.ends(data)
     if len(view) and (not len(ends) or ends[-1] != len(view)):

@@ -55,7 +55,7 @@ def _is_sound(batch: pa.RecordBatch) -> Array:
 
 @dataclass(frozen=True)
 class _Lines(Sequence[dict[str, Any]]):
-    """What rejected/ keeps of bad rows, each made when it is asked for: all at once they would outweigh the batch."""
+    """Lines of bad rows in rejected/, each made when it is asked for: all at once they would outweigh the batch."""
 
     rows: Rows
     columns: list[pa.Array]

@@ -14,10 +14,10 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import InputError
-from penstock.prepare.sources import File, UnreadablePart, compression_of, identity_of_ends
+from penstock.prepare.sources import File, UnreadablePart, identity_of_ends, unusable
 from penstock.prepare.sources.reading.gzipped import Gzipped
 from penstock.prepare.sources.reading.remote import open_input
+from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment
 
 Array = np.ndarray[Any, Any]
@@ -131,11 +131,7 @@ def head_of(file: File, ends: Ends, at_least: bytes = b"") -> bytes:
     except (pa.ArrowException, OSError, BreaksOff) as error:
         if isinstance(error, BreaksOff) and data:  # what there is can be used, and the reading tells of the break
             return data[: _last_end(data, ends)] or data
-        raise InputError(
-            f"cannot be decompressed: {error}",
-            where=file.location,
-            next_step="replace the file, or set `on_bad_input: set_aside` to go on without it",
-        ) from error
+        raise unusable(f"cannot be decompressed: {error}", file.location) from error
     return data if complete else data[: _last_end(data, ends)] or data
 
 
@@ -165,7 +161,7 @@ def read_chunks(segment: Segment, size: int, ends: Ends, most: int) -> Iterator[
 
 
 def _chunks(segment: Segment, size: int, ends: Ends, most: int) -> Iterator[bytearray | Overlong]:
-    """What is held is handed over, not copied: a record may be as large as all the memory that there is for it."""
+    """Hands over what is held, without a copy: a record may be as large as all the memory that there is for it."""
     with open_text(segment.location) as stream:
         left = _go_to_first_record(stream, segment)
         held, seen, look_at = bytearray(), 0, size
@@ -224,7 +220,7 @@ def _cut(held: bytearray, end: int) -> tuple[bytearray, bytearray]:
 @lru_cache(maxsize=4)
 @lru_cache(maxsize=1)  # every bad record of a segment asks
 def lines_before(segment: Segment) -> int:
-    """How many lines end before the segment's first record; -1 far into a file.
+    """Number of lines that end before the segment's first record; -1 far into a file.
 
     The file is read up to there, which only bad records ask for. Were it done for every slice of a large file, each
     with a bad record, the file would be read hundreds of times.
@@ -297,7 +293,7 @@ def without_overlong(chunk: bytearray, ends: Ends, most: int) -> Iterator[bytear
 
 
 def line_ends(data: Bytes) -> Array:
-    """Where each line ends, just after its newline."""
+    """Ends of lines, just after their newlines."""
     view = np.frombuffer(data, "u1")
     if len(view) <= _LOOKED_AT_ONCE:
         return np.flatnonzero(view == NEWLINE) + 1
@@ -308,21 +304,8 @@ def line_ends(data: Bytes) -> Array:
 
 
 def _last_end(data: bytes | bytearray, ends: Ends, seen: int = 0) -> int:
-    """Where the last whole record ends, 0 where there is none. No line ends within the first `seen` bytes."""
+    """End of the last whole record, 0 if there is none. No line ends within the first `seen` bytes."""
     if ends is line_ends:
         return data.rfind(b"\n", seen) + 1
     found = ends(data)
     return int(found[-1]) if len(found) else 0
-
-
-def type_inferred_from_json(kind: pa.DataType) -> pa.DataType:
-    """The type that JSON infers: bool, int64, float64, string, and lists and objects of them.
-
-    Times must be declared, or they stay text.
-    """
-    is_a = pa.types
-    if is_a.is_list(kind):
-        return pa.list_(type_inferred_from_json(kind.value_type))
-    if is_a.is_struct(kind):
-        return pa.struct([(field.name, type_inferred_from_json(field.type)) for field in kind])
-    return pa.string() if is_a.is_temporal(kind) or is_a.is_binary(kind) else kind

@@ -29,7 +29,7 @@ _QUOTE = ord('"')
 
 @dataclass(frozen=True)
 class Dialect:
-    """How this file writes rows. With `quoted`, a newline between quotes ends nothing."""
+    """The file's way to write rows. With `quoted`, a newline between quotes ends nothing."""
 
     names: tuple[str, ...]
     header_bytes: int
@@ -39,7 +39,7 @@ class Dialect:
 
 
 def quoted_ends(data: Bytes, delimiter: str) -> Array:
-    """Where each record ends when a newline between quotes ends nothing. `data` starts where a record does."""
+    """Ends of records if a newline between quotes ends nothing. `data` starts where a record does."""
     view = np.frombuffer(data, "u1")
     quotes = np.flatnonzero(view == _QUOTE)
     before = view[quotes[::2] - 1]  # what stands before the quotes that open a value, if all quotes do their duty
@@ -193,7 +193,7 @@ def _wrong_value(field: pa.Field, value: bytes, inferred: bool) -> str:
 
 
 def _stay(values: pa.Array, kind: pa.DataType, null_values: tuple[str, ...]) -> Array:
-    """Which values are the ones that the file spells."""
+    """Mask of the values that are the ones the file spells."""
     texts = (value.decode("utf-8", "replace") for value in values.to_pylist())
     return np.array([text in null_values or keeps(text, kind) for text in texts], bool)
 

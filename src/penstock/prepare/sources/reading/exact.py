@@ -183,7 +183,7 @@ def _decoded(text: pa.Scalar) -> str:
 
 
 def _not_from(lowest: int, characters: Array) -> Array:
-    """Which characters are no digit from `lowest` to 9: a smaller one wraps around."""
+    """Mask of the characters that are no digit from `lowest` to 9: a smaller one wraps around."""
     return characters - np.uint8(lowest) > np.uint8(ord("9") - lowest)
 
 

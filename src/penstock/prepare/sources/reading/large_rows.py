@@ -12,8 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.prepare.budget.room import LARGE_ROW
+from penstock.prepare.rows.layouts import plain_batch
 from penstock.prepare.rows.rows import Rows, SetAside, rejected_line
+from penstock.prepare.sources import Reading
 from penstock.prepare.sources.reading.bad_records import TOO_LARGE_RECORD
+from penstock.prepare.sources.reading.bad_text import sound_text
 from penstock.prepare.sources.slices import Segment
 
 Array = np.ndarray[Any, Any]
@@ -22,6 +25,14 @@ Array = np.ndarray[Any, Any]
 def is_bytes(kind: pa.DataType) -> bool:
     is_a = pa.types
     return any(ask(kind) for ask in (is_a.is_string, is_a.is_large_string, is_a.is_binary, is_a.is_large_binary))
+
+
+def sound_rows(batch: pa.RecordBatch, ordinal: int, segment: Segment, reading: Reading) -> Iterator[Rows]:
+    """The batch as Rows from `ordinal` on: large ones apart, and none whose text is not UTF-8."""
+    plain = plain_batch(batch)
+    rows = Rows(plain, segment.source, (segment.path,), np.arange(ordinal, ordinal + plain.num_rows))
+    for part in apart(rows, segment, reading.most_row_bytes):
+        yield sound_text(part, reading.repairs(segment))
 
 
 def apart(rows: Rows, segment: Segment, most_bytes: int) -> Iterator[Rows]:

@@ -93,7 +93,7 @@ class GroupSummary:
         return state
 
     def merge(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
-        """Of two buckets, which share no key."""
+        """Merge two buckets, which share no key."""
         left, right = _closed(left), _closed(right)
         ends = {
             "least": _end(min, left["least"], right["least"]),

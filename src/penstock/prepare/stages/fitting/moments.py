@@ -62,7 +62,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Tally:
-    """What is known of the elements of a column after some rows; each array has a number for every element."""
+    """Facts of the elements of a column after some rows; each array has a number for every element."""
 
     shape: tuple[int, ...]
     count: Array  # of finite values: the others are counted and left out of all else
@@ -166,7 +166,7 @@ def _squares(wide: Array, unit: Array) -> Array:
 
 
 def _unit(sizes: Array) -> Array:
-    """What to divide by so that squares of these sizes fit: mostly 1, else a power of two, which rounds nothing."""
+    """A divisor with which squares of these sizes fit: mostly 1, else a power of two, which rounds nothing."""
     odd = ((sizes > _SQUARES_FIT) | (sizes < 1 / _SQUARES_FIT)) & (sizes > 0) & np.isfinite(sizes)
     exponents = np.frexp(np.where(odd, sizes, 1.0))[1]
     return np.where(odd, np.ldexp(1.0, np.clip(exponents, -1000, 1000)), 1.0)

@@ -1,4 +1,4 @@
-"""Formats: refuse a job whose stages or columns do not fit `format:`, before a row is used. Called by survey.py.
+"""Formats: refuse a job whose stages or columns do not fit `format:`, before a row is used. Called by taking.py.
 
 A format that takes everything has no module here. How each is written is in passes/.
 """

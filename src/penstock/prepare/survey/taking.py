@@ -1,0 +1,58 @@
+"""Taking: turn a Config into a Survey. Reads listings, footers, headers and a hundred rows; writes nothing."""
+
+from __future__ import annotations
+
+from penstock.base.fingerprint import fingerprint
+from penstock.base.memory import Budget
+from penstock.prepare.job.config import Config
+from penstock.prepare.survey.agreement import agree
+from penstock.prepare.survey.checking import check_stages
+from penstock.prepare.survey.cutting import in_ranges, slices_of
+from penstock.prepare.survey.driver_room import refuse_too_many
+from penstock.prepare.survey.finding import find_files
+from penstock.prepare.survey.first_rows import beginnings_of, first_rows
+from penstock.prepare.survey.formats import refuse_unfit_format
+from penstock.prepare.survey.scouting import Scout, scout_sources
+from penstock.prepare.survey.survey import Survey, describe_files
+
+
+def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> Survey:
+    """`scout` calls a user's function somewhere, to see what it yields. Planning itself must fit in `budget`."""
+    stages = config.build_stages()
+    found = find_files(config)
+    if budget:
+        refuse_too_many(len(found.files), budget)
+    sources, scouted = scout_sources(config, found.files, scout)
+    agreed = agree(config, stages, sources, found.files)
+    reading = agreed.reading(found.formats)
+    if budget:
+        reading = reading.within(budget.allowed)
+    pieces = in_ranges(agreed.pieces, found.ranges, agreed.bad, reading)
+    slices = slices_of(pieces, config.slice_bytes, len(found.files), stages, found.formats)
+    if scouted:
+        sample, stored_row_bytes = scouted.sample.select(list(agreed.columns)), scouted.stored_row_bytes
+    else:
+        sample, stored_row_bytes = first_rows(slices, reading)
+        if not any(stage.code() for stage in stages):  # a user's function is given whole rows
+            sample = beginnings_of(sample)
+    made_from = fingerprint(describe_files(slices, agreed.bad))
+    stages, output, given, names = check_stages(config, stages, sample, agreed.schema, agreed.columns, made_from)
+    refuse_unfit_format(config, list(zip(config.stage_names, stages, strict=True)), output, given)
+    return Survey(
+        stages=stages,
+        schema=agreed.schema,
+        columns=agreed.columns,
+        strict=agreed.strict,
+        output=output,
+        slices=slices,
+        formats=found.formats,
+        files=len(found.files),
+        bad_files=agreed.bad,
+        unread=found.unread,
+        sample=sample,
+        stored_row_bytes=stored_row_bytes,
+        given=given,
+        sources=agreed.sources,
+        feature_names=names,
+        not_seen=agreed.not_seen,
+    )
