@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from penstock.base.errors import ConfigError
 from penstock.loader.consumers.to_maxtext import to_maxtext
-from penstock.loader.kind import TOKEN_ARRAYS
+from penstock.loader.batches import TOKEN_ARRAYS
 from tests.adapters.comparing import joined, same
 
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import penstock
 from penstock.base.errors import InputError, IntegrityError
 from penstock.loader.order.counter import below, draw, key, log_uniform, permute, segment_key
+from penstock.loader.order.order import Draws
 from penstock.loader.tokens.address import format_address, parse_address
 from penstock.loader.tokens.counts import COUNTED
 from penstock.loader.tokens.decode import decode
@@ -101,9 +102,7 @@ def encode(
         data.shards,
         data.schema,
         vocabulary,
-        numbers[..., 0].astype(np.int32),
-        numbers[..., 1],
-        np.array(row_keys, np.uint64),
+        Draws(numbers[..., 0].astype(np.int32), numbers[..., 1], np.array(row_keys, np.uint64)),
         fill,
         augment,
         length,

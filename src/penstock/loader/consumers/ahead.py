@@ -9,13 +9,11 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from penstock.base.errors import ConfigError
 from penstock.base.numbers import is_whole
-
-if TYPE_CHECKING:
-    from penstock.loader.loader import Batch, Loader
+from penstock.loader.batches import Batch, BatchSource
 
 T = TypeVar("T")
 _MOST = 1024  # batches
@@ -28,7 +26,7 @@ class Ahead(Generic[T]):
     given the batch that it did not get.
     """
 
-    def __init__(self, loader: Loader, place: Callable[[Batch], Callable[[], T]], ahead: int) -> None:
+    def __init__(self, loader: BatchSource, place: Callable[[Batch], Callable[[], T]], ahead: int) -> None:
         if not is_whole(ahead, 0, _MOST):
             raise ConfigError(
                 f"ahead={ahead!r} batches on their way to a device cannot be",

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loader.kind import Array, Layout
+from penstock.loader.batches import Array, Layout
 
 _ALIGNMENT = 64
 

@@ -23,7 +23,7 @@ from penstock.loader.feeding.served import START_SECONDS, Failure, Job
 from penstock.loader.feeding.wire import Message, encode, receive, send
 
 if TYPE_CHECKING:
-    from penstock.loader.feeding.served import Batch, Function
+    from penstock.loader.batches import Batch, Function
 
 ATTEMPTS = 3  # of a batch whose process dies or hangs
 _STACK_SECONDS = 0.25  # for a hung process to write down its stack and end itself, before it is killed

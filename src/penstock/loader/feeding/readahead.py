@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loader.kind import Array
+from penstock.loader.batches import Array
 from penstock.loader.tables import address
 from penstock.shards.columns import Column
 

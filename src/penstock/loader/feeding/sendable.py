@@ -17,7 +17,7 @@ from penstock.base.numbers import is_positive, is_whole
 from penstock.loader.feeding.served import Job
 
 if TYPE_CHECKING:
-    from penstock.loader.feeding.served import Function
+    from penstock.loader.batches import Function
 
 _MOST = 1024  # processes
 _MOST_CHARACTERS = 80  # of the arguments in a name: it goes into every state

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import current_process  # and an alias in this process for the child's name of the user's script
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -27,10 +27,7 @@ from penstock.base.errors import TaskError
 from penstock.loader.feeding.wire import Message, encode, receive, send
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Batch: TypeAlias = dict[str, npt.NDArray[Any]]
-    Function: TypeAlias = Callable[[Batch], Batch]
+    from penstock.loader.batches import Batch, Function
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from penstock.base.errors import InputError
 from penstock.loader.order.counter import below, draw, log_uniform, permute, segment_key
-from penstock.loader.order.order import EVENTS_A_CONTEXT, Fill
+from penstock.loader.order.order import EVENTS_A_CONTEXT, Draws, Fill
 from penstock.loader.tokens.address import NO_ADDRESS, UNREADABLE, parse_address
 from penstock.loader.tokens.counts import (
     CUT,
@@ -38,8 +38,7 @@ from penstock.shards.arrays import Array
 from penstock.shards.columns import Column
 from penstock.shards.schema import Field, Schema
 
-Draws = Iterator[int]
-NO_DRAW = -1  # as the number of a shard
+_NO_DRAW = -1  # as the number of a shard
 _TICKS_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _UNIT = 2**32
 _NO_TIME = -(2**63)  # numpy's NaT: no event happened then
@@ -49,9 +48,7 @@ def encode_rows(
     shards: Sequence[Mapping[str, Column]],
     schema: Schema,
     vocabulary: Vocabulary,
-    shard_numbers: Array,
-    record_numbers: Array,
-    row_keys: Array,
+    draws: Draws,
     fill: Fill,
     augment: bool,
     length: int,
@@ -61,15 +58,14 @@ def encode_rows(
 ) -> None:
     """Fill each row of the six arrays of `out` from its draws, and say in `used` how many of them it took.
 
-    Draw j of row i is record `record_numbers[i, j]` of shard `shard_numbers[i, j]`; shard -1 ends the row. `counts` is
-    added to, in the order of COUNTED.
+    Shard -1 ends a row. `counts` is added to, in the order of COUNTED.
     """
     fields = {field.name: field for field in schema}
     fill_row = _fill_packed if fill == "packed" else _fill_one_key
     recipe = _Recipe(vocabulary, augment)
-    for row, row_key in enumerate(row_keys.tolist()):
-        draws = zip(shard_numbers[row].tolist(), record_numbers[row].tolist(), strict=True)
-        drawn = itertools.takewhile(lambda each: each[0] != NO_DRAW, draws)
+    for row, row_key in enumerate(draws.keys.tolist()):
+        places = zip(draws.shards[row].tolist(), draws.records[row].tolist(), strict=True)
+        drawn = itertools.takewhile(lambda each: each[0] != _NO_DRAW, places)
         records = (Record(shards[shard], fields, record) for shard, record in drawn)
         segments, used[row] = fill_row(records, row_key, recipe, length + 1, counts)
         _write_row(segments, length, out, row)
@@ -245,7 +241,7 @@ def _encode_events(record: Record, own: int, target: int, recipe: _Recipe) -> It
         yield Event(tokens, nulls + [block.noted for block in blocks if block.noted is not None])
 
 
-def _choose_events(count: int, target: int, draws: Draws) -> list[int]:
+def _choose_events(count: int, target: int, draws: Iterator[int]) -> list[int]:
     """Which of `count` events are taken, in time order."""
     if count < target:
         return list(range(count))
@@ -257,7 +253,7 @@ def _choose_events(count: int, target: int, draws: Draws) -> list[int]:
     return sorted(offset + permute(i, window, own) for i in range(target))
 
 
-def _arrange_events(events: list[int], draws: Draws) -> list[tuple[int, bool]]:
+def _arrange_events(events: list[int], draws: Iterator[int]) -> list[tuple[int, bool]]:
     """The events in the order in which they are written, each with whether it keeps its time."""
     mode = below(next(draws), 10)
     if mode < 4:
@@ -268,7 +264,7 @@ def _arrange_events(events: list[int], draws: Draws) -> list[tuple[int, bool]]:
     return [(events[permute(i, len(events), own)], False) for i in range(len(events))]
 
 
-def _arrange_partial(events: list[int], draws: Draws) -> list[tuple[int, bool]]:
+def _arrange_partial(events: list[int], draws: Iterator[int]) -> list[tuple[int, bool]]:
     """Some lose their time and are shuffled, the others keep it and their order; coins put the two together."""
     lost = max(1, len(events) * (_UNIT + 8 * (next(draws) >> 32)) // (10 * _UNIT))
     own = next(draws)

@@ -69,6 +69,11 @@ def open_all(paths: Path | Sequence[Path], split: str | None) -> tuple[Opened, .
     return opened
 
 
+def split_of(opened: Sequence[Opened], split: str | None) -> str | None:
+    """Name of the split that was opened, for the recipe; files without a manifest have none."""
+    return None if all(each.is_bare for each in opened) else DEFAULT_SPLIT if split is None else split
+
+
 def _refuse_other_tokenizers(opened: Sequence[Opened]) -> None:
     """A token means something in one tokenizer alone."""
     kept = [(each, file) for each in opened if (file := _artifact(each, _TOKENIZER))]

@@ -6,8 +6,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from penstock.loader.feeding.verdict import Fix, Rhythm, judge
 from penstock.loader.tables import Made
-from penstock.loader.verdict import Fix, Rhythm, judge
 
 STAGES = ("order", "read", "encode", "map")
 
