@@ -1,4 +1,4 @@
-"""Opening: paths -> the mapped shards of datasets, and what they are called. Next: loader.py."""
+"""Opening: paths -> the mapped shards of datasets, and what they are called. Next: kinds/choice.py."""
 
 from __future__ import annotations
 

@@ -12,6 +12,13 @@ from penstock.base.numbers import is_positive, is_whole
 
 _MOST = 2**31 - 1  # of rows, tokens, ranks, epochs: their products stay within 64 bits
 _MOST_WORKERS = 1024
+_WORDS = {
+    "fill": (None, "packed", "one_key"),
+    "cache": (None, "memory", "disk"),
+    "mix_by": ("examples", "tokens"),
+    "overflow": (None, "truncate"),
+    "remainder": ("drop", "pad"),
+}
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,20 +62,7 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
             "flops_per_token" if given["peak_flops"] is None else "peak_flops",
             "both flops_per_token and peak_flops, or neither",
         ),
-        *(
-            (
-                any(given[name] is word or _is_text(given[name], word) for word in words),
-                name,
-                " or ".join(map(repr, words)),
-            )
-            for name, words in (
-                ("fill", (None, "packed", "one_key")),
-                ("cache", (None, "memory", "disk")),
-                ("mix_by", ("examples", "tokens")),
-                ("overflow", (None, "truncate")),
-                ("remainder", ("drop", "pad")),
-            )
-        ),
+        *((_is_one_of(given[name], words), name, " or ".join(map(repr, words))) for name, words in _WORDS.items()),
     ]
     for good, name, usage in checks:
         if not good:
@@ -88,5 +82,5 @@ def _is_none_or_whole(value: Any) -> bool:
     return value is None or is_whole(value, 1, _MOST)
 
 
-def _is_text(value: Any, word: str | None) -> bool:
-    return isinstance(value, str) and value == word
+def _is_one_of(value: Any, words: tuple[str | None, ...]) -> bool:
+    return (value is None or isinstance(value, str)) and value in words

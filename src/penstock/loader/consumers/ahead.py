@@ -1,7 +1,4 @@
-"""Ahead: place batches where they are needed, some ahead of the consumer, and count what the consumer got.
-
-Used by to_torch.py and to_jax.py.
-"""
+"""Ahead: place batches on a device, some ahead of the consumer, and count what it got. Next: to_torch.py, to_jax.py."""
 
 from __future__ import annotations
 
@@ -73,7 +70,7 @@ class Ahead(Generic[T]):
             self._forget()
 
     def _fill(self) -> None:
-        """The first batch is handed out at once; those ahead are filled up from the second on, one more a step."""
+        """The first batch is handed out at once; those ahead are filled up from the second on, one more per step."""
         while len(self._waiting) <= self._depth:
             try:
                 batch = next(self._loader)

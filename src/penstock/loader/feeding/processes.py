@@ -1,4 +1,4 @@
-"""Processes: run a user's function on batches in processes of their own. Used by loader.py. Next: served.py.
+"""Processes: run a user's function on batches in processes of their own. Used by functions.py. Next: served.py.
 
 Each is a fresh Python that imports the function's module and little else. Batches travel over a socket pair (wire.py):
 no shared memory and no semaphore, so nothing can stay in /dev/shm. A process that dies (its socket ends) or hangs (no
@@ -133,7 +133,7 @@ class Process:
             send(self._socket, encode(job))
 
     def run(self, message: Message) -> Batch | Failure:
-        """What the function made of a batch, or raised. ProcessEnded: neither, and there has to be a new process."""
+        """Result of the function, or what it raised. ProcessEnded: neither, and there has to be a new process."""
         try:
             if not self._ready:
                 refusal = self._hear(START_SECONDS)

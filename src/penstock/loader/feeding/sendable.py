@@ -29,11 +29,8 @@ def name_of(function: Any) -> str:
     if isinstance(function, functools.partial):
         frozen = [_ARGUMENTS.repr(each) for each in function.args]
         frozen += [f"{name}={_ARGUMENTS.repr(value)}" for name, value in function.keywords.items()]
-    return (
-        f"{_plain_name(function)}({_shortened(', '.join(frozen), _MOST_CHARACTERS)})"
-        if frozen
-        else _plain_name(function)
-    )
+    arguments = f"({_shortened(', '.join(frozen), _MOST_CHARACTERS)})" if frozen else ""
+    return _plain_name(function) + arguments
 
 
 def check_sendable(function: Function) -> None:
@@ -93,7 +90,7 @@ def _pickle(function: Function) -> tuple[bytes, dict[str, str]]:
 
 
 def _main_script() -> dict[str, str]:
-    """How a process imports the user's script: by name if it runs as `python -m`, else by path."""
+    """Arguments with which a process imports the user's script: its name if it runs as `python -m`, else its path."""
     main = sys.modules["__main__"]
     if spec := getattr(main, "__spec__", None):
         return {"init_main_from_name": spec.name}
@@ -121,7 +118,7 @@ def place_of(function: Any) -> str | None:
 
 
 class _Arguments(reprlib.Repr):
-    """The same words in every process: no place in memory, no order of a set or dict."""
+    """Equal words in every process: no place in memory, no order of a set or dict."""
 
     def repr1(self, x: Any, level: int) -> str:
         return name_of(x) if callable(x) else super().repr1(x, level)

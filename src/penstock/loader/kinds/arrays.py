@@ -1,4 +1,4 @@
-"""Arrays: draws -> rows of the columns as they are, each under its own name. Next: loader.py."""
+"""Arrays: draws -> rows of the columns as they are, each under its own name. Next: maker.py."""
 
 from __future__ import annotations
 

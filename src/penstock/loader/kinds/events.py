@@ -1,4 +1,4 @@
-"""Events: grouped events -> the rows of an epoch, and each row's tokens. docs/tokens.md says which. Next: loader.py."""
+"""Events: grouped events -> the rows of an epoch, and each row's tokens. docs/tokens.md says which. Next: maker.py."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class OldReader:
     def __init__(self, datasets: Sequence[ArrayRecordDataset]) -> None:
         self._files = [(dataset, file) for dataset in datasets for file in range(len(dataset.counts))]
         self._reading = threading.Lock()  # readers are opened and let go as they are used
-        self.schema, _ = self._read([(0, 0)], Made())
+        self.schema, _ = self.read([(0, 0)], Made())
         self._refuse_other_columns()
 
     def _refuse_other_columns(self) -> None:
@@ -34,7 +34,7 @@ class OldReader:
         for number, (dataset, file) in enumerate(self._files):
             if not dataset.counts[file]:
                 continue
-            schema, _ = self._read([(number, 0)], Made())
+            schema, _ = self.read([(number, 0)], Made())
             if schema != self.schema:
                 first = self._files[0][0].paths[0]
                 raise ConfigError(
@@ -43,10 +43,7 @@ class OldReader:
                     next_step="load files of the same columns together, the others apart",
                 )
 
-    def read(self, wanted: Sequence[tuple[int, int]], noted: Made) -> Shard:
-        return self._read(wanted, noted)[1]
-
-    def _read(self, wanted: Sequence[tuple[int, int]], noted: Made) -> tuple[Schema, Shard]:
+    def read(self, wanted: Sequence[tuple[int, int]], noted: Made) -> tuple[Schema, Shard]:
         """Records (file, number), in order, as the columns of a shard. Decoding computes: only the rest is waiting."""
         columns: dict[str, list[Array]] = {}
         schema: Schema = ()

@@ -80,7 +80,7 @@ class OldEvents:
         wanted = [(int(file), int(record)) for file, record in distinct if file >= 0]
         if not wanted:
             wanted = [(0, 0)]
-        shard = self._reader.read(wanted, made)
+        _, shard = self._reader.read(wanted, made)
         self._met_empty = self._met_empty or not np.diff(shard[self._encoding.bound.offsets].array).all()
         missing = int(np.count_nonzero(distinct[:, 0] < 0))  # they come first
         places = places.reshape(draws.shards.shape) - missing

@@ -1,12 +1,13 @@
-"""Rows: draws -> rows of tokens that were packed when the dataset was made. Next: loader.py.
+"""Rows: draws -> rows of tokens that were packed when the dataset was made. Next: maker.py.
 
-The dataset has a column `tokens`: a list of whole numbers a record, of fixed size or not, that int32 can hold. Where it
-also has a list `documents`, that says at which token each document of the row begins (0 is understood), and segments
+The dataset has a column `tokens`: one list of whole numbers per record, of fixed size or not, that int32 can hold. If
+it also has a list `documents`, that says at which token each document of the row begins (0 is understood), and segments
 and positions follow from it; without, a row is one document. Neither has nulls.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -22,7 +23,6 @@ from penstock.loader.tables import Made, Shard, Tables, address
 from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
 from penstock.shards.schema import NUMBERS, Schema
 
-Overflow = Literal["truncate"]
 _LISTS_AT_ONCE = 1 << 20
 _START_TYPES = (*TOKEN_TYPES, "uint32", "int64")
 
@@ -38,17 +38,16 @@ class Rows:
         schema: Schema,
         length: int | None,
         larger_than_memory: bool = False,
-        overflow: Overflow | None = None,
+        overflow: Literal["truncate"] | None = None,
     ) -> None:
         types = {field.name: field.parsed for field in schema}
+        self._shards = [shard for dataset in datasets for shard in dataset]
         _refuse_types(schema)
-        for shard in (shard for dataset in datasets for shard in dataset):
-            _refuse_nulls(shard)
+        _refuse_nulls(self._shards)
         fixed = types[TOKENS].name == "fixed_size_list"
         self._width = types[TOKENS].width if fixed else 0
         self.length = self._check_length(length)
         self.layout = token_layout(self.length)
-        self._shards = [shard for dataset in datasets for shard in dataset]
         self._overflow = overflow
         if overflow is None:
             self._refuse_longer()
@@ -233,12 +232,11 @@ def _refuse_types(schema: Schema) -> None:
             )
 
 
-def _refuse_nulls(shard: Shard) -> None:
-    for column in (TOKENS, DOCUMENTS):
-        for name in (f"{column}/valid", f"{column}/values/valid"):
-            if name in shard:
-                raise ConfigError(
-                    f"column {column!r} has nulls, and a row of tokens has no place for them",
-                    where=shard[name].file,
-                    next_step="filter them out or fill them when the dataset is made",
-                )
+def _refuse_nulls(shards: Sequence[Shard]) -> None:
+    for shard, column, of in itertools.product(shards, (TOKENS, DOCUMENTS), ("", "/values")):
+        if (found := shard.get(f"{column}{of}/valid")) is not None:
+            raise ConfigError(
+                f"column {column!r} has nulls, and a row of tokens has no place for them",
+                where=found.file,
+                next_step="filter them out or fill them when the dataset is made",
+            )

@@ -16,7 +16,7 @@ from penstock.loader.order.order import Draws, empty_draws
 from penstock.loader.tables import Made
 
 Encode = Callable[[Draws, Mapping[str, Array], Made], Array]
-_ROWS, _RANK, _DRAWS = 128, 118, 1024  # more draws: fuller rows, fewer records an epoch
+_ROWS, _RANK, _DRAWS = 128, 118, 1024  # more draws: fuller rows, fewer records per epoch
 _ROWS_AT_ONCE = 16  # of them: long rows, and the records of .arrayrecord files, are held together
 
 

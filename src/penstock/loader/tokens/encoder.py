@@ -39,7 +39,8 @@ class EventEncoder:
         if self._kernel:
             counts, used = self._kernel.encode(draws, out, made)
         else:
-            counts, used = self._encode_plainly(draws, out)
+            counts, used = np.zeros(len(COUNTED), "i8"), np.zeros(len(draws.keys), "i4")
+            encode_rows(self._shards, self._schema, self._encoding, draws, out, counts, used)
         made.rows, made.room = out["inputs"].shape[0], out["inputs"].size
         made.tokens = int(np.count_nonzero(out["targets_segmentation"]))
         made.filled = int(np.count_nonzero(out["inputs_segmentation"]))
@@ -47,13 +48,6 @@ class EventEncoder:
         made.draws_used = int(used.sum())
         made.counts = dict(zip(COUNTED, counts.tolist(), strict=True))
         return used
-
-    def _encode_plainly(self, draws: Draws, out: Mapping[str, Array]) -> tuple[Array, Array]:
-        how = self._encoding
-        counts, used = np.zeros(len(COUNTED), "i8"), np.zeros(len(draws.keys), "i4")
-        facts = (how.vocabulary, draws, how.fill, how.augment, how.length)
-        encode_rows(self._shards, self._schema, *facts, out, counts, used)
-        return counts, used
 
     def hold(self, room: int) -> int:
         """Hold what rows are made faster with, in at most `room` bytes; how many that took. No token depends on it.

@@ -21,19 +21,15 @@ class TokenOptions:
     augment: bool
 
     def bind(self, schema: Schema, where: str) -> Encoding:
-        return Encoding(bind(self.vocabulary, schema, where), self.length, self.fill, self.augment)
+        bound = bind(self.vocabulary, schema, where)
+        return Encoding(bound.vocabulary, self.length, self.fill, self.augment, bound)
 
 
 @dataclass(frozen=True)
-class Encoding:
-    bound: Bound
-    length: int
-    fill: Fill
-    augment: bool
+class Encoding(TokenOptions):
+    """Options with every width of the vocabulary decided, and the columns that it is read from."""
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self.bound.vocabulary
+    bound: Bound
 
     @property
     def slots(self) -> list[str]:

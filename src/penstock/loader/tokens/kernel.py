@@ -1,7 +1,4 @@
-"""Kernel: an encoding and its tables as the numbers that the compiled encoder takes, and its calls. Needs numba.
-
-Used by encoder.py.
-"""
+"""Kernel: an encoding and its tables as the numbers that the compiled encoder takes. Used by encoder.py, with numba."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from penstock.loader.compiled import pages
 from penstock.loader.feeding import readahead
 from penstock.loader.kinds.rows import Rows
 from penstock.loader.tables import address
+from tests.loader.compiled.test_kernel_equals_reference import single_draws
 from tests.loader.making import Datasets, hash_of
-from tests.loader.test_kernel_equals_reference import single_draws
-from tests.loader.test_reference import Data, make_data
+from tests.loader.tokens.test_reference import Data, make_data
 
 PAGE = mmap.PAGESIZE
 

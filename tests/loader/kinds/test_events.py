@@ -26,10 +26,10 @@ from penstock.loader.tokens.reference import encode_rows
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.dataset import ArrayRecordDataset
 from tests.loader.making import TOKEN_NAMES, Datasets
-from tests.loader.test_reference import PING_TYPES, Data, make_data, make_pings, pings_of
+from tests.loader.tokens.test_reference import PING_TYPES, Data, make_data, make_pings, pings_of
 from tests.shards.foreign import foreign, write_records
 
-DEFINITION = Path(__file__).parents[2] / "docs" / "tokens.md"
+DEFINITION = Path(__file__).parents[3] / "docs" / "tokens.md"
 NUMBERS = make_vocabulary({"a": {"int": 2}})
 NO_LIMIT = make_budget("100%")
 
@@ -53,9 +53,8 @@ def draws_by_definition(data: Data, vocabulary, length: int, augment: bool = Fal
     used = np.zeros(128, "i4")
     shards, records = numbers[..., 0].astype("i4"), numbers[..., 1]
     noted = np.zeros(len(COUNTED), "i8")
-    encode_rows(
-        data.shards, data.schema, vocabulary, Draws(shards, records, keys), "packed", augment, length, out, noted, used
-    )
+    options = TokenOptions(vocabulary, length, "packed", augment)
+    encode_rows(data.shards, data.schema, options, Draws(shards, records, keys), out, noted, used)
     (rank,) = re.findall(r"S is the (\d+)th smallest", DEFINITION.read_text())
     return int(np.sort(used)[int(rank) - 1])
 

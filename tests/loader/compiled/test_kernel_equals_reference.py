@@ -27,7 +27,7 @@ from penstock.loader.tokens.encoding import TokenOptions
 from penstock.loader.tokens.reference import encode_rows
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from tests.loader.making import TOKEN_NAMES
-from tests.loader.test_reference import ADDRESSES, PING_TYPES, Data, make_data
+from tests.loader.tokens.test_reference import ADDRESSES, PING_TYPES, Data, make_data
 
 FILLS = st.sampled_from(["packed", "one_key"])
 ROOM = 1 << 20  # for parsed addresses and categories
@@ -49,7 +49,8 @@ def by_reference(data: Data, draws: Draws, vocabulary: Vocabulary, fill: str, au
     rows = len(draws.keys)
     filled = Filled(blank(rows, length), [], [])
     counts, used = np.zeros(len(COUNTED), "i8"), np.full(rows, LEFT_OVER, "i4")
-    encode_rows(data.shards, data.schema, vocabulary, draws, fill, augment, length, filled.arrays, counts, used)
+    options = TokenOptions(vocabulary, length, fill, augment)
+    encode_rows(data.shards, data.schema, options, draws, filled.arrays, counts, used)
     return replace(filled, counts=counts.tolist(), used=used.tolist())
 
 
