@@ -98,8 +98,8 @@ def test_the_system_takes_what_it_is_given():
 
 
 def test_columns_are_read_once_within_their_maps(monkeypatch, datasets: Datasets):
-    advised = Advised(monkeypatch, 2**31 - PAGE)
     columns = list(penstock.open(datasets.ragged_rows).columns(0).values())
+    advised = Advised(monkeypatch, 2**31 - PAGE)
     maps = {id(column.mapped): column.mapped for column in columns}.values()
     spans = [(np.frombuffer(each, "u1").ctypes.data, len(each)) for each in maps if each]
     readahead._read_columns(list(columns))
