@@ -10,8 +10,8 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from penstock.base.errors import ConfigError
+from penstock.loader.batches import TOKEN_ARRAYS
 from penstock.loader.consumers.to_maxtext import to_maxtext
-from penstock.loader.kind import TOKEN_ARRAYS
 from tests.adapters.comparing import joined, same
 
 

@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 
 import penstock
 from penstock.cli import main
-from penstock.loader.kind import TOKEN_ARRAYS
+from penstock.loader.batches import TOKEN_ARRAYS
 from tests.adapters.comparing import joined, same
 from tests.adapters.test_maxtext import HostIterator
 

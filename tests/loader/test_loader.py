@@ -26,6 +26,7 @@ import penstock
 from penstock.base.errors import ConfigError, FileError, OutputError, PenstockError, PlanError
 from penstock.base.memory import own_memory
 from penstock.base.sizes import parse_size
+from penstock.loader.feeding.functions import Functions
 from penstock.loader.loader import Loader
 from penstock.prepare.job.presets import PRESETS
 from tests.loader import transforms
@@ -550,7 +551,7 @@ def test_a_loader_that_is_collected_in_a_thread_of_its_own_ends_too(datasets, pr
     held: list[Any] = []
     plain = penstock.load(datasets.pings, batch_size=8, length=100, workers=2)
     kind = ForgetfulKind(plain._parts.kind, held)
-    held.append(Loader(replace(plain._parts, kind=kind), (transforms.echo,), processes))
+    held.append(Loader(replace(plain._parts, kind=kind), Functions((transforms.echo,), processes)))
     held.append(held)  # a cycle: only the collector ends it
     gc.disable()
     try:

@@ -17,11 +17,11 @@ import pytest
 
 import penstock
 from penstock.base.machine import cpu_count
+from penstock.loader.feeding.stats import Stats
+from penstock.loader.feeding.verdict import NOT_BOUND, Rhythm, judge
 from penstock.loader.loader import Loader
 from penstock.loader.order.order import Draws
-from penstock.loader.stats import Stats
 from penstock.loader.tables import Made
-from penstock.loader.verdict import NOT_BOUND, Rhythm, judge
 from penstock.prepare.job.presets import PRESETS
 from tests.loader import slowly
 from tests.loader.making import make_pings, make_token_rows, prepare

@@ -21,7 +21,7 @@ def compiled() -> bool:
 
 @contextmanager
 def noticing_compilation() -> Iterator[None]:
-    """Say why it takes so long, where it does: kernels are compiled once a machine, and kept."""
+    """Say why it takes so long, where it does: kernels are compiled once per machine, and kept."""
     notice = threading.Timer(_PATIENCE, log.warning, ["still loading: kernels are compiled once a machine, about 20 s"])
     notice.daemon = True
     notice.start()

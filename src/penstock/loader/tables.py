@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,6 @@ Array = np.ndarray[Any, Any]
 # Numbers for the types of columns, which the kernels tell apart (compiled/pointers.py).
 CODES = {"i1": 0, "i2": 1, "i4": 2, "i8": 3, "u1": 4, "u2": 5, "u4": 6, "u8": 7, "f2": 8, "f4": 9, "f8": 10}
 Shard = Mapping[str, Column]
-
-
 _MISSING_AT_ONCE = 1 << 14  # blocks listed by one run of a kernel; more are found by the next
 
 
@@ -30,9 +28,27 @@ def address(array: Array) -> np.uint64:
     return np.uint64(array.ctypes.data)
 
 
+class Addresses(NamedTuple):
+    """Tables as kernels take them: addresses of arrays with one row per shard and one slot per column."""
+
+    slots: int
+    base: Any  # uint64: the address of a column; 0 where a shard has none
+    items: Any  # int64: its length
+    seen: Any  # uint64: the address of one byte per block, 1 when verified; 0 where every block is
+    kinds: Any  # int64, one per slot: CODES
+    sizes: Any  # int64, one per slot: bytes of an item
+
+
+class Notes(NamedTuple):
+    counts: Any  # address of int64 [counts.COUNTED]
+    missing: Any  # address of int64 [room, 3]: shard, slot, block of what was not verified
+    missed: Any  # address of int64: how many; more than there is room for are counted only
+    room: int
+
+
 @dataclass
 class Made:
-    """What filling a batch came to, for stats.py."""
+    """Counts and seconds of filling one batch, for stats.py."""
 
     rows: int = 0
     tokens: int = 0  # targets that count: neither padding nor the first of the next segment; rows of arrays
@@ -51,7 +67,7 @@ class Made:
 class Tables:
     """`base`, `items`, `seen` of each shard and slot. The arrays behind the addresses are kept alive here."""
 
-    def __init__(self, shards: Sequence[Shard], names: Sequence[str]) -> None:
+    def __init__(self, shards: Sequence[Shard], names: Sequence[str], larger_than_memory: bool = False) -> None:
         self.names = tuple(names)
         self.shards = tuple(shards)
         shape = (len(shards), len(names))
@@ -60,7 +76,7 @@ class Tables:
         self.seen = np.zeros(shape, "u8")
         self.kinds = np.zeros(len(names), "i8")
         self.sizes = np.ones(len(names), "i8")
-        self.larger_than_memory = False
+        self.larger_than_memory = larger_than_memory
         self._kept: list[Array] = []
         for slot, name in enumerate(names):
             for number, shard in enumerate(shards):
@@ -86,14 +102,12 @@ class Tables:
 
         The first time is nearly always the last. What a kernel makes of unverified blocks is made again.
         """
-        from penstock.loader.compiled import columns
-
         tables = self.addresses
         missing, missed = np.empty((_MISSING_AT_ONCE, 3), "i8"), np.zeros(1, "i8")
         while True:
             counts = np.zeros(len(COUNTED), "i8")
             missed[0] = 0
-            kernel(tables, columns.Notes(address(counts), address(missing), address(missed), len(missing)))
+            kernel(tables, Notes(address(counts), address(missing), address(missed), len(missing)))
             if not missed[0]:
                 return counts
             started = time.perf_counter()
@@ -101,12 +115,10 @@ class Tables:
             made.verify_seconds += time.perf_counter() - started
 
     @cached_property
-    def addresses(self) -> Any:
-        """The tables as kernels take them. What is in them changes, where they are does not."""
-        from penstock.loader.compiled import columns
-
+    def addresses(self) -> Addresses:
+        """The tables as kernels take them: their contents change, their places do not."""
         arrays = (self.base, self.items, self.seen, self.kinds, self.sizes)
-        return columns.Tables(len(self.names), *map(address, arrays))
+        return Addresses(len(self.names), *map(address, arrays))
 
     def verify(self, missing: Iterable[tuple[int, int, int]]) -> int:
         """Check blocks (shard, slot, block) against their checksums; how many bytes that was. A damaged one raises."""
@@ -126,7 +138,7 @@ class Tables:
         self.larger_than_memory = False
 
     def hold_column(self, name: str, room: int) -> int:
-        """The same for one column, if there is room for it; how many bytes that took."""
+        """Copy one column, if there is room for it; how many bytes that took."""
         slot = self.names.index(name)
         size = sum(shard[name].array.nbytes for shard in self.shards if name in shard)
         if size > room:

@@ -22,8 +22,8 @@ from penstock.base.errors import ConfigError
 from penstock.base.machine import cpu_count
 from penstock.base.memory import make_budget, own_memory
 from penstock.base.sizes import counted, format_count, format_size
+from penstock.loader.feeding.stats import STAGES, Stats
 from penstock.loader.loader import Loader
-from penstock.loader.stats import STAGES, Stats
 from penstock.loader.tokens.counts import ODD
 from penstock.show.loading import Wanted
 from penstock.show.tables import make_list, make_table

@@ -1,4 +1,4 @@
-"""Address: IPv4 and IPv6 text -> family and bytes, compiled. ../address.py says the same in plain Python."""
+"""Address: IPv4 and IPv6 text -> family and bytes, compiled. ../tokens/address.py says the same in plain Python."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _hex(byte: int) -> int:
 
 @jit
 def _without_zone(flat: Any, start: int, stop: int) -> int:
-    """Where the address ends and its zone begins; -1 for a zone that is empty or has another % in it."""
+    """Place at which the address ends and its zone begins; -1 for a zone that is empty or has another % in it."""
     for i in range(start, stop):
         if read_u1(flat, i) == _PERCENT:
             for j in range(i + 1, stop):

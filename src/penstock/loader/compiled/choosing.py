@@ -14,7 +14,7 @@ from penstock.loader.order.order import EVENTS_A_CONTEXT
 
 @jit_inline
 def target_events(plan: Any, scratch: Any, left: int) -> int:
-    """How many events the segment would take."""
+    """Events that the segment would take."""
     if not plan.packed:
         return max(1, plan.length // EVENTS_A_CONTEXT)
     ipv6 = plan.address_field >= 0 and read_i8(scratch.families, plan.address_field) == 6

@@ -1,34 +1,17 @@
 """Columns: read values of mapped columns in a kernel; note which blocks were touched before they were verified.
 
-Every index is held against the column's length, every block against what is verified. Used by the other kernels.
+Every index is held against the column's length, every block against what is verified. tables.py has the
+Addresses and Notes that kernels are given. Used by the other kernels.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.loader.compiled.jit import jit_inline
 from penstock.loader.compiled.pointers import read_i8, read_real, read_u1, read_u8, read_whole, write_i8
 
 BLOCK_BITS = 16  # of a block of columns.BLOCK bytes
-
-
-class Tables(NamedTuple):
-    """Where columns are, as addresses of arrays with a row a shard and a slot a column."""
-
-    slots: int
-    base: Any  # uint64: the address of a column; 0 where a shard has none
-    items: Any  # int64: its length
-    seen: Any  # uint64: the address of one byte a block, 1 when verified; 0 where every block is
-    kinds: Any  # int64, one a slot: tables.CODES
-    sizes: Any  # int64, one a slot: bytes of an item
-
-
-class Notes(NamedTuple):
-    counts: Any  # address of int64 [counts.COUNTED]
-    missing: Any  # address of int64 [room, 3]: shard, slot, block of what was not verified
-    missed: Any  # address of int64: how many; more than there is room for are counted only
-    room: int
 
 
 @jit_inline

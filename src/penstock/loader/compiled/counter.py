@@ -1,4 +1,4 @@
-"""Counter: the random numbers of ../counter.py, compiled. Draws are taken from two words at an address: key, count."""
+"""Counter: the random numbers of ../order/counter.py, compiled. A stream is two words at an address: key, count."""
 
 from __future__ import annotations
 

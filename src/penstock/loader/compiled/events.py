@@ -12,30 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from penstock.loader.compiled import plan as facts
 from penstock.loader.compiled.address import ENTRY
 from penstock.loader.compiled.choosing import arrange_events, choose_events, target_events
 from penstock.loader.compiled.columns import base, count, items, whole
 from penstock.loader.compiled.counter import chain, draw, start_draws
 from penstock.loader.compiled.fields import NO_TIME, encode_field, encode_time, hold_against_version, read_time
 from penstock.loader.compiled.jit import jit, jit_inline
-from penstock.loader.compiled.plan import (
-    CODES,
-    IP,
-    KIND,
-    MOST_BLOCK,
-    OF_EVENTS,
-    PARSED,
-    SHORT_BLOCK,
-    VALID,
-    VALUE,
-    VERSION,
-    VERSION_OF_EVENTS,
-    fact,
-    lay_out,
-)
+from penstock.loader.compiled.plan import fact, lay_out
 from penstock.loader.compiled.pointers import copy_bytes, fetch, read_i4, read_i8, shifted, write_i4, write_i8
 from penstock.loader.compiled.token_rows import write_places
-from penstock.loader.tokens.counts import EVENTS, SEGMENTS
+from penstock.loader.tokens import counts
 from penstock.loader.tokens.vocabulary import START
 
 _TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
@@ -84,7 +71,7 @@ def _encode_segment(
         return 0, False
     start_draws(scratch.stream, own)
     for number in range(plan.fields):
-        if not fact(plan, number, OF_EVENTS):
+        if not fact(plan, number, facts.OF_EVENTS):
             encode_field(tables, plan, scratch, notes, shard, record, first, number)
     taken = arrange_events(plan, scratch, choose_events(scratch, events, target_events(plan, scratch, left)))
     _fetch_events(tables, plan, scratch, shard, first, taken)
@@ -97,9 +84,9 @@ def _encode_segment(
                 is_timed = read_i8(scratch.timed, i) != 0
                 time = read_time(tables, plan, notes, shard, event) if is_timed else NO_TIME
                 encode_time(plan, scratch, time, last_time, is_timed)
-            elif fact(plan, number, OF_EVENTS):
+            elif fact(plan, number, facts.OF_EVENTS):
                 encode_field(tables, plan, scratch, notes, shard, record, event, number)
-            elif fact(plan, number, VERSION_OF_EVENTS):
+            elif fact(plan, number, facts.VERSION_OF_EVENTS):
                 hold_against_version(tables, plan, scratch, notes, shard, record, event, number)
             size += read_i8(scratch.sizes, number)
         if plan.packed and size > left - took:
@@ -123,7 +110,7 @@ def _record_events(tables: Any, plan: Any, notes: Any, shard: int, record: int) 
 @jit_inline
 def _end_segment(notes: Any, took: int) -> int:
     if took:
-        count(notes, SEGMENTS)
+        count(notes, counts.SEGMENTS)
     return took
 
 
@@ -137,7 +124,7 @@ def _write_event(plan: Any, scratch: Any, notes: Any, place: int) -> None:
         if read_i8(scratch.sizes, number):
             write_i8(scratch.places, blocks, number)
             blocks += 1
-    count(notes, EVENTS)
+    count(notes, counts.EVENTS)
     mixed = draw(scratch.stream) >> np.uint64(32)
     for i in range(blocks * plan.augment - 1, 0, -1):
         mixed, left_over = _divided(mixed, i + 1)
@@ -150,10 +137,10 @@ def _write_event(plan: Any, scratch: Any, notes: Any, place: int) -> None:
     for i in range(blocks):
         number = read_i8(scratch.places, i)
         size = read_i8(scratch.sizes, number)
-        to, block = shifted(scratch.tokens, 4 * place), shifted(scratch.blocks, 4 * number * MOST_BLOCK)
+        to, block = shifted(scratch.tokens, 4 * place), shifted(scratch.blocks, 4 * number * facts.MOST_BLOCK)
         # Most blocks are short, and a copy of known size is a few instructions; what is too much is written over.
-        copy_bytes(to, block, 4 * SHORT_BLOCK)
-        if size > SHORT_BLOCK:
+        copy_bytes(to, block, 4 * facts.SHORT_BLOCK)
+        if size > facts.SHORT_BLOCK:
             copy_bytes(to, block, 4 * size)
         place += size
 
@@ -173,29 +160,29 @@ def _divided(number: Any, by: int) -> Any:
 
 @jit_inline
 def _fetch_record(tables: Any, plan: Any, shard: int, record: int) -> None:
-    """The same for the next record: where its events begin, and its own address."""
+    """Have the processor fetch the next record: where its events begin, and its own address."""
     fetch(base(tables, shard, plan.offsets), 8 * record)
     if plan.address_field >= 0:
-        fetch(base(tables, shard, fact(plan, plan.address_field, PARSED)), ENTRY * record)
+        fetch(base(tables, shard, fact(plan, plan.address_field, facts.PARSED)), ENTRY * record)
 
 
 @jit_inline
 def _fetch_events(tables: Any, plan: Any, scratch: Any, shard: int, first: int, taken: int) -> None:
     """Ask for what the chosen events lie in, all at once: one after the other, the encoding would wait for each."""
     for number in range(plan.fields):
-        if fact(plan, number, OF_EVENTS):
-            codes = fact(plan, number, CODES)
-            value = codes if codes >= 0 else fact(plan, number, VALUE)
-            for slot in (value, fact(plan, number, VALID), fact(plan, number, VERSION)):
+        if fact(plan, number, facts.OF_EVENTS):
+            codes = fact(plan, number, facts.CODES)
+            value = codes if codes >= 0 else fact(plan, number, facts.VALUE)
+            for slot in (value, fact(plan, number, facts.VALID), fact(plan, number, facts.VERSION)):
                 if slot >= 0 and base(tables, shard, slot):
                     column, size = base(tables, shard, slot), read_i8(tables.sizes, slot)
                     for i in range(taken):
                         fetch(column, size * (first + read_i8(scratch.chosen, i)))
     for number in range(plan.fields):
-        codes, parsed = fact(plan, number, CODES), fact(plan, number, PARSED)
-        if fact(plan, number, OF_EVENTS) and codes >= 0 and parsed >= 0 and base(tables, shard, parsed):
+        codes, parsed = fact(plan, number, facts.CODES), fact(plan, number, facts.PARSED)
+        if fact(plan, number, facts.OF_EVENTS) and codes >= 0 and parsed >= 0 and base(tables, shard, parsed):
             entries, count = base(tables, shard, parsed), items(tables, shard, codes)
-            size = ENTRY if fact(plan, number, KIND) == IP else 4
+            size = ENTRY if fact(plan, number, facts.KIND) == facts.IP else 4
             for i in range(taken):
                 event = first + read_i8(scratch.chosen, i)
                 if event < count:

@@ -6,52 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from penstock.loader.compiled import plan as facts
 from penstock.loader.compiled.address import ENTRY, parse_address
 from penstock.loader.compiled.columns import BLOCK_BITS, base, is_valid, items, real, touch, whole
 from penstock.loader.compiled.jit import jit, jit_inline
-from penstock.loader.compiled.plan import (
-    CATEGORIES,
-    CATEGORY,
-    CATEGORY_FACTS,
-    CATEGORY_PLACE,
-    CATEGORY_SIZE,
-    CATEGORY_VALUE,
-    CODES,
-    FIRST_CATEGORY,
-    FLOAT11,
-    INT,
-    IP,
-    KIND,
-    MARKER,
-    MARKER_2,
-    MARKER_3,
-    MOST_BLOCK,
-    OF_EVENTS,
-    OFFSETS,
-    PARSED,
-    TICKS,
-    VALID,
-    VALUE,
-    VERSION,
-    VERSION_OF_EVENTS,
-    VERSION_VALID,
-    WIDTH,
-    fact,
-)
+from penstock.loader.compiled.plan import fact
 from penstock.loader.compiled.pointers import U8, read_i4, read_i8, read_u1, shifted, write_i4, write_i8
-from penstock.loader.tokens.counts import (
-    CUT,
-    GOING_BACK,
-    NEGATIVE,
-    NOT_A_NUMBER,
-    NULLS,
-    OTHER_CATEGORY,
-    OTHER_VERSION,
-    OUT_OF_RANGE,
-    TOO_LARGE,
-    TOO_SMALL,
-    UNREADABLE,
-)
+from penstock.loader.tokens import counts
 
 NO_TIME = -(2**63)  # no event happened then: numpy's NaT
 _NO_VERSION = -1
@@ -65,19 +26,19 @@ def encode_field(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, record: int, event: int, number: int
 ) -> None:
     """The event's value, or the record's own."""
-    index = event if fact(plan, number, OF_EVENTS) else record
+    index = event if fact(plan, number, facts.OF_EVENTS) else record
     write_i8(scratch.noted, number, -1)
-    valid = is_valid(tables, notes, shard, fact(plan, number, VALID), index)
-    kind = fact(plan, number, KIND)
-    if kind == IP:
+    valid = is_valid(tables, notes, shard, fact(plan, number, facts.VALID), index)
+    kind = fact(plan, number, facts.KIND)
+    if kind == facts.IP:
         version = _version(tables, plan, notes, shard, record, event, number)
         _encode_address(tables, plan, scratch, notes, shard, index, number, valid, version)
-    elif kind == FLOAT11:
-        value = real(tables, notes, shard, fact(plan, number, VALUE), index) if valid else np.nan
+    elif kind == facts.FLOAT11:
+        value = real(tables, notes, shard, fact(plan, number, facts.VALUE), index) if valid else np.nan
         _encode_float11(plan, scratch, number, value, valid)
-    elif kind == INT:
+    elif kind == facts.INT:
         _encode_int(tables, plan, scratch, notes, shard, index, number, valid)
-    elif kind == CATEGORY:
+    elif kind == facts.CATEGORY:
         _encode_category(tables, plan, scratch, notes, shard, index, number, valid)
     else:
         _encode_bytes(tables, plan, scratch, notes, shard, index, number, valid)
@@ -85,7 +46,7 @@ def encode_field(
 
 @jit_inline
 def _put(scratch: Any, number: int, place: int, token: int) -> None:
-    write_i4(scratch.blocks, number * MOST_BLOCK + place, token)
+    write_i4(scratch.blocks, number * facts.MOST_BLOCK + place, token)
 
 
 @jit_inline
@@ -114,15 +75,15 @@ def _encode_address(
         entry = _read_address(tables, plan, scratch, notes, shard, index, number)
         family = read_u1(entry, 0)
         if family == 0:
-            write_i8(scratch.noted, number, UNREADABLE)
+            write_i8(scratch.noted, number, counts.UNREADABLE)
         elif version != _NO_VERSION and version != family:
-            write_i8(scratch.noted, number, OTHER_VERSION)
+            write_i8(scratch.noted, number, counts.OTHER_VERSION)
     else:
-        write_i8(scratch.noted, number, NULLS)
+        write_i8(scratch.noted, number, counts.NULLS)
     write_i8(scratch.families, number, family)
-    block = shifted(scratch.blocks, 4 * (number * MOST_BLOCK + 1))
+    block = shifted(scratch.blocks, 4 * (number * facts.MOST_BLOCK + 1))
     is_long = family == 6 or (family == 0 and version == 6)
-    _put(scratch, number, 0, fact(plan, number, MARKER_2 if is_long else MARKER))
+    _put(scratch, number, 0, fact(plan, number, facts.MARKER_2 if is_long else facts.MARKER))
     write_i8(scratch.sizes, number, 17 if is_long else 5)
     if family == 0:
         for i in range(16):
@@ -145,37 +106,37 @@ def hold_against_version(
         encode_field(tables, plan, scratch, notes, shard, record, event, number)
         return
     version = _version(tables, plan, notes, shard, record, event, number)
-    write_i8(scratch.noted, number, OTHER_VERSION if version not in (_NO_VERSION, family) else -1)
+    write_i8(scratch.noted, number, counts.OTHER_VERSION if version not in (_NO_VERSION, family) else -1)
 
 
 @jit_inline
 def _version(tables: Any, plan: Any, notes: Any, shard: int, record: int, event: int, number: int) -> int:
-    """What the version column says, if it says anything."""
-    slot = fact(plan, number, VERSION)
-    place = event if fact(plan, number, VERSION_OF_EVENTS) else record
-    if slot < 0 or not is_valid(tables, notes, shard, fact(plan, number, VERSION_VALID), place):
+    """Version that the version column states, if it states any."""
+    slot = fact(plan, number, facts.VERSION)
+    place = event if fact(plan, number, facts.VERSION_OF_EVENTS) else record
+    if slot < 0 or not is_valid(tables, notes, shard, fact(plan, number, facts.VERSION_VALID), place):
         return _NO_VERSION
     return whole(tables, notes, shard, slot, place)
 
 
 @jit_inline
 def _read_address(tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int) -> Any:
-    """Where the entry of a value's address is: among the parsed ones if they are held, else parsed from its text."""
+    """Place of the entry of a value's address: among the parsed ones if they are held, else parsed from its text."""
     code = _code(tables, plan, notes, shard, index, number)
-    parsed = fact(plan, number, PARSED)
+    parsed = fact(plan, number, facts.PARSED)
     entries = base(tables, shard, parsed)
     if entries and 0 <= code < items(tables, shard, parsed):
         return shifted(entries, ENTRY * code)
     start, stop = _text(tables, plan, notes, shard, code, number)
-    parse_address(base(tables, shard, fact(plan, number, VALUE)), start, stop, scratch.entry)
+    parse_address(base(tables, shard, fact(plan, number, facts.VALUE)), start, stop, scratch.entry)
     return scratch.entry
 
 
 @jit_inline
 def read_time(tables: Any, plan: Any, notes: Any, shard: int, event: int) -> int:
-    if not is_valid(tables, notes, shard, fact(plan, plan.time_field, VALID), event):
+    if not is_valid(tables, notes, shard, fact(plan, plan.time_field, facts.VALID), event):
         return NO_TIME
-    return whole(tables, notes, shard, fact(plan, plan.time_field, VALUE), event)
+    return whole(tables, notes, shard, fact(plan, plan.time_field, facts.VALUE), event)
 
 
 @jit_inline
@@ -196,42 +157,42 @@ def _seconds(time: int, last_time: int, ticks: int) -> int:
 @jit_inline
 def encode_time(plan: Any, scratch: Any, time: int, last_time: int, is_timed: bool) -> None:
     """An event that keeps its time may have none: that is a null."""
-    number, ticks = plan.time_field, fact(plan, plan.time_field, TICKS)
+    number, ticks = plan.time_field, fact(plan, plan.time_field, facts.TICKS)
     if time == NO_TIME:
-        write_i8(scratch.noted, number, NULLS if is_timed else -1)
+        write_i8(scratch.noted, number, counts.NULLS if is_timed else -1)
         write_i8(scratch.sizes, number, 0)
         return
-    write_i8(scratch.noted, number, GOING_BACK if time < last_time else -1)
+    write_i8(scratch.noted, number, counts.GOING_BACK if time < last_time else -1)
     seconds = _seconds(time, last_time, ticks)
     if 0 <= seconds < 256:
-        _put_number(plan, scratch, number, MARKER_2, seconds, 1)
+        _put_number(plan, scratch, number, facts.MARKER_2, seconds, 1)
     elif 0 <= seconds < 2**32:
-        _put_number(plan, scratch, number, MARKER_3, seconds, 4)
+        _put_number(plan, scratch, number, facts.MARKER_3, seconds, 4)
     else:
-        _put_number(plan, scratch, number, MARKER, time // ticks, 8)
+        _put_number(plan, scratch, number, facts.MARKER, time // ticks, 8)
 
 
 @jit_inline
 def _encode_float11(plan: Any, scratch: Any, number: int, value: float, valid: bool) -> None:
     if np.isnan(value):
-        _put_marker(plan, scratch, number, MARKER_2, NOT_A_NUMBER if valid else NULLS)
+        _put_marker(plan, scratch, number, facts.MARKER_2, counts.NOT_A_NUMBER if valid else counts.NULLS)
         return
     if value < 0:
-        _put_marker(plan, scratch, number, MARKER_2, NEGATIVE)
+        _put_marker(plan, scratch, number, facts.MARKER_2, counts.NEGATIVE)
         return
     scaled, exponent = 1000.0 * value, 0
     if scaled < 1.0:
         scaled = 1.0
-        write_i8(scratch.noted, number, TOO_SMALL)
+        write_i8(scratch.noted, number, counts.TOO_SMALL)
     while scaled >= 2048.0 and exponent < 31:
         scaled *= 0.5
         exponent += 1
     mantissa = 2047
     if scaled >= 2048.0:
-        write_i8(scratch.noted, number, TOO_LARGE)
+        write_i8(scratch.noted, number, counts.TOO_LARGE)
     else:
         mantissa = np.int64(scaled)
-    _put_number(plan, scratch, number, MARKER, exponent << 11 | mantissa, 2)
+    _put_number(plan, scratch, number, facts.MARKER, exponent << 11 | mantissa, 2)
 
 
 @jit_inline
@@ -239,57 +200,57 @@ def _encode_int(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
 ) -> None:
     if not valid:
-        _put_marker(plan, scratch, number, MARKER_2, NULLS)
+        _put_marker(plan, scratch, number, facts.MARKER_2, counts.NULLS)
         return
-    slot, width = fact(plan, number, VALUE), fact(plan, number, WIDTH)
+    slot, width = fact(plan, number, facts.VALUE), fact(plan, number, facts.WIDTH)
     value = whole(tables, notes, shard, slot, index)
     most = _LARGEST >> (64 - 8 * width)
     beyond = read_i8(tables.kinds, slot) == U8 and value < 0  # a uint64 that int64 cannot hold
     fitting = most if beyond or value > most else max(value, -most - 1)
     if beyond or fitting != value:
-        write_i8(scratch.noted, number, OUT_OF_RANGE)
-    _put_number(plan, scratch, number, MARKER, fitting, width)
+        write_i8(scratch.noted, number, counts.OUT_OF_RANGE)
+    _put_number(plan, scratch, number, facts.MARKER, fitting, width)
 
 
 @jit_inline
 def _encode_category(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
 ) -> None:
-    other = fact(plan, number, CATEGORIES)
+    other = fact(plan, number, facts.CATEGORIES)
     category = other
-    if valid and fact(plan, number, PARSED) >= 0:
+    if valid and fact(plan, number, facts.PARSED) >= 0:
         category = _read_category(tables, plan, notes, shard, index, number)
     elif valid:
-        category = _find_category(plan, number, whole(tables, notes, shard, fact(plan, number, VALUE), index))
+        category = _find_category(plan, number, whole(tables, notes, shard, fact(plan, number, facts.VALUE), index))
     if category == other:
-        write_i8(scratch.noted, number, OTHER_CATEGORY if valid else NULLS)
-    _put(scratch, number, 0, fact(plan, number, MARKER) + category)
+        write_i8(scratch.noted, number, counts.OTHER_CATEGORY if valid else counts.NULLS)
+    _put(scratch, number, 0, fact(plan, number, facts.MARKER) + category)
     write_i8(scratch.sizes, number, 1)
 
 
 @jit_inline
 def _read_category(tables: Any, plan: Any, notes: Any, shard: int, index: int, number: int) -> int:
     """The category of a text: among those that are held, else found by its bytes."""
-    code, parsed = _code(tables, plan, notes, shard, index, number), fact(plan, number, PARSED)
+    code, parsed = _code(tables, plan, notes, shard, index, number), fact(plan, number, facts.PARSED)
     held = base(tables, shard, parsed)
     if held and 0 <= code < items(tables, shard, parsed):
         return read_i4(held, code)
     start, stop = _text(tables, plan, notes, shard, code, number)
-    own, count = _own_categories(plan, number), fact(plan, number, CATEGORIES)
-    text = shifted(base(tables, shard, fact(plan, number, VALUE)), start)
+    own, count = _own_categories(plan, number), fact(plan, number, facts.CATEGORIES)
+    text = shifted(base(tables, shard, fact(plan, number, facts.VALUE)), start)
     return _find_text(own, count, plan.texts, text, stop - start)
 
 
 @jit_inline
 def _own_categories(plan: Any, number: int) -> Any:
     """The address at which the values of a field begin among all categories."""
-    return shifted(plan.categories, 8 * CATEGORY_FACTS * fact(plan, number, FIRST_CATEGORY))
+    return shifted(plan.categories, 8 * facts.CATEGORY_FACTS * fact(plan, number, facts.FIRST_CATEGORY))
 
 
 @jit
 def find_texts(plan: Any, number: int, flat: Any, offsets: Any, count: int, found: Any) -> None:
     """`count` texts, by the addresses of their bytes and offsets -> the category of each, as int32."""
-    own, categories = _own_categories(plan, number), fact(plan, number, CATEGORIES)
+    own, categories = _own_categories(plan, number), fact(plan, number, facts.CATEGORIES)
     for i in range(count):
         start, stop = read_i8(offsets, i), read_i8(offsets, i + 1)
         write_i4(found, i, _find_text(own, categories, plan.texts, shifted(flat, start), stop - start))
@@ -297,14 +258,14 @@ def find_texts(plan: Any, number: int, flat: Any, offsets: Any, count: int, foun
 
 @jit
 def _find_text(categories: Any, count: int, texts: Any, text: Any, size: int) -> int:
-    """Which of `count` declared texts it is, by halving; one more than the last if none."""
+    """Number of a text among `count` declared ones, by halving; one more than the last if none."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        other = shifted(texts, read_i8(categories, middle * CATEGORY_FACTS + CATEGORY_VALUE))
-        order = _compare(text, size, other, read_i8(categories, middle * CATEGORY_FACTS + CATEGORY_SIZE))
+        other = shifted(texts, read_i8(categories, middle * facts.CATEGORY_FACTS + facts.CATEGORY_VALUE))
+        order = _compare(text, size, other, read_i8(categories, middle * facts.CATEGORY_FACTS + facts.CATEGORY_SIZE))
         if order == 0:
-            return read_i8(categories, middle * CATEGORY_FACTS + CATEGORY_PLACE)
+            return read_i8(categories, middle * facts.CATEGORY_FACTS + facts.CATEGORY_PLACE)
         if order > 0:
             low = middle + 1
         else:
@@ -324,18 +285,18 @@ def _compare(text: Any, size: int, other: Any, other_size: int) -> int:
 
 @jit_inline
 def _find_category(plan: Any, number: int, value: int) -> int:
-    """Which of the declared whole numbers it is, by halving; one more than the last if none."""
-    categories = fact(plan, number, CATEGORIES)
-    low = fact(plan, number, FIRST_CATEGORY)
+    """Place of a whole number among the declared ones, by halving; one more than the last if none."""
+    categories = fact(plan, number, facts.CATEGORIES)
+    low = fact(plan, number, facts.FIRST_CATEGORY)
     high = end = low + categories
     while low < high:
         middle = (low + high) // 2
-        if read_i8(plan.categories, middle * CATEGORY_FACTS + CATEGORY_VALUE) < value:
+        if read_i8(plan.categories, middle * facts.CATEGORY_FACTS + facts.CATEGORY_VALUE) < value:
             low = middle + 1
         else:
             high = middle
-    found = low < end and read_i8(plan.categories, low * CATEGORY_FACTS + CATEGORY_VALUE) == value
-    return read_i8(plan.categories, low * CATEGORY_FACTS + CATEGORY_PLACE) if found else categories
+    found = low < end and read_i8(plan.categories, low * facts.CATEGORY_FACTS + facts.CATEGORY_VALUE) == value
+    return read_i8(plan.categories, low * facts.CATEGORY_FACTS + facts.CATEGORY_PLACE) if found else categories
 
 
 @jit_inline
@@ -343,15 +304,15 @@ def _encode_bytes(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
 ) -> None:
     if not valid:
-        _put_marker(plan, scratch, number, MARKER_2, NULLS)
+        _put_marker(plan, scratch, number, facts.MARKER_2, counts.NULLS)
         return
     start, stop = _text(tables, plan, notes, shard, _code(tables, plan, notes, shard, index, number), number)
-    size = min(stop - start, fact(plan, number, WIDTH))
+    size = min(stop - start, fact(plan, number, facts.WIDTH))
     if stop - start > size:
-        write_i8(scratch.noted, number, CUT)
-    _put(scratch, number, 0, fact(plan, number, MARKER))
+        write_i8(scratch.noted, number, counts.CUT)
+    _put(scratch, number, 0, fact(plan, number, facts.MARKER))
     _put(scratch, number, 1, plan.byte_base + size)
-    flat = base(tables, shard, fact(plan, number, VALUE))
+    flat = base(tables, shard, fact(plan, number, facts.VALUE))
     for i in range(size):
         _put(scratch, number, 2 + i, plan.byte_base + read_u1(flat, start + i))
     write_i8(scratch.sizes, number, 2 + size)
@@ -359,15 +320,15 @@ def _encode_bytes(
 
 @jit_inline
 def _code(tables: Any, plan: Any, notes: Any, shard: int, index: int, number: int) -> int:
-    """Which text of the column: its code, or its own number where it has no dictionary."""
-    slot = fact(plan, number, CODES)
+    """Number of the text in the column: its code, or its own number where it has no dictionary."""
+    slot = fact(plan, number, facts.CODES)
     return index if slot < 0 else whole(tables, notes, shard, slot, index)
 
 
 @jit_inline
 def _text(tables: Any, plan: Any, notes: Any, shard: int, code: int, number: int) -> tuple[int, int]:
-    """Where a text lies in its bytes."""
-    offsets, flat = fact(plan, number, OFFSETS), fact(plan, number, VALUE)
+    """Start and end of a text among the bytes of its column."""
+    offsets, flat = fact(plan, number, facts.OFFSETS), fact(plan, number, facts.VALUE)
     start = whole(tables, notes, shard, offsets, code)
     stop = whole(tables, notes, shard, offsets, code + 1)
     if not 0 <= start <= stop <= items(tables, shard, flat):

@@ -1,4 +1,4 @@
-"""Order: the records that the rows of a batch draw, compiled. ../order.py says the same in plain arithmetic."""
+"""Order: the records that the rows of a batch draw, compiled. ../order/order.py says the same in plain arithmetic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROWS, _PLACES, _DRAWS, _FIRST_SHARD, _END_SHARD, _FIRST_CONTEXT, _FIRST_CHECKPO
 
 
 class OrderTable(NamedTuple):
-    """An Order as arrays. `streams` has a row a dataset; the others run through all datasets, one after the other."""
+    """An Order as arrays. `streams` has one row per dataset; the others run through all datasets in turn."""
 
     seed: int
     shuffle: bool
@@ -91,7 +91,7 @@ def _draw(table: Any, first: int, shards: Any, records: Any, keys: Any) -> None:
 
 @jit
 def draw_sizing(number: int, before: int, starts: Any, most: int, shards: Any, records: Any, keys: Any) -> None:
-    """The draws that the records of a row are counted by: ../events.py has them in plain arithmetic.
+    """The draws that the records of a row are counted by: ../order/drawing.py has them in plain arithmetic.
 
     `starts` has the first record of each shard of the dataset, and then how many records there are.
     """

@@ -10,22 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.loader.compiled import plan as facts
 from penstock.loader.compiled.address import ENTRY
 from penstock.loader.compiled.choosing import choose_events, target_events
 from penstock.loader.compiled.columns import BLOCK_BITS, base, items
 from penstock.loader.compiled.counter import chain, start_draws
 from penstock.loader.compiled.jit import jit, jit_inline
-from penstock.loader.compiled.plan import (
-    CODES,
-    OF_EVENTS,
-    PARSED,
-    VALID,
-    VALUE,
-    VERSION,
-    VERSION_OF_EVENTS,
-    fact,
-    lay_out,
-)
+from penstock.loader.compiled.plan import fact, lay_out
 from penstock.loader.compiled.pointers import read_i8, read_u1, read_u8, write_i8, write_u8
 
 
@@ -85,22 +76,22 @@ def list_events(tables: Any, plan: Any, memory: Any, shards: Any, records: Any, 
                 write_i8(scratch.families, plan.address_field, family)
             taken = choose_events(scratch, events, target_events(plan, scratch, left))
             for number in range(plan.fields):
-                if fact(plan, number, OF_EVENTS):
-                    codes = fact(plan, number, CODES)
-                    value = codes if codes >= 0 else fact(plan, number, VALUE)
+                if fact(plan, number, facts.OF_EVENTS):
+                    codes = fact(plan, number, facts.CODES)
+                    value = codes if codes >= 0 else fact(plan, number, facts.VALUE)
                     _want_events(tables, scratch, pages, shard, value, first, taken)
-                    _want_events(tables, scratch, pages, shard, fact(plan, number, VALID), first, taken)
-                if fact(plan, number, VERSION_OF_EVENTS):
-                    _want_events(tables, scratch, pages, shard, fact(plan, number, VERSION), first, taken)
+                    _want_events(tables, scratch, pages, shard, fact(plan, number, facts.VALID), first, taken)
+                if fact(plan, number, facts.VERSION_OF_EVENTS):
+                    _want_events(tables, scratch, pages, shard, fact(plan, number, facts.VERSION), first, taken)
             left -= taken * (plan.typical_ipv6 if family == 6 else plan.typical)
 
 
 @jit_inline
 def _own_family(tables: Any, plan: Any, shard: int, record: int) -> int:
-    """Of the record's own address, where it is held parsed."""
+    """Family of the record's own address, where it is held parsed."""
     if plan.address_field < 0:
         return 0
-    entries = base(tables, shard, fact(plan, plan.address_field, PARSED))
+    entries = base(tables, shard, fact(plan, plan.address_field, facts.PARSED))
     return read_u1(entries, ENTRY * record) if entries else 0
 
 
@@ -123,7 +114,7 @@ def list_rows(tables: Any, slot: int, per_row: int, shards: Any, records: Any, p
 
 @jit
 def list_lists(tables: Any, offsets: int, values: int, shards: Any, records: Any, pages: Any) -> None:
-    """The values of a list a row. Its offsets are read here, verified or not: a wrong one lists what is not read."""
+    """The values of one list per row. Offsets are read here, verified or not: a wrong one lists what is not read."""
     for i in range(len(shards)):
         shard, record = np.int64(shards[i]), records[i]
         if shard >= 0 and record + 1 < items(tables, shard, offsets):

@@ -9,7 +9,7 @@ from penstock.loader.compiled.pointers import read_i8, shifted
 from penstock.loader.order.order import EVENTS_A_CONTEXT
 
 IP, TIME, FLOAT11, INT, CATEGORY, BYTES = range(6)  # in the order of vocabulary.KINDS
-# One row of `Plan.fields` a field: its kind, its markers, then the slots of its columns (-1: it has none).
+# One row of `Plan.facts` per field: its kind, its markers, then the slots of its columns (-1: it has none).
 (
     KIND,
     MARKER,  # the first of its tokens, and the second and third where it has them
@@ -37,7 +37,7 @@ SHORT_BLOCK = 8  # tokens: as many are copied at once, and what is too much writ
 
 
 class Plan(NamedTuple):
-    """What is made of them: the vocabulary and the shape of a row."""
+    """The vocabulary and the shape of a row, as numbers and addresses."""
 
     fields: int
     facts: Any  # address of int64 [fields, FIELD_FACTS]

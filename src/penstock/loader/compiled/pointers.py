@@ -19,17 +19,19 @@ from penstock.loader.compiled.jit import jit
 from penstock.loader.tables import CODES
 
 
+def _pointer(context: Any, builder: Any, item: Any, arguments: Any) -> Any:
+    """The place of an item, by an array's address and the item's index."""
+    distance = builder.mul(arguments[1], ir.Constant(ir.IntType(64), item.bitwidth // 8))
+    return builder.inttoptr(builder.add(arguments[0], distance), context.get_value_type(item).as_pointer())
+
+
 def _reader(item: Any, wide: Any) -> Any:
     """An intrinsic (address: uint64, index: int64) -> the item, as a type kernels count in."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def read(typing_context: Any, address: Any, index: Any) -> Any:  # noqa: ARG001
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind = context.get_value_type(item)
-            place = builder.add(
-                arguments[0], builder.mul(arguments[1], ir.Constant(ir.IntType(64), item.bitwidth // 8))
-            )
-            value = builder.load(builder.inttoptr(place, kind.as_pointer()), align=1)
+            value = builder.load(_pointer(context, builder, item, arguments), align=1)
             return context.cast(builder, value, item, signature.return_type)
 
         return wide(types.uint64, types.int64), generate
@@ -43,12 +45,8 @@ def _writer(item: Any, given: Any) -> Any:
     @intrinsic  # type: ignore[untyped-decorator]
     def write(typing_context: Any, address: Any, index: Any, value: Any) -> Any:  # noqa: ARG001
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind = context.get_value_type(item)
-            place = builder.add(
-                arguments[0], builder.mul(arguments[1], ir.Constant(ir.IntType(64), item.bitwidth // 8))
-            )
             stored = context.cast(builder, arguments[2], signature.args[2], item)
-            builder.store(stored, builder.inttoptr(place, kind.as_pointer()), align=1)
+            builder.store(stored, _pointer(context, builder, item, arguments), align=1)
             return context.get_dummy_value()
 
         return types.void(types.uint64, types.int64, given), generate

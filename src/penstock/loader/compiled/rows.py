@@ -1,4 +1,4 @@
-"""Rows: rows of tokens and rows of arrays, copied out of mapped columns. ../rows.py and ../arrays.py say it plainly."""
+"""Rows: rows of tokens and rows of arrays, copied out of mapped columns. ../kinds/ says it plainly."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def encode_rows(
 
 @jit
 def _row_tokens(tables: Any, notes: Any, slots: Any, width: int, shard: int, record: int) -> tuple[int, int]:
-    """Where a row's tokens begin, and how many they are."""
+    """Start of a row's tokens, and how many they are."""
     first, stop = record * width, (record + 1) * width
     if slots[1] >= 0:
         first, stop = _range(tables, notes, shard, slots[1], record)
@@ -83,7 +83,7 @@ def _row_tokens(tables: Any, notes: Any, slots: Any, width: int, shard: int, rec
 
 @jit
 def _range(tables: Any, notes: Any, shard: int, slot: int, record: int) -> tuple[int, int]:
-    """Where a record's list begins and ends, by its offsets."""
+    """Start and end of a record's list, by its offsets."""
     return whole(tables, notes, shard, slot, record), whole(tables, notes, shard, slot, record + 1)
 
 

@@ -1,7 +1,4 @@
-"""Ahead: place batches where they are needed, some ahead of the consumer, and count what the consumer got.
-
-Used by to_torch.py and to_jax.py.
-"""
+"""Ahead: place batches on a device, some ahead of the consumer, and count what it got. Next: to_torch.py, to_jax.py."""
 
 from __future__ import annotations
 
@@ -9,13 +6,11 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from penstock.base.errors import ConfigError
 from penstock.base.numbers import is_whole
-
-if TYPE_CHECKING:
-    from penstock.loader.loader import Batch, Loader
+from penstock.loader.batches import Batch, BatchSource
 
 T = TypeVar("T")
 _MOST = 1024  # batches
@@ -28,7 +23,7 @@ class Ahead(Generic[T]):
     given the batch that it did not get.
     """
 
-    def __init__(self, loader: Loader, place: Callable[[Batch], Callable[[], T]], ahead: int) -> None:
+    def __init__(self, loader: BatchSource, place: Callable[[Batch], Callable[[], T]], ahead: int) -> None:
         if not is_whole(ahead, 0, _MOST):
             raise ConfigError(
                 f"ahead={ahead!r} batches on their way to a device cannot be",
@@ -75,7 +70,7 @@ class Ahead(Generic[T]):
             self._forget()
 
     def _fill(self) -> None:
-        """The first batch is handed out at once; those ahead are filled up from the second on, one more a step."""
+        """The first batch is handed out at once; those ahead are filled up from the second on, one more per step."""
         while len(self._waiting) <= self._depth:
             try:
                 batch = next(self._loader)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import ConfigError
-
-if TYPE_CHECKING:
-    from penstock.loader.loader import Batch, Loader
+from penstock.loader.batches import Batch, BatchSource
 
 
-def to_grain(loader: Loader) -> Any:
+def to_grain(loader: BatchSource) -> Any:
     """A `grain.MapDataset` of batches.
 
     `.to_iter_dataset()` reads it in threads, `.to_iter_dataset().mp_prefetch(...)` in processes. Element k is batch k
@@ -37,11 +35,13 @@ def to_grain(loader: Loader) -> Any:
 class Batches:
     """Random access to a loader's batches. In another process it opens a loader of its own, at the first batch."""
 
-    def __init__(self, loader: Loader) -> None:
-        self.arguments = loader.arguments
-        self.functions = loader.functions
-        self.length = _length(loader)
-        self._loader: Loader | None = loader
+    def __init__(self, loader: BatchSource) -> None:
+        self.open, self.arguments, self.functions = loader.opened_by, loader.arguments, loader.functions
+        try:
+            self.length = len(loader)
+        except TypeError:
+            self.length = sys.maxsize
+        self._loader: BatchSource | None = loader
         self._opening = threading.Lock()
 
     def __len__(self) -> int:
@@ -55,26 +55,17 @@ class Batches:
         return f"penstock.Batches({self.arguments})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"arguments": self.arguments, "functions": self.functions, "length": self.length}
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _loader=None, _opening=threading.Lock())
 
-    def _opened(self) -> Loader:
+    def _opened(self) -> BatchSource:
         with self._opening:
             if self._loader is None:
-                from penstock.loader.load import load
-
                 # Grain's process is the worker: threads of the loader's own would only prefetch what nobody asks for.
-                loader = load(**{**self.arguments, "workers": 0})
+                loader = self.open(**{**self.arguments, "workers": 0})
                 for function in self.functions:
                     loader = loader.map(function)
                 self._loader = loader
             return self._loader
-
-
-def _length(loader: Loader) -> int:
-    try:
-        return len(loader)
-    except TypeError:
-        return sys.maxsize

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError
+from penstock.loader.batches import Batch, BatchSource
 from penstock.loader.consumers.ahead import Ahead
 
 try:
@@ -15,12 +16,10 @@ except ImportError as error:
     raise ConfigError("to_jax needs JAX, which is not installed here", next_step="pip install jax") from error
 
 if TYPE_CHECKING:
-    from penstock.loader.loader import Batch, Loader
-
     Arrays = dict[str, jax.Array]
 
 
-def to_jax(loader: Loader, sharding: Any = None, ahead: int = 2) -> Ahead[Arrays]:
+def to_jax(loader: BatchSource, sharding: Any = None, ahead: int = 2) -> Ahead[Arrays]:
     """Dicts of jax arrays: with a sharding the whole global batch, of which each process brings its rank's rows.
 
     Without one, this rank's rows on the default device. `ahead` batches are on their way in advance. JAX holds on to

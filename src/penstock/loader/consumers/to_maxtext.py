@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.base.errors import ConfigError
-from penstock.loader.kind import TOKEN_ARRAYS
-
-if TYPE_CHECKING:
-    from penstock.loader.loader import Batch, Loader
+from penstock.loader.batches import TOKEN_ARRAYS, Batch, BatchSource
 
 
-def to_maxtext(loader: Loader) -> MaxTextBatches:
+def to_maxtext(loader: BatchSource) -> MaxTextBatches:
     """A dataloader for `MultiHostDataLoadIterator`: this host's rows, of a loader with its own rank and world."""
     return MaxTextBatches(loader)
 
@@ -26,7 +22,7 @@ class MaxTextBatches:
     `get_state()` with its own checkpoints where it takes this for a Grain iterator, hence the bytes.
     """
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: BatchSource) -> None:
         self._loader = loader
         self._first = loader.state()
         self._shape = _shape_of_all(loader.batch(0))

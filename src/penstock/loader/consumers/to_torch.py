@@ -7,11 +7,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from penstock.base.errors import ConfigError
+from penstock.loader.batches import Array, Batch, BatchSource
 from penstock.loader.consumers.ahead import Ahead
 
 try:
@@ -20,16 +22,13 @@ except ImportError as error:
     raise ConfigError("to_torch needs PyTorch, which is not installed here", next_step="pip install torch") from error
 
 if TYPE_CHECKING:
-    from penstock.loader.kind import Array
-    from penstock.loader.loader import Batch, Loader
-
     Tensors = dict[str, torch.Tensor]
 
 
 _FOR_ALL_DEVICES = 1  # cudaHostRegisterPortable
 
 
-def to_torch(loader: Loader, device: Any = None, ahead: int = 2, int64: Sequence[str] = ()) -> TorchBatches:
+def to_torch(loader: BatchSource, device: Any = None, ahead: int = 2, int64: Sequence[str] = ()) -> TorchBatches:
     """Dicts of tensors. On the CPU they share the loader's memory; on a GPU `ahead` batches are copied in advance.
 
     int32 stays int32, which embeddings take; `int64=("targets",)` widens what cross_entropy wants, on the device.
@@ -47,8 +46,8 @@ class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
     device. It goes on where the consumer stopped: a second `for` over it does not begin again.
     """
 
-    def __init__(self, loader: Loader, place: Callable[[Batch], _Placed], ahead: int) -> None:
-        self._batches: Ahead[Tensors] = Ahead(loader, lambda batch: place(batch).hand_out, ahead)
+    def __init__(self, loader: BatchSource, place: Callable[[Batch], Callable[[], Tensors]], ahead: int) -> None:
+        self._batches: Ahead[Tensors] = Ahead(loader, place, ahead)
 
     def __iter__(self) -> TorchBatches:
         if torch.utils.data.get_worker_info() is not None:
@@ -79,16 +78,6 @@ def _refuse_workers() -> NoReturn:
     )
 
 
-class _Placed:
-    """A batch where it was asked for; `hand_out` makes it safe to use on the consumer's stream."""
-
-    def __init__(self, tensors: Tensors) -> None:
-        self.tensors = tensors
-
-    def hand_out(self) -> Tensors:
-        return self.tensors
-
-
 @dataclass(frozen=True)
 class _Plain:
     """On the CPU, no copy: a tensor holds on to the array it was made from. On any other device, a plain copy."""
@@ -96,25 +85,10 @@ class _Plain:
     device: torch.device
     int64: tuple[str, ...]
 
-    def __call__(self, batch: Batch) -> _Placed:
+    def __call__(self, batch: Batch) -> Callable[[], Tensors]:
         tensors = {name: torch.from_numpy(array).to(self.device) for name, array in batch.items()}
-        return _Placed(_widened(tensors, self.int64))
-
-
-class _Copied(_Placed):
-    """A batch on its way to a GPU, on a stream of its own."""
-
-    def __init__(self, tensors: Tensors, ready: torch.cuda.Event) -> None:
-        super().__init__(tensors)
-        self.ready = ready
-
-    def hand_out(self) -> Tensors:
-        consumer = torch.cuda.current_stream(next(iter(self.tensors.values())).device)
-        consumer.wait_event(self.ready)
-        for tensor in self.tensors.values():
-            # Its memory came from the copying stream: there it may be taken again only after the consumer's last use.
-            tensor.record_stream(consumer)
-        return self.tensors
+        widened = _widened(tensors, self.int64)
+        return lambda: widened
 
 
 class _Ahead:
@@ -133,7 +107,7 @@ class _Ahead:
         self.under_way: deque[tuple[torch.cuda.Event, Batch]] = deque()
         weakref.finalize(self, _finish, self.under_way).atexit = False
 
-    def __call__(self, batch: Batch) -> _Placed:
+    def __call__(self, batch: Batch) -> Callable[[], Tensors]:
         while self.under_way and self.under_way[0][0].query():
             self.under_way.popleft()
         ready = torch.cuda.Event()
@@ -141,7 +115,7 @@ class _Ahead:
             tensors = _widened(self.copy(batch), self.int64)
             ready.record(self.stream)
         self.under_way.append((ready, batch))
-        return _Copied(tensors, ready)
+        return partial(_hand_out, tensors, ready)
 
     def copy(self, batch: Batch) -> Tensors:
         """In one copy where the arrays are the better part of one block of memory, as a loader's own are."""
@@ -173,6 +147,16 @@ class _Ahead:
             self.blocks[address] = "refused" if refused else "pinned"
             if refused:
                 _forget_last_error(self.device)
+
+
+def _hand_out(tensors: Tensors, ready: torch.cuda.Event) -> Tensors:
+    """Tensors that are on their way, safe to use on the consumer's stream."""
+    consumer = torch.cuda.current_stream(next(iter(tensors.values())).device)
+    consumer.wait_event(ready)
+    for tensor in tensors.values():
+        # Its memory came from the copying stream: there it may be taken again only after the consumer's last use.
+        tensor.record_stream(consumer)
+    return tensors
 
 
 def _finish(under_way: deque[tuple[torch.cuda.Event, Batch]]) -> None:
@@ -209,7 +193,7 @@ def _is_one(whole: torch.Tensor, parts: list[torch.Tensor]) -> bool:
 
 
 def _same_place(copied: torch.Tensor, whole: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
-    """What lies in the copy of a block where `part` lies in the block."""
+    """The part of a copied block that lies where `part` lies in the block."""
     start = (part.data_ptr() - whole.data_ptr()) // part.itemsize
     return copied.view(part.dtype).as_strided(part.shape, part.stride(), start)
 

@@ -1,4 +1,4 @@
-"""Buffers: memory for batches, used again when nobody holds the batch any more. Used by loader.py.
+"""Buffers: memory for batches, used again when nobody holds the batch any more. Used by maker.py.
 
 Fresh memory for every batch costs as much as making the batch: the kernel has to hand out zeroed pages. So a batch is
 cut from a block that is taken back when the last array cut from it is gone. A consumer may keep a batch as long as it
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loader.kind import Array, Layout
+from penstock.loader.batches import Array, Layout
 
 _ALIGNMENT = 64
 
@@ -41,14 +41,11 @@ class Buffers:
             else:
                 block = _new_block(self.batch_bytes)
                 self._blocks.append(block)
-            return self._cut(block)
-
-    def _cut(self, block: Array) -> dict[str, Array]:
         return {name: block[place].view(dtype).reshape(shape) for name, place, dtype, shape in self._parts}
 
 
 def _parts(layout: Layout, rows: int) -> Iterator[tuple[str, slice, np.dtype[Any], tuple[int, ...]]]:
-    """Where in a block each array lies, and what it is."""
+    """Place of each array in a block, its type and its shape."""
     start = 0
     for name, (shape, dtype) in layout.items():
         size = _size(shape, dtype, rows)
@@ -81,7 +78,7 @@ def _free(blocks: list[Any]) -> Iterator[int]:
 
 
 def _count_unused() -> int:
-    """What the interpreter counts for a block that only a list holds; it differs between versions."""
+    """References that the interpreter counts for a block that only a list holds; versions differ."""
     blocks = [np.empty(1, "u1")]
     return sys.getrefcount(blocks[0])
 

@@ -1,4 +1,4 @@
-"""Processes: run a user's function on batches in processes of their own. Used by loader.py. Next: served.py.
+"""Processes: run a user's function on batches in processes of their own. Used by functions.py. Next: served.py.
 
 Each is a fresh Python that imports the function's module and little else. Batches travel over a socket pair (wire.py):
 no shared memory and no semaphore, so nothing can stay in /dev/shm. A process that dies (its socket ends) or hangs (no
@@ -23,7 +23,7 @@ from penstock.loader.feeding.served import START_SECONDS, Failure, Job
 from penstock.loader.feeding.wire import Message, encode, receive, send
 
 if TYPE_CHECKING:
-    from penstock.loader.feeding.served import Batch, Function
+    from penstock.loader.batches import Batch, Function
 
 ATTEMPTS = 3  # of a batch whose process dies or hangs
 _STACK_SECONDS = 0.25  # for a hung process to write down its stack and end itself, before it is killed
@@ -133,7 +133,7 @@ class Process:
             send(self._socket, encode(job))
 
     def run(self, message: Message) -> Batch | Failure:
-        """What the function made of a batch, or raised. ProcessEnded: neither, and there has to be a new process."""
+        """Result of the function, or what it raised. ProcessEnded: neither, and there has to be a new process."""
         try:
             if not self._ready:
                 refusal = self._hear(START_SECONDS)

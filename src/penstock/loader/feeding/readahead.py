@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loader.kind import Array
+from penstock.loader.batches import Array
 from penstock.loader.tables import address
 from penstock.shards.columns import Column
 
@@ -52,7 +52,7 @@ def read_ahead(list_pages: Callable[[Any], None]) -> None:
     """Call a kernel that lists pages, and have them read."""
     from penstock.loader.compiled.pages import Pages
 
-    if not hasattr(_own, "ranges"):  # one list a thread: a batch of its own is being made there
+    if not hasattr(_own, "ranges"):  # one list per thread: a batch of its own is being made there
         _own.ranges, _own.count = np.empty((_MOST_RANGES, 2), "u8"), np.zeros(1, "i8")
     _own.count[0] = 0
     list_pages(Pages(address(_own.ranges), address(_own.count), _MOST_RANGES, mmap.PAGESIZE))
@@ -76,7 +76,7 @@ def _advise(start: int, size: int) -> None:
 
 
 def _advise_together(ranges: Array) -> int:
-    """How many ranges, from the first on, the system took whole."""
+    """Number of ranges, from the first on, that the system took whole."""
     process = _own_process()
     if process < 0:
         return 0

@@ -17,7 +17,7 @@ from penstock.base.numbers import is_positive, is_whole
 from penstock.loader.feeding.served import Job
 
 if TYPE_CHECKING:
-    from penstock.loader.feeding.served import Function
+    from penstock.loader.batches import Function
 
 _MOST = 1024  # processes
 _MOST_CHARACTERS = 80  # of the arguments in a name: it goes into every state
@@ -29,11 +29,8 @@ def name_of(function: Any) -> str:
     if isinstance(function, functools.partial):
         frozen = [_ARGUMENTS.repr(each) for each in function.args]
         frozen += [f"{name}={_ARGUMENTS.repr(value)}" for name, value in function.keywords.items()]
-    return (
-        f"{_plain_name(function)}({_shortened(', '.join(frozen), _MOST_CHARACTERS)})"
-        if frozen
-        else _plain_name(function)
-    )
+    arguments = f"({_shortened(', '.join(frozen), _MOST_CHARACTERS)})" if frozen else ""
+    return _plain_name(function) + arguments
 
 
 def check_sendable(function: Function) -> None:
@@ -93,7 +90,7 @@ def _pickle(function: Function) -> tuple[bytes, dict[str, str]]:
 
 
 def _main_script() -> dict[str, str]:
-    """How a process imports the user's script: by name if it runs as `python -m`, else by path."""
+    """Arguments with which a process imports the user's script: its name if it runs as `python -m`, else its path."""
     main = sys.modules["__main__"]
     if spec := getattr(main, "__spec__", None):
         return {"init_main_from_name": spec.name}
@@ -121,7 +118,7 @@ def place_of(function: Any) -> str | None:
 
 
 class _Arguments(reprlib.Repr):
-    """The same words in every process: no place in memory, no order of a set or dict."""
+    """Equal words in every process: no place in memory, no order of a set or dict."""
 
     def repr1(self, x: Any, level: int) -> str:
         return name_of(x) if callable(x) else super().repr1(x, level)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import current_process  # and an alias in this process for the child's name of the user's script
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -27,10 +27,7 @@ from penstock.base.errors import TaskError
 from penstock.loader.feeding.wire import Message, encode, receive, send
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Batch: TypeAlias = dict[str, npt.NDArray[Any]]
-    Function: TypeAlias = Callable[[Batch], Batch]
+    from penstock.loader.batches import Batch, Function
 
 T = TypeVar("T")
 
@@ -39,7 +36,7 @@ START_SECONDS = 60.0  # for a busy machine to start Python and import what the f
 
 @dataclass(frozen=True)
 class Job:
-    """What a process needs to know before its first batch."""
+    """Everything a process needs to know before its first batch."""
 
     name: str
     place: str | None
@@ -52,7 +49,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Failure:
-    """What the function raised, on its way to the caller; in words too, should it not survive the way."""
+    """An error of the function on its way to the caller; in words too, should it not survive the way."""
 
     pickled: bytes
     what: str
@@ -75,7 +72,7 @@ class Failure:
 
 
 def serve() -> None:
-    """What a process does: load the function, then answer batch after batch until the parent hangs up."""
+    """Load the function, then answer batch after batch until the parent hangs up. Runs in the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     stacks, (socket_number,) = live_as_child()
     faulthandler.enable(stacks)
@@ -118,7 +115,7 @@ def _answer(job: Job, function: Function, step: int, batch: Batch, stacks: int) 
 
 
 def _attempt(work: Callable[[], T], doing: str, seconds: float, stacks: int) -> T | Failure:
-    """What `work` returns or raises. After `seconds`, its stack is written down and the process ended, GIL or not."""
+    """Result or failure of `work`. After `seconds`, its stack is written down and the process ended, GIL or not."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=stacks)
     try:
         return work()
@@ -138,7 +135,7 @@ def _failure(error: Exception, doing: str) -> Failure:
 
 
 def other_types(result: object) -> str:
-    """What a function returned, if it is not a dict of names and numpy arrays."""
+    """Words for what a function returned, if it is not a dict of names and numpy arrays."""
     if not isinstance(result, dict):
         return f"a {_type_name(result)}"
     if wrong := [key for key in result if not isinstance(key, str)]:

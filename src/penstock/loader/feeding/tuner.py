@@ -27,7 +27,7 @@ class Tuner:
         self._since = clock()
         self._batches, self._waited = 0, 0.0
         self._busy = self._blocked = 0.0
-        self._before: float | None = None  # batches a second without the thread that is on trial
+        self._before: float | None = None  # batches per second without the thread that is on trial
         self._rest = 0
 
     def observe(self, waited: float, busy_seconds: float, blocked_seconds: float) -> None:

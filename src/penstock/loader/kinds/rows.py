@@ -1,38 +1,30 @@
-"""Rows: draws -> rows of tokens that were packed when the dataset was made. Next: loader.py.
+"""Rows: draws -> rows of tokens that were packed when the dataset was made. Next: maker.py.
 
-The dataset has a column `tokens`: a list of whole numbers a record, of fixed size or not, that int32 can hold. Where it
-also has a list `documents`, that says at which token each document of the row begins (0 is understood), and segments
+The dataset has a column `tokens`: one list of whole numbers per record, of fixed size or not, that int32 can hold. If
+it also has a list `documents`, that says at which token each document of the row begins (0 is understood), and segments
 and positions follow from it; without, a row is one document. Neither has nulls.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from penstock.base.errors import ConfigError
+from penstock.loader.asked.asked import Asked
+from penstock.loader.batches import TOKEN_ARRAYS, Array, token_layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
-from penstock.loader.kind import TOKEN_ARRAYS, Array, token_layout
 from penstock.loader.order.order import Draws, Stream
 from penstock.loader.tables import Made, Shard, Tables, address
-from penstock.shards.columns import Column
 from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
 from penstock.shards.schema import NUMBERS, Schema
 
-Overflow = Literal["truncate"]
 _LISTS_AT_ONCE = 1 << 20
 _START_TYPES = (*TOKEN_TYPES, "uint32", "int64")
-
-
-def is_token_rows(schema: Schema) -> bool:
-    types = {field.name: field.parsed for field in schema}
-    kind = types.get(TOKENS)
-    if not kind or not kind.inner or not kind.inner.is_number or kind.is_dictionary:
-        return False
-    return not NUMBERS[kind.inner.name].startswith("f")
 
 
 class Rows:
@@ -46,25 +38,23 @@ class Rows:
         schema: Schema,
         length: int | None,
         larger_than_memory: bool = False,
-        overflow: Overflow | None = None,
+        overflow: Literal["truncate"] | None = None,
     ) -> None:
         types = {field.name: field.parsed for field in schema}
+        self._shards = [shard for dataset in datasets for shard in dataset]
         _refuse_types(schema)
-        for shard in (shard for dataset in datasets for shard in dataset):
-            _refuse_nulls(shard)
+        _refuse_nulls(self._shards)
         fixed = types[TOKENS].name == "fixed_size_list"
         self._width = types[TOKENS].width if fixed else 0
         self.length = self._check_length(length)
         self.layout = token_layout(self.length)
-        self._shards = [shard for dataset in datasets for shard in dataset]
         self._overflow = overflow
         if overflow is None:
             self._refuse_longer()
         self._has_documents = DOCUMENTS in types
         tokens = [TOKENS] if fixed else [f"{TOKENS}/values", f"{TOKENS}/offsets"]
         documents = [f"{DOCUMENTS}/offsets", f"{DOCUMENTS}/values"] if self._has_documents else []
-        self.tables = Tables(self._shards, [*tokens, *documents])
-        self.tables.larger_than_memory = larger_than_memory
+        self.tables = Tables(self._shards, [*tokens, *documents], larger_than_memory)
         slots = [0, -1 if fixed else 1, *([len(tokens), len(tokens) + 1] if documents else [-1, -1])]
         self._slots = np.array(slots, "i8")
         self._lists = [pair for pair in ((slots[1], slots[0]), (slots[2], slots[3])) if pair[0] >= 0]
@@ -72,6 +62,25 @@ class Rows:
         self.streams = tuple(
             Stream(tuple(len(shard[counter]) - (0 if fixed else 1) for shard in dataset)) for dataset in datasets
         )
+
+    @staticmethod
+    def serves(asked: Asked) -> bool:
+        """Whether the dataset has a column `tokens` of lists of whole numbers, and no columns or fields are named."""
+        if asked.is_old or asked.options["columns"] is not None or asked.options["fields"] is not None:
+            return False
+        kind = {field.name: field.parsed for field in asked.schema}.get(TOKENS)
+        if not kind or not kind.inner or not kind.inner.is_number or kind.is_dictionary:
+            return False
+        return not NUMBERS[kind.inner.name].startswith("f")
+
+    @classmethod
+    def of(cls, asked: Asked) -> Rows:
+        asked.refuse_unused("rows of tokens", {"augment": "events", "fill": "events"})
+        length, overflow = asked.options["length"], asked.options["overflow"]
+        return cls(asked.shards, asked.schema, length, asked.larger_than_memory, overflow)
+
+    def hold(self, room: int) -> None:
+        """Nothing beside the columns would make rows faster."""
 
     def _check_length(self, length: int | None) -> int:
         if length is None and self._width:
@@ -92,7 +101,7 @@ class Rows:
         taken, longest, longer = self.length + 1, self._width, 0
         if not self._width:
             for shard in self._shards:
-                most, count = _longer_lists(shard[f"{TOKENS}/offsets"], taken)
+                most, count = _longer_lists(shard, taken)
                 longest, longer = max(longest, most), longer + count
         if longest > taken:
             rows = f"its rows have {longest:,}" if self._width else f"{longer:,} rows have more, up to {longest:,}"
@@ -178,7 +187,7 @@ class Rows:
         return shard[f"{name}/values"].read(low, high)
 
     def _edges(self, shard: Shard, record: int, count: int) -> list[tuple[int, int]]:
-        """Where each document of a row of `count` tokens begins and ends."""
+        """Start and end of each document of a row of `count` tokens."""
         begin, edges = 0, []
         starts = self._read_list(shard, DOCUMENTS, record).tolist() if self._has_documents else []
         for start in starts:
@@ -193,9 +202,9 @@ class Rows:
         return {"length": self.length, "overflow": self._overflow}
 
 
-def _longer_lists(offsets: Column, most: int) -> tuple[int, int]:
+def _longer_lists(shard: Shard, most: int) -> tuple[int, int]:
     """(the longest list, how many are longer than `most`), a piece of the offsets at a time."""
-    longest, longer = 0, 0
+    longest, longer, offsets = 0, 0, shard[f"{TOKENS}/offsets"]
     for start in range(0, len(offsets) - 1, _LISTS_AT_ONCE):
         lengths = np.diff(offsets.read(start, min(start + _LISTS_AT_ONCE + 1, len(offsets))))
         longest = max(longest, int(lengths.max(initial=0)))
@@ -204,7 +213,7 @@ def _longer_lists(offsets: Column, most: int) -> tuple[int, int]:
 
 
 def _refuse_types(schema: Schema) -> None:
-    """What is found by its name has to be of its type: a kernel reads bits."""
+    """Columns that are found by name have to be of their type: a kernel reads bits."""
     for field in schema:
         kind = field.parsed
         inner = kind.inner.name if kind.inner else ""
@@ -223,12 +232,11 @@ def _refuse_types(schema: Schema) -> None:
             )
 
 
-def _refuse_nulls(shard: Shard) -> None:
-    for column in (TOKENS, DOCUMENTS):
-        for name in (f"{column}/valid", f"{column}/values/valid"):
-            if name in shard:
-                raise ConfigError(
-                    f"column {column!r} has nulls, and a row of tokens has no place for them",
-                    where=shard[name].file,
-                    next_step="filter them out or fill them when the dataset is made",
-                )
+def _refuse_nulls(shards: Sequence[Shard]) -> None:
+    for shard, column, of in itertools.product(shards, (TOKENS, DOCUMENTS), ("", "/values")):
+        if (found := shard.get(f"{column}{of}/valid")) is not None:
+            raise ConfigError(
+                f"column {column!r} has nulls, and a row of tokens has no place for them",
+                where=found.file,
+                next_step="filter them out or fill them when the dataset is made",
+            )

@@ -1,4 +1,4 @@
-"""Order: row numbers -> the records each row draws. Pure arithmetic on (datasets, recipe, seed). Next: events.py.
+"""Order: row numbers -> the records each row draws. Pure arithmetic on (datasets, recipe, seed). Next: drawing.py.
 
 A row of the stream belongs to one dataset, an epoch and a place in it; a keyed permutation says which records that
 place holds. Nothing is shuffled in memory and nothing remembered, so any row can be asked for at any time.
@@ -43,17 +43,17 @@ class Stream:
 
     @property
     def places(self) -> int:
-        """What the permutation of an epoch runs over."""
+        """Number of places that the permutation of an epoch runs over."""
         return self.records if self.contexts is None else int(self.contexts.sum(dtype="i8"))
 
     @property
     def rows(self) -> int:
-        """Rows an epoch."""
+        """Rows per epoch."""
         return self.places // self.draws
 
 
 def contexts_of(events: Array) -> Array:
-    """How many contexts records of so many events give."""
+    """Contexts that records of so many events give."""
     contexts: Array = np.clip(-(-events // EVENTS_A_CONTEXT), 1, MOST_CONTEXTS).astype("u1")
     return contexts
 
@@ -103,7 +103,7 @@ def _nearly(weights: Sequence[Fraction]) -> list[int]:
 
 @dataclass(frozen=True)
 class Draws:
-    """What rows draw: shard and record of each, -1 where there is none, and each row's key."""
+    """Draws of rows: shard and record of each, -1 where there is none, and each row's key."""
 
     shards: Array  # int32 [rows, draws]
     records: Array  # int64 [rows, draws]
@@ -134,7 +134,7 @@ class Order:
 
     @property
     def rows(self) -> int | None:
-        """Of the whole stream. With several datasets it ends before one of them is passed more than `epochs` times."""
+        """Rows of the whole stream. It ends before one of several datasets is passed more than `epochs` times."""
         if self.epochs is None:
             return None
         if len(self.streams) == 1:

@@ -29,7 +29,7 @@ class Recipe:
         return {"version": STATE_VERSION, "step": step, "datasets": _names(self.datasets), "recipe": self._facts()}
 
     def step_of(self, state: Mapping[str, Any]) -> int:
-        """Where a state was; refused by name if it was of other data, or of rows made in another way."""
+        """Step of a state; refused by name if it is of other data, or of rows made in another way."""
         if not isinstance(state, Mapping):
             hint = "json.loads it first" if isinstance(state, (str, bytes)) else _AS_RETURNED
             raise _refused(f"it is no dict but a {type(state).__name__}", hint)

@@ -1,4 +1,4 @@
-"""Binding: a vocabulary and a dataset's schema -> which columns the kernel reads for each field. Used by events.py."""
+"""Binding: a vocabulary and a schema -> which columns the kernel reads for each field. Used by encoding.py."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> 
 
 
 def _column(name: str, columns: Mapping[str, Field], where: str) -> tuple[Field, bool]:
-    """The field whose columns are read, and whether it has a value an event."""
+    """The field whose columns are read, and whether it has one value per event."""
     if name not in columns:
         raise ConfigError(
             f"there is no column {name!r} to encode.{did_you_mean(name, list(columns))}",

@@ -22,19 +22,6 @@ COUNTED = (
     "categories_other",
     "bytes_cut",
 )
-(
-    EVENTS,
-    SEGMENTS,
-    NULLS,
-    OTHER_VERSION,
-    UNREADABLE,
-    GOING_BACK,
-    NOT_A_NUMBER,
-    NEGATIVE,
-    TOO_SMALL,
-    TOO_LARGE,
-    OUT_OF_RANGE,
-    OTHER_CATEGORY,
-    CUT,
-) = range(len(COUNTED))
+EVENTS, SEGMENTS, NULLS, OTHER_VERSION, UNREADABLE, GOING_BACK = range(6)
+NOT_A_NUMBER, NEGATIVE, TOO_SMALL, TOO_LARGE, OUT_OF_RANGE, OTHER_CATEGORY, CUT = range(6, len(COUNTED))
 ODD = COUNTED[NULLS:]  # the names of what could not be represented

@@ -97,7 +97,7 @@ class _Reader:
         }
 
     def measurements(self, start: int, stop: int) -> Iterator[Measurement]:
-        """Those of one segment: time goes on from one to the next."""
+        """Measurements of one segment: time goes on from one to the next."""
         position, now = start, None
         while position < stop:
             if self._tokens[position] != START:

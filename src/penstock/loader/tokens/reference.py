@@ -8,7 +8,7 @@ fields can encode.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,30 +16,16 @@ import numpy as np
 
 from penstock.base.errors import InputError
 from penstock.loader.order.counter import below, draw, log_uniform, permute, segment_key
-from penstock.loader.order.order import EVENTS_A_CONTEXT, Fill
+from penstock.loader.order.order import EVENTS_A_CONTEXT, Draws
+from penstock.loader.tokens import counts as tally
 from penstock.loader.tokens.address import NO_ADDRESS, UNREADABLE, parse_address
-from penstock.loader.tokens.counts import (
-    CUT,
-    EVENTS,
-    GOING_BACK,
-    NEGATIVE,
-    NOT_A_NUMBER,
-    NULLS,
-    OTHER_CATEGORY,
-    OTHER_VERSION,
-    OUT_OF_RANGE,
-    SEGMENTS,
-    TOO_LARGE,
-    TOO_SMALL,
-)
-from penstock.loader.tokens.counts import UNREADABLE as ADDRESS_UNREADABLE
+from penstock.loader.tokens.encoding import TokenOptions
 from penstock.loader.tokens.vocabulary import START, TokenField, Vocabulary
 from penstock.shards.arrays import Array
 from penstock.shards.columns import Column
 from penstock.shards.schema import Field, Schema
 
-Draws = Iterator[int]
-NO_DRAW = -1  # as the number of a shard
+_NO_DRAW = -1  # as the number of a shard
 _TICKS_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _UNIT = 2**32
 _NO_TIME = -(2**63)  # numpy's NaT: no event happened then
@@ -48,36 +34,24 @@ _NO_TIME = -(2**63)  # numpy's NaT: no event happened then
 def encode_rows(
     shards: Sequence[Mapping[str, Column]],
     schema: Schema,
-    vocabulary: Vocabulary,
-    shard_numbers: Array,
-    record_numbers: Array,
-    row_keys: Array,
-    fill: Fill,
-    augment: bool,
-    length: int,
+    options: TokenOptions,
+    draws: Draws,
     out: Mapping[str, Array],
     counts: Array,
     used: Array,
 ) -> None:
     """Fill each row of the six arrays of `out` from its draws, and say in `used` how many of them it took.
 
-    Draw j of row i is record `record_numbers[i, j]` of shard `shard_numbers[i, j]`; shard -1 ends the row. `counts` is
-    added to, in the order of COUNTED.
+    Shard -1 ends a row. `counts` is added to, in the order of COUNTED.
     """
     fields = {field.name: field for field in schema}
-    fill_row = _fill_packed if fill == "packed" else _fill_one_key
-    recipe = _Recipe(vocabulary, augment)
-    for row, row_key in enumerate(row_keys.tolist()):
-        draws = zip(shard_numbers[row].tolist(), record_numbers[row].tolist(), strict=True)
-        drawn = itertools.takewhile(lambda each: each[0] != NO_DRAW, draws)
+    fill_row = _fill_packed if options.fill == "packed" else _fill_one_key
+    for row, row_key in enumerate(draws.keys.tolist()):
+        places = zip(draws.shards[row].tolist(), draws.records[row].tolist(), strict=True)
+        drawn = itertools.takewhile(lambda each: each[0] != _NO_DRAW, places)
         records = (Record(shards[shard], fields, record) for shard, record in drawn)
-        segments, used[row] = fill_row(records, row_key, recipe, length + 1, counts)
-        _write_row(segments, length, out, row)
-
-
-class _Recipe(NamedTuple):
-    vocabulary: Vocabulary
-    augment: bool
+        segments, used[row] = fill_row(records, row_key, options, counts)
+        _write_row(segments, options.length, out, row)
 
 
 @dataclass(frozen=True)
@@ -98,11 +72,11 @@ class Record:
         return _read_value(field.inner, self.columns, self.span(column)[0] + event)
 
     def version(self, field: TokenField, event: int) -> int | None:
-        """What the address of an event is said to be, where there is a column that says it."""
+        """Version that a column states for the address of an event, if there is such a column."""
         return self.value(field.version, event) if field.version and field.version in self.fields else None
 
     def span(self, column: str) -> tuple[int, int]:
-        """Where the record's list begins and ends among the values of the column."""
+        """Start and end of the record's list among the values of the column."""
         start, stop = self.columns[f"{column}/offsets"].read(self.row, self.row + 2).tolist()
         return start, stop
 
@@ -149,34 +123,35 @@ def _read_value(field: Field, columns: Mapping[str, Column], row: int) -> Any:
 
 
 def _fill_one_key(
-    records: Iterator[Record], row_key: int, recipe: _Recipe, room: int, counts: Array
+    records: Iterator[Record], row_key: int, options: TokenOptions, counts: Array
 ) -> tuple[list[list[int]], int]:
     """(the one segment, 1), or nothing where there is no draw or no event. The last event is cut at the row's end."""
     segment: list[int] = []
+    room = options.length + 1
     for record in itertools.islice(records, 1):
-        target = max(1, (room - 1) // EVENTS_A_CONTEXT)
-        for event in _encode_events(record, segment_key(row_key, 0), target, recipe):
+        target = max(1, options.length // EVENTS_A_CONTEXT)
+        for event in _encode_events(record, segment_key(row_key, 0), target, options):
             if len(segment) >= room:
                 break
             segment += event.tokens
             _count_event(event, counts)
-    counts[SEGMENTS] += bool(segment)
+    counts[tally.SEGMENTS] += bool(segment)
     return ([segment[:room]], 1) if segment else ([], 0)
 
 
 def _fill_packed(
-    records: Iterator[Record], row_key: int, recipe: _Recipe, room: int, counts: Array
+    records: Iterator[Record], row_key: int, options: TokenOptions, counts: Array
 ) -> tuple[list[list[int]], int]:
     """(segments of whole events until one does not fit, draws up to the last of them)."""
     segments: list[list[int]] = []
-    vocabulary, used, left = recipe.vocabulary, 0, room
+    vocabulary, used, left = options.vocabulary, 0, options.length + 1
     for number, record in enumerate(records):
         if left < vocabulary.smallest_event:
             break
         target = left // vocabulary.typical_event(record.address_bytes(vocabulary)) + 1
         segment: list[int] = []
         does_fit = True
-        for event in _encode_events(record, segment_key(row_key, number), target, recipe):
+        for event in _encode_events(record, segment_key(row_key, number), target, options):
             does_fit = len(event.tokens) <= left
             if not does_fit:
                 break
@@ -188,7 +163,7 @@ def _fill_packed(
             used = number + 1
         if not does_fit:
             break
-    counts[SEGMENTS] += len(segments)
+    counts[tally.SEGMENTS] += len(segments)
     return segments, used
 
 
@@ -214,13 +189,13 @@ class Event(NamedTuple):
 
 
 def _count_event(event: Event, counts: Array) -> None:
-    for each in (EVENTS, *event.noted):
+    for each in (tally.EVENTS, *event.noted):
         counts[each] += 1
 
 
-def _encode_events(record: Record, own: int, target: int, recipe: _Recipe) -> Iterator[Event]:
+def _encode_events(record: Record, own: int, target: int, options: TokenOptions) -> Iterator[Event]:
     """The events of a segment whose key is `own`, as tokens, in the order in which they are written."""
-    vocabulary, augment = recipe
+    vocabulary, augment = options.vocabulary, options.augment
     count = record.event_count(vocabulary)
     if not count:
         return
@@ -233,7 +208,7 @@ def _encode_events(record: Record, own: int, target: int, recipe: _Recipe) -> It
             if field.kind != "time":
                 blocks.append(_encode_field(field, record, event))
             elif is_timed and (ticks := record.value(field.column, event)) in (None, _NO_TIME):
-                nulls.append(NULLS)
+                nulls.append(tally.NULLS)
             elif is_timed:
                 blocks.append(_encode_time(field, ticks, last_ticks, record.ticks_a_second(field.column)))
                 last_ticks = ticks
@@ -245,8 +220,8 @@ def _encode_events(record: Record, own: int, target: int, recipe: _Recipe) -> It
         yield Event(tokens, nulls + [block.noted for block in blocks if block.noted is not None])
 
 
-def _choose_events(count: int, target: int, draws: Draws) -> list[int]:
-    """Which of `count` events are taken, in time order."""
+def _choose_events(count: int, target: int, draws: Iterator[int]) -> list[int]:
+    """Events that are taken out of `count`, in time order."""
     if count < target:
         return list(range(count))
     window = log_uniform(next(draws), count)
@@ -257,7 +232,7 @@ def _choose_events(count: int, target: int, draws: Draws) -> list[int]:
     return sorted(offset + permute(i, window, own) for i in range(target))
 
 
-def _arrange_events(events: list[int], draws: Draws) -> list[tuple[int, bool]]:
+def _arrange_events(events: list[int], draws: Iterator[int]) -> list[tuple[int, bool]]:
     """The events in the order in which they are written, each with whether it keeps its time."""
     mode = below(next(draws), 10)
     if mode < 4:
@@ -268,7 +243,7 @@ def _arrange_events(events: list[int], draws: Draws) -> list[tuple[int, bool]]:
     return [(events[permute(i, len(events), own)], False) for i in range(len(events))]
 
 
-def _arrange_partial(events: list[int], draws: Draws) -> list[tuple[int, bool]]:
+def _arrange_partial(events: list[int], draws: Iterator[int]) -> list[tuple[int, bool]]:
     """Some lose their time and are shuffled, the others keep it and their order; coins put the two together."""
     lost = max(1, len(events) * (_UNIT + 8 * (next(draws) >> 32)) // (10 * _UNIT))
     own = next(draws)
@@ -299,17 +274,15 @@ def _shuffle(blocks: list[Block], x: int) -> None:
 
 def _encode_field(field: TokenField, record: Record, event: int) -> Block:
     value = record.value(field.column, event)
-    match field.kind:
-        case "ip":
-            return _encode_address(field, value, record.version(field, event))
-        case "float11":
-            return _encode_float11(field, value)
-        case "int":
-            return _encode_int(field, value)
-        case "category":
-            return _encode_category(field, value)
-        case _:
-            return _encode_bytes(field, value)
+    if field.kind == "ip":
+        return _encode_address(field, value, record.version(field, event))
+    plain: dict[str, Callable[[TokenField, Any], Block]] = {
+        "float11": _encode_float11,
+        "int": _encode_int,
+        "category": _encode_category,
+        "bytes": _encode_bytes,
+    }
+    return plain[field.kind](field, value)
 
 
 def _encode_address(field: TokenField, text: bytes | None, version: int | None) -> Block:
@@ -317,10 +290,10 @@ def _encode_address(field: TokenField, text: bytes | None, version: int | None) 
     family, packed = (UNREADABLE, NO_ADDRESS) if text is None else parse_address(text)
     noted = None
     if family == UNREADABLE:
-        noted = NULLS if text is None else ADDRESS_UNREADABLE
+        noted = tally.NULLS if text is None else tally.UNREADABLE
         family = 6 if version == 6 else 4
     elif version is not None and version != family:
-        noted = OTHER_VERSION
+        noted = tally.OTHER_VERSION
     ipv4, ipv6 = field.tokens
     return Block(ipv6, packed, noted) if family == 6 else Block(ipv4, packed[:4], noted)
 
@@ -329,7 +302,7 @@ def _encode_time(field: TokenField, ticks: int, last_ticks: int | None, ticks_a_
     """The difference is taken before it is rounded down; no difference is negative."""
     absolute, short, long = field.tokens
     if last_ticks is not None and ticks < last_ticks:
-        return Block(short, bytes(1), GOING_BACK)
+        return Block(short, bytes(1), tally.GOING_BACK)
     difference = None if last_ticks is None else (ticks - last_ticks) // ticks_a_second
     if difference is None or difference >= 2**32:
         return Block(absolute, (ticks // ticks_a_second).to_bytes(8, "big", signed=True))
@@ -340,23 +313,27 @@ def _encode_float11(field: TokenField, number: float | None) -> Block:
     """Five bits of exponent, eleven of mantissa: a tenth of a percent, or one unit below 2048."""
     value, failed = field.tokens
     if number is None or number != number or number < 0:
-        return Block(failed, noted=NULLS if number is None else NEGATIVE if number < 0 else NOT_A_NUMBER)
+        return Block(
+            failed, noted=tally.NULLS if number is None else tally.NEGATIVE if number < 0 else tally.NOT_A_NUMBER
+        )
     us, exponent = 1000.0 * float(number), 0
-    noted = TOO_SMALL if us < 1 else None
+    noted = tally.TOO_SMALL if us < 1 else None
     us = max(1.0, us)
     while us >= 2048 and exponent < 31:
         us, exponent = us / 2, exponent + 1
-    noted = TOO_LARGE if us >= 2048 else noted
+    noted = tally.TOO_LARGE if us >= 2048 else noted
     return Block(value, (exponent << 11 | int(min(us, 2047.0))).to_bytes(2, "big"), noted)
 
 
 def _encode_int(field: TokenField, number: int | None) -> Block:
     value, missing = field.tokens
     if number is None:
-        return Block(missing, noted=NULLS)
+        return Block(missing, noted=tally.NULLS)
     most = 2 ** (8 * field.width - 1) - 1
     nearest = min(max(number, -most - 1), most)
-    return Block(value, nearest.to_bytes(field.width, "big", signed=True), None if nearest == number else OUT_OF_RANGE)
+    return Block(
+        value, nearest.to_bytes(field.width, "big", signed=True), None if nearest == number else tally.OUT_OF_RANGE
+    )
 
 
 def _encode_category(field: TokenField, found: bytes | int | None) -> Block:
@@ -364,12 +341,12 @@ def _encode_category(field: TokenField, found: bytes | int | None) -> Block:
     known = [value.encode() if isinstance(value, str) else value for value in field.values]
     if found in known:
         return Block(field.tokens[known.index(found)])
-    return Block(field.tokens[-1], noted=NULLS if found is None else OTHER_CATEGORY)
+    return Block(field.tokens[-1], noted=tally.NULLS if found is None else tally.OTHER_CATEGORY)
 
 
 def _encode_bytes(field: TokenField, found: bytes | None) -> Block:
     value, missing = field.tokens
     if found is None:
-        return Block(missing, noted=NULLS)
+        return Block(missing, noted=tally.NULLS)
     cut = found[: field.width]
-    return Block(value, bytes([len(cut)]) + cut, None if cut == found else CUT)
+    return Block(value, bytes([len(cut)]) + cut, None if cut == found else tally.CUT)

@@ -1,6 +1,6 @@
-"""Vocabulary: which token stands for what, when the events of a key become tokens. Next: events.py.
+"""Vocabulary: which token stands for what, when the events of a key become tokens. Next: encoding.py.
 
-A measurement is the start token, then one block a field: a marker and the bytes behind it, each byte a token of its
+A measurement is the start token, then one block per field: a marker and the bytes behind it, each byte a token of its
 own. docs/tokens.md gives every block exactly; `PINGS` is the vocabulary of 267 tokens of network measurements.
 """
 
@@ -16,7 +16,7 @@ Kind = Literal["ip", "time", "float11", "int", "category", "bytes"]
 KINDS = get_args(Kind)
 START = 0
 MOST_FIELDS = 12  # the order of an event's blocks is one number below 2^32, and 12! is
-_MARKERS = {"ip": 2, "time": 3, "float11": 2, "int": 2, "bytes": 2}  # a category has one a value, and one for others
+_MARKERS = {"ip": 2, "time": 3, "float11": 2, "int": 2, "bytes": 2}  # a category has one per value, and one for others
 _SMALLEST = {"ip": 5, "time": 0, "float11": 1, "int": 1, "category": 1, "bytes": 1}
 
 
@@ -25,7 +25,7 @@ class TokenField:
     """One column of events, how it is encoded, and the marker tokens it owns.
 
     Markers: ip (IPv4, IPv6), time (absolute, short delta, long delta), float11 (value, failed), int (value, missing),
-    category (one a value, then others), bytes (value, missing).
+    category (one per value, then others), bytes (value, missing).
     """
 
     name: str  # what `decode` calls it

@@ -14,9 +14,9 @@ from penstock.loader.compiled import pages
 from penstock.loader.feeding import readahead
 from penstock.loader.kinds.rows import Rows
 from penstock.loader.tables import address
+from tests.loader.compiled.test_kernel_equals_reference import single_draws
 from tests.loader.making import Datasets, hash_of
-from tests.loader.test_kernel_equals_reference import single_draws
-from tests.loader.test_reference import Data, make_data
+from tests.loader.tokens.test_reference import Data, make_data
 
 PAGE = mmap.PAGESIZE
 
@@ -98,8 +98,8 @@ def test_the_system_takes_what_it_is_given():
 
 
 def test_columns_are_read_once_within_their_maps(monkeypatch, datasets: Datasets):
-    advised = Advised(monkeypatch, 2**31 - PAGE)
     columns = list(penstock.open(datasets.ragged_rows).columns(0).values())
+    advised = Advised(monkeypatch, 2**31 - PAGE)
     maps = {id(column.mapped): column.mapped for column in columns}.values()
     spans = [(np.frombuffer(each, "u1").ctypes.data, len(each)) for each in maps if each]
     readahead._read_columns(list(columns))

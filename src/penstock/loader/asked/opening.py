@@ -1,4 +1,4 @@
-"""Opening: paths -> the mapped shards of datasets, and what they are called. Next: loader.py."""
+"""Opening: paths -> the mapped shards of datasets, and what they are called. Next: kinds/choice.py."""
 
 from __future__ import annotations
 
@@ -67,6 +67,11 @@ def open_all(paths: Path | Sequence[Path], split: str | None) -> tuple[Opened, .
         _warn_of_other_scales(first, other)
     _warn_of_no_tokenizer(opened)
     return opened
+
+
+def split_of(opened: Sequence[Opened], split: str | None) -> str | None:
+    """Name of the split that was opened, for the recipe; files without a manifest have none."""
+    return None if all(each.is_bare for each in opened) else DEFAULT_SPLIT if split is None else split
 
 
 def _refuse_other_tokenizers(opened: Sequence[Opened]) -> None:

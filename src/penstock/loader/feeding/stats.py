@@ -6,8 +6,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from penstock.loader.feeding.verdict import Fix, Rhythm, judge
 from penstock.loader.tables import Made
-from penstock.loader.verdict import Fix, Rhythm, judge
 
 STAGES = ("order", "read", "encode", "map")
 
@@ -32,7 +32,7 @@ class Timing:
 
     @property
     def computing(self) -> float:
-        """What needs a core. Order and encode wait for nothing but a core or the interpreter's lock."""
+        """Seconds on a core. Order and encode wait for nothing but a core or the interpreter's lock."""
         return self.order + self.encode + self.map_computing
 
     @property
@@ -114,8 +114,7 @@ class Totals:
         with self.lock:
             self.batches_made += 1
             _add(self.made, made)
-            for name in (*STAGES, "map_computing", "alone"):
-                setattr(self.timing, name, getattr(self.timing, name) + getattr(timing, name))
+            _add(self.timing, timing)
 
     def add_taken(self, made: Made, waited: float, ready: int, threads: int, is_start: bool = False) -> None:
         """The first batch starts the clock: what came before is the start, and not the rhythm. So is a new start."""
@@ -135,7 +134,7 @@ class Totals:
             self.threads, self.given, self.consumer_cpu = threads, now, cpu
 
     def _add_step(self, step: float, threads: int) -> None:
-        """How far behind makers of this speed would be: so many batches had to lie ready."""
+        """Note how far behind makers of this speed would be: so many batches had to lie ready."""
         making = _ratio(self.timing.total, self.batches_made * max(1, threads))
         self.short = max(0.0, self.short - step / making) + 1 if making else 1.0
         self.burst = max(self.burst, self.short)
@@ -198,12 +197,13 @@ class Totals:
         )
 
 
-def _add(total: Made, made: Made) -> None:
-    names = ("rows", "tokens", "filled", "room", "draws", "draws_used", "tokens_truncated")
-    for name in (*names, "verified_bytes", "verify_seconds"):
-        setattr(total, name, getattr(total, name) + getattr(made, name))
-    for name, count in made.counts.items():
-        total.counts[name] = total.counts.get(name, 0) + count
+def _add(total: Made | Timing, part: Made | Timing) -> None:
+    sums = vars(total)
+    for name, value in vars(part).items():
+        if isinstance(value, dict):
+            sums[name] |= {each: sums[name].get(each, 0) + count for each, count in value.items()}
+        else:
+            sums[name] += value
 
 
 def _ratio(part: float, whole: float) -> float:

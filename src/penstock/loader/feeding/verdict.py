@@ -22,7 +22,7 @@ _FEWEST = 8  # batches: fewer are the start, and say nothing of what comes
 
 @dataclass(frozen=True)
 class Fix:
-    """What to change, and what that does: the share of the time still waited, and how many times as fast it is.
+    """A change, and what it does: the share of the time still waited, and how many times as fast it is.
 
     `change` has an option of load() (`workers`, `ahead`), or of map() (`processes`).
     """
@@ -34,7 +34,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Rhythm:
-    """Seconds a batch, on average."""
+    """Seconds per batch, on average."""
 
     step: float  # the consumer's own
     wait: float

@@ -16,7 +16,7 @@ import penstock
 from penstock.base.errors import ConfigError
 from penstock.loader.kinds.rows import Rows
 from tests.loader.making import hash_of
-from tests.loader.test_reference import make_data
+from tests.loader.tokens.test_reference import make_data
 from tests.shards.making import write_dataset
 
 TOKENS = [[1, 2, 3, 4], [5, 6, 7, 8]]

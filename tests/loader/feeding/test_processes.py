@@ -27,7 +27,7 @@ from penstock.loader.feeding.sendable import check_count, check_sendable, name_o
 from tests.loader import transforms
 
 PATIENCE = 60.0  # for a loaded machine; nothing here is expected to take so long
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def batch_of(step: int) -> dict[str, np.ndarray]:
@@ -170,6 +170,7 @@ def test_a_process_imports_little_more_than_numpy():
         "penstock.base.child",
         "penstock.base.errors",
         "penstock.loader",
+        "penstock.loader.feeding",
         "penstock.loader.feeding.served",
         "penstock.loader.feeding.wire",
     }
@@ -381,8 +382,8 @@ class Scaled:
     ("function", "name"),
     [
         (transforms.double, "tests.loader.transforms.double"),
-        (Scaled(2.0), "tests.loader.test_processes.Scaled"),
-        (Scaled(2.0).__call__, "tests.loader.test_processes.Scaled.__call__"),
+        (Scaled(2.0), "tests.loader.feeding.test_processes.Scaled"),
+        (Scaled(2.0).__call__, "tests.loader.feeding.test_processes.Scaled.__call__"),
         (functools.partial(transforms.double), "tests.loader.transforms.double"),
         (functools.partial(transforms.return_this, 3, by="x"), "tests.loader.transforms.return_this(3, by='x')"),
         (
@@ -391,7 +392,7 @@ class Scaled:
         ),
         (
             functools.partial(Scaled(2.0), {"b": {3, 1, 2}, "a": transforms.double}),
-            "tests.loader.test_processes.Scaled({'a': tests.loader.transforms.double, 'b': {1, 2, 3}})",
+            "tests.loader.feeding.test_processes.Scaled({'a': tests.loader.transforms.double, 'b': {1, 2, 3}})",
         ),
         (functools.partial(transforms.return_this, object()), "tests.loader.transforms.return_this(<object object>)"),
     ],

@@ -13,22 +13,29 @@ import pytest
 import penstock
 from penstock.base.errors import ConfigError
 from penstock.base.memory import make_budget
-from penstock.loader.kinds.events import Events, _sizing_draws
+from penstock.loader.kinds.events import Events
 from penstock.loader.kinds.old_records import OldEvents
 from penstock.loader.order.counter import SIZING, key, permute
+from penstock.loader.order.drawing import sizing_draws
+from penstock.loader.order.order import Draws, Fill
 from penstock.loader.tokens.binding import bind
 from penstock.loader.tokens.counts import COUNTED
 from penstock.loader.tokens.encoder import EventEncoder
+from penstock.loader.tokens.encoding import Encoding, TokenOptions
 from penstock.loader.tokens.reference import encode_rows
-from penstock.loader.tokens.vocabulary import PINGS, make_vocabulary
+from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.dataset import ArrayRecordDataset
 from tests.loader.making import TOKEN_NAMES, Datasets
-from tests.loader.test_reference import PING_TYPES, Data, make_data, make_pings, pings_of
+from tests.loader.tokens.test_reference import PING_TYPES, Data, make_data, make_pings, pings_of
 from tests.shards.foreign import foreign, write_records
 
-DEFINITION = Path(__file__).parents[2] / "docs" / "tokens.md"
+DEFINITION = Path(__file__).parents[3] / "docs" / "tokens.md"
 NUMBERS = make_vocabulary({"a": {"int": 2}})
 NO_LIMIT = make_budget("100%")
+
+
+def bound(vocabulary: Vocabulary, data: Data, length: int = 60, fill: Fill = "packed") -> Encoding:
+    return TokenOptions(vocabulary, length, fill, vocabulary == PINGS).bind(data.schema, "")
 
 
 def draws_by_definition(data: Data, vocabulary, length: int, augment: bool = False) -> int:
@@ -46,8 +53,8 @@ def draws_by_definition(data: Data, vocabulary, length: int, augment: bool = Fal
     used = np.zeros(128, "i4")
     shards, records = numbers[..., 0].astype("i4"), numbers[..., 1]
     noted = np.zeros(len(COUNTED), "i8")
-    numbers = (shards, records, keys)
-    encode_rows(data.shards, data.schema, vocabulary, *numbers, "packed", augment, length, out, noted, used)
+    options = TokenOptions(vocabulary, length, "packed", augment)
+    encode_rows(data.shards, data.schema, options, Draws(shards, records, keys), out, noted, used)
     (rank,) = re.findall(r"S is the (\d+)th smallest", DEFINITION.read_text())
     return int(np.sort(used)[int(rank) - 1])
 
@@ -70,7 +77,7 @@ def test_records_without_events_do_not_change_what_is_counted(empty):
     rng = np.random.default_rng(3)
     records = [{"a": [] if rng.random() < empty else [1] * int(rng.integers(1, 4))} for _ in range(300)]
     data = make_data([records[:200], records[200:]], {"a": "list<int16>"})
-    kind = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "packed", False, NO_LIMIT)
+    kind = Events([data.shards], data.schema, bound(NUMBERS, data), NO_LIMIT)
     assert kind.streams[0].draws == draws_by_definition(data, NUMBERS, 60)
 
 
@@ -78,7 +85,7 @@ def test_rows_that_would_hold_no_event_are_refused():
     """An IPv6 ping takes 40 tokens; the smallest there is, 12."""
     data = make_pings(*[{"dst_addr": "::1", "ip_version": 6}] * 9, source="::2")
     with pytest.raises(ConfigError, match="hold no event") as refused:
-        Events([data.shards], data.schema, bind(PINGS, data.schema, ""), 20, "packed", True, NO_LIMIT)
+        Events([data.shards], data.schema, bound(PINGS, data, 20), NO_LIMIT)
     assert "larger length" in refused.value.next_step
 
 
@@ -91,7 +98,7 @@ def test_lists_of_other_lengths_are_refused_by_column():
         data = make_data([[record]], types)
         vocabulary = make_vocabulary({"a": {"int": 2}, "host": {"ip": "version"}})
         with pytest.raises(ConfigError, match=f"column '{name}' has lists of other lengths"):
-            Events([data.shards], data.schema, bind(vocabulary, data.schema, ""), 60, "packed", True, NO_LIMIT)
+            Events([data.shards], data.schema, bound(vocabulary, data), NO_LIMIT)
 
 
 @pytest.mark.parametrize("length", [512, 1024])
@@ -120,8 +127,7 @@ def test_what_is_odd_about_events_is_counted_by_name(datasets: Datasets):
 
 def test_addresses_are_parsed_beforehand_as_far_as_there_is_room():
     data = make_data([[pings_of(5, source="10.0.0.1")], [pings_of(5, source="::1")]], PING_TYPES)
-    bound = bind(PINGS, data.schema, "")
-    facts = (data.shards, data.schema, bound, 50, "packed", True)
+    facts = (data.shards, data.schema, bound(PINGS, data, 50))
     all_of_them = EventEncoder(*facts).hold(10**6)
     assert all_of_them > 0
     assert 0 < EventEncoder(*facts).hold(all_of_them - 1) < all_of_them
@@ -138,7 +144,7 @@ def test_old_records_without_events_do_not_change_what_is_counted(tmp_path, empt
     ]
     dataset = ArrayRecordDataset("old", [write_records(tmp_path / "old.arrayrecord", written)])
     data = make_data([records], {"a": "list<int16>"})
-    kind = OldEvents([dataset], NUMBERS, 60, "packed", False, NO_LIMIT)
+    kind = OldEvents([dataset], TokenOptions(NUMBERS, 60, "packed", False), NO_LIMIT)
     assert kind.streams[0].draws == draws_by_definition(data, NUMBERS, 60)
 
 
@@ -147,7 +153,7 @@ def test_compiled_and_plain_sizing_draw_the_same_records(monkeypatch, records, f
     found = []
     for plain in ("0", "1"):
         monkeypatch.setenv("PENSTOCK_PLAIN", plain)
-        found.append(_sizing_draws(3, 5, records, min(sum(records), 1024), few))
+        found.append(sizing_draws(3, 5, records, min(sum(records), 1024), 128, few))
     for compiled, plain in zip(astuple(found[0]), astuple(found[1]), strict=True):
         np.testing.assert_array_equal(compiled, plain)
         assert compiled.dtype == plain.dtype
@@ -156,9 +162,7 @@ def test_compiled_and_plain_sizing_draw_the_same_records(monkeypatch, records, f
 def test_contexts_are_those_of_every_shard_in_turn():
     records = [{"a": [1] * count} for count in (0, 1, 30, 31, 60, 61, 1000)]
     data = make_data([records[:3], records[3:]], {"a": "list<int16>"})
-    stream = Events([data.shards], data.schema, bind(NUMBERS, data.schema, ""), 60, "one_key", True, NO_LIMIT).streams[
-        0
-    ]
+    (stream,) = Events([data.shards], data.schema, bound(NUMBERS, data, fill="one_key"), NO_LIMIT).streams
     assert stream.shard_records == (3, 4)
     assert stream.contexts.tolist() == [1, 1, 1, 2, 2, 3, 16]
     assert stream.contexts.dtype == np.uint8

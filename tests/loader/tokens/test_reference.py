@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 import penstock
 from penstock.base.errors import InputError, IntegrityError
 from penstock.loader.order.counter import below, draw, key, log_uniform, permute, segment_key
+from penstock.loader.order.order import Draws
 from penstock.loader.tokens.address import format_address, parse_address
 from penstock.loader.tokens.counts import COUNTED
 from penstock.loader.tokens.decode import decode
+from penstock.loader.tokens.encoding import TokenOptions
 from penstock.loader.tokens.reference import encode_rows
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.columns import Column
@@ -97,20 +99,9 @@ def encode(
     arrays = {name: np.full((len(draws), length), -7, np.int32) for name in ROW_ARRAYS}
     counts, used = np.zeros(len(COUNTED), np.int64), np.full(len(draws), -7, np.int32)
     numbers = np.array(draws, np.int64)
-    encode_rows(
-        data.shards,
-        data.schema,
-        vocabulary,
-        numbers[..., 0].astype(np.int32),
-        numbers[..., 1],
-        np.array(row_keys, np.uint64),
-        fill,
-        augment,
-        length,
-        arrays,
-        counts,
-        used,
-    )
+    draws = Draws(numbers[..., 0].astype(np.int32), numbers[..., 1], np.array(row_keys, np.uint64))
+    options = TokenOptions(vocabulary, length, fill, augment)
+    encode_rows(data.shards, data.schema, options, draws, arrays, counts, used)
     return Rows(arrays, Counter({name: int(n) for name, n in zip(COUNTED, counts, strict=True) if n}), used.tolist())
 
 

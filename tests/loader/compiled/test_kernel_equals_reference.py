@@ -23,10 +23,11 @@ from penstock.loader.tokens.address import parse_address
 from penstock.loader.tokens.binding import bind
 from penstock.loader.tokens.counts import COUNTED
 from penstock.loader.tokens.encoder import EventEncoder
+from penstock.loader.tokens.encoding import TokenOptions
 from penstock.loader.tokens.reference import encode_rows
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from tests.loader.making import TOKEN_NAMES
-from tests.loader.test_reference import ADDRESSES, PING_TYPES, Data, make_data
+from tests.loader.tokens.test_reference import ADDRESSES, PING_TYPES, Data, make_data
 
 FILLS = st.sampled_from(["packed", "one_key"])
 ROOM = 1 << 20  # for parsed addresses and categories
@@ -48,20 +49,20 @@ def by_reference(data: Data, draws: Draws, vocabulary: Vocabulary, fill: str, au
     rows = len(draws.keys)
     filled = Filled(blank(rows, length), [], [])
     counts, used = np.zeros(len(COUNTED), "i8"), np.full(rows, LEFT_OVER, "i4")
-    numbers = (draws.shards, draws.records, draws.keys)
-    encode_rows(data.shards, data.schema, vocabulary, *numbers, fill, augment, length, filled.arrays, counts, used)
+    options = TokenOptions(vocabulary, length, fill, augment)
+    encode_rows(data.shards, data.schema, options, draws, filled.arrays, counts, used)
     return replace(filled, counts=counts.tolist(), used=used.tolist())
 
 
 def by_kernel(
     data: Data, draws: Draws, vocabulary: Vocabulary, fill: str, augment: bool, length: int, room: int
 ) -> Filled:
-    bound = bind(vocabulary, data.schema, "a test")
-    encoder = EventEncoder(data.shards, data.schema, bound, length, fill, augment)
+    encoding = TokenOptions(vocabulary, length, fill, augment).bind(data.schema, "a test")
+    encoder = EventEncoder(data.shards, data.schema, encoding)
     encoder.hold(room)
     filled = Filled(blank(len(draws.keys), length), [], [])
-    counts, used = encoder.encode(draws, filled.arrays, Made())
-    return replace(filled, counts=counts.tolist(), used=used.tolist())
+    used = encoder.encode(draws, filled.arrays, made := Made())
+    return replace(filled, counts=list(made.counts.values()), used=used.tolist())
 
 
 def assert_equal(data: Data, draws: Draws, vocabulary: Vocabulary, fill: str, length: int) -> None:

@@ -1,0 +1,86 @@
+"""Options: arguments of load() that cannot be, refused before anything is opened. Next: opening.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from penstock.base.errors import ConfigError
+from penstock.base.numbers import is_positive, is_whole
+
+_MOST = 2**31 - 1  # of rows, tokens, ranks, epochs: their products stay within 64 bits
+_MOST_WORKERS = 1024
+_WORDS = {
+    "fill": (None, "packed", "one_key"),
+    "cache": (None, "memory", "disk"),
+    "mix_by": ("examples", "tokens"),
+    "overflow": (None, "truncate"),
+    "remainder": ("drop", "pad"),
+}
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as Python's own numbers: numpy's go into no state, and make kernels of their own."""
+    _refuse_options(given)
+    whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead")
+    numbers = {name: None if given[name] is None else int(given[name]) for name in whole}
+    return {**given, **numbers, "shuffle": bool(given["shuffle"])}
+
+
+def _refuse_options(given: Mapping[str, Any]) -> None:
+    rank, world, workers, log_every = (given[name] for name in ("rank", "world", "workers", "log_every"))
+    checks: list[tuple[bool, str, str]] = [
+        (given["split"] is None or isinstance(given["split"], str), "split", "the name of a split, such as 'train'"),
+        (is_whole(given["batch_size"], 1, _MOST), "batch_size", f"a whole number from 1 to {_MOST:,}"),
+        (_is_none_or_whole(given["length"]), "length", f"tokens of a row, from 1 to {_MOST:,}"),
+        (is_whole(given["seed"], 0, 2**64 - 1), "seed", "a whole number from 0 to 2^64 - 1"),
+        (is_whole(world, 1, _MOST), "world", "how many ranks there are, above 0"),
+        (is_whole(world, 1, _MOST) and is_whole(rank, 0, world - 1), "rank", "a whole number from 0 to world - 1"),
+        (
+            (isinstance(workers, str) and workers == "auto") or is_whole(workers, 0, _MOST_WORKERS),
+            "workers",
+            f"'auto', or a whole number from 0 to {_MOST_WORKERS:,}",
+        ),
+        (_is_none_or_whole(given["epochs"]), "epochs", f"None (no end), or a whole number from 1 to {_MOST:,}"),
+        (_is_none_or_whole(given["ahead"]), "ahead", f"None, or how many batches, from 1 to {_MOST:,}"),
+        (isinstance(given["shuffle"], (bool, np.bool_)), "shuffle", "True or False"),
+        (
+            given["augment"] is None or isinstance(given["augment"], (bool, np.bool_)),
+            "augment",
+            "True, False, or None (True for pings)",
+        ),
+        (not isinstance(given["columns"], (str, bytes)), "columns", "a list of names: columns=['features']"),
+        (log_every is None or is_positive(log_every), "log_every", "None, or seconds above 0"),
+        *(
+            (given[name] is None or is_positive(given[name]), name, "None, or a number above 0")
+            for name in ("flops_per_token", "peak_flops")
+        ),
+        (
+            (given["flops_per_token"] is None) == (given["peak_flops"] is None),
+            "flops_per_token" if given["peak_flops"] is None else "peak_flops",
+            "both flops_per_token and peak_flops, or neither",
+        ),
+        *((_is_one_of(given[name], words), name, " or ".join(map(repr, words))) for name, words in _WORDS.items()),
+    ]
+    for good, name, usage in checks:
+        if not good:
+            taken = f"load() cannot take {name}={given[name]!r}"
+            raise ConfigError(taken, where="penstock.load", next_step=f"give {usage}")
+    batch_size = given["batch_size"]
+    if batch_size % world:
+        nearest = batch_size - batch_size % world or world
+        raise ConfigError(
+            f"batch_size={batch_size} rows cannot be shared evenly by world={world}",
+            where="penstock.load: batch_size is that of all ranks together",
+            next_step=f"a multiple of {world}, such as {nearest} or {nearest + world}",
+        )
+
+
+def _is_none_or_whole(value: Any) -> bool:
+    return value is None or is_whole(value, 1, _MOST)
+
+
+def _is_one_of(value: Any, words: tuple[str | None, ...]) -> bool:
+    return (value is None or isinstance(value, str)) and value in words

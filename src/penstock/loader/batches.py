@@ -1,0 +1,56 @@
+"""Batches: the arrays of a batch, and a loader as its consumers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Batch = dict[str, Array]
+Function = Callable[[Batch], Batch]
+Layout = Mapping[str, tuple[tuple[int, ...], str]]  # of each array: the shape of one row, and the dtype
+TOKEN_ARRAYS = (
+    "inputs",
+    "inputs_position",
+    "inputs_segmentation",
+    "targets",
+    "targets_position",
+    "targets_segmentation",
+)
+
+
+def token_layout(length: int) -> Layout:
+    return dict.fromkeys(TOKEN_ARRAYS, ((length,), "i4"))
+
+
+def empty_batch(layout: Layout, rows: int) -> Batch:
+    return {name: np.zeros((rows, *shape), dtype) for name, (shape, dtype) in layout.items()}
+
+
+class BatchSource(Protocol):
+    """Batches by number and in order, and a place among them that can be saved."""
+
+    step: int
+
+    @property
+    def arguments(self) -> dict[str, Any]: ...
+
+    @property
+    def functions(self) -> tuple[Function, ...]: ...
+
+    @property
+    def opened_by(self) -> Callable[..., Any]:
+        """Function that makes an equal one of `arguments`, before `functions` are mapped."""
+        ...
+
+    def batch(self, k: int) -> Batch: ...
+
+    def __next__(self) -> Batch: ...
+
+    def __len__(self) -> int: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def restore(self, state: Mapping[str, Any]) -> None: ...

@@ -1,0 +1,73 @@
+"""Sizing: how many records a row of events draws, and whether memory has room for their contexts. Used by events.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from penstock.base.errors import ConfigError, PlanError
+from penstock.base.memory import Budget, own_memory
+from penstock.base.sizes import format_size
+from penstock.loader.batches import Array, empty_batch, token_layout
+from penstock.loader.order.drawing import sizing_draws
+from penstock.loader.order.order import Draws, empty_draws
+from penstock.loader.tables import Made
+
+Encode = Callable[[Draws, Mapping[str, Array], Made], Array]
+_ROWS, _RANK, _DRAWS = 128, 118, 1024  # more draws: fuller rows, fewer records per epoch
+_ROWS_AT_ONCE = 16  # of them: long rows, and the records of .arrayrecord files, are held together
+
+
+def refuse_contexts(records: Sequence[int], length: int, encode: Encode, budget: Budget) -> None:
+    """Refuse more records than memory has room for: with one_key, a byte of each says how many contexts it gives.
+
+    A mix has the bytes of all its datasets in one array beside. A row of nothing is encoded first, to load the kernels:
+    what they take is in use.
+    """
+    encode(empty_draws(1, 1), empty_batch(token_layout(length), 1), Made())
+    needed, used = sum(records) * (1 if len(records) == 1 else 2), own_memory().counted
+    if used + needed > budget.allowed:
+        raise PlanError(
+            f"fill='one_key' needs {format_size(needed)} for {sum(records):,} records; memory: {budget} leaves "
+            f"{format_size(max(0, budget.allowed - used))} after {format_size(used)} in use",
+            where="penstock.load",
+            next_step=f"memory='{math.ceil(1.1 * (used + needed) / 10**6)}MB' or more, or fill='packed'",
+        )
+
+
+def draws_needed(
+    number: int, before: int, records: tuple[int, ...], length: int, encode: Encode, has_empty: Callable[[], bool]
+) -> int:
+    """S of docs/tokens.md: so many draws fill nearly every row.
+
+    Few are tried first: a row that does not use them all is full, unless there are records that it can use nothing of.
+    `has_empty` says whether there are, at least among those that `encode` was given so far.
+    """
+    most = min(sum(records), _DRAWS)
+    few = most if has_empty() else min(16, most)
+    out = empty_batch(token_layout(length), _ROWS_AT_ONCE)
+    while True:
+        draws = sizing_draws(number, before, records, most, _ROWS, few)
+        used = [encode(rows, out, Made()) for rows in _cut(draws, _ROWS_AT_ONCE)]
+        needed = int(np.sort(np.concatenate(used))[_RANK - 1])
+        if has_empty() and few < most:
+            few = most
+        elif not needed:
+            raise ConfigError(
+                f"rows of {length + 1} tokens hold no event of this dataset, but for one row in ten",
+                where="load(length=...)",
+                next_step="a larger length, fewer fields, or fill='one_key', which cuts events",
+            )
+        elif needed < few or few == most:
+            return needed
+        else:
+            few = min(2 * few, most)
+
+
+def _cut(draws: Draws, rows: int) -> Iterator[Draws]:
+    """Yield the draws of some rows at a time."""
+    for first in range(0, len(draws.keys), rows):
+        own = slice(first, first + rows)
+        yield Draws(draws.shards[own], draws.records[own], draws.keys[own])

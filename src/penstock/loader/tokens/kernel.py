@@ -1,0 +1,119 @@
+"""Kernel: an encoding and its tables as the numbers that the compiled encoder takes. Used by encoder.py, with numba."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from penstock.loader.batches import TOKEN_ARRAYS, Array
+from penstock.loader.compiled import events, pages, plan
+from penstock.loader.compiled.address import ENTRY, parse_texts
+from penstock.loader.compiled.fields import find_texts
+from penstock.loader.compiled.token_rows import Rows
+from penstock.loader.feeding.readahead import read_ahead
+from penstock.loader.order.order import Draws
+from penstock.loader.tables import Made, Tables, address
+from penstock.loader.tokens.encoding import Encoding, parsed_slot
+from penstock.loader.tokens.vocabulary import KINDS
+
+_HELD = ("ip", "category")  # kinds whose texts are read once and held as numbers, where there is room
+
+
+class Kernel:
+    """The kernel and what it is called with."""
+
+    def __init__(self, tables: Tables, encoding: Encoding) -> None:
+        self._tables, self._fields = tables, encoding.bound.fields
+        self._kept = _make_facts(tables, encoding)  # the plan has their addresses
+        self._plan = _make_plan(tables, encoding, *map(address, self._kept))
+        self._scratch_words = plan.scratch_words(len(self._fields), encoding.length, self._plan.typical)
+
+    def encode(self, draws: Draws, out: Mapping[str, Array], made: Made) -> tuple[Array, Array]:
+        used = np.zeros(len(draws.keys), "i4")
+        drawn = (draws.shards, draws.records, draws.keys)
+        rows = Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
+        memory = np.empty(self._scratch_words, "i8")
+
+        def encode(tables: Any, notes: Any) -> None:
+            events.encode_rows(tables, self._plan, address(memory), *drawn, rows, notes, used)
+
+        if self._tables.larger_than_memory:
+            tables = self._tables.addresses
+            read_ahead(lambda wanted: pages.list_events(tables, self._plan, address(memory), *drawn, wanted))
+        return self._tables.run(encode, made), used
+
+    def hold_texts(self, number: int, shard: int, room: int) -> int:
+        """Hold the addresses or categories that a field's texts stand for, in one shard; how many bytes that took."""
+        bound, columns = self._fields[number], self._tables.shards[shard]
+        if bound.field.kind not in _HELD or not bound.offsets:
+            return 0
+        texts, offsets = columns[bound.value], columns[bound.offsets]
+        count, size = len(offsets) - 1, ENTRY if bound.field.kind == "ip" else 4
+        if not count or size * count > room:
+            return 0
+        texts.check(0, len(texts))
+        offsets.check(0, len(offsets))
+        held = np.empty((count, size), "u1")
+        places = (address(texts.array), address(offsets.array), count, address(held))
+        if bound.field.kind == "ip":
+            parse_texts(*places)
+        else:
+            find_texts(self._plan, number, *places)
+        self._tables.put(shard, self._tables.names.index(parsed_slot(number)), held, items=count)
+        return held.nbytes
+
+
+def _make_facts(tables: Tables, encoding: Encoding) -> tuple[Array, Array, Array]:
+    """The vocabulary and its columns, as numbers; the values of its categories, and the bytes of texts among them."""
+    slots = {name: slot for slot, name in enumerate(tables.names)} | {"": -1}
+    facts = np.zeros((len(encoding.bound.fields), plan.FIELD_FACTS), "i8")
+    categories: list[tuple[int, int, int]] = []
+    texts = b""
+    for number, each in enumerate(encoding.bound.fields):
+        field, row = each.field, facts[number]
+        is_parsed = field.kind in _HELD and each.offsets
+        row[plan.KIND] = KINDS.index(field.kind)
+        row[plan.MARKER : plan.MARKER + 3] = (*field.tokens[:3], 0, 0)[:3]
+        row[plan.OF_EVENTS], row[plan.VERSION_OF_EVENTS] = each.of_events, each.version_of_events
+        row[plan.VALUE], row[plan.VALID] = slots[each.value], slots[each.valid]
+        row[plan.CODES], row[plan.OFFSETS] = slots[each.codes], slots[each.offsets]
+        row[plan.PARSED] = slots[parsed_slot(number)] if is_parsed else -1
+        row[plan.VERSION], row[plan.VERSION_VALID] = slots[each.version], slots[each.version_valid]
+        row[plan.TICKS], row[plan.WIDTH] = each.ticks, field.width
+        row[plan.FIRST_CATEGORY], row[plan.CATEGORIES] = len(categories), len(field.values)
+        if field.kind == "category" and not is_parsed:
+            categories += sorted((_as_i8(int(value)), place, 0) for place, value in enumerate(field.values))
+        elif field.kind == "category":
+            for text, place in sorted((str(value).encode(), place) for place, value in enumerate(field.values)):
+                categories.append((len(texts), place, len(text)))
+                texts += text
+    return facts, np.array(categories, "i8").reshape(-1, plan.CATEGORY_FACTS), np.frombuffer(texts + b"\0", "u1")
+
+
+def _as_i8(value: int) -> int:
+    """As a kernel reads it: the upper half of uint64 is negative there."""
+    return value - 2**64 if value >= 2**63 else value
+
+
+def _make_plan(tables: Tables, encoding: Encoding, facts: Any, categories: Any, texts: Any) -> plan.Plan:
+    bound, vocabulary = encoding.bound, encoding.vocabulary
+    own_addresses = [i for i, each in enumerate(bound.fields) if each.field.kind == "ip" and not each.of_events]
+    times = [i for i, each in enumerate(bound.fields) if each.field.kind == "time"]
+    return plan.Plan(
+        fields=len(bound.fields),
+        facts=facts,
+        categories=categories,
+        texts=texts,
+        offsets=tables.names.index(bound.offsets),
+        address_field=own_addresses[0] if own_addresses else -1,
+        time_field=times[0] if times else -1,
+        packed=encoding.fill == "packed",
+        augment=int(encoding.augment),
+        length=encoding.length,
+        byte_base=vocabulary.byte_base,
+        smallest=vocabulary.smallest_event,
+        typical=vocabulary.typical_event(4),
+        typical_ipv6=vocabulary.typical_event(16),
+    )
