@@ -26,7 +26,7 @@ from penstock.prepare.job.config import Config, load_config, make_config
 from penstock.prepare.passes import Pass
 from penstock.prepare.passes import Trial as Tried
 from penstock.prepare.passes.cutting import cut_passes
-from penstock.prepare.passes.folds.measure import BATCH_BYTES, measure
+from penstock.prepare.passes.folds.trying.measure import measure
 from penstock.prepare.passes.job import Job as Asked
 from penstock.prepare.passes.job import user_code
 from penstock.prepare.plan.plan import Plan, make_plan
@@ -46,6 +46,7 @@ _SMALL_NEEDS = 2 << 30  # free beside ten times that, since nobody watches it
 _DRIVER_GROWTH = 8 << 20  # the event log, and what comes with a run
 _MEASURE, _OLD_SECONDS = "penstock-measure-", 3600
 _DESCRIBED_BYTES = 1 << 10  # of a file, in what a run remembers of its job
+BATCH_BYTES = 4 << 20
 _LEDGER_ROW_BYTES = 5 << 10  # as Python holds it; 4.2 kB were measured for a bucket of short keys
 
 
@@ -127,7 +128,7 @@ def _trials(passes: tuple[Pass, ...], folder: str) -> list[Tried]:
     found: dict[str, Tried] = {}
     for tried in (each.trial for each in passes):
         if tried and tried.word not in found:
-            found[tried.word] = Tried(tried.word, replace(tried.work, root=folder))
+            found[tried.word] = tried._replace(work=replace(tried.work, root=folder))
     return list(found.values())
 
 

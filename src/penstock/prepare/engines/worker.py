@@ -26,7 +26,7 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.engines.task import execute
 from penstock.prepare.passes import Lost, Task, Work
-from penstock.prepare.passes.folds.measure import measure
+from penstock.prepare.passes.folds.trying.measure import measure
 from penstock.prepare.survey.scouting import Scouted, scout
 
 PROGRESS_SECONDS = 0.2

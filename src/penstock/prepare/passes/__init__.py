@@ -106,11 +106,15 @@ class Finished(NamedTuple):
     last: Callable[[], None] = lambda: None
 
 
+Tries = Callable[..., Any]  # (work, Measuring, names of what was left) -> Tried: see folds/trying/measure.py
+
+
 class Trial(NamedTuple):
     """Work that is tried before there is a plan, and the word under which its costs are kept."""
 
     word: str
-    work: Any  # a fold's: see measure.py
+    work: Any  # a fold's
+    tries: Tries
 
 
 @dataclass(frozen=True)
