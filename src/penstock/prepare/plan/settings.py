@@ -15,24 +15,26 @@ from penstock.prepare.budget.means import HOLD_MARGIN, MARGIN, SLACK_BYTES, Mean
 from penstock.prepare.budget.room import Room, alone_room
 from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Batches, Holds, Need, Pass
+from penstock.prepare.plan.strategy import Strategy, strategy_of
 from penstock.prepare.survey.survey import MANY_FILES, Survey
 
 
 def choose_settings(each: Pass, config: Config, survey: Survey, means: Means) -> Settings:
     """The most workers whose batches are good, with the largest batches that are wanted and fit."""
-    holds = each.holds(means)
-    wanted = _workers_wanted(config, means)
+    holds, strategy = each.holds(means), strategy_of(config)
+    wanted = _workers_wanted(strategy, means)
     most = min(wanted, max(1, each.task_count))
     if holds.known:
         fitting = (means.budget.allowed - means.driver_bytes) // (holds.cost.worker_bytes + holds.known.bytes)
         return Settings(min(most, max(1, fitting)), holds.known.bytes, 0, 1.0, 1.0)
-    batches = _batches(holds, config)
+    assert holds.batches
+    batches = strategy.batches(holds.batches)
     if holds.threads and most:
         most = max(1, min(most, -(-wanted // holds.threads)))
     for workers in range(most, 0, -1) if most else [0]:
         batch = _batch_for(workers, batches, holds.cost, means)
         if batch >= (batches.good if workers > 1 else batches.least):
-            hold = 0 if config.strategy == "streaming" else _hold_for(workers, batch, holds, means)
+            hold = _hold_for(workers, batch, holds, means) if strategy.holds_output else 0
             limit, limit_by = _worker_limit(workers, batch, hold, config, holds.cost, means)
             alone = min(_room(min(workers, 1), holds.cost, means), alone_room(means.budget.allowed))
             return Settings(
@@ -47,14 +49,6 @@ def choose_settings(each: Pass, config: Config, survey: Survey, means: Means) ->
                 room=Room(_room(workers, holds.cost, means), alone),
             )
     raise AssertionError("refuse_without_memory lets no such pass through")
-
-
-def _batches(holds: Holds, config: Config) -> Batches:
-    assert holds.batches
-    wanted, good, least = holds.batches
-    if config.strategy == "parallel":
-        return Batches(wanted, wanted, wanted)
-    return Batches(good, good, least) if config.strategy == "streaming" else holds.batches
 
 
 def threads_of(most: int, cores: int, workers: int) -> int:
@@ -83,14 +77,14 @@ def _worker_limit(
 
 def refuse_without_memory(passes: Sequence[Pass], config: Config, survey: Survey, means: Means) -> None:
     """Refuse a job one of whose passes cannot fit; the one that needs most says how much."""
-    held = [each.holds(means) for each in passes]
-    workers = 0 if _workers_wanted(config, means) == 0 else 1
+    held, strategy = [each.holds(means) for each in passes], strategy_of(config)
+    workers = min(1, _workers_wanted(strategy, means))
     known = max((each.known for each in held if each.known), default=None, key=lambda need: need.bytes)
     needed = means.driver_bytes + workers * means.measured.slices.worker_bytes + known.bytes if known else 0
     needs = []
     for each, holds in zip(passes, held, strict=True):
-        if not holds.known:
-            batches = _batches(holds, config)
+        if holds.batches:
+            batches = strategy.batches(holds.batches)
             if _batch_for(workers, batches, holds.cost, means) < batches.least:
                 least = memory_of(workers, batches.least, 0, holds.cost, means)
                 needs.append((least, each.number, holds.cost, batches))
@@ -121,10 +115,10 @@ def row_bytes_of(survey: Survey) -> float:
     return max(sample.nbytes / sample.num_rows if sample.num_rows else 64.0, survey.stored_row_bytes)
 
 
-def _workers_wanted(config: Config, means: Means) -> int:
-    if config.strategy == "sequential" or means.measured.assumed:
+def _workers_wanted(strategy: Strategy, means: Means) -> int:
+    if means.measured.assumed:
         return 0
-    return means.cores if config.workers == "auto" else config.workers
+    return means.cores if strategy.workers is None else strategy.workers
 
 
 def _batch_for(workers: int, batches: Batches, cost: Measurement, means: Means) -> int:
@@ -154,8 +148,7 @@ def _too_small(
     means: Means,
 ) -> PlanError:
     suggestion = math.ceil(enough * 1.1 / 10e6) * 10
-    steps = [f"memory: {suggestion}MB"]
-    steps += ["strategy: streaming, which holds less at once"] if config.strategy == "parallel" else []
+    steps = [f"memory: {suggestion}MB", *strategy_of(config).advice]
     steps += ["a smaller max_record"] if batches.least > 4 << 20 else []
     if not any(stage.holds_much for stage in survey.stages):
         steps += ["strategy: sequential, which has no worker"] if workers else []
