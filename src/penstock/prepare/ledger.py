@@ -39,6 +39,11 @@ class LedgerRow:
         return next(iter(self.steps.values())).taken
 
     @property
+    def identity(self) -> str:
+        """That of its work. A row that was placed, matched or packed when it was made of something else is redone."""
+        return str(self.states.get("layout", ""))
+
+    @property
     def gave_up(self) -> bool:
         """Whether something was set aside for time or memory: a run that goes on may have more, and tries it again."""
         return any(title in GIVEN_UP for _, title in self.lost_files) or any(
