@@ -12,7 +12,7 @@ from penstock.prepare.budget.points import Point
 
 @dataclass(frozen=True)
 class Growth:
-    """How the output of an exchange grows with its rows: so much per row, so much per record, and dictionaries.
+    """Output of an exchange as its rows grow: so much per row, so much per record, and dictionaries.
 
     Records grow more slowly than rows, the more slowly the more rows there are: `exponents` are those of the last
     two steps, in each of which rows grew by `step`. Every bucket has dictionaries of its own, and they too grow

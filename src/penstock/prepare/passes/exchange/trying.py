@@ -10,6 +10,7 @@ from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.growth import growth_of
 from penstock.prepare.budget.points import Point
+from penstock.prepare.passes import nobody_watches
 from penstock.prepare.passes.exchange.gather import FromBuckets
 from penstock.prepare.passes.folds.chain import Count
 from penstock.prepare.passes.folds.trying.cut_short import cut_short
@@ -44,14 +45,11 @@ def _gather_some(work: FoldWork, number: int, spill: str, size: int, how: Measur
     assert work.sink
     source, store, first = replace(work.source, spills=(spill,)), open_store(work.root), Count()
     with cut_short(work, number, how.settings) as inside:
-        for rows in source.reduced(store, 0, size + 1, inside.chain, first, _nobody_watches):
+        for rows in source.reduced(store, 0, size + 1, inside.chain, first, nobody_watches):
             inside.sink.write(inside.chain(rows))
     seconds = time.perf_counter() - started
     point = Point(size, grown(), first.taken, first.made, inside.bytes, seconds)
     return work.sink.weighed(point, store, number, inside.produced.shards)
-
-
-def _nobody_watches(rows: int, place: str = "", whole: bool = True) -> None: ...
 
 
 def _decoded_bytes(store: Store, spill: str) -> int:

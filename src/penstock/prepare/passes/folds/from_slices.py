@@ -23,7 +23,7 @@ _ALWAYS_SET_ASIDE = (RAISED, TOO_LARGE)
 
 @dataclass(frozen=True)
 class FromSlices:
-    """How workers read slices; with `refuses`, bad input stops the job."""
+    """Reads slices inside a worker; with `refuses`, bad input stops the job."""
 
     reading: Reading
     refuses: bool

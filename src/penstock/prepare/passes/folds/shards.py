@@ -48,7 +48,7 @@ class ShardsInto(Into):
 
 
 class Shards:
-    """The shards of one task, one a split, each opened when its first record comes."""
+    """The shards of one task, one per split, each opened when its first record comes."""
 
     def __init__(self, store: Store, into: ShardsInto, number: int, stack: ExitStack, hold_bytes: int) -> None:
         self._store, self._into, self._number = store, into, number
