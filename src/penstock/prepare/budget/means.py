@@ -5,6 +5,7 @@ Physical facts all: they change speed and memory, never a byte of output.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from penstock.base.memory import Budget, own_memory
@@ -66,6 +67,11 @@ def memory_of(workers: int, batch_bytes: int, hold_bytes: int, cost: Measurement
     if workers == 0:
         return int(means.driver_bytes + task)
     return int(means.driver_bytes + workers * (cost.worker_bytes + task))
+
+
+def enough(needed: int) -> str:
+    """A setting that allows so many bytes, with some to spare."""
+    return f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB"
 
 
 def memory_with(workers: int, held: int, means: Means) -> int:

@@ -19,9 +19,9 @@ from penstock.base.events import EventLog
 from penstock.base.memory import Budget, tree_memory
 from penstock.base.sizes import format_size
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.engines.attempts import (
+from penstock.prepare.engines.attempts import Attempts, Policy
+from penstock.prepare.engines.events import (
     Alone,
-    Attempts,
     Command,
     Complete,
     Died,
@@ -34,7 +34,6 @@ from penstock.prepare.engines.attempts import (
     Holds,
     Moved,
     Overfull,
-    Policy,
     Raise,
     Ready,
     Say,

@@ -24,7 +24,7 @@ from penstock.base.user_code import code_identity
 from penstock.prepare.budget.heap import give_back_memory
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.budget.room import MustBeAlone, Room
-from penstock.prepare.engines.attempts import Give
+from penstock.prepare.engines.events import Give
 from penstock.prepare.engines.task import execute
 from penstock.prepare.passes import Work
 from penstock.prepare.passes.folds.trying.measure import measure

@@ -5,14 +5,13 @@ A strategy is a rule for choosing them. They change speed and memory, never a by
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.base.errors import PlanError
 from penstock.base.sizes import format_size, parse_size
 from penstock.prepare.budget.costs import Measurement
-from penstock.prepare.budget.means import HOLD_MARGIN, MARGIN, SLACK_BYTES, Means, Settings, memory_of
+from penstock.prepare.budget.means import HOLD_MARGIN, MARGIN, SLACK_BYTES, Means, Settings, enough, memory_of
 from penstock.prepare.budget.room import Room, alone_room
 from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Need, Pass
@@ -121,12 +120,8 @@ def _refusal(need: Need, needed: int, means: Means) -> PlanError:
     return PlanError(
         need.what.format(needed=format_size(needed), budget=means.budget),
         where=need.where,
-        next_step=need.next_step or _enough(needed),
+        next_step=need.next_step or enough(needed),
     )
-
-
-def _enough(needed: int) -> str:
-    return f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB"
 
 
 def row_bytes_of(survey: Survey) -> float:
@@ -143,7 +138,7 @@ def _workers_wanted(strategy: Strategy, means: Means) -> int:
 
 def _too_small(share: _Share, batch: int, workers: int, known: int, config: Config, survey: Survey) -> PlanError:
     cost, means, least = share.cost, share.means, share.used(workers, batch)
-    steps = [_enough(max(least, known)), *strategy_of(config).advice]
+    steps = [enough(max(least, known)), *strategy_of(config).advice]
     steps += ["a smaller max_record"] if batch > 4 << 20 else []
     if not any(stage.holds_much for stage in survey.stages):
         steps += ["strategy: sequential, which has no worker"] if workers else []

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measurement
-from penstock.prepare.budget.means import Means
+from penstock.prepare.budget.means import Means, enough
 from penstock.prepare.passes import Finished, Need, Rows
 from penstock.prepare.passes.folds.fold import Ending, Reader, Written
 from penstock.prepare.passes.folds.shards import ShardsInto
@@ -50,7 +49,7 @@ class OneFile(ShardsEnding):
             "putting the ArrayRecord file together needs {needed} at the end, most of it for the index of its records; "
             "only {budget} is allowed",
             "estimated from the keys among the first rows of the input",
-            f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB, or leave `format:` out",
+            f"{enough(needed)}, or leave `format:` out",
         )
 
     def finish(self, rows: Rows, store: Store) -> Finished:
