@@ -59,11 +59,8 @@ def main() -> None:
 
 
 def _scout(connection: Connection[Any, Any], *question: Any) -> Scouted:
-    def tell(path: str) -> None:
-        connection.send(("place", path, 0))
-
     files, options, floats, missing = question
-    return scout(files, options, floats, missing, tell)
+    return scout(files, options, floats, missing, tell=lambda path: connection.send(("place", path, 0)))
 
 
 def _refuse_other_code(work: Work) -> None:
