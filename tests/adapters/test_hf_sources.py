@@ -17,9 +17,9 @@ import pytest
 import penstock
 from penstock.base.errors import ConfigError, InputError
 from penstock.base.memory import make_budget
-from penstock.prepare.entry import _is_small
 from penstock.prepare.job.config import make_config
 from penstock.prepare.job.source_config import SourceConfig
+from penstock.prepare.plan.small import is_small
 from penstock.prepare.sources import Reading, read_segment, survey_file
 from penstock.prepare.sources.hub import SOURCE, Shard, Split, _names, hub_files
 from penstock.prepare.sources.reading.remote import RemoteFile
@@ -204,22 +204,22 @@ def far_away(folder: Path, files: Any, kind: str) -> Path:
     return folder
 
 
-def is_small(folder: Path) -> bool:
+def is_done_inside(folder: Path) -> bool:
     """Whether a job over it would be done inside the driver, unmeasured."""
     config = make_config({"input": {"path": str(folder), "split": "train"}, "output": str(folder.parent / "out")})
-    return _is_small(config, take_survey(config, scout), make_budget("16GB"))
+    return is_small(config, take_survey(config, scout), make_budget("16GB"))
 
 
 def test_a_file_from_afar_counts_as_large_as_it_is(tmp_path):
     folder = far_away(tmp_path / "card", fsspec.filesystem("memory"), "memory")
     shards = [Shard.at(file.location) for file in hub_files(0, Split(str(folder), "train"))]
     assert [shard.bytes for shard in shards] == [len(csv(documents(0, 500)))] * 2
-    assert is_small(folder)
+    assert is_done_inside(folder)
 
 
 def test_a_file_of_which_nobody_tells_the_size_makes_no_small_job(tmp_path):
     fsspec.register_implementation("untold", Untold, clobber=True)
-    assert not is_small(far_away(tmp_path / "card", fsspec.filesystem("untold"), "untold"))
+    assert not is_done_inside(far_away(tmp_path / "card", fsspec.filesystem("untold"), "untold"))
 
 
 def test_a_shard_is_a_file_whose_place_says_how_to_open_it_again(corpus, tables):

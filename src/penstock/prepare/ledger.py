@@ -1,4 +1,4 @@
-"""Ledger: which tasks are done and what they produced. One small immutable file a task; the listing is the state.
+"""Ledger: which tasks are done and what they produced. One small immutable file per task; the listing is the state.
 
 A row is committed after everything it names. A task with a row of its own fingerprint, whose files are still there,
 is never done again; a second attempt of a task writes the same row.
@@ -39,6 +39,11 @@ class LedgerRow:
         return next(iter(self.steps.values())).taken
 
     @property
+    def identity(self) -> str:
+        """Identity of its work. A task that was placed, matched or packed from something else is done again."""
+        return str(self.states.get("layout", ""))
+
+    @property
     def gave_up(self) -> bool:
         """Whether something was set aside for time or memory: a run that goes on may have more, and tries it again."""
         return any(title in GIVEN_UP for _, title in self.lost_files) or any(
@@ -47,7 +52,7 @@ class LedgerRow:
 
     @property
     def files(self) -> list[FileFacts]:
-        """What later passes and the manifest need of it. A spill is needed only while rows wait to be gathered."""
+        """Files that later passes and the manifest need. A spill is needed only while rows wait to be gathered."""
         files = [file for shard in self.shards.values() for file in shard.files]
         return [*files, self.rejected] if self.rejected else files
 

@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.prepare.engines.attempts import (
-    ATTEMPTS,
+from penstock.prepare.engines.attempt import ATTEMPTS
+from penstock.prepare.engines.attempts import START_SECONDS, TASKS_PER_WORKER, Attempts, Policy
+from penstock.prepare.engines.events import (
     LEAKS,
     NEEDS_MORE,
-    START_SECONDS,
-    TASKS_PER_WORKER,
     Alone,
-    Attempts,
     Command,
     Complete,
     Died,
@@ -29,7 +27,6 @@ from penstock.prepare.engines.attempts import (
     Holds,
     Moved,
     Overfull,
-    Policy,
     Raise,
     Ready,
     Say,

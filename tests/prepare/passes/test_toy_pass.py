@@ -15,7 +15,7 @@ from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task, cutting
-from penstock.prepare.passes.cutting import SoFar
+from penstock.prepare.passes.kinds import Kind, SoFar
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
 from penstock.shards.columns import commit_file
 from penstock.shards.manifest import ShardFacts, Step
@@ -89,7 +89,7 @@ def tallied(so_far: SoFar) -> SoFar:
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr(cutting, "END", (*cutting.END, tallied))
+    monkeypatch.setattr(cutting, "KINDS", (*cutting.KINDS, Kind(behind=tallied)))
 
 
 # What comes with it.

@@ -1,14 +1,14 @@
-"""Costs: what passes were measured to hold and take, by the word that they are measured as. Made by measure.py."""
+"""Costs: what passes were measured to hold and take, by the word that they are measured as. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.prepare.budget.growth import Growth
+from penstock.prepare.budget.points import STEEP, Point, line, slope
 
 SLICES = "slices"  # the word of passes that read the input; what was not measured costs as much
-STEEP = 8.0  # bytes per batch byte, where data are too few to measure it: more than any built-in stage was seen to take
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,19 @@ class Measurement:
 
     def task_bytes(self, batch_bytes: int) -> int:
         return int(self.fixed_bytes + self.bytes_per_batch_byte * batch_bytes)
+
+
+def measurement_of(points: Sequence[Point], reserved: int) -> Measurement:
+    """The line through the points, and the speed and output of the last. `reserved` is held before any of them."""
+    last = points[-1]
+    return Measurement(
+        worker_bytes=reserved,
+        fixed_bytes=max(0, int(line(points, 0))),
+        bytes_per_batch_byte=slope(points),
+        rows_per_second=max(last.rows, 1) / last.seconds,
+        output_row_bytes=last.written / max(last.rows, 1),
+        given_per_row=last.given / max(last.rows, 1),
+    )
 
 
 @dataclass(frozen=True)

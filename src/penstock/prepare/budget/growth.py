@@ -1,36 +1,18 @@
-"""Growth: how the output of an exchange grows with its rows, from a few measured points. Used by measure.py."""
+"""Growth: how the output of an exchange grows with its rows, from a few measured points. Pure."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from penstock.base.stores.store import Store
-from penstock.shards.columns import open_columns
-from penstock.shards.manifest import ShardFacts
-
-
-@dataclass(frozen=True)
-class Point:
-    """One run of a little of the job: its batch bytes, what the process had grown by, and what it did."""
-
-    batch_bytes: int
-    grown: int
-    rows: int
-    given: int
-    written: int
-    seconds: float
-    parts: int = 0  # bytes put down on the way to a format of one file a split
-    rows_bytes: int = 0  # of `written`, what belongs to rows, and what to dictionaries; the rest belongs to records
-    dictionary_bytes: int = 0
-    is_of_giants: bool = False  # which are larger than any batch, and were measured by how they begin
+from penstock.prepare.budget.points import Point
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How the output of an exchange grows with its rows: so much a row, so much a record, and dictionaries.
+    """Output of an exchange as its rows grow: so much per row, so much per record, and dictionaries.
 
     Records grow more slowly than rows, the more slowly the more rows there are: `exponents` are those of the last
     two steps, in each of which rows grew by `step`. Every bucket has dictionaries of its own, and they too grow
@@ -83,7 +65,7 @@ def growth_of(points: Sequence[Point]) -> Growth:
 
 
 def _two_shares(small: Point, large: Point) -> tuple[float, float]:
-    """(bytes a row, bytes a record) that explain what both points have written."""
+    """(bytes per row, bytes per record) that explain what both points have written."""
     determinant = small.rows * large.given - large.rows * small.given
     if determinant:
         rows_part = (small.written * large.given - large.written * small.given) / determinant
@@ -99,15 +81,3 @@ def _exponent(small: Point, large: Point, what: str) -> float:
     if small.rows >= large.rows or not before or not after:
         return 1.0
     return min(1.0, max(0.0, math.log(after / before) / math.log(large.rows / small.rows)))
-
-
-def dissected(point: Point, store: Store, shards: dict[str, ShardFacts]) -> Point:
-    """By the names of its columns, what of the output belongs to rows and what to dictionaries."""
-    sizes = [
-        (name, column.array.nbytes)
-        for shard in shards.values()
-        for name, column in open_columns(store, shard.files).items()
-    ]
-    dictionary = sum(size for name, size in sizes if "/dictionary/" in name)
-    rows = sum(size for name, size in sizes if "/values" in name and "/dictionary/" not in name)
-    return replace(point, rows_bytes=rows, dictionary_bytes=dictionary)

@@ -5,9 +5,11 @@ Physical facts all: they change speed and memory, never a byte of output.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from penstock.base.memory import Budget
+from penstock.base.memory import Budget, own_memory
+from penstock.base.stores import open_store
 from penstock.prepare.budget.costs import Measured, Measurement
 from penstock.prepare.budget.room import NOBODY_COUNTS, Room
 
@@ -25,6 +27,14 @@ class Means:
     free_disk: int
     driver_bytes: int
     measured: Measured
+
+    @classmethod
+    def here(cls, budget: Budget, cores: int, output: str, growth: int, measured: Measured) -> Means:
+        """The means of this process, whose run will grow by `growth` bytes and write to `output`."""
+        store = open_store(output)
+        # Bytes of an earlier run in this output are there already, or will be replaced.
+        held = sum(max(store.size(name), 0) for name in store.list()) if store.exists("") else 0
+        return cls(budget, cores, store.free_bytes() + held, own_memory().counted + growth, measured)
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,11 @@ def memory_of(workers: int, batch_bytes: int, hold_bytes: int, cost: Measurement
     if workers == 0:
         return int(means.driver_bytes + task)
     return int(means.driver_bytes + workers * (cost.worker_bytes + task))
+
+
+def enough(needed: int) -> str:
+    """A setting that allows so many bytes, with some to spare."""
+    return f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB"
 
 
 def memory_with(workers: int, held: int, means: Means) -> int:

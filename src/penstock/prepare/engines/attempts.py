@@ -27,23 +27,43 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from penstock.base.sizes import format_size
-from penstock.prepare.rows.rows import DIED, HUNG, TOO_LARGE
+from penstock.prepare.engines.attempt import ATTEMPTS, Attempt
+from penstock.prepare.engines.events import (
+    LEAKS,
+    NEEDS_MORE,
+    Alone,
+    Command,
+    Complete,
+    Died,
+    Entered,
+    Event,
+    Failed,
+    Finished,
+    Give,
+    GiveUp,
+    Holds,
+    Moved,
+    Overfull,
+    Raise,
+    Ready,
+    Say,
+    Start,
+    Stop,
+    Tick,
+)
+from penstock.prepare.rows.rows import DIED, GIVEN_UP, HUNG, TOO_LARGE
 
-ATTEMPTS = 3  # of a task whose worker dies: whole, half and quarter batches
 TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
 START_SECONDS = 120.0  # for a busy machine to import a worker's libraries
 _TASKS_BEFORE_GROWN = 8  # a worker's size says little before
 _GROWN_SHARE = 0.75  # of a worker's share of the memory
 _LEAST_BATCH_BYTES = 1024
-LEAKS, NEEDS_MORE = "leaks", "needs more"  # why a task is given up, beside DIED and HUNG
-
-LostFile: TypeAlias = tuple[str, str, str]  # path, title, reason
 
 
 class Named(Protocol):
@@ -73,192 +93,9 @@ class Policy:
     most_tries: float = math.inf  # of a task, whatever file it failed at
 
 
-# Events.
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A worker has started."""
-
-    worker: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Moved:
-    """A task has read so many rows."""
-
-    worker: int
-    rows: int
-
-
-@dataclass(frozen=True)
-class Entered:
-    """A user's function is given a file, or a part of one (not `whole`); the worker holds `bytes` before."""
-
-    worker: int
-    file: str
-    bytes: int
-    whole: bool = True
-
-
-@dataclass(frozen=True)
-class Alone:
-    """A task asks to be done again when no other runs."""
-
-    worker: int
-
-
-@dataclass(frozen=True)
-class Finished:
-    worker: int
-    row: Any  # what it leaves: a row of the ledger
-    bytes: int  # that the worker holds afterwards
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A task raised an error that trying again would not mend."""
-
-    worker: int
-    error: Exception
-
-
-@dataclass(frozen=True)
-class Died:
-    worker: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Holds:
-    """A worker inside a user's function was seen to hold so much."""
-
-    worker: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Overfull:
-    """The tree holds more than is allowed, and this worker holds the largest part."""
-
-    worker: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Tick:
-    """Time has passed."""
-
-
-Event: TypeAlias = Ready | Moved | Entered | Alone | Finished | Failed | Died | Holds | Overfull | Tick
-
-
-# Commands.
-
-
-@dataclass(frozen=True)
-class Start:
-    worker: int
-
-
-@dataclass(frozen=True)
-class Give:
-    """Have a worker do a task."""
-
-    worker: int
-    task: Any
-    batch_bytes: int
-    hold_bytes: int
-    lost: tuple[LostFile, ...]
-    alone: bool
-
-
-@dataclass(frozen=True)
-class Stop:
-    """End a worker, whatever it does, and forget it. It may be dead already."""
-
-    worker: int
-
-
-@dataclass(frozen=True)
-class Say:
-    """Write an event into the log, with the Python stack of a worker if one is named."""
-
-    name: str
-    facts: dict[str, Any]
-    stack_of: int | None = None
-
-
-@dataclass(frozen=True)
-class Complete:
-    task: Any
-    row: Any
-    is_first: bool  # of its worker, whose memory was perhaps never seen
-
-
-@dataclass(frozen=True)
-class GiveUp:
-    """End the run: a task cannot be done. `why` is DIED, HUNG, LEAKS or NEEDS_MORE."""
-
-    why: str
-    attempt: Attempt
-    worker: int
-    seconds: float = 0.0  # without a row
-    bytes: int = 0  # that its worker holds
-
-
-@dataclass(frozen=True)
-class Raise:
-    """End the run with an error of a task."""
-
-    error: Exception
-
-
-Command: TypeAlias = Start | Give | Stop | Say | Complete | GiveUp | Raise
-
-
-@dataclass
-class Attempt:
-    """A task, how often it was tried, and how it is getting on."""
-
-    task: Any
-    tries: int = 0
-    number: int = 0  # how often its batch was divided
-    failures: Counter[str] = field(default_factory=Counter)  # by file: no file pays for what another did
-    stalls: Counter[str] = field(default_factory=Counter)  # likewise
-    lost: tuple[LostFile, ...] = ()  # files that were given up
-    asked_to_be_alone: bool = False
-    reason: str = ""  # why the last try ended
-    rows: int = 0
-    moved: float = 0.0  # when it last showed a row
-    noticed: bool = False  # that it has not for a while
-    place: str = ""  # the file that a user's function has been given
-    place_bytes: int = 0  # what the worker held when it was
-    is_whole_file: bool = True  # else a part of one, which cannot be left out
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether no other task may run beside it: it asked for that, or this is its last try."""
-        return self.asked_to_be_alone or self.number == ATTEMPTS - 1
-
-    @property
-    def can_be_left_out(self) -> bool:
-        """Whether a user's function has been given a whole file, without which the task can be done."""
-        return bool(self.place) and self.is_whole_file
-
-    @property
-    def is_left_out(self) -> bool:
-        return any(path == self.place for path, _, _ in self.lost)
-
-    def begin(self, now: float) -> None:
-        self.tries += 1
-        self.rows, self.place = 0, ""
-        self.show(now)
-
-    def show(self, now: float) -> None:
-        """It moves: the time without a row starts anew."""
-        self.moved, self.noticed = now, False
+# Of a trial: a file that ends its process is left out at once; rows are measured in batches of an eighth.
+SCOUTING = Policy(workers=1, batch_bytes=0, may_lose=GIVEN_UP, failures_of_lost=1, most_tries=ATTEMPTS)
+MEASURING = Policy(workers=1, batch_bytes=0, shift=3)
 
 
 @dataclass

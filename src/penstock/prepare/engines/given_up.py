@@ -6,7 +6,8 @@ from penstock.base.errors import TaskError
 from penstock.base.memory import Budget
 from penstock.base.sizes import format_size
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.engines.attempts import LEAKS, NEEDS_MORE, Attempt, GiveUp
+from penstock.prepare.engines.attempt import Attempt
+from penstock.prepare.engines.events import LEAKS, NEEDS_MORE, GiveUp
 from penstock.prepare.rows.rows import HUNG
 
 

@@ -11,14 +11,10 @@ from penstock.base.stores.scratch import release_scratch
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines.task import execute
-from penstock.prepare.passes import Task, Work
+from penstock.prepare.passes import Task, Work, nobody_watches
 
 if TYPE_CHECKING:
     from penstock.prepare.engines import Done
-
-
-def _nobody_watches(rows: int, place: str = "", whole: bool = True) -> None:  # noqa: ARG001
-    return None
 
 
 class InlineEngine:
@@ -30,7 +26,7 @@ class InlineEngine:
         self._works.append(work)
         for task in tasks:
             with peak_watched() as peak:
-                done(task, execute(work, task, settings, _nobody_watches))
+                done(task, execute(work, task, settings, nobody_watches))
             self._log.say("sample", memory=peak[0], file=own_memory().file, rows=0, busy=1)
 
     def close(self) -> None:

@@ -19,9 +19,9 @@ from penstock.base.events import EventLog
 from penstock.base.memory import Budget, tree_memory
 from penstock.base.sizes import format_size
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.engines.attempts import (
+from penstock.prepare.engines.attempts import Attempts, Policy
+from penstock.prepare.engines.events import (
     Alone,
-    Attempts,
     Command,
     Complete,
     Died,
@@ -34,7 +34,6 @@ from penstock.prepare.engines.attempts import (
     Holds,
     Moved,
     Overfull,
-    Policy,
     Raise,
     Ready,
     Say,
@@ -217,7 +216,7 @@ class LocalEngine:
                     self._workers[number] = Worker(self._hold)
                     self._workers[number].send("work", self._work, self._settings)
                 case Give():
-                    self._give(command)
+                    self._workers[command.worker].send("task", command)
                 case Stop(number):
                     self._workers.pop(number).kill()
                 case Say(name, facts, None):
@@ -234,7 +233,3 @@ class LocalEngine:
                 case GiveUp():
                     stack = self._workers[command.worker].stack() if command.why == HUNG else ""
                     raise given_up(command, self._settings, self._budget, stack)
-
-    def _give(self, give: Give) -> None:
-        size = (give.batch_bytes, give.hold_bytes)
-        self._workers[give.worker].send("task", give.task, *size, give.lost, give.alone)

@@ -24,9 +24,10 @@ from penstock.base.user_code import code_identity
 from penstock.prepare.budget.heap import give_back_memory
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.budget.room import MustBeAlone, Room
+from penstock.prepare.engines.events import Give
 from penstock.prepare.engines.task import execute
-from penstock.prepare.passes import Lost, Task, Work
-from penstock.prepare.passes.folds.measure import measure
+from penstock.prepare.passes import Work
+from penstock.prepare.passes.folds.trying.measure import measure
 from penstock.prepare.survey.scouting import Scouted, scout
 
 PROGRESS_SECONDS = 0.2
@@ -58,11 +59,8 @@ def main() -> None:
 
 
 def _scout(connection: Connection[Any, Any], *question: Any) -> Scouted:
-    def tell(path: str) -> None:
-        connection.send(("place", path, 0))
-
     files, options, floats, missing = question
-    return scout(files, options, floats, missing, tell)
+    return scout(files, options, floats, missing, tell=lambda path: connection.send(("place", path, 0)))
 
 
 def _refuse_other_code(work: Work) -> None:
@@ -75,16 +73,7 @@ def _refuse_other_code(work: Work) -> None:
             )
 
 
-def _do(
-    connection: Connection[Any, Any],
-    work: Work,
-    settings: Settings,
-    task: Task,
-    batch_bytes: int,
-    hold_bytes: int,
-    lost: Lost,
-    alone: bool,
-) -> Any:
+def _do(connection: Connection[Any, Any], work: Work, settings: Settings, give: Give) -> Any:
     last = [time.monotonic()]
 
     def report(rows: int, place: str = "", whole: bool = True) -> None:
@@ -94,9 +83,9 @@ def _do(
             last[0] = time.monotonic()
             connection.send(("progress", rows))
 
-    room = Room(settings.room.alone, settings.room.alone) if alone else settings.room
-    settings = replace(settings, batch_bytes=batch_bytes, hold_bytes=hold_bytes, room=room)
-    return execute(work, task, settings, report, lost)
+    room = Room(settings.room.alone, settings.room.alone) if give.alone else settings.room
+    settings = replace(settings, batch_bytes=give.batch_bytes, hold_bytes=give.hold_bytes, room=room)
+    return execute(work, give.task, settings, report, give.lost)
 
 
 def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:

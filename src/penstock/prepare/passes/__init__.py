@@ -21,15 +21,18 @@ from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts, Step
 
 Rows = Sequence[LedgerRow]
-Account = Mapping[
-    str, Step
-]  # what became of rows: "files", "rows", "read", then stages: "0", "1", ... and what is inside rows (inner_key)
+# Fate of the rows, by step: "files", "rows", "read", then stages: "0", "1", ... and what is inside rows (inner_key).
+Account = Mapping[str, Step]
 Lost = Sequence[tuple[str, str, str]]  # files that were given up: path, title, reason
 
 
 def inner_key(stage: int) -> str:
     """The name of a stage's count of values inside rows, in an account."""
     return f"{stage}.{INNER}"
+
+
+def nobody_watches(rows: int, place: str = "", whole: bool = True) -> None:
+    """A Report that goes nowhere."""
 
 
 class Report(Protocol):
@@ -106,11 +109,15 @@ class Finished(NamedTuple):
     last: Callable[[], None] = lambda: None
 
 
+Tries = Callable[..., Any]  # (work, Measuring, names of what was left) -> Tried: see folds/trying/measure.py
+
+
 class Trial(NamedTuple):
     """Work that is tried before there is a plan, and the word under which its costs are kept."""
 
     word: str
-    work: Any  # a fold's: see measure.py
+    work: Any  # a fold's
+    tries: Tries
 
 
 @dataclass(frozen=True)

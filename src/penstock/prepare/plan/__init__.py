@@ -1,1 +1,1 @@
-"""What will be done: passes, their settings and projections -> Plan."""
+"""Plan: passes, their settings and projections, before anything is done."""

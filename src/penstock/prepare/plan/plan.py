@@ -6,17 +6,19 @@ fingerprints) comes from the job and its input; what is physical (settings.py) c
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.errors import PlanError
-from penstock.base.fingerprint import fingerprint
+from penstock.base.fingerprint import digest, fingerprint
 from penstock.base.sizes import format_size
 from penstock.prepare.budget.means import Means, Projection, Settings
 from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Pass, Task
 from penstock.prepare.passes.job import Job
 from penstock.prepare.plan.settings import choose_settings, refuse_without_memory
+from penstock.prepare.stages.interfaces import notes_of
 from penstock.prepare.survey.survey import Survey, describe_files
 from penstock.shards.manifest import FORMAT_VERSION
 
@@ -53,6 +55,14 @@ class Plan:
     def workers(self) -> int:
         return max(each.settings.workers for each in self.passes)
 
+    @property
+    def task_count(self) -> int:
+        return sum(len(each.tasks) for each in self.passes)
+
+    def wait_for_engines(self) -> None:
+        """Wait for the engines of stages, where planning left their choice open: one that fails says so now."""
+        notes_of(self.survey.stages)
+
 
 def make_plan(job: Job, passes: tuple[Pass, ...], means: Means) -> Plan:
     refuse_without_memory(passes, job.config, job.survey, means)
@@ -76,6 +86,13 @@ def describe_input(survey: Survey) -> dict[str, Any]:
     if any(kind.is_numbered for kind in survey.kinds) and paths != sorted(paths):
         described["order"] = "numbers"  # where that is not the order of their names
     return described
+
+
+def input_facts(survey: Survey) -> dict[str, Any]:
+    """Description of the input for the manifest."""
+    described = describe_input(survey)
+    facts = {"files": len(described["files"]), "bytes": survey.bytes, "digest": digest(json.dumps(described).encode())}
+    return {**facts, **survey.origin}
 
 
 def _refuse_without_disk(plan: Plan) -> None:

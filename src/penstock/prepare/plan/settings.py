@@ -5,36 +5,69 @@ A strategy is a rule for choosing them. They change speed and memory, never a by
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from penstock.base.errors import PlanError
 from penstock.base.sizes import format_size, parse_size
 from penstock.prepare.budget.costs import Measurement
-from penstock.prepare.budget.means import HOLD_MARGIN, MARGIN, SLACK_BYTES, Means, Settings, memory_of
+from penstock.prepare.budget.means import HOLD_MARGIN, MARGIN, SLACK_BYTES, Means, Settings, enough, memory_of
 from penstock.prepare.budget.room import Room, alone_room
 from penstock.prepare.job.config import Config
-from penstock.prepare.passes import Batches, Holds, Need, Pass
+from penstock.prepare.passes import Need, Pass
+from penstock.prepare.plan.strategy import Strategy, strategy_of
 from penstock.prepare.survey.survey import MANY_FILES, Survey
+
+
+@dataclass(frozen=True)
+class _Share:
+    """Memory of a job, as workers that cost so much share it. No worker at all means inside the driver."""
+
+    cost: Measurement
+    means: Means
+
+    def used(self, workers: int, batch_bytes: int, hold_bytes: int = 0) -> int:
+        return memory_of(workers, batch_bytes, hold_bytes, self.cost, self.means)
+
+    def of(self, workers: int) -> int:
+        return (self.means.budget.allowed - self.means.driver_bytes) // max(1, workers)
+
+    def _beside(self, workers: int) -> int:
+        """A worker's share beside what it holds before a task."""
+        return self.of(workers) - (self.cost.worker_bytes if workers else 0)
+
+    def room(self, workers: int) -> int:
+        """A worker's share beside what it holds whatever it reads."""
+        return max(1, self._beside(workers) - self.cost.fixed_bytes)
+
+    def batch(self, workers: int, wanted: int) -> int:
+        """The largest batch that lets so many workers fit."""
+        left = (self._beside(workers) - SLACK_BYTES) / MARGIN - self.cost.fixed_bytes
+        return int(min(wanted, left / max(self.cost.bytes_per_batch_byte, 0.01)))
+
+    def hold(self, workers: int, batch_bytes: int, output: float) -> int:
+        """The rest of the budget, as far as the output of the largest task needs it."""
+        left = (self.means.budget.allowed - self.used(workers, batch_bytes)) / max(workers, 1) / HOLD_MARGIN
+        return max(0, int(min(left, output)))
 
 
 def choose_settings(each: Pass, config: Config, survey: Survey, means: Means) -> Settings:
     """The most workers whose batches are good, with the largest batches that are wanted and fit."""
-    holds = each.holds(means)
-    wanted = _workers_wanted(config, means)
+    holds, strategy = each.holds(means), strategy_of(config)
+    share, wanted = _Share(holds.cost, means), _workers_wanted(strategy, means)
     most = min(wanted, max(1, each.task_count))
     if holds.known:
-        fitting = (means.budget.allowed - means.driver_bytes) // (holds.cost.worker_bytes + holds.known.bytes)
+        fitting = share.of(1) // (holds.cost.worker_bytes + holds.known.bytes)
         return Settings(min(most, max(1, fitting)), holds.known.bytes, 0, 1.0, 1.0)
-    batches = _batches(holds, config)
+    assert holds.batches
+    batches = strategy.batches(holds.batches)
     if holds.threads and most:
         most = max(1, min(most, -(-wanted // holds.threads)))
     for workers in range(most, 0, -1) if most else [0]:
-        batch = _batch_for(workers, batches, holds.cost, means)
+        batch = share.batch(workers, batches.wanted)
         if batch >= (batches.good if workers > 1 else batches.least):
-            hold = 0 if config.strategy == "streaming" else _hold_for(workers, batch, holds, means)
-            limit, limit_by = _worker_limit(workers, batch, hold, config, holds.cost, means)
-            alone = min(_room(min(workers, 1), holds.cost, means), alone_room(means.budget.allowed))
+            hold = share.hold(workers, batch, holds.output) if strategy.holds_output else 0
+            limit, limit_by = _worker_limit(workers, batch, hold, config, share)
             return Settings(
                 workers=workers,
                 batch_bytes=batch,
@@ -44,17 +77,9 @@ def choose_settings(each: Pass, config: Config, survey: Survey, means: Means) ->
                 worker_limit=limit,
                 limit_by=limit_by,
                 threads=threads_of(holds.threads, wanted or means.cores, workers),
-                room=Room(_room(workers, holds.cost, means), alone),
+                room=Room(share.room(workers), min(share.room(min(workers, 1)), alone_room(means.budget.allowed))),
             )
     raise AssertionError("refuse_without_memory lets no such pass through")
-
-
-def _batches(holds: Holds, config: Config) -> Batches:
-    assert holds.batches
-    wanted, good, least = holds.batches
-    if config.strategy == "parallel":
-        return Batches(wanted, wanted, wanted)
-    return Batches(good, good, least) if config.strategy == "streaming" else holds.batches
 
 
 def threads_of(most: int, cores: int, workers: int) -> int:
@@ -62,44 +87,28 @@ def threads_of(most: int, cores: int, workers: int) -> int:
     return max(1, min(most + 1, cores // max(1, workers))) if most else 1
 
 
-def _room(workers: int, cost: Measurement, means: Means) -> int:
-    """A worker's share beside what it holds whatever it reads."""
-    share = (means.budget.allowed - means.driver_bytes) // max(1, workers)
-    return max(1, int(share - (cost.worker_bytes if workers else 0) - cost.fixed_bytes))
-
-
-def _worker_limit(
-    workers: int, batch: int, hold: int, config: Config, cost: Measurement, means: Means
-) -> tuple[int, str]:
+def _worker_limit(workers: int, batch: int, hold: int, config: Config, share: _Share) -> tuple[int, str]:
     """With `function_memory:`, what a worker was projected to hold; without, its share of all that is allowed."""
     if not any(source.function for source in config.input) or not workers:
         return 0, ""
     declared = [source.function_memory for source in config.input if source.function_memory]
     if declared:
-        limit = memory_of(1, batch, hold, cost, means) - means.driver_bytes
+        limit = share.used(1, batch, hold) - share.means.driver_bytes
         return limit, f"function_memory: {max(declared, key=parse_size)}"
-    return (means.budget.allowed - means.driver_bytes) // workers, f"memory: {config.memory} leaves to a worker"
+    return share.of(workers), f"memory: {config.memory} leaves to a worker"
 
 
 def refuse_without_memory(passes: Sequence[Pass], config: Config, survey: Survey, means: Means) -> None:
     """Refuse a job one of whose passes cannot fit; the one that needs most says how much."""
-    held = [each.holds(means) for each in passes]
-    workers = 0 if _workers_wanted(config, means) == 0 else 1
+    held, strategy = [each.holds(means) for each in passes], strategy_of(config)
+    workers = min(1, _workers_wanted(strategy, means))
     known = max((each.known for each in held if each.known), default=None, key=lambda need: need.bytes)
     needed = means.driver_bytes + workers * means.measured.slices.worker_bytes + known.bytes if known else 0
-    needs = []
-    for each, holds in zip(passes, held, strict=True):
-        if not holds.known:
-            batches = _batches(holds, config)
-            if _batch_for(workers, batches, holds.cost, means) < batches.least:
-                least = memory_of(workers, batches.least, 0, holds.cost, means)
-                needs.append((least, each.number, holds.cost, batches))
-    if needs:
-        least, _, cost, batches = max(needs, key=lambda need: need[:2])
-        error = _too_small(least, max(least, needed), workers, config, survey, batches, cost, means)
-        if survey.files >= MANY_FILES:
-            error.where = f"{error.where}; the driver holds something of each of {survey.files:,} files"
-        raise error
+    shares = [(_Share(each.cost, means), strategy.batches(each.batches)) for each in held if each.batches]
+    small = [(share, least) for share, (wanted, _, least) in shares if share.batch(workers, wanted) < least]
+    if small:
+        share, least = max(reversed(small), key=lambda each: each[0].used(workers, each[1]))  # the last, of equals
+        raise _too_small(share, least, workers, needed, config, survey)
     if known and needed > means.budget.allowed:
         raise _refusal(known, needed, means)
     for driver in (each.driver for each in held if each.driver):
@@ -111,7 +120,7 @@ def _refusal(need: Need, needed: int, means: Means) -> PlanError:
     return PlanError(
         need.what.format(needed=format_size(needed), budget=means.budget),
         where=need.where,
-        next_step=need.next_step or f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB",
+        next_step=need.next_step or enough(needed),
     )
 
 
@@ -121,50 +130,25 @@ def row_bytes_of(survey: Survey) -> float:
     return max(sample.nbytes / sample.num_rows if sample.num_rows else 64.0, survey.stored_row_bytes)
 
 
-def _workers_wanted(config: Config, means: Means) -> int:
-    if config.strategy == "sequential" or means.measured.assumed:
+def _workers_wanted(strategy: Strategy, means: Means) -> int:
+    if means.measured.assumed:
         return 0
-    return means.cores if config.workers == "auto" else config.workers
+    return means.cores if strategy.workers is None else strategy.workers
 
 
-def _batch_for(workers: int, batches: Batches, cost: Measurement, means: Means) -> int:
-    """The largest batch that lets so many workers fit; none at all means inside the driver."""
-    share = means.budget.allowed - means.driver_bytes
-    if workers:
-        share = share // workers - cost.worker_bytes
-    left = (share - SLACK_BYTES) / MARGIN - cost.fixed_bytes
-    return int(min(batches.wanted, left / max(cost.bytes_per_batch_byte, 0.01)))
-
-
-def _hold_for(workers: int, batch_bytes: int, holds: Holds, means: Means) -> int:
-    """The rest of the budget, as far as the output of the largest task needs it."""
-    used = memory_of(workers, batch_bytes, 0, holds.cost, means)
-    left = (means.budget.allowed - used) / max(workers, 1) / HOLD_MARGIN
-    return max(0, int(min(left, holds.output)))
-
-
-def _too_small(
-    least: int,
-    enough: int,
-    workers: int,
-    config: Config,
-    survey: Survey,
-    batches: Batches,
-    cost: Measurement,
-    means: Means,
-) -> PlanError:
-    suggestion = math.ceil(enough * 1.1 / 10e6) * 10
-    steps = [f"memory: {suggestion}MB"]
-    steps += ["strategy: streaming, which holds less at once"] if config.strategy == "parallel" else []
-    steps += ["a smaller max_record"] if batches.least > 4 << 20 else []
+def _too_small(share: _Share, batch: int, workers: int, known: int, config: Config, survey: Survey) -> PlanError:
+    cost, means, least = share.cost, share.means, share.used(workers, batch)
+    steps = [enough(max(least, known)), *strategy_of(config).advice]
+    steps += ["a smaller max_record"] if batch > 4 << 20 else []
     if not any(stage.holds_much for stage in survey.stages):
         steps += ["strategy: sequential, which has no worker"] if workers else []
         steps += ["fewer columns with `select`"] if config.stages else []
+    many = f"; the driver holds something of each of {survey.files:,} files" if survey.files >= MANY_FILES else ""
     return PlanError(
         f"the job needs {format_size(least)}: {format_size(means.driver_bytes)} for the driver, "
         + (f"{format_size(cost.worker_bytes)} for one worker and " if workers else "and ")
-        + f"{format_size(cost.task_bytes(batches.least) * MARGIN + SLACK_BYTES)} for the smallest batch; "
+        + f"{format_size(cost.task_bytes(batch) * MARGIN + SLACK_BYTES)} for the smallest batch; "
         f"only {means.budget} is allowed",
-        where="measured on the first rows of the input, in this very run",
+        where=f"measured on the first rows of the input, in this very run{many}",
         next_step=", or ".join(steps),
     )

@@ -22,7 +22,7 @@ EXPORTED = f"{STATE}/export.json"
 
 
 def refuse_export(config: Config) -> None:
-    """What cannot be written when the dataset is there is told before it is made."""
+    """Refuse, before the dataset is made, a folder that could not be written after it."""
     if not config.export:
         return
     try:

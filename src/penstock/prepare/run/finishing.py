@@ -6,18 +6,15 @@ Called by run.py when every task is done. The manifest is last: its presence mea
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 from penstock.base.faults import crash_point
-from penstock.base.fingerprint import digest
 from penstock.base.stores.store import STATE, Store
-from penstock.prepare.ledger import TASKS
 from penstock.prepare.passes import Left
-from penstock.prepare.plan.plan import Plan, describe_input
+from penstock.prepare.plan.plan import Plan, input_facts
 from penstock.prepare.rows.rows import rejected_line
 from penstock.prepare.run.account import make_account, refuse_unbalanced
+from penstock.prepare.run.clearing import remove_leftovers, remove_scaffolding
 from penstock.prepare.run.resume import is_redoing, remember_job
 from penstock.prepare.stages.interfaces import Leaves
 from penstock.shards.columns import FileFacts, commit_file
@@ -36,7 +33,7 @@ def finish(plan: Plan, store: Store, left: Left, run_facts: Callable[[], bytes])
     account, inner = make_account(plan, left, written)
     manifest = Manifest(
         config=plan.semantic,
-        input=_input_facts(plan),
+        input=input_facts(plan.survey),
         schema=plan.survey.output,
         splits=splits,
         account=account,
@@ -53,7 +50,7 @@ def finish(plan: Plan, store: Store, left: Left, run_facts: Callable[[], bytes])
     )
     refuse_unbalanced(manifest.account, manifest.tokens)
     crash_point("run.before_clean_up")
-    _remove_leftovers(store, manifest)
+    remove_leftovers(store, manifest)
     for each in finished:
         each.last()
     store.commit_bytes(RUN, run_facts())
@@ -64,21 +61,6 @@ def finish(plan: Plan, store: Store, left: Left, run_facts: Callable[[], bytes])
     if is_redoing(store, plan):
         remember_job(store, plan, redoing=False)
     return manifest
-
-
-def remove_scaffolding(store: Store) -> None:
-    """Remove what tasks have left for each other: all that lies in the folders of the state but the ledger."""
-    for name in store.entries(STATE):
-        if name.endswith("/") and name != f"{TASKS}/":
-            store.remove(name)
-    store.sweep()
-
-
-def _input_facts(plan: Plan) -> dict[str, Any]:
-    described = describe_input(plan.survey)
-    files = described["files"]
-    facts = {"files": len(files), "bytes": plan.survey.bytes, "digest": digest(json.dumps(described).encode())}
-    return {**facts, **plan.survey.origin}
 
 
 def _write_artifacts(plan: Plan, store: Store, left: Left) -> tuple[FileFacts, ...]:
@@ -101,21 +83,3 @@ def _write_bad_files(plan: Plan, store: Store) -> tuple[FileFacts, ...]:
         for each in plan.survey.bad_files
     ]
     return (commit_file(store, "rejected/files.jsonl", "".join(f"{line}\n" for line in lines).encode()),)
-
-
-def _remove_leftovers(store: Store, manifest: Manifest) -> None:
-    """Shards and rejected rows of an earlier job in this output that this one does not have."""
-    known = {file.file for file in manifest.files}
-    for name in _own_files(store):
-        if name not in known:
-            store.remove(name)
-
-
-_OURS = re.compile(
-    r"[^/]+/\d{5}-of-\d{5}\.[^/]+|batch_+\d+(_+\d+)*\.npz|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json"
-)
-
-
-def _own_files(store: Store) -> Iterable[str]:
-    """Files with names that only penstock gives; a person's file that lies among them is left alone."""
-    return [name for name in store.list() if _OURS.fullmatch(name)]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.sizes import more_files
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.ledger import LedgerRow, files_are_there, forget, read_rows
-from penstock.prepare.plan.plan import Plan, describe_input
+from penstock.prepare.plan.plan import Plan, Planned, describe_input
 from penstock.shards.manifest import FORMAT_VERSION, MANIFEST, Manifest, read_manifest
 
 JOB = f"{STATE}/job.json"
@@ -60,18 +62,25 @@ def keep_or_forget(store: Store, plan: Plan, redo: bool) -> tuple[dict[str, Ledg
     """(rows of tasks that need not be done again, what changed since they were). The other rows are removed."""
     changes = changed(store, plan)
     rows = read_rows(store)
+    kept = {} if redo else kept_rows(plan.passes, rows, partial(files_are_there, store))
+    forget(store, [name for name in rows if name not in kept])
+    return kept, changes
+
+
+def kept_rows(
+    passes: Sequence[Planned], rows: Mapping[str, LedgerRow], is_there: Callable[[LedgerRow, bool], bool]
+) -> dict[str, LedgerRow]:
+    """Rows of the tasks that need not be done again. `is_there(row, spill_needed)` tells whether its files are."""
     kept: dict[str, LedgerRow] = {}
     spill_needed = False  # what a pass spilled is needed only while a task behind it is to be done
-    for each in reversed(plan.passes):
+    for each in reversed(passes):
         needed = spill_needed or each.pass_.read_at_end
         for task in each.tasks:
             row = rows.get(task.name)
-            same = row and not redo and row.fingerprint == task.fingerprint and not row.gave_up
-            if row and same and files_are_there(store, row, needed):
+            if row and row.fingerprint == task.fingerprint and not row.gave_up and is_there(row, needed):
                 kept[task.name] = row
         spill_needed = spill_needed or any(task.name not in kept for task in each.tasks)
-    forget(store, [name for name in rows if name not in kept])
-    return kept, changes
+    return kept
 
 
 def remember_job(store: Store, plan: Plan, redoing: bool) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes.folds.fold import Ending
-from penstock.prepare.passes.folds.shards import ShardsEnding
+from penstock.prepare.passes.folds.shards_ending import ShardsEnding
 from penstock.prepare.passes.folds.sink import Into, Produced
 from penstock.prepare.passes.job import Job
 from penstock.prepare.rows.rows import Rows

@@ -17,7 +17,8 @@ from penstock.prepare.passes import Rows as LedgerRows
 from penstock.prepare.passes.exchange.merging import Gathering, gather
 from penstock.prepare.passes.exchange.scatter import side_of
 from penstock.prepare.passes.folds.chain import Chain, Count
-from penstock.prepare.passes.folds.fold import Attempt, Written
+from penstock.prepare.passes.folds.fold import Written
+from penstock.prepare.passes.folds.source import Attempt
 from penstock.prepare.passes.job import Described, Job
 from penstock.prepare.rows.exchange import Bucket, Exchange, Sorted
 from penstock.prepare.rows.rows import Rows

@@ -12,7 +12,7 @@ _END = object()
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """The same items, and the same error at the end; one is ready and one is being made."""
+    """The items, and their error at the end; one is ready and one is being made."""
     ready: queue.Queue[Any] = queue.Queue(1)
     stopped = threading.Event()
 

@@ -1,13 +1,15 @@
-"""Chain: the stages of a pass over one batch after the other, every row counted. Used by fold.py."""
+"""Chain: the stages of a pass over one batch after the other, every row counted. Used by work.py."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.base.errors import InputError
+from penstock.prepare.passes import inner_key
 from penstock.prepare.passes.folds.rejected import Rejected
 from penstock.prepare.rows.rows import INNER, Rows, SetAside
 from penstock.prepare.stages.interfaces import Applies, Fit
@@ -109,6 +111,13 @@ class Chain:
             self.counts[number].inner_given += rows.inner
             rows = self.count(rows, taken, self.counts[number])
         return rows
+
+    def steps(self, names: Mapping[int, str]) -> dict[str, Step]:
+        """Counts of each stage, by its number."""
+        counts = self.counts.items()
+        steps = {str(number): count.step(names[number], "") for number, count in counts}
+        inner = {inner_key(number): count.inner_step(names[number]) for number, count in counts if count.inner}
+        return steps | inner
 
     def count(self, rows: Rows, taken: int, count: Count) -> Rows:
         count.add(taken, [self.rejected.take(aside) for aside in rows.set_aside])

@@ -1,23 +1,18 @@
-"""Fold: a pass that takes what a Reader gives through some stages, into an Ending. Next: run/task.py.
+"""Fold: a pass that takes what a Reader gives through some stages, into an Ending. The worker's half: work.py.
 
 map, fit, scatter, gather and hash are folds with other plugs: `kind` is a word for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Protocol
 
-from penstock.base.errors import InputError
-from penstock.base.faults import crash_point
-from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured, Measurement
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_of
-from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import (
     Account,
     Batches,
@@ -26,168 +21,21 @@ from penstock.prepare.passes import (
     Holds,
     Learned,
     Left,
-    Lost,
     Need,
-    Report,
     Rows,
     Task,
-    TaskInput,
     Trial,
+    Tries,
     inner_key,
 )
-from penstock.prepare.passes.folds.chain import Chain, Count, Tap
-from penstock.prepare.passes.folds.rejected import Rejected
-from penstock.prepare.passes.folds.sink import Into, Nothing, Sink
+from penstock.prepare.passes.folds.sink import Into
+from penstock.prepare.passes.folds.source import Source
+from penstock.prepare.passes.folds.work import FoldWork
 from penstock.prepare.passes.job import Described, Job
 from penstock.prepare.rows.exchange import Exchange
 from penstock.prepare.rows.rows import INNER
-from penstock.prepare.rows.rows import Rows as Batch
-from penstock.prepare.sources import UnreadablePart
-from penstock.prepare.stages.interfaces import Ends, Opens, busy_threads, fit_of, notes_of
-from penstock.prepare.stages.stage import Stage
+from penstock.prepare.stages.interfaces import busy_threads, fit_of
 from penstock.shards.manifest import Step
-
-# The worker's half.
-
-
-@dataclass
-class Attempt:
-    """A task that is being done."""
-
-    work: FoldWork
-    task: Task
-    settings: Settings
-    report: Report
-    chain: Chain
-    unreadable: list[UnreadablePart]  # parts of files that were found to be, and are passed over
-    lost: list[UnreadablePart] = field(default_factory=list)  # parts, likewise, that were counted
-    read: Count = field(default_factory=Count)
-    rows: Count = field(default_factory=Count)  # that a user's function was given
-
-
-class Source(Protocol):
-    """The worker's half of a Reader."""
-
-    @property
-    def refuses(self) -> bool: ...  # whether bad input stops the job
-    @property
-    def reducers(self) -> dict[int, Stage]: ...  # stages that run inside the reader, whose fits it feeds itself
-    def may_lose(self, title: str) -> bool: ...
-    def fails_on(self, part: UnreadablePart) -> bool: ...
-    def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]: ...
-    def files(self, piece: TaskInput) -> list[tuple[int, str]]: ...  # (source, path), in the order they are read
-    def rejected_name(self, number: int) -> str: ...
-    def rows(self, attempt: Attempt) -> Iterator[Batch]: ...  # counted
-    def steps(self, attempt: Attempt) -> dict[str, Step]: ...  # of what was read
-    def for_trial(self) -> Source: ...
-
-
-@dataclass(frozen=True)
-class FoldWork:
-    """The work of every task of a fold."""
-
-    root: str
-    source: Source
-    names: dict[int, str]
-    stages: dict[int, Stage]  # by number, bound: those that need an artifact have it
-    fits: tuple[int, ...]  # numbers of the stages whose reduction this pass runs
-    sink: Into | None  # none: the pass only measures
-    code: tuple[tuple[str, str], ...]
-    is_for_good: bool = True  # else a later pass does the same to the same rows, and writes what is set aside
-    identity: str = ""
-
-    @property
-    def notes(self) -> list[str]:
-        return notes_of(tuple(self.stages.values()))
-
-    def may_lose(self, title: str) -> bool:
-        return self.source.may_lose(title)
-
-    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:
-        """Do the task.
-
-        A part that cannot be decoded starts it anew without that part, so that what is kept of a damaged file never
-        depends on how far the reading had come.
-        """
-        unreadable = self.source.given_up(task.input, lost)
-        while True:
-            try:
-                return self._attempt(task, settings, report, unreadable)
-            except UnreadablePart as part:
-                if self.source.fails_on(part):
-                    raise _refusal(part) from part
-                unreadable.append(part)
-
-    def _attempt(self, task: Task, settings: Settings, report: Report, unreadable: list[UnreadablePart]) -> LedgerRow:
-        store, number = open_store(self.root), task.input.number
-        with ExitStack() as stack:
-            name, files = self.source.rejected_name(number), self.source.files(task.input)
-            rejected = Rejected(store, name, stack, self.is_for_good, files)
-            chain = Chain(self.open_stages(store, number, settings), self.taps(), rejected, self.source.refuses)
-            attempt = Attempt(self, task, settings, report, chain, unreadable)
-            sink = self.open_sink(store, number, stack, settings)
-            for rows in self.source.rows(attempt):
-                rows = chain(rows)
-                rejected.write()
-                sink.write(rows)
-            for stage in chain.stages.values():
-                if isinstance(stage, Ends):
-                    stage.ended()
-            produced = sink.finish()
-            crash_point("task.after_shards")
-        return LedgerRow(
-            task=task.name,
-            fingerprint=task.fingerprint,
-            shards=produced.shards,
-            spill=produced.spill,
-            rejected=rejected.facts,
-            steps={**self.source.steps(attempt), **self._steps(chain)},
-            states={**{str(each): tap.finish() for each, tap in chain.taps.items()}, **produced.states},
-            lost_files=tuple((part.segment.path, part.title) for part in attempt.lost if part.rows < 0),
-            boot="" if produced.lasting else store.session,
-        )
-
-    def open_stages(self, store: Store, number: int, settings: Settings) -> dict[int, Stage]:
-        threads, room = settings.threads, settings.room
-        return {
-            each: stage.opened(store, number, threads, room) if isinstance(stage, Opens) else stage
-            for each, stage in self.stages.items()
-        }
-
-    def close(self) -> None:
-        for stage in self.stages.values():
-            if isinstance(stage, Opens):
-                stage.closed()
-
-    def open_sink(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:
-        return self.sink.open(store, number, stack, settings) if self.sink else Nothing()
-
-    def taps(self) -> dict[int, Tap]:
-        stages = {**self.source.reducers, **self.stages}
-        return {number: Tap(fit_of(stages[number])) for number in self.fits}
-
-    def _steps(self, chain: Chain) -> dict[str, Step]:
-        """Counts of each stage, by its number."""
-        counts = chain.counts.items()
-        steps = {str(number): count.step(self.names[number], "") for number, count in counts}
-        inner = {inner_key(number): count.inner_step(self.names[number]) for number, count in counts if count.inner}
-        return steps | inner
-
-    def for_trial(self) -> FoldWork:
-        """The work, going on where rows are bad, and with a sink that takes some rows of some slices."""
-        return replace(self, source=self.source.for_trial(), sink=self.sink.for_trial() if self.sink else None)
-
-
-def _refusal(part: UnreadablePart) -> InputError:
-    rows = f" of {part.rows:,} rows" if part.rows >= 0 else ""
-    return InputError(
-        f"{part.title}{rows}: {part.reason}",
-        where=f"{part.segment.location}, row {part.ordinal:,}" if part.rows >= 0 else part.segment.location,
-        next_step="replace the file, or set `on_bad_input: set_aside` to go on without that part",
-    )
-
-
-# The driver's half.
 
 
 class Reader(Protocol):
@@ -272,6 +120,7 @@ class Fold:
     fits: tuple[int, ...]
     reader: Reader
     ending: Ending
+    tries: Tries  # how it is measured before there is a plan
     read_at_end = False
 
     @property
@@ -289,7 +138,7 @@ class Fold:
     @property
     def trial(self) -> Trial | None:
         """A fit costs what the pass behind it costs."""
-        return Trial(self._word, self._work({}, "")) if self.ending.into else None
+        return Trial(self._word, self._work({}, ""), self.tries) if self.ending.into else None
 
     def tasks(self, above: str) -> tuple[Task, ...]:
         buckets = max(self.reader.buckets, self.ending.buckets)

@@ -17,7 +17,7 @@ _SMALL = 4  # a batch of less than this part of what may be read at once waits f
 
 
 def joined(items: Iterator[Rows | UnreadablePart], reading: Reading) -> Iterator[Rows | UnreadablePart]:
-    """The same rows in the same order."""
+    """Rows in their order, in fewer batches."""
     held: list[Rows] = []
     rows = size = 0
     for item in items:
@@ -39,7 +39,7 @@ def joined(items: Iterator[Rows | UnreadablePart], reading: Reading) -> Iterator
 
 
 def _is_small(rows: Rows, reading: Reading) -> bool:
-    """What a function of the user's has made stays apart: whoever runs it wants to know which file it is in."""
+    """Samples of a user's function stay apart: whoever runs it wants to know which file it is in."""
     if rows.made_of or reading.options[rows.source].function:
         return False
     if any(pa.types.is_dictionary(kind) for kind in rows.batch.schema.types):  # several may be more than its codes hold

@@ -1,8 +1,8 @@
-"""Shards: the ending of a fold whose rows are the dataset: a file per task and split, or one file per split."""
+"""Shards: the sink of a fold whose rows are the dataset: a file per task and split."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,21 +10,16 @@ from typing import Literal
 import pyarrow as pa
 
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.costs import Measurement
-from penstock.prepare.budget.means import Means, Settings
-from penstock.prepare.passes import Finished, Need, Rows
-from penstock.prepare.passes.folds.fold import Ending, Reader, Written
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.budget.points import Point
 from penstock.prepare.passes.folds.sink import PARTS, Into, Produced
-from penstock.prepare.passes.job import Job
 from penstock.prepare.rows.exchange import Exchange
-from penstock.prepare.rows.rows import Rows as Batch
-from penstock.shards.columns import Container, Hold
+from penstock.prepare.rows.rows import Rows
+from penstock.shards.columns import Container, Hold, open_columns
 from penstock.shards.foreign.arrayrecord_file import PartWriter, merge_parts
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.schema import Schema
 from penstock.shards.shard import ShardWriter
-
-_MERGE_BYTES, _MERGE_RECORD_BYTES = 32 << 20, 75  # measured 20 MB and 60 B: docs/decisions/0007-arrayrecord.md
 
 
 @dataclass(frozen=True)
@@ -40,9 +35,20 @@ class ShardsInto(Into):
     def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Shards:
         return Shards(store, self, number, stack, settings.hold_bytes)
 
+    def weighed(self, point: Point, store: Store, number: int, shards: Mapping[str, ShardFacts]) -> Point:
+        """The point with its bytes as they will be in the dataset, and whose they are, by the names of columns."""
+        if self.container == "arrayrecord":
+            merged = [merge_parts(store, f"{split}{number}", (part,)) for split, part in shards.items()]
+            return replace(point, written=sum(shard.files[0].bytes for shard in merged), parts=point.written)
+        columns = [column for shard in shards.values() for column in open_columns(store, shard.files).items()]
+        sizes = [(name, column.array.nbytes) for name, column in columns]
+        dictionary = sum(size for name, size in sizes if "/dictionary/" in name)
+        rows = sum(size for name, size in sizes if "/values" in name and "/dictionary/" not in name)
+        return replace(point, rows_bytes=rows, dictionary_bytes=dictionary)
+
 
 class Shards:
-    """The shards of one task, one a split, each opened when its first record comes."""
+    """The shards of one task, one per split, each opened when its first record comes."""
 
     def __init__(self, store: Store, into: ShardsInto, number: int, stack: ExitStack, hold_bytes: int) -> None:
         self._store, self._into, self._number = store, into, number
@@ -50,7 +56,7 @@ class Shards:
         self._hold = Hold(hold_bytes)
         stack.callback(self._close)
 
-    def write(self, rows: Batch) -> None:
+    def write(self, rows: Rows) -> None:
         for number, split in enumerate(self._into.splits):
             batch = rows.take_split(number)
             if batch.num_rows:
@@ -75,57 +81,3 @@ class Shards:
     def _close(self) -> None:
         for writer in self._writers.values():
             writer.close()
-
-
-@dataclass(frozen=True)
-class ShardsEnding(Ending):
-    splits: tuple[str, ...] = ()
-
-    def disk(self, rows: int, written: Written, cost: Measurement) -> tuple[int, int]:  # noqa: ARG002
-        return written.at_once, written.in_all
-
-    def behind(self, reader: Reader) -> Ending:
-        assert isinstance(self.into, ShardsInto)
-        return replace(self, into=replace(self.into, task_count=reader.task_count, exchange=reader.exchange))
-
-    def finish(self, rows: Rows, store: Store) -> Finished:  # noqa: ARG002
-        return Finished(shards_of(rows, self.splits))
-
-
-@dataclass(frozen=True)
-class OneFile(ShardsEnding):
-    """The records of all tasks in one ArrayRecord file per split, which the driver puts together."""
-
-    job: Job | None = None
-
-    def driver(self, means: Means) -> Need:
-        """Bytes of the driver while it writes the file: its index is in memory until the end."""
-        assert self.job
-        rows = self.job.rows * means.measured.slices.given_per_row
-        records = means.measured.growth.records_of(rows) if means.measured.growth else 0
-        needed = means.driver_bytes + _MERGE_BYTES + int(_MERGE_RECORD_BYTES * records)
-        return Need(
-            needed,
-            "putting the ArrayRecord file together needs {needed} at the end, most of it for the index of its records; "
-            "only {budget} is allowed",
-            "estimated from the keys among the first rows of the input",
-            f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB, or leave `format:` out",
-        )
-
-    def finish(self, rows: Rows, store: Store) -> Finished:
-        parts = shards_of(rows, self.splits)
-        return Finished({split: (merge_parts(store, split, parts[split]),) for split in self.splits})
-
-
-def shards_of(rows: Rows, splits: tuple[str, ...]) -> dict[str, tuple[ShardFacts, ...]]:
-    """The shards of each split, in order."""
-    return {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in splits}
-
-
-def shards_ending(job: Job) -> Ending:
-    config, survey = job.config, job.survey
-    assert config.format in ("safetensors", "npy", "arrayrecord")
-    into = ShardsInto(survey.output, job.splits, config.format, len(survey.slices), None)
-    if config.format == "arrayrecord":
-        return OneFile("output", into=into, is_for_good=True, holds_output=True, splits=job.splits, job=job)
-    return ShardsEnding("output", into=into, is_for_good=True, holds_output=True, splits=job.splits)

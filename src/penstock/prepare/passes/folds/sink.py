@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.budget.means import Settings
+from penstock.prepare.budget.points import Point
 from penstock.prepare.rows.rows import Rows
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts
@@ -50,6 +52,10 @@ class Into(ABC):
     def for_trial(self) -> Into:
         """The writer for a trial: some rows of some slices, before there is a plan."""
         return self
+
+    def weighed(self, point: Point, store: Store, number: int, shards: Mapping[str, ShardFacts]) -> Point:  # noqa: ARG002
+        """The point of trial `number`, with what is told by the files it wrote."""
+        return point
 
     def left(self, tasks: int) -> tuple[str, ...]:  # noqa: ARG002
         """Names of the files that so many tasks leave for a reader."""

@@ -11,7 +11,8 @@ from penstock.prepare.budget.means import Means, Projection, Settings, memory_wi
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task, inner_key
 from penstock.prepare.passes.folds.fold import summed
-from penstock.prepare.passes.folds.shards import ShardsInto, shards_of
+from penstock.prepare.passes.folds.shards import ShardsInto
+from penstock.prepare.passes.folds.shards_ending import shards_of
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
 from penstock.prepare.passes.text.packing import FromTokens, Span, pack
 from penstock.prepare.passes.text.token_stream import TokenPart

@@ -1,0 +1,27 @@
+"""Choosing: the engine that does the tasks of a job, and the trial that tries some. A new engine is chosen here."""
+
+from __future__ import annotations
+
+from penstock.base.events import EventLog
+from penstock.base.stores.store import Store
+from penstock.prepare.engines import Engine
+from penstock.prepare.engines.inline import InlineEngine
+from penstock.prepare.engines.inline_trial import InlineTrial
+from penstock.prepare.engines.local import LocalEngine
+from penstock.prepare.engines.trial import Trial
+from penstock.prepare.job.config import Config
+from penstock.prepare.plan.plan import Plan
+from penstock.prepare.plan.strategy import strategy_of
+
+
+def make_engine(plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...]) -> Engine:
+    if plan.workers == 0:
+        return InlineEngine(store, log)
+    return LocalEngine(plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, hold=lock)
+
+
+def open_trial(config: Config, limit: int) -> Trial | InlineTrial:
+    """`limit` is what it may hold, in bytes."""
+    if strategy_of(config).is_inside:
+        return InlineTrial()
+    return Trial(config.task_timeout, limit, passes_over_hangs=config.on_bad_input == "set_aside")

@@ -1,0 +1,154 @@
+"""Events: what happens to workers and their tasks; and the commands with which attempts.py answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from penstock.prepare.engines.attempt import Attempt, LostFile
+
+LEAKS, NEEDS_MORE = "leaks", "needs more"  # why a task is given up, beside DIED and HUNG
+
+# Events.
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A worker has started."""
+
+    worker: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A task has read so many rows."""
+
+    worker: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A user's function is given a file, or a part of one (not `whole`); the worker holds `bytes` before."""
+
+    worker: int
+    file: str
+    bytes: int
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A task asks to be done again when no other runs."""
+
+    worker: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    worker: int
+    row: Any  # what it leaves: a row of the ledger
+    bytes: int  # that the worker holds afterwards
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A task raised an error that trying again would not mend."""
+
+    worker: int
+    error: Exception
+
+
+@dataclass(frozen=True)
+class Died:
+    worker: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Holds:
+    """A worker inside a user's function was seen to hold so much."""
+
+    worker: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Overfull:
+    """The tree holds more than is allowed, and this worker holds the largest part."""
+
+    worker: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed."""
+
+
+Event: TypeAlias = Ready | Moved | Entered | Alone | Finished | Failed | Died | Holds | Overfull | Tick
+
+
+# Commands.
+
+
+@dataclass(frozen=True)
+class Start:
+    worker: int
+
+
+@dataclass(frozen=True)
+class Give:
+    """Have a worker do a task."""
+
+    worker: int
+    task: Any
+    batch_bytes: int
+    hold_bytes: int
+    lost: tuple[LostFile, ...]
+    alone: bool
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End a worker, whatever it does, and forget it. It may be dead already."""
+
+    worker: int
+
+
+@dataclass(frozen=True)
+class Say:
+    """Write an event into the log, with the Python stack of a worker if one is named."""
+
+    name: str
+    facts: dict[str, Any]
+    stack_of: int | None = None
+
+
+@dataclass(frozen=True)
+class Complete:
+    task: Any
+    row: Any
+    is_first: bool  # of its worker, whose memory was perhaps never seen
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """End the run: a task cannot be done. `why` is DIED, HUNG, LEAKS or NEEDS_MORE."""
+
+    why: str
+    attempt: Attempt
+    worker: int
+    seconds: float = 0.0  # without a row
+    bytes: int = 0  # that its worker holds
+
+
+@dataclass(frozen=True)
+class Raise:
+    """End the run with an error of a task."""
+
+    error: Exception
+
+
+Command: TypeAlias = Start | Give | Stop | Say | Complete | GiveUp | Raise

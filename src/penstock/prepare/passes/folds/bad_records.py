@@ -1,0 +1,58 @@
+"""Bad records: what readers set aside -> the error that stops the job, or the line in rejected/."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from penstock.base.errors import InputError
+from penstock.prepare.rows.rows import Rows, SetAside, rejected_line
+from penstock.prepare.samples.values import DOES_NOT_FIT, MISSING_KEY, UNEXPECTED_KEY, WRONG_SHAPE, WRONG_TYPE
+from penstock.prepare.sources import UnreadablePart
+from penstock.prepare.sources.reading.bad_records import TOO_LARGE_RECORD
+from penstock.prepare.sources.reading.bad_text import REASON as NOT_UTF8
+from penstock.prepare.sources.slices import Segment
+
+_ADVICE = {  # what to do about a record or sample, by reason
+    NOT_UTF8: "mend the record, or have it repaired: `bad_utf8: repair` beside the input's path",
+    TOO_LARGE_RECORD: "allow more `memory:`",
+    MISSING_KEY: "yield it in every sample, or say what stands for it: `missing: {column: -1}`",
+    UNEXPECTED_KEY: "add it to `schema:`, or leave it out of the sample",
+    WRONG_SHAPE: "yield one shape, or declare the right one under `schema:`",
+    WRONG_TYPE: "yield what the type takes (an array has no null: -1, say), or declare another under `schema:`",
+    DOES_NOT_FIT: "declare a type under `schema:` that holds it",
+}
+
+
+def refuse_bad_records(rows: Rows, segment: Segment) -> None:
+    for aside in (*rows.set_aside, *(rows.made_of[1] if rows.made_of else ())):
+        raise _bad_record(aside, segment)
+
+
+def unreadable_rows(part: UnreadablePart) -> SetAside:
+    rows = part.rows if part.rows >= 0 else None
+    facts: dict[str, Any] = {"row_group": part.part} if part.title.startswith("unreadable") else {}
+    facts |= {"rows": rows, **({"traceback": part.trace} if part.trace else {})}
+    line = rejected_line(part.segment.source, part.segment.path, part.ordinal, part.title, detail=part.reason, **facts)
+    return SetAside(part.title, max(part.rows, 0), (line,))
+
+
+def _printable(text: str) -> str:
+    """The text with control characters escaped, so that a terminal does not obey them."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _bad_record(aside: SetAside, segment: Segment) -> InputError:
+    line = aside.kept[0]
+    if "sample" in line:
+        place = f"sample {line['sample']:,}, key {line['key']!r}"
+    else:
+        shown = line.get("raw") or (json.dumps(line["row"], ensure_ascii=False) if "row" in line else "")
+        place = f"line {line['line']:,}" if "line" in line else f"row {line['position']:,}"
+        place += f": {_printable(shown[:200])}" if shown else ""
+    mend = _ADVICE.get(aside.reason, "mend the record")
+    return InputError(
+        f"{aside.reason}: {line.get('detail', '')}".rstrip(": "),
+        where=f"{segment.location}, {place}",
+        next_step=f"{mend}, or set `on_bad_input: set_aside` to keep it in rejected/ and go on",
+    )

@@ -1,0 +1,140 @@
+"""From slices: the rows of a slice of the input; what cannot be read is counted. The driver's half: slices.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.passes import Lost, Report, TaskInput
+from penstock.prepare.passes.folds.ahead import ahead
+from penstock.prepare.passes.folds.bad_records import refuse_bad_records, unreadable_rows
+from penstock.prepare.passes.folds.chain import Count
+from penstock.prepare.passes.folds.joining import joined
+from penstock.prepare.passes.folds.source import Attempt
+from penstock.prepare.rows.rows import RAISED, TOO_LARGE, Rows
+from penstock.prepare.sources import Reading, UnreadablePart, read_segment, readable, refuse_changed
+from penstock.prepare.sources.slices import Slice
+from penstock.prepare.stages.stage import Stage
+from penstock.shards.manifest import Step
+
+_ALWAYS_SET_ASIDE = (RAISED, TOO_LARGE)
+
+
+@dataclass(frozen=True)
+class FromSlices:
+    """Reads slices inside a worker; with `refuses`, bad input stops the job."""
+
+    reading: Reading
+    refuses: bool
+
+    @property
+    def reducers(self) -> dict[int, Stage]:
+        return {}
+
+    def may_lose(self, title: str) -> bool:
+        return title == TOO_LARGE or not self.refuses
+
+    def fails_on(self, part: UnreadablePart) -> bool:
+        """Whether the part stops the job. What a user's function raises never does: it is kept, with its traceback."""
+        return self.refuses and part.title not in _ALWAYS_SET_ASIDE
+
+    def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:
+        assert isinstance(piece, Slice)
+        segments = {segment.path: segment for segment in piece.segments}
+        return [UnreadablePart(segments[path], 0, 0, -1, reason, title) for path, title, reason in lost]
+
+    def files(self, piece: TaskInput) -> list[tuple[int, str]]:
+        assert isinstance(piece, Slice)
+        return [(segment.source, segment.path) for segment in piece.segments]
+
+    def rejected_name(self, number: int) -> str:
+        return f"rejected/{number:05d}.jsonl"
+
+    def sized(self, batch_bytes: int, row_bytes: float) -> FromSlices:
+        """The source, reading about `batch_bytes` of decoded rows at a time."""
+        rows = max(1, int(batch_bytes / max(row_bytes, 1.0)))
+        return replace(self, reading=replace(self.reading, rows_at_once=rows, bytes_at_once=max(batch_bytes, 1024)))
+
+    def rows(self, attempt: Attempt) -> Iterator[Rows]:
+        """The rows that the stages are given. What cannot be read or used is counted, too."""
+        piece = attempt.task.input
+        assert isinstance(piece, Slice)
+        row_bytes = _row_bytes_of(piece, attempt.settings)
+        yield from self.sized(attempt.settings.batch_bytes, row_bytes)._rows(piece, attempt)
+
+    def _rows(self, piece: Slice, attempt: Attempt) -> Iterator[Rows]:
+        first, chain = attempt.read, attempt.chain
+
+        def give_up(part: UnreadablePart) -> None:
+            attempt.lost.append(part)
+            count = attempt.rows if self._takes_rows(part.segment.source) else first
+            count.add(max(part.rows, 0), [chain.rejected.take(unreadable_rows(part))])
+            chain.rejected.write()
+
+        for part in attempt.unreadable:
+            if not self._takes_files(part.segment.source):  # a file of a function comes in its place, see _read
+                give_up(part)
+        items = joined(self._read(piece, attempt.unreadable, first, attempt.report), self.reading)
+        for rows in ahead(items) if self._reads_ahead(piece, attempt.settings.threads) else items:
+            if isinstance(rows, UnreadablePart):
+                give_up(rows)
+                continue
+            if rows.made_of:
+                taken, aside = rows.made_of
+                rejected = [chain.rejected.take(each) for each in aside]
+                attempt.rows.add(taken + sum(each.count for each in aside), rejected)
+            taken = len(rows) + sum(aside.count for aside in rows.set_aside)
+            attempt.rows.made += taken if self._takes_rows(rows.source) else 0
+            yield chain.count(rows, taken, first)
+            attempt.report(first.taken)
+        refuse_changed(piece, self.reading)
+
+    def _read(
+        self, piece: Slice, unreadable: list[UnreadablePart], first: Count, report: Report
+    ) -> Iterator[Rows | UnreadablePart]:
+        reading = replace(self.reading, tell=lambda made: report(first.taken + made))
+        for segment in piece.segments:
+            known = [part for part in unreadable if part.segment == segment]
+            is_file = self._takes_files(segment.source)
+            if is_file and known:
+                yield known[0]
+                continue
+            if reading.options[segment.source].function:
+                report(first.taken, segment.path, is_file)
+            for rows in read_segment(segment, reading, frozenset(part.part for part in known)):
+                if isinstance(rows, Rows) and self.refuses:
+                    refuse_bad_records(rows, segment)
+                yield rows
+
+    def first_rows(self, slices: Sequence[Slice], threads: int) -> Iterator[Rows]:
+        """As many rows as can be read, for a trial."""
+        segments = (segment for piece in slices for segment in piece.segments)
+        found = joined((rows for segment in segments for rows in readable(segment, self.reading)), self.reading)
+        for rows in ahead(found) if threads > 1 else found:
+            assert isinstance(rows, Rows)
+            yield rows
+
+    def _takes_rows(self, source: int) -> bool:
+        """Whether a function makes samples of the rows of this source."""
+        return self.reading.options[source].takes_rows and bool(self.reading.options[source].function)
+
+    def _takes_files(self, source: int) -> bool:
+        options = self.reading.options[source]
+        return bool(options.function) and not options.takes_rows
+
+    def _reads_ahead(self, piece: Slice, threads: int) -> bool:
+        """On a thread, if there is one to spare; not what a user's function reads, which tells where it is."""
+        options = self.reading.options
+        return threads > 1 and not any(options[segment.source].function for segment in piece.segments)
+
+    def steps(self, attempt: Attempt) -> dict[str, Step]:
+        rows = {"rows": attempt.rows.step("rows", "", "samples")} if attempt.rows.taken else {}
+        return {**rows, "read": attempt.read.step("read", "")}
+
+
+def _row_bytes_of(piece: Slice, settings: Settings) -> float:
+    """Decoded bytes of a row. Slices that store more per row than the first are taken to decode to more, too."""
+    if piece.rows <= 0:
+        return settings.row_bytes
+    return settings.row_bytes * max(piece.bytes / piece.rows / settings.stored_row_bytes, 1.0)

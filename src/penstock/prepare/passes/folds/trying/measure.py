@@ -1,0 +1,65 @@
+"""Measure: run a little of the job in a fresh worker, to learn what it costs on this machine, with these data.
+
+Arrow's own sizes cover about half of what a process really grows by, and a user's function may do anything; so the
+plan does not compute memory from types, it measures batches of several sizes and draws the line through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from penstock.base.memory import own_memory, peak_watched
+from penstock.prepare.budget.costs import Measured, Measurement, measurement_of
+from penstock.prepare.budget.heap import give_back_memory
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.budget.points import Point, is_enough
+from penstock.prepare.passes import Trial
+from penstock.prepare.sources.slices import Slice
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """Input of a trial: the first slices, in batches of up to `settings.batch_bytes`, while there is `room`."""
+
+    slices: tuple[Slice, ...]
+    settings: Settings
+    room: int
+    reserved: int  # what the process held before
+
+    def points(self, sizes: Iterable[int], run: Callable[[int, int, Callable[[], int]], Point]) -> list[Point]:
+        """A point per size of batch, until that is enough. `run(number, size, grown)` does it."""
+        points: list[Point] = []
+        with peak_watched() as peak:
+            for number, size in enumerate(sizes):
+                if is_enough(points, size, self.room):
+                    break
+                points.append(run(number, size, lambda: peak[0] - self.reserved))
+        return points
+
+
+class Tried(NamedTuple):
+    """Points of a trial, names of the files that it left for the next, and other facts for Measured."""
+
+    points: list[Point]
+    left: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = {}
+
+
+def measure(trials: Sequence[Trial], slices: tuple[Slice, ...], settings: Settings, room: int) -> Measured:
+    """Try up to three batches of each of three sizes of what reads slices; then gather what that spilled.
+
+    The largest is left out where there is no time for it, or where the smaller two say that it would not fit into
+    `room`. The root of each work is a folder that will be thrown away.
+    """
+    how = Measuring(slices, settings, room, own_memory().counted)
+    costs: dict[str, Measurement] = {}
+    facts: dict[str, Any] = {}
+    left: tuple[str, ...] = ()
+    for word, work, tries in trials:
+        give_back_memory()
+        points, left, more = tries(work, how, left)
+        costs[word], facts = measurement_of(points, how.reserved), {**facts, **more}
+    give_back_memory()  # the process goes on without what was measured
+    return Measured(costs, **facts)

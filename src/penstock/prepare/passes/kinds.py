@@ -1,0 +1,41 @@
+"""Kinds: what the room of a kind of pass offers to the cutting of a job. The registry is cutting.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from penstock.prepare.passes import Pass, Tries
+from penstock.prepare.passes.folds.fold import Ending, Fold, Reader
+from penstock.prepare.passes.job import Job
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """State of the cutting, from one stage to the next."""
+
+    job: Job
+    ending: Ending  # of the last fold
+    reader: Reader  # of the next fold
+    tries: Tries  # how work that reads this is tried
+    passes: tuple[Pass, ...] = ()
+    first: int = 0  # stage of the next fold
+    riding: tuple[int, ...] = ()  # fits that are done on the way
+
+    def fold(self, kind: str, last: int, ending: Ending, fits: tuple[int, ...] = ()) -> SoFar:
+        """With the stages since the last exchange, up to `last`, as one more pass."""
+        number, reader, tries = len(self.passes), self.reader, self.tries
+        return self.also(Fold(number, kind, self.job, self.first, last, fits, reader, ending, tries))
+
+    def also(self, each: Pass) -> SoFar:
+        return replace(self, passes=(*self.passes, each))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Each is asked in turn: how the last fold over the input ends, what a stage needs before it is run for good, and
+    what comes behind the last fold."""
+
+    endings: tuple[Callable[[Job], Ending | None], ...] = ()
+    before: Callable[[SoFar, int], SoFar] = lambda so_far, _: so_far
+    behind: Callable[[SoFar], SoFar] = lambda so_far: so_far

@@ -1,0 +1,52 @@
+"""Clearing: files that a run removes: an earlier result, what does not belong, what tasks left for each other."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from penstock.base.errors import IntegrityError, OutputError
+from penstock.base.stores.store import STATE, Store
+from penstock.prepare.ledger import TASKS
+from penstock.prepare.passes.announced import remove_announced
+from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, read_manifest
+
+# Names that only penstock gives; a person's file that lies among them is left alone.
+_OURS = re.compile(
+    r"[^/]+/\d{5}-of-\d{5}\.[^/]+|batch_+\d+(_+\d+)*\.npz|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json"
+)
+
+
+def is_to_be_replaced(store: Store) -> bool:
+    """Whether there is something to lose: a result, or tasks on the way to one."""
+    return store.exists(MANIFEST) or bool(store.list(TASKS))
+
+
+def remove_result(store: Store) -> None:
+    """Remove the manifest of an output that is to be replaced, and the files that lie beside it: only the manifest, or
+    what a run has announced, tells them from a person's."""
+    remove_announced(store)
+    shards: list[ShardFacts] = []
+    if store.exists(MANIFEST):
+        with suppress(IntegrityError, OutputError):  # damaged, or of another version: then the files stay
+            shards = [shard for shards in read_manifest(store).splits.values() for shard in shards]
+    for file in (file for shard in shards for file in shard.files):
+        if "/" not in file.file:
+            store.remove(file.file)
+    store.remove(MANIFEST)
+
+
+def remove_leftovers(store: Store, manifest: Manifest) -> None:
+    """Remove shards and rejected rows of an earlier job in this output that this one does not have."""
+    known = {file.file for file in manifest.files}
+    for name in store.list():
+        if name not in known and _OURS.fullmatch(name):
+            store.remove(name)
+
+
+def remove_scaffolding(store: Store) -> None:
+    """Remove what tasks have left for each other: all that lies in the folders of the state but the ledger."""
+    for name in store.entries(STATE):
+        if name.endswith("/") and name != f"{TASKS}/":
+            store.remove(name)
+    store.sweep()
