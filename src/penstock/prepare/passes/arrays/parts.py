@@ -18,14 +18,15 @@ from penstock.prepare.passes.arrays.placing import EDGES
 from penstock.prepare.passes.folds.fold import Ending, Written
 from penstock.prepare.passes.folds.sink import PARTS, Into, Produced
 from penstock.prepare.passes.job import Job
+from penstock.prepare.rows.container import FORMAT, bytes_of
 from penstock.prepare.rows.hashing import hash_positions
+from penstock.prepare.rows.part import PartWriter
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.samples.groups import Groups
 from penstock.prepare.samples.nulls import refuse_nulls
 from penstock.prepare.stages.interfaces import Applies, split_of
 from penstock.prepare.stages.stage import Stage
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.part import PartWriter, bytes_of
 from penstock.shards.placed import Edges, Layout, Placer, columns_of, lay_out_fixed
 from penstock.shards.record import encoders
 from penstock.shards.schema import Schema, schema_from_arrow
@@ -151,7 +152,7 @@ def arrays_ending(job: Job) -> Ending | None:
     split = split_of(job.stages)
     parts = PartsInto(part_schema(job), job.splits, len(job.survey.slices), split.by if split else ())
     return PartsEnding(
-        "parts", into=parts, is_for_good=True, for_others=True, places=("parts",), applies_artifacts=True
+        "parts", into=parts, is_for_good=True, for_others=True, places=("parts", FORMAT), applies_artifacts=True
     )
 
 

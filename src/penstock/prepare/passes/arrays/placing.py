@@ -20,11 +20,12 @@ from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Report, Task
+from penstock.prepare.rows.container import bytes_of
+from penstock.prepare.rows.part import PartColumn, open_part
 from penstock.prepare.samples.groups import PartsByTask
 from penstock.prepare.stages.normalize import Scale
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts, Step
-from penstock.shards.part import PartColumn, bytes_of, open_part
 from penstock.shards.placed import OFFSETS, Edge, Edges, Layout, PlacedColumn, Placer, columns_of, lay_out
 from penstock.shards.schema import Schema
 
@@ -75,10 +76,11 @@ class FromParts:
 def lay_out_parts(store: Store, splits: tuple[str, ...], written: Schema, output: Schema, parts: PartsByTask) -> Layout:
     """Where every part's rows will be: known as soon as all parts are there. `written` is what parts hold."""
     types = {name: dtype for name, dtype, _ in columns_of(output)}
+    facts = columns_of(written)
     layout = {}
     for split in splits:
-        every = (open_part(store, _file_of(part)) for part in parts)  # one at a time: their indexes add up
-        columns = lay_out(split, columns_of(written), every)
+        files = (open_part(store, _file_of(part)) for part in parts)  # one at a time: their indexes add up
+        columns = lay_out(split, facts, ([file.column(split, name).size for name, _, _ in facts] for file in files))
         layout[split] = tuple(replace(column, dtype=types[column.column]) for column in columns)
     return layout
 
@@ -99,7 +101,7 @@ def place(task: Task, root: str, source: FromParts, report: Report) -> LedgerRow
         for split, shard in source.parts[number].items():
             for placed in source.layout[split]:
                 column = file.column(split, placed.column)
-                if not column.pieces:
+                if not len(column.pieces):
                     continue
                 if source.in_memory:
                     held.append((placed, number, [bytes(each) for each in _changed(column, placed, number, source)]))
@@ -147,7 +149,7 @@ def _place_column(store: Store, column: PartColumn, placed: PlacedColumn, number
             for view in _changed(column, placed, number, source):
                 placer.write(view)
         else:
-            file = stack.enter_context(store.open(column.file))
+            file = stack.enter_context(store.open(_file_of(source.parts[number]).file))
             for start, view in column.read():
                 placer.copy(file, start, view)
         crash_point("place.in_column")

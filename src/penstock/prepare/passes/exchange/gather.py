@@ -19,9 +19,10 @@ from penstock.prepare.passes.exchange.scatter import side_of
 from penstock.prepare.passes.folds.chain import Chain, Count
 from penstock.prepare.passes.folds.fold import Attempt, Written
 from penstock.prepare.passes.job import Described, Job
+from penstock.prepare.rows.container import Stored
 from penstock.prepare.rows.exchange import Bucket, Exchange, Sorted
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.rows.spill import SpillFile, rows_by_part
+from penstock.prepare.rows.spill import rows_by_part
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stages.interfaces import Exchanges
 from penstock.prepare.stages.stage import Stage
@@ -80,7 +81,7 @@ class Buckets:
         """Buckets by their rows: a large one that comes last would leave the other workers idle."""
         rows = np.zeros(self.buckets, "i8")
         for name in self.spills:
-            rows += rows_by_part(SpillFile(store, name), store.size(name))
+            rows += rows_by_part(Stored(store, name))
         return sorted(tasks, key=lambda task: -int(rows[task.input.number]))
 
     def count(self, account: Account, rows: LedgerRows) -> Account:

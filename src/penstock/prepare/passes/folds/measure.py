@@ -30,8 +30,9 @@ from penstock.prepare.passes.folds.rejected import Rejected
 from penstock.prepare.passes.folds.shards import ShardsInto
 from penstock.prepare.passes.folds.sink import Produced
 from penstock.prepare.passes.folds.slices import FromSlices
+from penstock.prepare.rows.container import Stored
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.rows.spill import SpillFile, read_chunks
+from penstock.prepare.rows.spill import read_chunks
 from penstock.prepare.sources import readable
 from penstock.prepare.sources.slices import Slice
 from penstock.prepare.stages.interfaces import Applies, Fit
@@ -236,8 +237,7 @@ def _nobody_watches(rows: int, place: str = "", whole: bool = True) -> None: ...
 
 
 def _decoded_bytes(root: str, spill: str) -> int:
-    store = open_store(root)
-    return read_chunks(SpillFile(store, spill), store.size(spill), 0).decoded_bytes
+    return read_chunks(Stored(open_store(root), spill), 0).decoded_bytes
 
 
 def _batches(work: FoldWork, how: Measuring) -> Iterator[Rows]:

@@ -70,7 +70,7 @@ class Keys:
     def finish(self) -> Produced:
         if self._rows > self._first:
             self._put_run(self._rows - self._first)
-        self._writer.put(LOCAL, np.concatenate([np.zeros(0, "u1"), *self._repeated]))
+        self._writer.file.put(LOCAL, np.concatenate([np.zeros(0, "u1"), *self._repeated]))
         return Produced(spill=self._writer.finish({"rows": self._rows}), lasting=False)
 
 

@@ -18,6 +18,7 @@ from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.match.hash import KEYS
 from penstock.prepare.passes.match.matching import match
 from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
+from penstock.prepare.rows.container import FORMAT
 from penstock.prepare.stages.dedup.dedup import Found, Remembering
 from penstock.prepare.stages.dedup.keys import KEY, Array
 from penstock.prepare.stages.dedup.losers import put_losers
@@ -52,7 +53,7 @@ class Match(OwnTasks):
 
     def tasks(self, above: str) -> tuple[Task, ...]:
         ranges = [(KeyRange(number), [number]) for number in range(self.task_count)]
-        only = {"dedup": self.job.stages[self.stage].describe()}
+        only = {"dedup": self.job.stages[self.stage].describe(), "container": FORMAT}
         return self.job.make_tasks(self.number, self.kind, above, self.stage, ranges, only)
 
     def holds(self, means: Means) -> Holds:

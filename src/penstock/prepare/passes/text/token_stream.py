@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from penstock.base.stores.store import Store
+from penstock.prepare.rows.part import PartFile, open_part
 from penstock.shards.columns import FileFacts
 from penstock.shards.packed import TOKENS
-from penstock.shards.part import PartFile, open_part
 
 Array = np.ndarray[Any, Any]
 

@@ -19,11 +19,12 @@ from penstock.prepare.passes import Rows as LedgerRows
 from penstock.prepare.passes.folds.fold import Ending
 from penstock.prepare.passes.folds.sink import PARTS, Into, Produced
 from penstock.prepare.passes.job import Job
+from penstock.prepare.rows.container import FORMAT
+from penstock.prepare.rows.part import PartWriter
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.pack import Pack, narrowed
 from penstock.shards.columns import commit_file
 from penstock.shards.packed import SUMMARY, TOKENS
-from penstock.shards.part import PartWriter
 from penstock.shards.schema import Schema, schema_from_arrow
 
 Array = np.ndarray[Any, Any]
@@ -118,4 +119,6 @@ def tokens_ending(job: Job) -> Ending | None:
     ids = narrowed(job.survey.given[-1].field(TOKENS).type.value_type)
     schema = schema_from_arrow(pa.schema([(TOKENS, pa.list_(ids))]), "the tokens")
     into = TokensInto(schema, job.splits, len(job.survey.slices))
-    return TokensEnding("tokens", into=into, is_for_good=True, for_others=True, hidden=(len(job.stages) - 1,))
+    places = ("tokens", FORMAT)
+    hidden = (len(job.stages) - 1,)
+    return TokensEnding("tokens", into=into, is_for_good=True, for_others=True, places=places, hidden=hidden)

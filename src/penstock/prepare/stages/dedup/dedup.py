@@ -125,7 +125,9 @@ class Matched(Opens):
         keys = open_written(store, self.found.keys[number])
         losers = [open_written(store, each) for each in self.found.losers]
         found = read_losers(keys, losers, number)
-        return _Leaving(keep=self.dedup.keep, losers=found, hashed=keys.facts["rows"], number=number, place=_Place())
+        return _Leaving(
+            keep=self.dedup.keep, losers=found, hashed=keys.file.facts["rows"], number=number, place=_Place()
+        )
 
     def closed(self) -> None: ...  # what was opened belongs to its task
 

@@ -20,7 +20,7 @@ from penstock.base.fingerprint import digest, fingerprint
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.stages.dedup.keys import HASH, KEY, Array
-from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_runs, read_facts
+from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_runs, read_index
 
 VERSION = 2
 _NAME = re.compile(r"(\d{5})-([0-9a-f]{16})\.keys")
@@ -55,7 +55,7 @@ class Remembered:
 
     def open(self) -> list[RunsFile]:
         try:
-            return [open_runs(self._store, each.name, each.bytes, each.index) for each in self.runs]
+            return [open_runs(self._store, each.name, each.index) for each in self.runs]
         except IntegrityError as error:
             error.next_step = "put the file back, or run the job that made it again with --redo, or remember elsewhere"
             raise
@@ -138,8 +138,8 @@ def _next_number(names: list[str]) -> int:
 
 
 def _read(store: Store, name: str) -> KeysFile:
-    size = store.size(name)
-    facts, written = read_facts(store, name, size)
+    index = read_index(store, name)
+    facts = index.facts
     if facts.get("version") != VERSION:
         raise InputError(
             f"these keys have version {facts.get('version')}, this penstock reads version {VERSION}",
@@ -147,7 +147,7 @@ def _read(store: Store, name: str) -> KeysFile:
             next_step="choose another folder for `remember:`, or remove this one and run the earlier jobs again",
         )
     held = {fact: value for fact, value in facts.items() if fact != "made_from"}
-    return KeysFile(name, size, written, fingerprint(held), facts)
+    return KeysFile(name, index.source.size, index.digest, fingerprint(held), facts)
 
 
 def _refuse_unlike(store: Store, file: KeysFile, meaning: dict[str, Any]) -> None:
