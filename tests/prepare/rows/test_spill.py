@@ -56,7 +56,7 @@ def test_rows_come_back_by_part_and_in_the_order_they_were_written(
         found = [row for batch in making.rows_of_parts(path, range(part, part + 1)) for row in making.values_of(batch)]
         assert found == [row for of, row in rows if of == part]
     file = Stored(open_store(path.parent), path.name)
-    counted = rows_by_part(file).tolist()
+    counted = rows_by_part(file.store, file.name).tolist()
     found = [int(read_chunks(file, part).entries["rows"].sum()) for part in range(parts)]
     assert counted == found == [sum(1 for of, _ in rows if of == part) for part in range(parts)]
 

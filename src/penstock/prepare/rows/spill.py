@@ -17,7 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.prepare.rows.container import BLOCK, Array, Container, ContainerWriter, Source, Words, open_container
+from penstock.base.stores.store import Store
+from penstock.prepare.rows.container import (
+    BLOCK,
+    Array,
+    Container,
+    ContainerWriter,
+    Source,
+    Stored,
+    Words,
+    open_container,
+)
 from penstock.prepare.rows.hashing import is_text
 from penstock.shards.columns import FileFacts
 
@@ -200,8 +210,8 @@ def read_chunks(source: Source, part: int) -> Chunks:
     return Chunks(file, np.frombuffer(file.group(_CHUNKS, part, f"the index of part {part}"), ENTRY))
 
 
-def rows_by_part(source: Source) -> Array:
-    """Rows of each part of a finished file."""
-    file = open_container(source, _WORDS)
+def rows_by_part(store: Store, name: str) -> Array:
+    """Rows of each part of a committed file."""
+    file = open_container(Stored(store, name), _WORDS)
     rows = np.append(0, np.cumsum(file.array(_CHUNKS).view(ENTRY)["rows"]))
     return np.diff(rows[file.groups(_CHUNKS)])

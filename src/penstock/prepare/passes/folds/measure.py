@@ -21,7 +21,7 @@ from penstock.prepare.budget.growth import Point, dissected, growth_of
 from penstock.prepare.budget.heap import give_back_memory
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Trial
-from penstock.prepare.passes.exchange.gather import FromBuckets
+from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.folds.ahead import ahead
 from penstock.prepare.passes.folds.chain import Chain, Count, Tap
 from penstock.prepare.passes.folds.fold import FoldWork

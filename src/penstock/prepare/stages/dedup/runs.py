@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.base.stores.store import Store
+from penstock.base.stores.store import STATE, Store
 from penstock.prepare.rows.container import (
     Container,
     Stored,
@@ -28,6 +28,7 @@ from penstock.prepare.rows.container import (
 from penstock.prepare.stages.dedup.keys import KEY, Array
 from penstock.shards.columns import FileFacts
 
+KEYS = f"{STATE}/keys"
 ENTRY = np.dtype([*KEY.descr, ("number", "<u4")])  # of a row of this job: its number among those of its slice
 _BLOCK = np.dtype([("start", "<i8"), ("count", "<i8"), ("first", "<u8"), ("last", "<u8"), ("checksum", "<u8")])
 _BLOCK_KEYS = 512  # 10 kB: what is read too much at either end of a range
