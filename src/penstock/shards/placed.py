@@ -30,6 +30,7 @@ Array = np.ndarray[Any, Any]
 SPLIT_PROOF = "artifacts/split.json"  # how many groups each split has, and that none is in two
 PLACING = f"{STATE}/placing"
 OFFSETS = "/offsets"
+EDGES = "edges"  # in the states of a ledger row: what the task wrote of blocks that it shares
 _FEATURES = ("features", "strategic_features")  # the column that readers of X_train.npy mean
 
 

@@ -27,7 +27,6 @@ from penstock.prepare.passes import Task
 from penstock.prepare.passes.match import hash as hashing_keys
 from penstock.prepare.passes.match import matching
 from penstock.prepare.passes.match.hash import KeysInto
-from penstock.prepare.passes.match.match import new_keys
 from penstock.prepare.passes.match.matching import match
 from penstock.prepare.passes.match.work import KeyRange, MatchWork
 from penstock.prepare.rows.rows import Rows
@@ -35,7 +34,7 @@ from penstock.prepare.stages.dedup import runs
 from penstock.prepare.stages.dedup.keys import KEY, hash_texts, repeats, sort_order
 from penstock.prepare.stages.dedup.losers import Bitmap, read_losers, set_bits
 from penstock.prepare.stages.dedup.remembered import Remembered, look_up
-from penstock.prepare.stages.dedup.runs import ENTRY, RunsWriter, open_runs, open_written
+from penstock.prepare.stages.dedup.runs import ENTRY, RunsWriter, entries_of, open_runs, open_written
 from penstock.shards.columns import FileFacts
 
 SETTINGS = Settings(0, 1 << 20, 0, 64.0, 64.0)
@@ -121,7 +120,7 @@ def test_what_earlier_jobs_had_is_left_out_whichever_of_them_had_it(tmp_path_fac
             keys = hashed(folder, slices)
             losers = matched(folder, keys, ranges, known)
             assert lost(folder, keys, losers) == by_a_dict(slices, seen)
-            known.save(new_keys(folder, losers))
+            known.save(entries_of(folder, losers))
             new = {text for batches in slices for batch in batches for text in batch} - seen
             seen |= new
             assert _keys_in(root / "seen" / known.own) == sorted(map(_key, new))
@@ -284,7 +283,7 @@ def test_a_flipped_byte_in_keys_or_losers_is_named(tmp_path):
 def test_a_flipped_byte_in_what_is_remembered_is_named(tmp_path):
     known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)
     folder = open_store(str(tmp_path / "a"))
-    known.save(new_keys(folder, matched(folder, hashed(folder, [[[f"text {n}" for n in range(900)]]]), 1, known)))
+    known.save(entries_of(folder, matched(folder, hashed(folder, [[[f"text {n}" for n in range(900)]]]), 1, known)))
     path = tmp_path / "seen" / known.own
     keys = _keys_in(path)
     for position in _flips(path, 499):

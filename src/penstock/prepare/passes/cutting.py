@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Pass
 from penstock.prepare.passes.arrays.batches import batches_ending
-from penstock.prepare.passes.arrays.parts import PartsEnding, arrays_ending
+from penstock.prepare.passes.arrays.ending import PartsEnding, arrays_ending
 from penstock.prepare.passes.arrays.place import Place
 from penstock.prepare.passes.exchange.gather import Buckets
 from penstock.prepare.passes.exchange.scatter import scatter_ending

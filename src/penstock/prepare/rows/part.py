@@ -17,6 +17,7 @@ import numpy as np
 from penstock.base.stores.store import Store
 from penstock.prepare.rows.container import (
     BLOCK,
+    FORMAT,
     Array,
     Container,
     Mapped,
@@ -34,6 +35,7 @@ from penstock.shards.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
+PLACES = ("parts", FORMAT)  # in the fingerprints of all tasks of a job that writes parts
 SUFFIX = ".part"
 _WORDS = Words("a file of samples or tokens")
 

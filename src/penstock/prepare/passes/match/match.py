@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.base.stores.store import Store
@@ -13,10 +13,9 @@ from penstock.prepare.passes.match.work import KeyRange, MatchWork
 from penstock.prepare.passes.own_tasks import OwnTasks
 from penstock.prepare.rows.container import FORMAT
 from penstock.prepare.stages.dedup.dedup import Remembering
-from penstock.prepare.stages.dedup.keys import Array
 from penstock.prepare.stages.dedup.leaving import Found
 from penstock.prepare.stages.dedup.remembered import Remembered
-from penstock.prepare.stages.dedup.runs import open_written
+from penstock.prepare.stages.dedup.runs import entries_of
 from penstock.shards.columns import FileFacts
 
 _KEYS_PER_RANGE, _MOST_RANGES = 1 << 19, 1024
@@ -80,7 +79,7 @@ class Match(OwnTasks):
     def finish(self, left: Left, store: Store) -> Finished:
         """Keep the keys that are new for the jobs that come later."""
         remembered, losers = self.remembered, spills_of(left.rows[self.number])
-        return Finished(last=lambda: remembered.save(new_keys(store, losers))) if remembered else Finished()
+        return Finished(last=lambda: remembered.save(entries_of(store, losers))) if remembered else Finished()
 
 
 def range_count(job: Job) -> int:
@@ -90,9 +89,3 @@ def range_count(job: Job) -> int:
 
 def spills_of(rows: Rows) -> tuple[FileFacts, ...]:
     return tuple(row.spill for row in rows if row.spill)
-
-
-def new_keys(store: Store, losers: Iterable[FileFacts]) -> Iterator[Array]:
-    """The keys that no earlier job has had, in ascending order."""
-    for facts in losers:
-        yield from open_written(store, facts).entries()

@@ -7,7 +7,7 @@ these bytes change only with a new version in remembered.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
@@ -121,3 +121,9 @@ def open_written(store: Store, facts: FileFacts) -> RunsFile:
 def read_index(store: Store, name: str) -> Container:
     """The file, of which nothing but the index was read."""
     return open_container(Stored(store, name), _WORDS)
+
+
+def entries_of(store: Store, files: Iterable[FileFacts]) -> Iterator[Array]:
+    """All entries of several files, one file after the other."""
+    for facts in files:
+        yield from open_written(store, facts).entries()
