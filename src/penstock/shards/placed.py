@@ -1,4 +1,4 @@
-"""Placed: one .npy a column and split, which many tasks write at once, each the rows that are its own.
+"""Placed: one .npy per column and split, which many tasks write at once, each the rows that are its own.
 
 Where every task's rows lie is known before the first is written, so nothing is merged. A file grows in
 `.penstock/placing` and is moved into the dataset when all of it is there. A block's checksum is computed by the task
@@ -171,7 +171,7 @@ class Placer:
         return (self._position - 1) // BLOCK * BLOCK
 
     def finish(self) -> list[Edge]:
-        """What it wrote of the blocks that it shares: (where from, bytes, xxh3) of each piece."""
+        """Pieces that it wrote of the blocks that it shares: (where from, bytes, xxh3) of each."""
         if self._position % BLOCK and self._position > self._first:
             if self._position == self._column.data_bytes:
                 self._end_block()

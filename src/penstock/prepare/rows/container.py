@@ -182,7 +182,7 @@ class Container:
         return np.frombuffer(data, dtype)
 
     def groups(self, name: str) -> Array:
-        """Where the groups of an array begin, and where the last ends."""
+        """Bounds of the groups of an array: where each begins, and where the last ends."""
         groups = self.array(_groups_of(name)).view(_GROUP)
         return np.append(groups["first"], groups["last"][-1:])
 

@@ -96,7 +96,7 @@ class SpillWriter:
         self._write_chunks(batch.take(pa.array(order)), parts[order])
 
     def _write_chunks(self, batch: pa.RecordBatch, parts: Array) -> None:
-        """Write rows that stand in the order of their parts: a chunk a part, several where it has many rows."""
+        """Write rows that stand in the order of their parts: one chunk per part, several where it has many rows."""
         edges = _chunk_edges(parts, max(1, int(_CHUNK_BYTES * len(parts) / max(_decoded_bytes(batch), 1))))
         columns = [_cut(column, edges) for column in batch.columns]
         schema = pa.schema([(name, each[0].type) for name, each in zip(batch.schema.names, columns, strict=True)])
@@ -132,7 +132,7 @@ class SpillWriter:
 
 
 def _decoded_bytes(batch: pa.RecordBatch) -> int:
-    """What the rows take as plain text: a text that many parts share is put down in each of them."""
+    """Bytes of the rows as plain text: a text that many parts share is written in each of them."""
     size = 0
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):
@@ -144,14 +144,14 @@ def _decoded_bytes(batch: pa.RecordBatch) -> int:
 
 
 def combined(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """The batches as one, their codes into one dictionary a column."""
+    """The batches as one, their codes into one dictionary per column."""
     table = pa.Table.from_batches(batches).unify_dictionaries()
     table = table.combine_chunks()
     return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 def _chunk_edges(parts: Array, most_rows: int) -> Array:
-    """Where chunks begin, and where the last ends: at every new part, and within a part at `most_rows`."""
+    """Rows at which chunks begin, and the last ends: at every new part, and within a part at `most_rows`."""
     starts = np.flatnonzero(np.append(True, parts[1:] != parts[:-1]))
     lengths = np.diff(np.append(starts, len(parts)))
     pieces = [start + np.arange(0, length, most_rows) for start, length in zip(starts, lengths, strict=True)]

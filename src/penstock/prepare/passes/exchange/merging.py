@@ -1,6 +1,6 @@
-"""Gather: the rows of one bucket, from every spill, in order, in bounded memory. Next: the stage that asked for them.
+"""Merging: the rows of one bucket, from every spill, in order, in bounded memory. Next: the stage that asked for them.
 
-A bucket that fits is sorted at once. One that does not is cut: its rows are put down again in ranges of the first
+A bucket that fits is sorted at once. One that does not is cut: its rows are written again in ranges of the first
 word in which they differ, and each range is gathered in turn. Rows that differ in no word are in order already.
 """
 
@@ -25,7 +25,7 @@ _SAMPLES_A_CHUNK = 64
 
 @dataclass(frozen=True)
 class Gathering:
-    """How to gather: in which order, and how many bytes of rows sorted at once."""
+    """Order of a gathering, and how many bytes of rows it sorts at once."""
 
     store: Store
     exchange: Exchange

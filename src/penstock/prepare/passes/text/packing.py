@@ -105,7 +105,7 @@ class _Cuts:
 
 
 def _cuts(stream: Stream, length: int, first: int, last: int) -> Iterator[_Cuts]:
-    """Of the documents that begin between `first` and `last`; of very short ones, so many at a time."""
+    """Cuts of the documents that begin between `first` and `last`; of very short ones, so many at a time."""
     views: list[Array] = []
     found = np.zeros((3, 0), "i8")
     for piece in stream.pieces(first, last):

@@ -43,7 +43,7 @@ class Piece:
 
     @property
     def starts(self) -> Array:
-        """Of each document, in the stream."""
+        """Start of each document, in the stream."""
         found: Array = self.at + np.cumsum(self.lengths) - self.lengths
         return found
 
@@ -79,7 +79,7 @@ class Stream:
         self.total = int(self._starts[-1])
 
     def pieces(self, first: int, last: int) -> Iterator[Piece]:
-        """Those with tokens between `first` and `last`, whole."""
+        """Pieces with tokens between `first` and `last`, whole."""
         for number, (start, stop) in enumerate(pairwise(self._starts.tolist())):
             if start < last and stop > first and stop > start:
                 part = open_part(self._store, self._parts[number].file)

@@ -86,7 +86,7 @@ class Dedup(Compares, Locates, MindsPlace):
 
 @dataclass(frozen=True, kw_only=True)
 class Remembering(Dedup, HoldsFolders):
-    """The same, when what earlier jobs remember was found."""
+    """Dedup when the keys of earlier jobs were found."""
 
     remembered: Remembered
 
@@ -101,6 +101,6 @@ class Remembering(Dedup, HoldsFolders):
 
 
 def _cleaning(stage: Stage) -> dict[str, Any]:
-    """What a stage does to a text; what it keeps of those that it leaves out does nothing to the others."""
+    """Effect of a stage on a text. Keeping the ones that it leaves out does nothing to the others."""
     done = {name: value for name, value in stage.describe().items() if name != "keep"}
     return {**done, "code": [[target, code_identity(target)] for target in stage.code()]} if stage.code() else done

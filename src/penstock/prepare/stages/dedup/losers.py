@@ -1,4 +1,4 @@
-"""Losers: the rows of a slice that a match has found to be repeated, put down by bucket and read back by slice."""
+"""Losers: the rows of a slice that a match has found to be repeated, written by bucket and read back by slice."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Bitmap:
     bits: Array
 
     def of(self, start: int, count: int) -> Array:
-        """Of rows `start` to `start + count`, as booleans."""
+        """Bits of rows `start` to `start + count`, as booleans."""
         first = start // 8
         bits = np.unpackbits(self.bits[first : (start + count + 7) // 8], bitorder="little")
         return bits[start - 8 * first : start - 8 * first + count].astype(bool)
 
 
 def set_bits(bits: Array, numbers: Array) -> None:
-    """Those of `numbers`, some at a time."""
+    """Set the bits of `numbers`, some at a time."""
     for first in range(0, len(numbers), _NUMBERS_AT_ONCE):
         some = numbers[first : first + _NUMBERS_AT_ONCE]
         np.bitwise_or.at(bits, some >> 3, np.left_shift(1, some & 7).astype("u1"))
 
 
 def read_losers(keys: RunsFile, buckets: Sequence[RunsFile], piece: int) -> tuple[Bitmap, Bitmap]:
-    """Of one slice, from its own file and those of all buckets: (the duplicates, those that earlier jobs have had)."""
+    """Losers of one slice, from its own file and all buckets: (the duplicates, those that earlier jobs have had)."""
     duplicates = keys.file.array(LOCAL).copy()
     seen = np.zeros_like(duplicates)
     for file in buckets:

@@ -1,4 +1,4 @@
-"""Remembered: the keys that earlier jobs have had, in a folder of sorted runs. One file a dataset, in their order.
+"""Remembered: the keys that earlier jobs have had, in a folder of sorted runs. One file per dataset, in their order.
 
 A job is held against the datasets that were there before its own, and replaces what it remembered itself; so doing a
 job again, now or after others, gives what it gave. Which file is its own goes by the output's path. Where no output
@@ -41,7 +41,7 @@ class KeysFile:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a job finds in the folder: the runs that stand before its own, and the name of its own."""
+    """Content of the folder for one job: the runs that stand before its own, and the name of its own."""
 
     root: str
     runs: tuple[KeysFile, ...]
@@ -72,11 +72,11 @@ class Remembered:
             )
 
     def describe(self) -> list[str]:
-        """Of the runs, for a fingerprint: what they hold, and not where."""
+        """Content of the runs for a fingerprint, wherever they lie."""
         return [each.holds for each in self.runs]
 
     def save(self, new: Iterable[Array]) -> None:
-        """Put down the keys that are new, which ascend; whole or not at all."""
+        """Write the keys that are new, which ascend; whole or not at all."""
         self._store.sweep()
         with ExitStack() as stack:
             writer = RunsWriter(self._store, self.own, stack, KEY, lasting=True)
@@ -110,7 +110,7 @@ def _names(store: Store) -> list[str]:
 
 
 def _own(of_path: list[KeysFile], output: str, made_from: str) -> str | None:
-    """Of the files of this path the one that the job replaces. None: all are of datasets that lie elsewhere now.
+    """The file of this path that the job replaces. None: all are of datasets that lie elsewhere now.
 
     An output that is there, if only begun, says what its keys were held against, and its own file was not among that.
     Without an output, or before it has a file, only equal input tells that one is to be made again.
@@ -122,7 +122,7 @@ def _own(of_path: list[KeysFile], output: str, made_from: str) -> str | None:
 
 
 def _held_against(output: str) -> set[str] | None:
-    """What the last job in this output found remembered; None if there was none, or one that remembers nothing."""
+    """Content that the last job in this output found remembered; None if no job was there, or none that remembers."""
     store = open_store(output)
     try:
         stages = json.loads(store.read(_JOB))["config"]["stages"] if store.exists(_JOB) else []

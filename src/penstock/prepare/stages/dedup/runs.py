@@ -80,8 +80,7 @@ class RunsFile:
         return entries[(entries["high"] >= np.uint64(low)) & (entries["high"] <= np.uint64(high - 1))]
 
     def near(self, words: Array) -> Iterator[Array]:
-        """Of a file that is one run, some at a time: the blocks that may hold a key with one of these first words,
-        which ascend."""
+        """Blocks of a file of one run that may hold keys with these first words, which ascend; some at a time."""
         if not len(words):
             return
         start = np.searchsorted(self.blocks["last"], words[0], side="left")
