@@ -21,7 +21,7 @@ import xxhash
 
 from penstock.base.errors import IntegrityError
 from penstock.base.fingerprint import digest
-from penstock.base.stores.store import Store
+from penstock.base.stores.store import Store, Writer
 from penstock.shards.columns import FileFacts
 
 Array = np.ndarray[Any, Any]
@@ -31,14 +31,6 @@ _GROUP = np.dtype([("first", "<i8"), ("last", "<i8"), ("checksum", "<u8")])  # o
 _TRAILER = struct.Struct("<QQ")  # of the index: its xxh3, its length
 _TAIL_BYTES = 1024  # what is read first: most indexes are within
 _xxh3 = xxhash.xxh3_64_intdigest
-
-
-class Target(Protocol):
-    """File that is appended to."""
-
-    size: int
-
-    def write(self, data: bytes | memoryview) -> None: ...
 
 
 class Source(Protocol):
@@ -102,7 +94,7 @@ class Words(NamedTuple):
 class ContainerWriter:
     """Takes blocks, then arrays; `finish` makes the file whole."""
 
-    def __init__(self, file: Target, name: str = "") -> None:
+    def __init__(self, file: Writer, name: str = "") -> None:
         self._file, self._name = file, name
         self._arrays: dict[str, tuple[int, int, str, int]] = {}
 
