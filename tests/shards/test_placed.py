@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from penstock.base.errors import IntegrityError
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
+from penstock.prepare.rows.container import bytes_of
+from penstock.prepare.rows.part import PartFile, PartWriter, open_part
 from penstock.shards.columns import BLOCK, open_columns
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.part import PartFile, PartWriter, bytes_of, open_part
 from penstock.shards.placed import (
     OFFSETS,
     PLACING,
@@ -126,7 +127,7 @@ def test_texts_and_shapes_of_all_parts_come_out_as_they_were(tmp_path_factory, c
         for field in schema
         for name, piece in Encoder(field).start()
     ]
-    columns = lay_out("train", facts, files)
+    columns = lay_out("train", facts, [[file.column("train", name).size for name, _, _ in facts] for file in files])
     edges: Edges = {}
     for number, file in reversed(list(enumerate(files))):
         for column in columns:
@@ -160,7 +161,7 @@ def write_part(folder: Store, number: int, schema: Any, batches: list[pa.RecordB
 def place(folder: Store, file: PartFile, column: PlacedColumn, number: int) -> list[Edge]:
     """As placing.py does: offsets raised by what is before them, all else copied from file to file."""
     placer = Placer(folder, column, column.starts[number])
-    with folder.open(file.file) as source:
+    with folder.open(file.name) as source:
         for start, view in file.column("train", column.column).read():
             if column.column.endswith(OFFSETS):
                 placer.write(bytes_of(np.frombuffer(view, "<i8") + column.bases[number]))
@@ -173,7 +174,9 @@ def place(folder: Store, file: PartFile, column: PlacedColumn, number: int) -> l
 def test_a_split_without_a_record_has_its_files_all_the_same(folder):
     schema = schema_from_arrow(pa.schema({"text": pa.string(), "x": pa.float32()}), "a test")
     empty = write_part(folder, 0, schema, [])
-    columns = lay_out("test", [("text/offsets", "i8", ()), ("text/bytes", "u1", ()), ("x", "f4", ())], [empty, empty])
+    facts = [("text/offsets", "i8", ()), ("text/bytes", "u1", ()), ("x", "f4", ())]
+    sizes = [empty.column("test", name).size for name, _, _ in facts]
+    columns = lay_out("test", facts, [sizes, sizes])
     shard = finish(folder, columns, {})
     arrays = [np.load(folder.local_path(column.file)) for column in columns]
     assert [each.tolist() for each in arrays] == [[0], [], []]

@@ -1,4 +1,4 @@
-"""Placed: one .npy a column and split, which many tasks write at once, each the rows that are its own.
+"""Placed: one .npy per column and split, which many tasks write at once, each the rows that are its own.
 
 Where every task's rows lie is known before the first is written, so nothing is merged. A file grows in
 `.penstock/placing` and is moved into the dataset when all of it is there. A block's checksum is computed by the task
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -23,7 +23,6 @@ from penstock.base.fingerprint import digest
 from penstock.base.stores.store import STATE, SharedWriter, Store
 from penstock.shards.columns import BLOCK, FileFacts, checksum_table, npy_header
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.part import PartFile
 from penstock.shards.record import Encoder
 from penstock.shards.schema import Schema
 
@@ -31,6 +30,7 @@ Array = np.ndarray[Any, Any]
 SPLIT_PROOF = "artifacts/split.json"  # how many groups each split has, and that none is in two
 PLACING = f"{STATE}/placing"
 OFFSETS = "/offsets"
+EDGES = "edges"  # in the states of a ledger row: what the task wrote of blocks that it shares
 _FEATURES = ("features", "strategic_features")  # the column that readers of X_train.npy mean
 
 
@@ -81,6 +81,7 @@ class PlacedColumn:
 Edge = tuple[int, int, int]  # a piece of a block that parts share: where it starts in the data, its bytes, its xxh3
 Edges = dict[str, list[Edge]]  # by file
 Facts = tuple[str, str, tuple[int, ...]]  # of a column: its name, dtype and row shape
+Size = tuple[int, int]  # of a column in a part: its bytes, of offsets where the data end that they divide
 Layout = dict[str, tuple[PlacedColumn, ...]]  # by split, the columns in their order
 
 
@@ -104,18 +105,13 @@ def lay_out_fixed(split: str, columns: Iterable[Facts], counts: Iterable[int]) -
     return tuple(PlacedColumn(file_of(name, split), name, dtype, shape, starts) for name, dtype, shape in columns)
 
 
-def lay_out(split: str, columns: Iterable[Facts], parts: Iterable[PartFile]) -> tuple[PlacedColumn, ...]:
-    """The same of columns of any kind, from the parts themselves, one after the other."""
-    facts = list(columns)
-    sizes: list[list[tuple[int, int]]] = [[] for _ in facts]
-    for part in parts:
-        for each, (name, _, _) in zip(sizes, facts, strict=True):
-            column = part.column(split, name)
-            each.append((column.bytes, column.last if name.endswith(OFFSETS) else 0))
-    return tuple(_lay_out_column(split, column, each) for column, each in zip(facts, sizes, strict=True))
+def lay_out(split: str, columns: Iterable[Facts], parts: Iterable[Sequence[Size]]) -> tuple[PlacedColumn, ...]:
+    """The columns of any kind of a split, from the sizes that they have in each part."""
+    every = list(parts)
+    return tuple(_lay_out_column(split, each, [part[n] for part in every]) for n, each in enumerate(columns))
 
 
-def _lay_out_column(split: str, column: Facts, sizes: list[tuple[int, int]]) -> PlacedColumn:
+def _lay_out_column(split: str, column: Facts, sizes: list[Size]) -> PlacedColumn:
     name, dtype, shape = column
     item = np.dtype(dtype).itemsize * math.prod(shape)
     lengths = [size // item for size, _ in sizes]
@@ -175,7 +171,7 @@ class Placer:
         return (self._position - 1) // BLOCK * BLOCK
 
     def finish(self) -> list[Edge]:
-        """What it wrote of the blocks that it shares: (where from, bytes, xxh3) of each piece."""
+        """Pieces that it wrote of the blocks that it shares: (where from, bytes, xxh3) of each."""
         if self._position % BLOCK and self._position > self._first:
             if self._position == self._column.data_bytes:
                 self._end_block()

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from penstock.base.stores import open_store
 from penstock.prepare.passes.exchange.merging import Gathering, gather
 from penstock.prepare.rows import exchange as exchange_module
+from penstock.prepare.rows.container import ContainerWriter, Stored
 from penstock.prepare.rows.exchange import Exchange, Sorted, bucket_numbers
 from penstock.prepare.rows.order import sort_rows
-from penstock.prepare.rows.spill import SpillFile, SpillWriter, read_chunks, with_codes
+from penstock.prepare.rows.spill import SpillWriter, read_chunks, with_codes
 
 _MICROSECONDS = st.integers(-(2**40), 2**40)
 
@@ -118,7 +119,7 @@ def spill(
     for number, table in enumerate(tables):
         names.append(f"{number}.spill")
         with folder.commit(names[-1]) as file:
-            writer = SpillWriter(file, buckets, hold_bytes)
+            writer = SpillWriter(ContainerWriter(file), buckets, hold_bytes)
             for batch in table.to_batches(max_chunksize=100):
                 hashes = exchange_module.hash_keys([batch.column(name) for name in exchange.by])
                 writer.write(with_codes(batch), bucket_numbers(hashes, buckets))
@@ -137,7 +138,7 @@ def gathering(root: Path, exchange: Exchange, sort_bytes: int, told: Any = lambd
 
 def rows_of_parts(path: Path, parts: range) -> Iterator[pa.RecordBatch]:
     for part in parts:
-        yield from read_chunks(SpillFile(open_store(path.parent), path.name), path.stat().st_size, part).read()
+        yield from read_chunks(Stored(open_store(path.parent), path.name), part).read()
 
 
 def keys_and_rows(runs: list[Sorted]) -> tuple[list[str], list[int]]:

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from penstock.base.errors import IntegrityError, PenstockError
 from penstock.base.stores import open_store
 from penstock.prepare.rows import spill as spill_module
-from penstock.prepare.rows.spill import SpillFile, SpillWriter, read_chunks, rows_by_part, with_codes
+from penstock.prepare.rows.container import ContainerWriter, Stored
+from penstock.prepare.rows.spill import SpillWriter, read_chunks, rows_by_part, with_codes
 from tests.prepare.rows import making
 
 
 def _write(root: Path, batches: list[pa.RecordBatch], numbers: list[np.ndarray], parts: int, hold_bytes: int) -> Path:
     folder = open_store(str(root))
     with folder.commit("a.spill") as file:
-        writer = SpillWriter(file, parts, hold_bytes)
+        writer = SpillWriter(ContainerWriter(file), parts, hold_bytes)
         for batch, number in zip(batches, numbers, strict=True):
             writer.write(with_codes(batch), number.astype("u2"))
         writer.finish()
@@ -54,9 +55,9 @@ def test_rows_come_back_by_part_and_in_the_order_they_were_written(
     for part in range(parts):
         found = [row for batch in making.rows_of_parts(path, range(part, part + 1)) for row in making.values_of(batch)]
         assert found == [row for of, row in rows if of == part]
-    file, size = SpillFile(open_store(path.parent), path.name), path.stat().st_size
-    counted = rows_by_part(file, size).tolist()
-    found = [int(read_chunks(file, size, part).entries["rows"].sum()) for part in range(parts)]
+    file = Stored(open_store(path.parent), path.name)
+    counted = rows_by_part(file.store, file.name).tolist()
+    found = [int(read_chunks(file, part).entries["rows"].sum()) for part in range(parts)]
     assert counted == found == [sum(1 for of, _ in rows if of == part) for part in range(parts)]
 
 

@@ -18,11 +18,11 @@ import penstock
 from penstock.base.errors import PenstockError
 from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
+from penstock.prepare.rows.part import PartWriter
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.samples import groups
 from penstock.prepare.samples.groups import Groups, prove_apart
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.part import PartWriter
 from penstock.shards.schema import schema_from_arrow
 
 SPLITS = ("train", "test", "val")

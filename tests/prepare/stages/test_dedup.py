@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -26,14 +27,14 @@ from penstock.prepare.passes import Task
 from penstock.prepare.passes.match import hash as hashing_keys
 from penstock.prepare.passes.match import matching
 from penstock.prepare.passes.match.hash import KeysInto
-from penstock.prepare.passes.match.match import KeyRange, MatchWork, new_keys
 from penstock.prepare.passes.match.matching import match
+from penstock.prepare.passes.match.work import KeyRange, MatchWork
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup import runs
 from penstock.prepare.stages.dedup.keys import KEY, hash_texts, repeats, sort_order
 from penstock.prepare.stages.dedup.losers import Bitmap, read_losers, set_bits
 from penstock.prepare.stages.dedup.remembered import Remembered, look_up
-from penstock.prepare.stages.dedup.runs import ENTRY, RunsWriter, open_runs, open_written
+from penstock.prepare.stages.dedup.runs import ENTRY, RunsWriter, entries_of, open_runs, open_written
 from penstock.shards.columns import FileFacts
 
 SETTINGS = Settings(0, 1 << 20, 0, 64.0, 64.0)
@@ -73,7 +74,7 @@ def lost(folder: Store, keys: tuple[FileFacts, ...], losers: list[FileFacts]) ->
     found = []
     for number, facts in enumerate(keys):
         file = open_written(folder, facts)
-        rows = file.facts["rows"]
+        rows = file.file.facts["rows"]
         both = read_losers(file, [open_written(folder, each) for each in losers], number)
         found.append((both[0].of(0, rows).tolist(), both[1].of(0, rows).tolist()))
     return found
@@ -119,7 +120,7 @@ def test_what_earlier_jobs_had_is_left_out_whichever_of_them_had_it(tmp_path_fac
             keys = hashed(folder, slices)
             losers = matched(folder, keys, ranges, known)
             assert lost(folder, keys, losers) == by_a_dict(slices, seen)
-            known.save(new_keys(folder, losers))
+            known.save(entries_of(folder, losers))
             new = {text for batches in slices for batch in batches for text in batch} - seen
             seen |= new
             assert _keys_in(root / "seen" / known.own) == sorted(map(_key, new))
@@ -131,8 +132,8 @@ def _key(text: str) -> tuple[int, int]:
 
 
 def _keys_in(path: Path) -> list[tuple[int, int]]:
-    store, size = open_store(path.parent), path.stat().st_size
-    file = open_runs(store, path.name, size, runs.read_facts(store, path.name, size)[1])
+    store = open_store(path.parent)
+    file = open_runs(store, path.name, runs.read_index(store, path.name).digest)
     return [(int(high), int(low)) for keys in file.entries() for high, low in keys.tolist()]
 
 
@@ -282,7 +283,7 @@ def test_a_flipped_byte_in_keys_or_losers_is_named(tmp_path):
 def test_a_flipped_byte_in_what_is_remembered_is_named(tmp_path):
     known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)
     folder = open_store(str(tmp_path / "a"))
-    known.save(new_keys(folder, matched(folder, hashed(folder, [[[f"text {n}" for n in range(900)]]]), 1, known)))
+    known.save(entries_of(folder, matched(folder, hashed(folder, [[[f"text {n}" for n in range(900)]]]), 1, known)))
     path = tmp_path / "seen" / known.own
     keys = _keys_in(path)
     for position in _flips(path, 499):
@@ -307,6 +308,16 @@ def test_a_truncated_memory_is_named(tmp_path, left):
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(IntegrityError, match="damaged"):
         look_up(str(tmp_path / "seen"), str(tmp_path / "b"), MEANING, INPUT)
+
+
+def test_a_file_of_remembered_keys_has_the_bytes_that_it_always_had(tmp_path):
+    """It outlasts the version that wrote it: other bytes are another version, and older files must still be read."""
+    keys = np.zeros(2000, KEY)
+    keys["high"], keys["low"] = np.arange(2000) * 7, 3
+    known = look_up(str(tmp_path / "seen"), str(tmp_path / "a"), MEANING, INPUT)
+    known.save(iter([keys[:700], keys[700:]]))
+    written = hashlib.sha256((tmp_path / "seen" / known.own).read_bytes()).hexdigest()
+    assert written == "a100cbf7a3904de870d28c747ef83f6d2a2dbcd43ff4e7fea82eabe1f1bfaa47"
 
 
 def test_datasets_are_remembered_in_their_order_and_each_replaces_its_own(tmp_path):

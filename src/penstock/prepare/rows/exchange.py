@@ -1,7 +1,7 @@
 """Exchange: bring the rows of a key together and in order, in bounded memory.
 
 The scatter side partitions rows into buckets, ranges of the key's hash, and spills them (spill.py). The gather side
-takes one bucket, sorts it (order.py), cutting it into finer ranges where it is too large (gather.py), and hands it to
+takes one bucket, sorts it (order.py), cutting it into finer ranges where it is too large (merging.py), and hands it to
 the stage that asked for the exchange. The order is (hash of key, key, order columns, position), whatever the buckets.
 """
 
@@ -23,7 +23,7 @@ MOST_BUCKETS = 4096
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a stage needs of its rows: those of equal `by` together, in the order of `order`, then of position."""
+    """Order of rows that a stage needs: those of equal `by` together, in the order of `order`, then of position."""
 
     by: tuple[str, ...]
     order: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def bucket_count(input_bytes: int, slice_bytes: int) -> int:
 
 
 def hash_keys(columns: list[pa.Array]) -> Array:
-    """One uint64 a row: the hash that `split: {by: ...}` takes of the same columns."""
+    """One uint64 per row: the hash that `split: {by: ...}` takes of the same columns."""
     return reduce(combine, [hash_distinct(column) for column in columns])
 
 

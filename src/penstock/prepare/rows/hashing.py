@@ -37,7 +37,7 @@ def hash_array(array: pa.Array) -> Array:
 
 
 def hash_distinct(array: pa.Array) -> Array:
-    """The same as hash_array, hashing each distinct text once: keys repeat."""
+    """Hashes as of hash_array; each distinct text is hashed once: keys repeat."""
     if not is_text(array.type) and not pa.types.is_dictionary(array.type):
         return hash_array(array)
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
@@ -50,7 +50,7 @@ def hash_distinct(array: pa.Array) -> Array:
 
 
 def hash_positions(paths: Sequence[str], files: Array | None, ordinals: Array) -> Array:
-    """Of rows at these ordinals of their files; `files` tells which of the paths each is of, none: all of the first."""
+    """Hashes of the rows at these ordinals. `files` has the number of each row's path; none: all are of the first."""
     known = np.array([_xxh3(path.encode()) for path in paths])
     hashes = np.full(len(ordinals), known[0]) if files is None else known[files]
     return combine(hashes, _mix(ordinals.astype("u8")))

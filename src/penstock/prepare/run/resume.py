@@ -13,6 +13,7 @@ from penstock.base.sizes import more_files
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.ledger import LedgerRow, files_are_there, forget, read_rows
 from penstock.prepare.plan.plan import Plan, Planned, describe_input
+from penstock.prepare.rows.container import FORMAT
 from penstock.shards.manifest import FORMAT_VERSION, MANIFEST, Manifest, read_manifest
 
 JOB = f"{STATE}/job.json"
@@ -101,7 +102,8 @@ def changed(store: Store, plan: Plan) -> list[str]:
         return []
     after = _job(plan)
     if before.get("job") == after["job"]:
-        return []
+        then = before.get("container", 1)
+        return [] if then == FORMAT else [f"format of the files between passes {then} -> {FORMAT}"]
     if before.get("format_version") != FORMAT_VERSION:
         return [f"format version {before.get('format_version')} -> {FORMAT_VERSION}"]
     return _config_changes(before["config"], after["config"]) + _input_changes(before["input"], after["input"])
@@ -110,6 +112,7 @@ def changed(store: Store, plan: Plan) -> list[str]:
 def _job(plan: Plan) -> dict[str, Any]:
     job = {
         "format_version": FORMAT_VERSION,
+        "container": FORMAT,
         "job": plan.job,
         "config": plan.semantic,
         "input": describe_input(plan.survey),

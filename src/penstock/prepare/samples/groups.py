@@ -16,9 +16,9 @@ import xxhash
 
 from penstock.base.errors import PenstockError
 from penstock.base.stores.store import Store
+from penstock.prepare.rows.part import open_part
 from penstock.prepare.rows.rows import Rows
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.part import open_part
 
 Array = np.ndarray[Any, Any]
 PartsByTask = tuple[dict[str, ShardFacts], ...]  # what each task has put down, by split

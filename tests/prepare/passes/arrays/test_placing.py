@@ -22,13 +22,14 @@ from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Task
-from penstock.prepare.passes.arrays.parts import PartsInto
-from penstock.prepare.passes.arrays.placing import EDGES, FromParts, Part, columns_of, lay_out_parts, place
+from penstock.prepare.passes.arrays.moving import Changes
+from penstock.prepare.passes.arrays.parts import PartsInto, lay_out_parts
+from penstock.prepare.passes.arrays.placing import Part, PlaceWork
 from penstock.prepare.passes.folds.sink import PARTS
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.normalize import Normalize, Scale
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.placed import finish_column, finish_split
+from penstock.shards.placed import EDGES, columns_of, finish_column, finish_split
 from penstock.shards.schema import schema_from_arrow
 
 SETTINGS = Settings(0, 1 << 20, 0, 64.0, 64.0)
@@ -68,15 +69,15 @@ def put_down(folder: Store, counts: list[int]) -> tuple[dict[str, ShardFacts], .
     return tuple(parts)
 
 
-def source_of(folder: Store, parts: tuple[dict[str, ShardFacts], ...], scaled: bool, in_memory: bool) -> FromParts:
+def source_of(folder: Store, parts: tuple[dict[str, ShardFacts], ...], scaled: bool, in_memory: bool) -> PlaceWork:
     layout = lay_out_parts(folder, SPLITS, SCHEMA, SCALED if scaled else SCHEMA, parts)
     types = {name: dtype for name, dtype, _ in columns_of(SCHEMA)}
-    return FromParts(parts, layout, {"features": SCALE} if scaled else {}, types, in_memory)
+    return PlaceWork(folder.root, parts, layout, Changes({"features": SCALE} if scaled else {}, types), in_memory)
 
 
-def place_all(folder: Store, source: FromParts, tasks: list[Part]) -> dict[str, Any]:
+def place_all(folder: Store, source: PlaceWork, tasks: list[Part]) -> dict[str, Any]:
     """Every file of the dataset as numpy has it, once all tasks are done."""
-    rows = [place(Task(f"1-place-{part.number:05d}", part, "f"), folder.root, source, unseen) for part in tasks]
+    rows = [source.execute(Task(f"1-place-{part.number:05d}", part, "f"), SETTINGS, unseen) for part in tasks]
     assert all(row.steps["place"].balances for row in rows)
     assert sum(row.steps["place"].taken for row in rows) == sum(
         shard.records for part in source.parts for shard in part.values()
@@ -85,7 +86,7 @@ def place_all(folder: Store, source: FromParts, tasks: list[Part]) -> dict[str, 
     return {column.file: np.load(folder.local_path(column.file)) for of in source.layout.values() for column in of}
 
 
-def finish(folder: Store, source: FromParts, rows: list[LedgerRow]) -> None:
+def finish(folder: Store, source: PlaceWork, rows: list[LedgerRow]) -> None:
     for split, columns in source.layout.items():
         finished = {
             column: finish_column(
@@ -135,7 +136,7 @@ def test_placing_a_part_again_changes_no_byte(tmp_path):
     folder = open_store(str(tmp_path))
     source = source_of(folder, put_down(folder, [13, 20, 7]), scaled=True, in_memory=False)
     again = [Part(0, 1), Part(1, 2), Part(0, 1), Part(2, 3)]
-    rows = [place(Task("t", part, "f"), folder.root, source, unseen) for part in again]
+    rows = [source.execute(Task("t", part, "f"), SETTINGS, unseen) for part in again]
     assert rows[0] == rows[2]
     finish(folder, source, rows)
     assert np.array_equal(np.load(tmp_path / "X_train.npy"), expected_of(40, 0, scaled=True)["X_train.npy"])
@@ -150,12 +151,12 @@ def test_a_byte_that_changed_in_a_part_is_named(tmp_path):
     data = bytearray(folder.read(name))
     data[100] ^= 1
     Path(folder.local_path(name)).write_bytes(data)
-    place(Task("t", Part(0, 1), "f"), folder.root, source, unseen)
+    source.execute(Task("t", Part(0, 1), "f"), SETTINGS, unseen)
     with pytest.raises(IntegrityError, match="are not the ones that were written") as caught:
-        place(Task("t", Part(1, 2), "f"), folder.root, source, unseen)
+        source.execute(Task("t", Part(1, 2), "f"), SETTINGS, unseen)
     assert name in caught.value.where
     Path(folder.local_path(name)).write_bytes(data[:-1])
-    with pytest.raises(IntegrityError, match=r"bytes, .* were written"):
+    with pytest.raises(IntegrityError, match=r"bytes were written, there are"):
         lay_out_parts(folder, SPLITS, SCHEMA, SCHEMA, parts)
 
 
@@ -164,7 +165,10 @@ def test_another_layout_or_scale_is_another_identity(tmp_path):
     source = source_of(folder, put_down(folder, [5, 9]), scaled=True, in_memory=False)
     assert replace(source, in_memory=True).identity == source.identity
     other = {"features": {**SCALE.artifact["features"], "mean": [1.0, -2.0, 0.5]}}
-    assert replace(source, scales={"features": replace(SCALE, artifact=other)}).identity != source.identity
+    assert (
+        replace(source, changes=replace(source.changes, scales={"features": replace(SCALE, artifact=other)})).identity
+        != source.identity
+    )
     moved = {**source.layout, "test": source.layout["train"]}
     assert replace(source, layout=moved).identity != source.identity
     assert source.bytes == sum(column.data_bytes for columns in source.layout.values() for column in columns)

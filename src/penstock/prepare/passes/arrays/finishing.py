@@ -15,13 +15,24 @@ import numpy as np
 from penstock.base.stores.store import Store
 from penstock.prepare.passes import Finished, Rows
 from penstock.prepare.passes.announced import announce
-from penstock.prepare.passes.arrays.placing import EDGES
 from penstock.prepare.passes.job import Job
+from penstock.prepare.samples.groups import PartsByTask, prove_apart
+from penstock.prepare.stages.interfaces import split_of
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.feature_names import FEATURE_FILE
 from penstock.shards.foreign.batch_file import Member, write_archive
 from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
-from penstock.shards.placed import Array, Layout, PlacedColumn, file_of, finish_column, finish_split, read_placed
+from penstock.shards.placed import (
+    EDGES,
+    SPLIT_PROOF,
+    Array,
+    Layout,
+    PlacedColumn,
+    file_of,
+    finish_column,
+    finish_split,
+    read_placed,
+)
 from penstock.shards.schema import NUMBERS
 
 ARCHIVES = ("labels", "masks")  # `labels_train.npz` holds every column `labels_*`
@@ -34,9 +45,10 @@ def archive_bytes(job: Job) -> int:
     return job.rows * sum(np.dtype(NUMBERS[kind.number.name]).itemsize * math.prod(kind.shape) for kind in fixed)
 
 
-def finish_arrays(job: Job, layout: Layout, rows: Rows, store: Store, proof: tuple[FileFacts, ...] = ()) -> Finished:
+def finish_arrays(job: Job, layout: Layout, rows: Rows, store: Store, parts: PartsByTask = ()) -> Finished:
     """The one shard of each split, and the files made beside them. `rows` are those of the tasks that placed."""
-    extra = [*proof, *_feature_file(job, store)]
+    _announce(store, layout)
+    extra = [*_proof(job, store, parts), *_feature_file(job, store)]
     finished = {split: _finished_columns(store, columns, rows) for split, columns in layout.items()}
     for split, columns in finished.items():
         extra += _archives(store, split, columns)
@@ -58,11 +70,19 @@ def _finished_columns(store: Store, columns: tuple[PlacedColumn, ...], rows: Row
     }
 
 
-def announce_arrays(store: Store, layout: Layout) -> None:
+def _announce(store: Store, layout: Layout) -> None:
     names = [FEATURE_FILE, *(f"{split}.checksums.json" for split in layout)]
     names += [f"{kind}_{split}.npz" for split in layout for kind in ARCHIVES]
     names += [column.file for columns in layout.values() for column in columns]
     announce(store, names)
+
+
+def _proof(job: Job, store: Store, parts: PartsByTask) -> Iterator[FileFacts]:
+    """File that counts the groups of each split, for a split by group. No group is in two splits."""
+    split = split_of(job.stages)
+    if split and split.by:
+        found = prove_apart(store, job.splits, split.by, parts)
+        yield commit_file(store, SPLIT_PROOF, json.dumps(found, indent=1).encode() + b"\n")
 
 
 def _metadata(job: Job, records: int) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.prepare.passes.arrays.batches import batches_ending
-from penstock.prepare.passes.arrays.parts import PartsEnding, arrays_ending
+from penstock.prepare.passes.arrays.ending import PartsEnding, arrays_ending
 from penstock.prepare.passes.arrays.place import Place
 from penstock.prepare.passes.kinds import Kind, SoFar
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from penstock.base.errors import PlanError
@@ -10,17 +9,13 @@ from penstock.base.sizes import counted, format_size
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task
-from penstock.prepare.passes.arrays.finishing import announce_arrays, archive_bytes, finish_arrays
-from penstock.prepare.passes.arrays.parts import first_applied, part_schema
-from penstock.prepare.passes.arrays.placing import FromParts, Part, lay_out_parts, place
-from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
-from penstock.prepare.samples.groups import PartsByTask, prove_apart
-from penstock.prepare.stages.interfaces import split_of
-from penstock.prepare.stages.normalize import Scale
-from penstock.shards.columns import FileFacts, commit_file
-from penstock.shards.placed import PLACING, SPLIT_PROOF, Layout, columns_of, make_room
+from penstock.prepare.passes import Facts, Finished, Holds, Left, Need, Rows, Task
+from penstock.prepare.passes.arrays.applied import changes_of, first_applied, part_schema
+from penstock.prepare.passes.arrays.finishing import archive_bytes, finish_arrays
+from penstock.prepare.passes.arrays.parts import lay_out_parts, parts_of
+from penstock.prepare.passes.arrays.placing import Part, PlaceWork
+from penstock.prepare.passes.own_tasks import OwnTasks
+from penstock.shards.placed import PLACING, Layout, make_room
 
 _HELD_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
 _BYTES_PER_SECOND = 1e9
@@ -72,32 +67,24 @@ class Place(OwnTasks):
         return Facts(stages, "parts", "output", f"{parts} of pass {self.before}")
 
     def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> PlaceWork:
-        stages = self.job.stages
-        artifacts = {number: each.artifact for number, each in left.learned.items()}
-        scales = {
-            name: stage
-            for number, stage in self.job.bound(first_applied(stages), len(stages), artifacts).items()
-            if isinstance(stage, Scale)
-            for name in stage.normalize.columns_of(self.job.survey.given[number])
-        }
-        types = {name: dtype for name, dtype, _ in columns_of(part_schema(self.job))}
-        parts = parts_of(left.rows[self.before])
-        work = PlaceWork(store.root, FromParts(parts, self._layout(store, parts), scales, types, self._is_in_memory))
+        parts, artifacts = parts_of(left.rows[self.before]), {each: of.artifact for each, of in left.learned.items()}
+        layout = self._layout(store, left.rows[self.before])
+        work = PlaceWork(store.root, parts, layout, changes_of(self.job, artifacts), self._is_in_memory)
         if not any(row.states.get("layout") == work.identity for row in kept):
             store.remove(PLACING)
-        self._refuse_without_room(work.source, means)
-        make_room(store, work.source.layout)
+        self._refuse_without_room(work, means)
+        make_room(store, layout)
         return work
 
-    def _layout(self, store: Store, parts: PartsByTask) -> Layout:
-        return lay_out_parts(store, self.job.splits, part_schema(self.job), self.job.survey.output, parts)
+    def _layout(self, store: Store, rows: Rows) -> Layout:
+        return lay_out_parts(store, self.job.splits, part_schema(self.job), self.job.survey.output, parts_of(rows))
 
-    def _refuse_without_room(self, source: FromParts, means: Means) -> None:
+    def _refuse_without_room(self, work: PlaceWork, means: Means) -> None:
         """merge_strategy: accumulative, now that it is known how much there is."""
         allowed, used = means.budget.allowed, means.driver_bytes + means.measured.slices.worker_bytes
-        if source.in_memory and used + source.bytes > allowed:
+        if work.in_memory and used + work.bytes > allowed:
             raise PlanError(
-                f"merge_strategy: accumulative holds all samples at once, {format_size(source.bytes)}; "
+                f"merge_strategy: accumulative holds all samples at once, {format_size(work.bytes)}; "
                 f"{means.budget} leaves {format_size(max(0, allowed - used))}",
                 where=self.job.config.output_path,
                 next_step="merge_strategy: sequential, which holds a few megabytes and gives the same bytes; "
@@ -105,31 +92,5 @@ class Place(OwnTasks):
             )
 
     def finish(self, left: Left, store: Store) -> Finished:
-        parts = parts_of(left.rows[self.before])
-        layout = self._layout(store, parts)
-        announce_arrays(store, layout)
-        return finish_arrays(self.job, layout, left.rows[self.number], store, self._proof(store, parts))
-
-    def _proof(self, store: Store, parts: PartsByTask) -> tuple[FileFacts, ...]:
-        """File that counts the groups of each split, for a split by group. No group is in two splits."""
-        split = split_of(self.job.stages)
-        if not split or not split.by:
-            return ()
-        found = prove_apart(store, self.job.splits, split.by, parts)
-        return (commit_file(store, SPLIT_PROOF, json.dumps(found, indent=1).encode() + b"\n"),)
-
-
-def parts_of(rows: Rows) -> PartsByTask:
-    return tuple(row.shards for row in rows)
-
-
-@dataclass(frozen=True)
-class PlaceWork(OwnWork):
-    source: FromParts
-
-    @property
-    def identity(self) -> str:
-        return self.source.identity
-
-    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
-        return place(task, self.root, self.source, report)
+        written = left.rows[self.before]
+        return finish_arrays(self.job, self._layout(store, written), left.rows[self.number], store, parts_of(written))

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from penstock.base.errors import PenstockError
 from penstock.base.sizes import counted
-from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured
-from penstock.prepare.passes import Account, Batches, Facts, Lost, Report, Task, TaskInput
-from penstock.prepare.passes import Rows as LedgerRows
-from penstock.prepare.passes.exchange.merging import Gathering, gather
+from penstock.prepare.passes import Account, Batches, Facts, Rows, Task
+from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.exchange.scatter import side_of
-from penstock.prepare.passes.folds.chain import Chain, Count
 from penstock.prepare.passes.folds.fold import Written
-from penstock.prepare.passes.folds.source import Attempt
 from penstock.prepare.passes.job import Described, Job
-from penstock.prepare.rows.exchange import Bucket, Exchange, Sorted
-from penstock.prepare.rows.rows import Rows
-from penstock.prepare.rows.spill import SpillFile, rows_by_part
-from penstock.prepare.sources import UnreadablePart
+from penstock.prepare.rows.exchange import Bucket, Exchange
+from penstock.prepare.rows.spill import rows_by_part
 from penstock.prepare.stages.interfaces import Exchanges
-from penstock.prepare.stages.stage import Stage
-from penstock.shards.manifest import Step
 
 BUCKETS = "buckets"
 _MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to spare
@@ -81,10 +73,10 @@ class Buckets:
         """Buckets by their rows: a large one that comes last would leave the other workers idle."""
         rows = np.zeros(self.buckets, "i8")
         for name in self.spills:
-            rows += rows_by_part(SpillFile(store, name), store.size(name))
+            rows += rows_by_part(store, name)
         return sorted(tasks, key=lambda task: -int(rows[task.input.number]))
 
-    def count(self, account: Account, rows: LedgerRows) -> Account:
+    def count(self, account: Account, rows: Rows) -> Account:
         """The records that were made; every row that was scattered must have come."""
         before, steps = account[str(self.stage)], [row.steps[str(self.stage)] for row in rows]
         if (gathered := sum(step.taken for step in steps)) != before.given:
@@ -96,68 +88,3 @@ class Buckets:
         side = side_of(self.job.names[self.stage], self.scatter, self.exchange, self.buckets)
         origin = f"{counted(self.buckets, 'bucket')} of pass {self.scatter}"
         return Facts((self.stage,), "buckets", "", origin, exchange={"from": side})
-
-
-@dataclass(frozen=True)
-class FromBuckets:
-    """The worker's half."""
-
-    stage: int  # number of the stage that reduces the rows of a key
-    name: str
-    reducer: Exchanges
-    exchange: Exchange
-    spills: tuple[str, ...]
-    refuses: bool
-
-    @property
-    def reducers(self) -> dict[int, Stage]:
-        return {self.stage: self.reducer}
-
-    def may_lose(self, title: str) -> bool:  # noqa: ARG002
-        return False
-
-    def fails_on(self, part: UnreadablePart) -> bool:  # noqa: ARG002
-        return True
-
-    def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:  # noqa: ARG002
-        return []
-
-    def files(self, piece: TaskInput) -> list[tuple[int, str]]:  # noqa: ARG002
-        return []
-
-    def rejected_name(self, number: int) -> str:
-        return f"rejected/records-{self.stage}-{number:05d}.jsonl"
-
-    def for_trial(self) -> FromBuckets:
-        return self
-
-    def rows(self, attempt: Attempt) -> Iterator[Rows]:
-        store, sort_bytes = open_store(attempt.work.root), attempt.settings.batch_bytes
-        bucket = attempt.task.input.number
-        return self.reduced(store, bucket, sort_bytes, attempt.chain, attempt.read, attempt.report)
-
-    def reduced(
-        self, store: Store, bucket: int, sort_bytes: int, chain: Chain, first: Count, report: Report
-    ) -> Iterator[Rows]:
-        """The records that the reducer makes of a bucket."""
-        read = [0]
-
-        def moved(rows: int) -> None:
-            read[0] += rows
-            report(read[0])
-
-        def counting(runs: Iterator[Sorted]) -> Iterator[Sorted]:
-            for run in runs:
-                first.add(run.batch.num_rows, [])
-                yield run
-
-        ranges = max(sort_bytes - self.reducer.keeps_bytes(), sort_bytes // 4)  # beside what it keeps of the run before
-        how = Gathering(store, self.exchange, sort_bytes, ranges, moved)
-        for batch in self.reducer.reduce(counting(gather(how, self.spills, bucket))):
-            if self.stage in chain.taps:
-                chain.taps[self.stage].add_at_once(batch)
-            yield Rows(batch, 0, (str(Bucket(bucket)),), np.arange(first.made, first.made + batch.num_rows))
-            first.made += batch.num_rows
-
-    def steps(self, attempt: Attempt) -> dict[str, Step]:
-        return {str(self.stage): attempt.read.step(self.name, "", "made")}

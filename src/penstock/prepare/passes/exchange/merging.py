@@ -1,6 +1,6 @@
-"""Gather: the rows of one bucket, from every spill, in order, in bounded memory. Next: the stage that asked for them.
+"""Merging: the rows of one bucket, from every spill, in order, in bounded memory. Next: the stage that asked for them.
 
-A bucket that fits is sorted at once. One that does not is cut: its rows are put down again in ranges of the first
+A bucket that fits is sorted at once. One that does not is cut: its rows are written again in ranges of the first
 word in which they differ, and each range is gathered in turn. Rows that differ in no word are in order already.
 """
 
@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from penstock.base.stores.scratch import Scratch, borrow_scratch, return_scratch
 from penstock.base.stores.store import Store
+from penstock.prepare.rows.container import ContainerWriter, Stored
 from penstock.prepare.rows.exchange import Array, Exchange, Sorted
 from penstock.prepare.rows.order import Name, Word, sort_rows, sort_words
-from penstock.prepare.rows.spill import Chunks, SpillFile, SpillWriter, read_chunks, with_codes
+from penstock.prepare.rows.spill import Chunks, SpillWriter, read_chunks, with_codes
 
 _MOST_RANGES = 256
 _SAMPLES_A_CHUNK = 64
@@ -24,7 +25,7 @@ _SAMPLES_A_CHUNK = 64
 
 @dataclass(frozen=True)
 class Gathering:
-    """How to gather: in which order, and how many bytes of rows sorted at once."""
+    """Order of a gathering, and how many bytes of rows it sorts at once."""
 
     store: Store
     exchange: Exchange
@@ -35,7 +36,7 @@ class Gathering:
 
 def gather(how: Gathering, spills: Sequence[str], bucket: int) -> Iterator[Sorted]:
     """The rows of a bucket in canonical order. `spills` stand in the order of their rows' positions."""
-    found = [read_chunks(SpillFile(how.store, name), how.store.size(name), bucket) for name in spills]
+    found = [read_chunks(Stored(how.store, name), bucket) for name in spills]
     last: pa.RecordBatch | None = None
     for run in _sorted(how, [chunks for chunks in found if len(chunks.entries)]):
         yield _continued(last, run, how.exchange)
@@ -73,7 +74,7 @@ def _sorted(how: Gathering, chunks: Pieces) -> Iterator[Sorted]:
         heavy = _put_down(how, chunks, ranges, scratch)
         finer = replace(how, sort_bytes=how.range_bytes)
         for number in range(len(ranges.edges) + 1):
-            part = heavy if number == ranges.heavy else read_chunks(scratch, scratch.size, number)
+            part = heavy if number == ranges.heavy else read_chunks(scratch, number)
             yield from _sorted(finer, [part])
     finally:
         return_scratch(scratch)
@@ -82,7 +83,7 @@ def _sorted(how: Gathering, chunks: Pieces) -> Iterator[Sorted]:
 def _put_down(how: Gathering, chunks: Pieces, ranges: _Ranges, scratch: Scratch) -> _Only:
     """Write the rows by range, but for those of the heavy one: they are left where they are, and told by their word."""
     heavy_bytes = 0
-    writer = SpillWriter(scratch, len(ranges.edges) + 1, how.range_bytes // 4)
+    writer = SpillWriter(ContainerWriter(scratch), len(ranges.edges) + 1, how.range_bytes // 4)
     for batch in _read(how, chunks):
         numbers = ranges.numbers(batch, how.exchange)
         others = numbers != ranges.heavy

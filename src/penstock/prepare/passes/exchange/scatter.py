@@ -12,10 +12,10 @@ from penstock.prepare.passes import Batches
 from penstock.prepare.passes.folds.fold import Ending
 from penstock.prepare.passes.folds.sink import Into, Produced
 from penstock.prepare.passes.job import Job
+from penstock.prepare.rows.container import FORMAT, begin_container
 from penstock.prepare.rows.exchange import Exchange, bucket_numbers, hash_keys
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.rows.spill import SpillWriter, with_codes
-from penstock.shards.columns import FileFacts
 
 SPILL = f"{STATE}/spill"
 
@@ -49,9 +49,9 @@ class Spill:
     """
 
     def __init__(self, store: Store, into: SpillInto, number: int, stack: ExitStack, batch_bytes: int) -> None:
-        self._into, self._name = into, into.name(number)
-        self._file = stack.enter_context(store.commit(self._name, lasting=False))
-        self._writer = SpillWriter(self._file, into.buckets, batch_bytes)
+        self._into = into
+        file = begin_container(store, into.name(number), stack, lasting=False)
+        self._writer = SpillWriter(file, into.buckets, batch_bytes)
 
     def write(self, rows: Rows) -> None:
         if len(rows):
@@ -60,8 +60,7 @@ class Spill:
             self._writer.write(batch, bucket_numbers(hashes, self._into.buckets))
 
     def finish(self) -> Produced:
-        digest = self._writer.finish()
-        return Produced(spill=FileFacts(self._name, self._file.size, digest), lasting=False)
+        return Produced(spill=self._writer.finish(), lasting=False)
 
 
 def scatter_ending(job: Job, number: int, stage: int, exchange: Exchange, buckets: int) -> Ending:
@@ -70,7 +69,7 @@ def scatter_ending(job: Job, number: int, stage: int, exchange: Exchange, bucket
         writes="spill",
         wrote=f"{{size}} of spill, in {counted(buckets, 'bucket')}",
         into=SpillInto(number, exchange, buckets),
-        only={},
+        only={"container": FORMAT},
         is_for_good=True,
         for_others=True,
         buckets=buckets,

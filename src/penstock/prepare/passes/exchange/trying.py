@@ -11,12 +11,12 @@ from penstock.base.stores.store import Store
 from penstock.prepare.budget.growth import growth_of
 from penstock.prepare.budget.points import Point
 from penstock.prepare.passes import nobody_watches
-from penstock.prepare.passes.exchange.gather import FromBuckets
+from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.folds.chain import Count
 from penstock.prepare.passes.folds.trying.cut_short import cut_short
 from penstock.prepare.passes.folds.trying.measure import Measuring, Tried
 from penstock.prepare.passes.folds.work import FoldWork
-from penstock.prepare.rows.spill import SpillFile, read_chunks
+from penstock.prepare.rows.spill import read_chunks
 from penstock.prepare.stages.interfaces import Applies
 
 
@@ -53,4 +53,4 @@ def _gather_some(work: FoldWork, number: int, spill: str, size: int, how: Measur
 
 
 def _decoded_bytes(store: Store, spill: str) -> int:
-    return read_chunks(SpillFile(store, spill), store.size(spill), 0).decoded_bytes
+    return read_chunks(Stored(store, spill), 0).decoded_bytes

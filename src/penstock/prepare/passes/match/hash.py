@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.base.stores.store import STATE, Store
+from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes.folds.fold import Ending
 from penstock.prepare.passes.folds.sink import Into, Produced
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup.keys import Array, hash_texts, repeats, sort_order
 from penstock.prepare.stages.dedup.losers import LOCAL
-from penstock.prepare.stages.dedup.runs import ENTRY, RunsWriter
+from penstock.prepare.stages.dedup.runs import ENTRY, KEYS, RunsWriter
 
-KEYS = f"{STATE}/keys"
 _RUN_KEYS = 1 << 18  # 5 MB, and three times that while they are sorted; whole bytes of bits
 
 
@@ -70,7 +69,7 @@ class Keys:
     def finish(self) -> Produced:
         if self._rows > self._first:
             self._put_run(self._rows - self._first)
-        self._writer.put(LOCAL, np.concatenate([np.zeros(0, "u1"), *self._repeated]))
+        self._writer.file.put(LOCAL, np.concatenate([np.zeros(0, "u1"), *self._repeated]))
         return Produced(spill=self._writer.finish({"rows": self._rows}), lasting=False)
 
 

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
-from penstock.base.faults import crash_point
-from penstock.base.fingerprint import fingerprint
-from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Facts, Finished, Holds, Learned, Left, Lost, Need, Report, Rows, Task
+from penstock.prepare.passes import Facts, Finished, Holds, Learned, Left, Need, Rows, Task
 from penstock.prepare.passes.job import Job
-from penstock.prepare.passes.match.hash import KEYS
-from penstock.prepare.passes.match.matching import match
-from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
-from penstock.prepare.stages.dedup.dedup import Found, Remembering
-from penstock.prepare.stages.dedup.keys import KEY, Array
-from penstock.prepare.stages.dedup.losers import put_losers
+from penstock.prepare.passes.match.work import KeyRange, MatchWork
+from penstock.prepare.passes.own_tasks import OwnTasks
+from penstock.prepare.rows.container import FORMAT
+from penstock.prepare.stages.dedup.dedup import Remembering
+from penstock.prepare.stages.dedup.leaving import Found
 from penstock.prepare.stages.dedup.remembered import Remembered
-from penstock.prepare.stages.dedup.runs import RunsWriter, open_written
+from penstock.prepare.stages.dedup.runs import entries_of
 from penstock.shards.columns import FileFacts
-from penstock.shards.manifest import Step
 
 _KEYS_PER_RANGE, _MOST_RANGES = 1 << 19, 1024
 _HELD_BYTES = 64 << 20  # 2**18 keys of 20 bytes, their places, and what sorting takes
@@ -52,7 +44,7 @@ class Match(OwnTasks):
 
     def tasks(self, above: str) -> tuple[Task, ...]:
         ranges = [(KeyRange(number), [number]) for number in range(self.task_count)]
-        only = {"dedup": self.job.stages[self.stage].describe()}
+        only = {"dedup": self.job.stages[self.stage].describe(), "container": FORMAT}
         return self.job.make_tasks(self.number, self.kind, above, self.stage, ranges, only)
 
     def holds(self, means: Means) -> Holds:
@@ -87,7 +79,7 @@ class Match(OwnTasks):
     def finish(self, left: Left, store: Store) -> Finished:
         """Keep the keys that are new for the jobs that come later."""
         remembered, losers = self.remembered, spills_of(left.rows[self.number])
-        return Finished(last=lambda: remembered.save(new_keys(store, losers))) if remembered else Finished()
+        return Finished(last=lambda: remembered.save(entries_of(store, losers))) if remembered else Finished()
 
 
 def range_count(job: Job) -> int:
@@ -97,60 +89,3 @@ def range_count(job: Job) -> int:
 
 def spills_of(rows: Rows) -> tuple[FileFacts, ...]:
     return tuple(row.spill for row in rows if row.spill)
-
-
-@dataclass(frozen=True)
-class KeyRange:
-    """One of the equal ranges into which all keys fall."""
-
-    number: int
-
-    def __str__(self) -> str:
-        return f"keys, range {self.number}"
-
-
-@dataclass(frozen=True)
-class MatchWork(OwnWork):
-    number: int  # of the pass
-    keys: tuple[FileFacts, ...]  # of each slice, in their order
-    remembered: Remembered | None
-    ranges: int
-
-    @cached_property
-    def identity(self) -> str:
-        return fingerprint([each.digest for each in self.keys])
-
-    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
-        """Write which rows of each slice lose, and, where they are to be remembered, the keys that are new."""
-        store = open_store(self.root)
-        files = [open_written(store, each) for each in self.keys]
-        known = self.remembered.open() if self.remembered else []
-        with ExitStack() as stack:
-            name = f"{KEYS}/{self.number}-{task.input.number:05d}.losers"
-            writer = RunsWriter(store, name, stack, KEY, lasting=False)
-            rows = parts = 0
-            for parts, each in enumerate(match(files, known, task.input.number, self.ranges), start=1):
-                put_losers(writer, parts - 1, each.slices, each.numbers, each.reasons, len(files))
-                if self.remembered:
-                    writer.write(each.new)
-                rows += len(each.slices) + len(each.new)
-                report(rows)
-            facts = writer.finish({"parts": parts})
-            crash_point("match.before_ledger")
-        return LedgerRow(
-            task=task.name,
-            fingerprint=task.fingerprint,
-            shards={},
-            spill=facts,
-            rejected=None,
-            steps={"match": Step("match", "", rows, rows)},
-            states={"layout": self.identity},
-            lost_files=(),
-            boot=store.session,
-        )
-
-
-def new_keys(store: Store, losers: Iterable[FileFacts]) -> Iterator[Array]:
-    """The keys that no earlier job has had, in ascending order."""
-    for facts in losers:
-        yield from open_written(store, facts).entries()

@@ -5,14 +5,17 @@ Of equal keys the first by position wins, unless an earlier job has had it alrea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.base.stores.store import Store
 from penstock.prepare.stages.dedup.keys import KEY, Array, repeats, sort_order
-from penstock.prepare.stages.dedup.losers import DUPLICATE, SEEN
-from penstock.prepare.stages.dedup.runs import END_OF_KEYS, ENTRY, RunsFile
+from penstock.prepare.stages.dedup.losers import DUPLICATE, SEEN, put_losers
+from penstock.prepare.stages.dedup.runs import END_OF_KEYS, ENTRY, RunsFile, RunsWriter
+from penstock.shards.columns import FileFacts
 
 _KEYS_AT_ONCE = 1 << 18  # some 40 MB while they are sorted
 
@@ -77,3 +80,19 @@ def _is_in(keys: Array, known: Array) -> Array:
         places[left] += 1
         left = left[same & ~answer[left] & (places[left] < len(known))]
     return answer
+
+
+def write_matched(
+    store: Store, name: str, found: Iterable[Matched], slices: int, with_new: bool, report: Callable[[int], None]
+) -> tuple[FileFacts, int]:
+    """(the file of the losers, with or without the keys that are new; how many of both)."""
+    rows = parts = 0
+    with ExitStack() as stack:
+        writer = RunsWriter(store, name, stack, KEY, lasting=False)
+        for parts, each in enumerate(found, start=1):
+            put_losers(writer, parts - 1, each.slices, each.numbers, each.reasons, slices)
+            if with_new:
+                writer.write(each.new)
+            rows += len(each.slices) + len(each.new)
+            report(rows)
+        return writer.finish({"parts": parts}), rows

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from penstock.base.errors import PenstockError
-from penstock.base.fingerprint import fingerprint
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task, inner_key
+from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Need, Rows, Task, inner_key
 from penstock.prepare.passes.folds.fold import summed
 from penstock.prepare.passes.folds.shards import ShardsInto
 from penstock.prepare.passes.folds.shards_ending import shards_of
-from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
-from penstock.prepare.passes.text.packing import FromTokens, Span, pack
-from penstock.prepare.passes.text.token_stream import TokenPart
-from penstock.prepare.passes.text.tokens import CONTENT, COUNTED
+from penstock.prepare.passes.own_tasks import OwnTasks
+from penstock.prepare.passes.text.packing import Span
+from penstock.prepare.passes.text.token_stream import content_of, token_parts
+from penstock.prepare.passes.text.work import PackWork
 from penstock.prepare.stages.pack import Pack
-from penstock.shards.columns import FileFacts
 from penstock.shards.packed import TOKENS
 
 _LEAST_SPANS, _SLICES_PER_SPAN = 8, 4
@@ -74,11 +71,11 @@ class Packing(OwnTasks):
         )
 
     def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> PackWork:  # noqa: ARG002
-        parts = tuple(_part(row, row.spill) for row in left.rows[self.before] if row.spill)
+        parts = token_parts(left.rows[self.before])
         container = self.job.config.format
         assert container in ("safetensors", "npy")
         into = ShardsInto(self.job.survey.output, self.job.splits, container, self.task_count, None)
-        return PackWork(store.root, FromTokens(parts, self._pack, into))
+        return PackWork(store.root, parts, self._pack, into, content_of(parts))
 
     def count(self, account: Account, rows: Rows) -> Account:
         """The rows that were made of documents; every token that was counted must have been packed."""
@@ -93,21 +90,3 @@ class Packing(OwnTasks):
 
     def finish(self, left: Left, store: Store) -> Finished:  # noqa: ARG002
         return Finished(shards_of(left.rows[self.number], self.job.splits))
-
-
-def _part(row: LedgerRow, file: FileFacts) -> TokenPart:
-    counted = row.states[COUNTED].items()
-    tokens = {split: sum(each["tokens"] for each in sources.values()) for split, sources in counted}
-    return TokenPart(file, tokens, fingerprint(row.states[CONTENT]))
-
-
-@dataclass(frozen=True)
-class PackWork(OwnWork):
-    source: FromTokens
-
-    @property
-    def identity(self) -> str:
-        return self.source.identity
-
-    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
-        return pack(task, self.root, self.source, settings.hold_bytes, report)

@@ -1,4 +1,4 @@
-"""Packing: the tokens that tasks have put down -> rows of the dataset, each task a span of them. Next: ledger.py.
+"""Packing: a stream of tokens -> rows of the dataset, each task a span of them. Next: work.py.
 
 The documents of a split are one stream of tokens, in the order of their positions. Its length is known when all tasks
 have put theirs down, and with it where every row begins; so any task can make its span of rows alone.
@@ -7,25 +7,14 @@ have put theirs down, and with it where every row begins; so any task can make i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.faults import crash_point
-from penstock.base.fingerprint import fingerprint
-from penstock.base.stores import open_store
-from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Report, Task
-from penstock.prepare.passes.folds.shards import Shards, ShardsInto
 from penstock.prepare.passes.text.best_fit import best_fit
-from penstock.prepare.passes.text.token_stream import Array, Stream, TokenPart
+from penstock.prepare.passes.text.token_stream import Array, Stream
 from penstock.prepare.stages.pack import Pack, packed_schema
-from penstock.shards.manifest import Step
-from penstock.shards.packed import DOCUMENTS, TOKENS
-from penstock.shards.schema import NUMBERS
 
 TAIL = "tail"
 _TOKENS_AT_ONCE = 1 << 20
@@ -49,65 +38,13 @@ class Span:
         return f"span {self.number}"
 
 
-@dataclass(frozen=True)
-class FromTokens:
-    """The input of a pass that packs, and where its rows go."""
-
-    parts: tuple[TokenPart, ...]
-    pack: Pack
-    into: ShardsInto
-
-    @property
-    def dtype(self) -> str:
-        """Of tokens."""
-        tokens = next(each.parsed for each in self.into.schema if each.name == TOKENS)
-        assert tokens.inner
-        return f"<{NUMBERS[tokens.inner.name]}"
-
-    @cached_property
-    def identity(self) -> str:
-        """What there is to pack: rows that were made of something else must not stay."""
-        return fingerprint([part.content for part in self.parts])
-
-
-def pack(task: Task, root: str, source: FromTokens, hold_bytes: int, report: Report) -> LedgerRow:
-    """Write the shards of one span, one per split."""
-    span, store = task.input, open_store(root)
-    assert isinstance(span, Span)
-    given = documents = tail = 0
-    with ExitStack() as stack:
-        shards = Shards(store, source.into, span.number, stack, hold_bytes)
-        for split in source.into.splits:
-            stream = Stream(store, source.parts, split, source.dtype)
-            for batch in _rows(stream, source.pack, span):
-                shards.add(split, batch)
-                given += len(batch.column(TOKENS).flatten())
-                documents += len(batch.column(DOCUMENTS).flatten())  # or pieces of them
-                report(documents)
-            tail += _tail(stream, source.pack) if span.number == span.count - 1 else 0
-        produced = shards.finish()
-    crash_point("pack.before_ledger")
-    return LedgerRow(
-        task=task.name,
-        fingerprint=task.fingerprint,
-        shards=produced.shards,
-        spill=None,
-        rejected=None,
-        steps={
-            DOCUMENTS: Step("pack", "", documents, documents),
-            TOKENS: Step("pack", TOKENS, given + tail, given, {TAIL: tail} if tail else {}),
-        },
-        states={"layout": source.identity},
-        lost_files=(),
-    )
-
-
-def _tail(stream: Stream, pack: Pack) -> int:
+def tail_of(stream: Stream, pack: Pack) -> int:
     """Tokens at the very end that fill no row; only where documents are cut anywhere is there such a thing."""
     return stream.total % pack.length if pack.method == "wrapped" else 0
 
 
-def _rows(stream: Stream, pack: Pack, span: Span) -> Iterator[pa.RecordBatch]:
+def packed_rows(stream: Stream, pack: Pack, span: Span) -> Iterator[pa.RecordBatch]:
+    """The rows of one span."""
     if pack.method == "wrapped":
         first, last = span.of(stream.total // pack.length)
         yield from _wrapped(stream, pack.length, first * pack.length, last * pack.length)
@@ -168,7 +105,7 @@ class _Cuts:
 
 
 def _cuts(stream: Stream, length: int, first: int, last: int) -> Iterator[_Cuts]:
-    """Of the documents that begin between `first` and `last`; of very short ones, so many at a time."""
+    """Cuts of the documents that begin between `first` and `last`; of very short ones, so many at a time."""
     views: list[Array] = []
     found = np.zeros((3, 0), "i8")
     for piece in stream.pieces(first, last):

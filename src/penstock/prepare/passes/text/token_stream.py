@@ -1,28 +1,32 @@
-"""Token stream: the tokens that tasks have put down -> one stream of a split's documents, in order of their positions.
+"""Token stream: the tokens that tasks have left -> one stream of a split's documents, in order of their positions.
 
 Where every token stands in it is known from the counts of the parts. Next: packing.py, which cuts it into rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from penstock.base.fingerprint import fingerprint
 from penstock.base.stores.store import Store
+from penstock.prepare.passes import Rows
+from penstock.prepare.passes.text.counted import CONTENT, COUNTED
+from penstock.prepare.rows.part import PartFile, open_part
 from penstock.shards.columns import FileFacts
 from penstock.shards.packed import TOKENS
-from penstock.shards.part import PartFile, open_part
+from penstock.shards.schema import NUMBERS, Schema
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class TokenPart:
-    """What one task has put down: its file, how many tokens each split has in it, and a name for what they are."""
+    """Tokens that one task has written: its file, the tokens of each split in it, and a name for their content."""
 
     file: FileFacts
     tokens: dict[str, int]
@@ -39,9 +43,31 @@ class Piece:
 
     @property
     def starts(self) -> Array:
-        """Of each document, in the stream."""
+        """Start of each document, in the stream."""
         found: Array = self.at + np.cumsum(self.lengths) - self.lengths
         return found
+
+
+def token_parts(rows: Rows) -> tuple[TokenPart, ...]:
+    """The parts that these tasks have written."""
+    return tuple(_part(row.spill, row.states) for row in rows if row.spill)
+
+
+def _part(file: FileFacts, states: Mapping[str, Any]) -> TokenPart:
+    counted = states[COUNTED].items()
+    tokens = {split: sum(each["tokens"] for each in sources.values()) for split, sources in counted}
+    return TokenPart(file, tokens, fingerprint(states[CONTENT]))
+
+
+def content_of(parts: Sequence[TokenPart]) -> str:
+    """A name for all that these parts hold."""
+    return fingerprint([part.content for part in parts])
+
+
+def token_dtype(schema: Schema) -> str:
+    tokens = next(each.parsed for each in schema if each.name == TOKENS)
+    assert tokens.inner
+    return f"<{NUMBERS[tokens.inner.name]}"
 
 
 class Stream:
@@ -53,7 +79,7 @@ class Stream:
         self.total = int(self._starts[-1])
 
     def pieces(self, first: int, last: int) -> Iterator[Piece]:
-        """Those with tokens between `first` and `last`, whole."""
+        """Pieces with tokens between `first` and `last`, whole."""
         for number, (start, stop) in enumerate(pairwise(self._starts.tolist())):
             if start < last and stop > first and stop > start:
                 part = open_part(self._store, self._parts[number].file)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,17 +16,12 @@ from penstock.prepare.passes import Rows as LedgerRows
 from penstock.prepare.passes.folds.fold import Ending
 from penstock.prepare.passes.folds.sink import PARTS, Into, Produced
 from penstock.prepare.passes.job import Job
+from penstock.prepare.passes.text.counted import CONTENT, COUNTED, Counted, commit_summary
+from penstock.prepare.rows.part import PLACES, PartWriter
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.pack import Pack, narrowed
-from penstock.shards.columns import commit_file
-from penstock.shards.packed import SUMMARY, TOKENS
-from penstock.shards.part import PartWriter
+from penstock.shards.packed import TOKENS
 from penstock.shards.schema import Schema, schema_from_arrow
-
-Array = np.ndarray[Any, Any]
-COUNTED = "documents"  # in the states of a ledger row: by split and source, documents and tokens
-CONTENT = "content"  # likewise: hashes of the tokens and of their counts, whatever batches they came in
-_BINS = 32  # lengths of documents by powers of two
 
 
 @dataclass(frozen=True)
@@ -72,44 +64,11 @@ class Tokens:
         return Produced(spill=self._writer.finish({}), states=states, lasting=False)
 
 
-class Counted:
-    """Documents, their tokens, and how many documents have 0, 1, 2 to 3, 4 to 7, ... tokens."""
-
-    def __init__(self, documents: int = 0, tokens: int = 0, lengths: list[int] | None = None) -> None:
-        self.documents, self.tokens, self.lengths = documents, tokens, lengths or [0] * _BINS
-
-    def add(self, lengths: Array) -> None:
-        self.documents += len(lengths)
-        self.tokens += int(lengths.sum())
-        bins = np.bincount(np.frexp(lengths)[1], minlength=_BINS)[:_BINS]
-        self.lengths = (np.array(self.lengths) + bins).tolist()
-
-    def merge(self, other: Mapping[str, Any]) -> None:
-        self.documents += other["documents"]
-        self.tokens += other["tokens"]
-        self.lengths = (np.array(self.lengths) + np.array(other["lengths"])).tolist()
-
-
 @dataclass(frozen=True)
 class TokensEnding(Ending):
     def finish(self, rows: LedgerRows, store: Store) -> Finished:
         """Summary of the documents by length."""
-        summary = json.dumps(_summary(rows), indent=1).encode() + b"\n"
-        return Finished(summaries=(commit_file(store, SUMMARY, summary),))
-
-
-def _summary(rows: LedgerRows) -> dict[str, Any]:
-    """By split and source: documents, tokens, and how many documents have up to 0, 1, 3, 7, ... tokens."""
-    splits: dict[str, dict[str, Counted]] = {}
-    for row in rows:
-        for split, sources in row.states[COUNTED].items():
-            found = splits.setdefault(split, {})
-            for source, counted in sources.items():
-                found.setdefault(source, Counted()).merge(counted)
-    return {
-        split: {source: vars(counted) for source, counted in sorted(sources.items(), key=lambda each: int(each[0]))}
-        for split, sources in splits.items()
-    }
+        return Finished(summaries=(commit_summary(store, rows),))
 
 
 def tokens_ending(job: Job) -> Ending | None:
@@ -118,4 +77,5 @@ def tokens_ending(job: Job) -> Ending | None:
     ids = narrowed(job.survey.given[-1].field(TOKENS).type.value_type)
     schema = schema_from_arrow(pa.schema([(TOKENS, pa.list_(ids))]), "the tokens")
     into = TokensInto(schema, job.splits, len(job.survey.slices))
-    return TokensEnding("tokens", into=into, is_for_good=True, for_others=True, hidden=(len(job.stages) - 1,))
+    hidden = (len(job.stages) - 1,)
+    return TokensEnding("tokens", into=into, is_for_good=True, for_others=True, places=PLACES, hidden=hidden)

@@ -1,6 +1,6 @@
 """Dedup: which documents were there before, by 128-bit hashes of their text, in bounded memory.
 
-A hash pass puts the keys of each slice down in sorted runs (runs.py). A match pass takes one range of keys from all of
+A hash pass writes the keys of each slice in sorted runs (runs.py). A match pass takes one range of keys from all of
 them, and from those that earlier jobs left (remembered.py), and says which rows lose (matching.py). The pass that
-reads the rows for good leaves them out (losers.py).
+reads the rows for good leaves them out (leaving.py).
 """

@@ -9,39 +9,25 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError, TaskError
+from penstock.base.errors import ConfigError
 from penstock.base.paths import local_path
 from penstock.base.stores.other_folder import OtherFolder
-from penstock.base.stores.store import Store
 from penstock.base.user_code import code_identity
-from penstock.prepare.budget.room import Room
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.clean import require_text
-from penstock.prepare.stages.dedup.losers import DUPLICATE, REASONS, SEEN, Bitmap, read_losers
+from penstock.prepare.stages.dedup.leaving import Matched
 from penstock.prepare.stages.dedup.remembered import Remembered, look_up
-from penstock.prepare.stages.dedup.runs import open_written
 from penstock.prepare.stages.filter import Filter
 from penstock.prepare.stages.interfaces import (
     Compares,
-    Ends,
     HoldsFolders,
     Locates,
     MindsPlace,
     Named,
-    Opens,
     refuse_records,
 )
 from penstock.prepare.stages.split import Split
 from penstock.prepare.stages.stage import Stage
-from penstock.shards.columns import FileFacts
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a match has left on disk: the keys of each slice, and the losers of each bucket."""
-
-    keys: tuple[FileFacts, ...]
-    losers: tuple[FileFacts, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +67,7 @@ class Dedup(Compares, Locates, MindsPlace):
             )
 
     def bind(self, artifact: Any) -> Stage:
-        return Matched(dedup=self, found=artifact)
+        return Matched(keep=self.keep, found=artifact)
 
     def __call__(self, rows: Rows) -> Rows:
         """Before anything is matched, while a little of the job is tried."""
@@ -100,7 +86,7 @@ class Dedup(Compares, Locates, MindsPlace):
 
 @dataclass(frozen=True, kw_only=True)
 class Remembering(Dedup, HoldsFolders):
-    """The same, when what earlier jobs remember was found."""
+    """Dedup when the keys of earlier jobs were found."""
 
     remembered: Remembered
 
@@ -114,62 +100,7 @@ class Remembering(Dedup, HoldsFolders):
         return {**super().describe(), "remembered": self.remembered.describe()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Matched(Opens):
-    """The same, when all keys were matched."""
-
-    dedup: Dedup
-    found: Found
-
-    def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
-        keys = open_written(store, self.found.keys[number])
-        losers = [open_written(store, each) for each in self.found.losers]
-        found = read_losers(keys, losers, number)
-        return _Leaving(keep=self.dedup.keep, losers=found, hashed=keys.facts["rows"], number=number, place=_Place())
-
-    def closed(self) -> None: ...  # what was opened belongs to its task
-
-
 def _cleaning(stage: Stage) -> dict[str, Any]:
-    """What a stage does to a text; what it keeps of those that it leaves out does nothing to the others."""
+    """Effect of a stage on a text. Keeping the ones that it leaves out does nothing to the others."""
     done = {name: value for name, value in stage.describe().items() if name != "keep"}
     return {**done, "code": [[target, code_identity(target)] for target in stage.code()]} if stage.code() else done
-
-
-@dataclass
-class _Place:
-    """How many rows of a slice have come by."""
-
-    rows: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Leaving(Ends):
-    """Leaves out the losers of one slice, whose rows come one after the other, as many as were hashed."""
-
-    keep: bool
-    losers: tuple[Bitmap, Bitmap]
-    hashed: int
-    number: int
-    place: _Place
-
-    def __call__(self, rows: Rows) -> Rows:
-        start, count = self.place.rows, len(rows)
-        self.place.rows += count
-        if self.place.rows > self.hashed:
-            raise self._other_rows(f"more than {self.hashed:,}")
-        duplicates, seen = (each.of(start, count) for each in self.losers)
-        rows = rows.keep(~seen, REASONS[SEEN], self.keep)
-        return rows.keep(~duplicates[~seen], REASONS[DUPLICATE], self.keep)
-
-    def ended(self) -> None:
-        if self.place.rows != self.hashed:
-            raise self._other_rows(f"{self.place.rows:,}")
-
-    def _other_rows(self, now: str) -> TaskError:
-        return TaskError(
-            f"dedup was given {now} documents of a slice of which {self.hashed:,} were hashed: which of them are "
-            "duplicates cannot be told",
-            where=f"slice {self.number}",
-            next_step="a stage before dedup, or the input, does not give the same rows twice: mend that and run again",
-        )

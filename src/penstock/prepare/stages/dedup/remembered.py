@@ -1,4 +1,4 @@
-"""Remembered: the keys that earlier jobs have had, in a folder of sorted runs. One file a dataset, in their order.
+"""Remembered: the keys that earlier jobs have had, in a folder of sorted runs. One file per dataset, in their order.
 
 A job is held against the datasets that were there before its own, and replaces what it remembered itself; so doing a
 job again, now or after others, gives what it gave. Which file is its own goes by the output's path. Where no output
@@ -20,7 +20,7 @@ from penstock.base.fingerprint import digest, fingerprint
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.stages.dedup.keys import HASH, KEY, Array
-from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_runs, read_facts
+from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_runs, read_index
 
 VERSION = 2
 _NAME = re.compile(r"(\d{5})-([0-9a-f]{16})\.keys")
@@ -41,7 +41,7 @@ class KeysFile:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a job finds in the folder: the runs that stand before its own, and the name of its own."""
+    """Content of the folder for one job: the runs that stand before its own, and the name of its own."""
 
     root: str
     runs: tuple[KeysFile, ...]
@@ -55,7 +55,7 @@ class Remembered:
 
     def open(self) -> list[RunsFile]:
         try:
-            return [open_runs(self._store, each.name, each.bytes, each.index) for each in self.runs]
+            return [open_runs(self._store, each.name, each.index) for each in self.runs]
         except IntegrityError as error:
             error.next_step = "put the file back, or run the job that made it again with --redo, or remember elsewhere"
             raise
@@ -72,11 +72,11 @@ class Remembered:
             )
 
     def describe(self) -> list[str]:
-        """Of the runs, for a fingerprint: what they hold, and not where."""
+        """Content of the runs for a fingerprint, wherever they lie."""
         return [each.holds for each in self.runs]
 
     def save(self, new: Iterable[Array]) -> None:
-        """Put down the keys that are new, which ascend; whole or not at all."""
+        """Write the keys that are new, which ascend; whole or not at all."""
         self._store.sweep()
         with ExitStack() as stack:
             writer = RunsWriter(self._store, self.own, stack, KEY, lasting=True)
@@ -110,7 +110,7 @@ def _names(store: Store) -> list[str]:
 
 
 def _own(of_path: list[KeysFile], output: str, made_from: str) -> str | None:
-    """Of the files of this path the one that the job replaces. None: all are of datasets that lie elsewhere now.
+    """The file of this path that the job replaces. None: all are of datasets that lie elsewhere now.
 
     An output that is there, if only begun, says what its keys were held against, and its own file was not among that.
     Without an output, or before it has a file, only equal input tells that one is to be made again.
@@ -122,7 +122,7 @@ def _own(of_path: list[KeysFile], output: str, made_from: str) -> str | None:
 
 
 def _held_against(output: str) -> set[str] | None:
-    """What the last job in this output found remembered; None if there was none, or one that remembers nothing."""
+    """Content that the last job in this output found remembered; None if no job was there, or none that remembers."""
     store = open_store(output)
     try:
         stages = json.loads(store.read(_JOB))["config"]["stages"] if store.exists(_JOB) else []
@@ -138,8 +138,8 @@ def _next_number(names: list[str]) -> int:
 
 
 def _read(store: Store, name: str) -> KeysFile:
-    size = store.size(name)
-    facts, written = read_facts(store, name, size)
+    index = read_index(store, name)
+    facts = index.facts
     if facts.get("version") != VERSION:
         raise InputError(
             f"these keys have version {facts.get('version')}, this penstock reads version {VERSION}",
@@ -147,7 +147,7 @@ def _read(store: Store, name: str) -> KeysFile:
             next_step="choose another folder for `remember:`, or remove this one and run the earlier jobs again",
         )
     held = {fact: value for fact, value in facts.items() if fact != "made_from"}
-    return KeysFile(name, size, written, fingerprint(held), facts)
+    return KeysFile(name, index.source.size, index.digest, fingerprint(held), facts)
 
 
 def _refuse_unlike(store: Store, file: KeysFile, meaning: dict[str, Any]) -> None:
