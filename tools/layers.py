@@ -143,9 +143,9 @@ def _is_kind(node: ast.expr) -> bool:
 
 
 def _has_word(node: ast.expr) -> bool:
-    """Whether a text of at least three letters is in it: numpy's dtypes have a kind, too, such as "f" or "iu"."""
+    """Whether a text is in it that is more than letters of numpy, whose dtypes have a kind, too."""
     texts = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
-    return any(isinstance(text, str) and len(text) > 2 for text in texts)
+    return any(isinstance(text, str) and not set(text) <= set("?biufcmMOSUVT") for text in texts)
 
 
 def _shown(name: str) -> str:
