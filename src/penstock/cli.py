@@ -375,7 +375,9 @@ def plan(
     from penstock.show.asking.older_names import older_overrides
     from penstock.show.asking.overrides import collect
     from penstock.show.console import show, stdout_kept_clean, waiting
-    from penstock.show.running.planned import PLANNING, asked_facts, plan_tables
+    from penstock.show.running.plan_tables import plan_tables
+    from penstock.show.running.planned import asked_facts
+    from penstock.show.running.progress import PLANNING
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)

@@ -17,9 +17,9 @@ from rich.text import Text
 from penstock.base.events import Event
 from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.show.running.notices import notices
-from penstock.show.running.planned import PLANNING
 from penstock.show.running.tracker import Tracker
 
+PLANNING = "planning: listing the input, measuring its first rows"  # shown while a Plan is being made
 FIRST_LINE_SECONDS = 1.0
 LINE_SECONDS = 10.0
 _DRAW_SECONDS = 0.1  # small tasks end by the hundred a second, and drawing costs a millisecond or two
