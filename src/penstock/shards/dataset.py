@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from penstock.base.errors import ConfigError, OutputError, did_you_mean
-from penstock.base.paths import hidden_matches, local_path
+from penstock.base.paths import dataset_path, hidden_matches
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
 from penstock.shards.columns import Column, damaged_file, open_columns
@@ -176,7 +176,7 @@ def open_dataset(path: str | os.PathLike[str], split: str | None = None) -> Data
     """
     if split is not None and not isinstance(split, str):
         raise ConfigError(f"split={split!r} is no name of a split", next_step="give its name, such as 'train'")
-    root = local_path(path)
+    root = dataset_path(path)
     if is_bare(root):
         paths = _matching(root)
         _refuse_other_split(paths, split)

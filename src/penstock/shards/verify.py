@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.base.errors import IntegrityError
-from penstock.base.paths import local_path
+from penstock.base.paths import dataset_path
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
 from penstock.shards.columns import Column, FileFacts, damaged_block, damaged_file, open_columns
@@ -45,7 +45,7 @@ class Verification:
 
 def verify(path: str | os.PathLike[str]) -> Verification:
     """Check sizes, headers, every block, record counts, the account, that nothing is missing or foreign, and labels."""
-    store = open_store(local_path(path))
+    store = open_store(dataset_path(path))
     manifest = read_manifest(store)
     problems, masks = _check_shards(store, manifest)
     return Verification(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError, InputError, OutputError, file_error
-from penstock.base.paths import local_path
+from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.shards.columns import Column, open_columns
@@ -35,7 +35,7 @@ def export_hdf5(
 ) -> Exported:
     """Write all splits of a dataset, or one, into a file that appears whole or not at all."""
     h5py = _library()
-    path = local_path(path)
+    path = dataset_path(path)
     store, target = open_store(path), os.path.abspath(local_path(output, is_output=True))
     splits = list(open_splits(path, split, "hdf5"))
     manifest = read_manifest(store)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.files import WriteFile
 from penstock.base.fingerprint import fingerprint
-from penstock.base.paths import local_path
+from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores import open_store
 from penstock.base.stores.local import LocalStore
 from penstock.shards.dataset import Dataset
@@ -57,7 +57,7 @@ def export_hf(
     columns: Sequence[str] | None = None,
 ) -> Exported:
     """Write all splits of a dataset, or one, into a folder that appears whole or not at all; all columns, or some."""
-    path, target = local_path(path), os.path.abspath(local_path(output, is_output=True))
+    path, target = dataset_path(path), os.path.abspath(local_path(output, is_output=True))
     splits = open_splits(path, split, "hf")
     most = shard_bytes(shard_size, splits)
     refuse_target(path, target, overwrite)
