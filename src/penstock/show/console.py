@@ -31,7 +31,7 @@ def make_console(stderr: bool = False) -> Console:
 
 @contextmanager
 def stdout_kept_clean() -> Iterator[None]:
-    """Whatever a user's functions print, from Python or from C, goes to stderr: stdout is the result's alone."""
+    """Send to stderr what a user's functions print, from Python or from C: stdout is for the result alone."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

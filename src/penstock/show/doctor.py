@@ -155,7 +155,7 @@ def _file_system(place: Path) -> str:
 
 
 def _text() -> Check:
-    """What text jobs find here; whoever has none needs none of it."""
+    """Libraries for text jobs. A missing one is no warning: other jobs need none."""
     found = {name: _version(name) for name in _TEXT}
     there = [f"{name} {version}" for name, version in found.items() if version]
     missing = [name for name, version in found.items() if not version]
@@ -167,7 +167,7 @@ def _text() -> Check:
 
 
 def _versions() -> dict[str, str]:
-    """Of the optional packages only those that are there."""
+    """Versions of all needed packages, and of the optional ones that are installed."""
     found = {name: _version(name) or "missing" for name in _NEEDED}
     return found | {name: version for name in _OPTIONAL if (version := _version(name))}
 

@@ -24,7 +24,7 @@ _ENDINGS = {"hdf5": ".h5", "hf": "-hf", "maxtext": "-maxtext"}
 
 
 def exported_place(path: str, to: str, output: str | None) -> str:
-    """Where it goes: beside the dataset, with the format's name behind the dataset's, unless told."""
+    """The place to write to: `output`, or beside the dataset, with the format's name behind the dataset's."""
     if to not in FORMATS:
         raise ConfigError(
             f"there is no export to {to!r}.{did_you_mean(to, list(FORMATS))}",

@@ -47,9 +47,9 @@ from penstock.prepare.sources.batches.members import (
 from penstock.prepare.sources.batches.pickled import FRAME, is_metadata, open_pickles
 from penstock.prepare.sources.reading.bad_text import sound_text
 from penstock.prepare.sources.slices import Segment, Slice
-from penstock.shards.arrays import array_from_fixed
+from penstock.shards.arrays import array_from_fixed, fixed_dtype
 from penstock.shards.feature_names import NAME_ARRAYS, FeatureNames, misaligned, names_of, order_of, with_names
-from penstock.shards.foreign.batch_file import METADATA, METADATA_STARTS, METADATA_VERSION, fixed_dtype
+from penstock.shards.foreign.batch_file import METADATA, METADATA_STARTS, METADATA_VERSION
 from penstock.shards.manifest import MANIFEST, dataset_id, read_manifest
 from penstock.shards.schema import FIXED_LIST, NUMBERS, parse_type, type_to_arrow
 

@@ -37,7 +37,7 @@ _MOST_FILES = 10_000
 
 @dataclass
 class Written:
-    """How much of one split was written so far; `tokens` is None where it has no column of them."""
+    """Counts of one split so far; `tokens` is None if it has no column of them."""
 
     rows: int = 0
     tokens: int | None = None
@@ -46,7 +46,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and how much of each split it holds."""
+    """Counts of a finished export, and of each split in it."""
 
     dataset: str
     bytes: int
@@ -72,7 +72,7 @@ def open_splits(path: str | os.PathLike[str], split: str | None, to: str) -> dic
 
 
 def shard_bytes(shard_size: str | int, splits: Mapping[str, Dataset]) -> int:
-    """How many bytes a file may have; refused are words that are no size, and sizes that make very many files."""
+    """The most bytes of a file. Refuses words that are no size, and sizes that make very many files."""
     try:
         most = parse_size(shard_size)
     except ValueError as error:

@@ -135,7 +135,7 @@ def _runs(segmentation: Any) -> list[tuple[int, int, int]]:
 
 
 def _measurements(segment: Facts, decoded: Sequence[Measurement]) -> list[Facts]:
-    """Those of the segment, each with its tokens: only a start is token 0, so it is there that they begin."""
+    """Measurements of the segment, each with its tokens. Each begins at a token 0, which only starts have."""
     tokens = segment["tokens"]
     own = [measurement for measurement in decoded if measurement["segment"] == segment["segment"]]
     starts = [place for place, token in enumerate(tokens) if token == START]

@@ -22,12 +22,12 @@ from penstock.show.running.tracker import Tracker
 PLANNING = "planning: listing the input, measuring its first rows"  # shown while a Plan is being made
 FIRST_LINE_SECONDS = 1.0
 LINE_SECONDS = 10.0
-_DRAW_SECONDS = 0.1  # small tasks end by the hundred a second, and drawing costs a millisecond or two
+_DRAW_SECONDS = 0.1  # small tasks end by the hundred per second, and drawing costs a millisecond or two
 _WIDE = 120  # columns from which the total finds room beside the bar
 
 
 class View(Protocol):
-    """Where progress is drawn."""
+    """A place to draw progress."""
 
     def planning(self) -> None: ...
     def say(self, text: Text) -> None: ...
