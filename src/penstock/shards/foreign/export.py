@@ -52,7 +52,7 @@ class Exported:
     bytes: int
     files: int
     rows: Mapping[str, int]
-    tokens: Mapping[str, int]  # none of a split that has no column of them
+    tokens: Mapping[str, int]  # without splits that have no column of them
 
 
 # What there is, and what cannot be, before anything is written.

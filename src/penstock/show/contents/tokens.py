@@ -122,7 +122,7 @@ def _row_facts(
 
 
 def _whole(row: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The inputs, and the last target where it goes on from them: without it a full row would seem cut."""
+    """The inputs, and the last target if it continues them: without it a full row would seem cut."""
     last = slice(-1, None) if row["targets_segmentation"][-1] else slice(0, 0)
     segmentation = np.concatenate([row["inputs_segmentation"], row["targets_segmentation"][last]])
     return np.concatenate([row["inputs"], row["targets"][last]]), segmentation
