@@ -160,15 +160,11 @@ def decode_batches(
     pending = [(start, stop)]
     while pending:
         low, high = pending.pop()
-        if high - low > 1 and _most_ragged(schema, columns, low, high) > most:
+        if high - low > 1 and any(_ragged_items(field, columns, low, high) > most for field in schema):
             middle = (low + high) // 2
             pending += [(middle, high), (low, middle)]
         elif high > low:
             yield decode_range(schema, columns, low, high)
-
-
-def _most_ragged(schema: Schema, columns: Columns, start: int, stop: int) -> int:
-    return max((_ragged_items(field, columns, start, stop) for field in schema), default=0)
 
 
 def _ragged_items(field: Field, columns: Columns, start: int, stop: int) -> int:

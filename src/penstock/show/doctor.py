@@ -51,7 +51,11 @@ def _check(name: str, fine: bool, found: str, change: str) -> Check:
 
 
 def doctor_facts(output: str) -> dict[str, Any]:
-    checks = [*_memory_checks(), _cores(), _open_files(), *_disk_checks(output), _text()]
+    disks = [
+        _disk("output disk", output, "choose another `output:`, or free some space"),
+        _disk("temporary disk", tempfile.gettempdir(), "set TMPDIR to a larger disk: plans try the first rows there"),
+    ]
+    checks = [*_memory_checks(), _cores(), _open_files(), *disks, _text()]
     return {
         "ok": all(check.status == "ok" for check in checks),
         "checks": [asdict(check) for check in checks],
@@ -123,11 +127,6 @@ def _open_files() -> Check:
     found = "unlimited" if soft == unlimited else f"{soft:,}"
     most = "unlimited" if hard == unlimited else f"{hard:,}"
     return _check("open files", fine, f"{found} (ulimit -n), at most {most}", "ulimit -n 4096")
-
-
-def _disk_checks(output: str) -> Iterator[Check]:
-    yield _disk("output disk", output, "choose another `output:`, or free some space")
-    yield _disk("temporary disk", tempfile.gettempdir(), "set TMPDIR to a larger disk: plans try the first rows there")
 
 
 def _disk(name: str, path: str, change: str) -> Check:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -153,13 +153,7 @@ def _field_bytes(field: Field, columns: Mapping[str, Column], start: int, stop: 
 # Writing.
 
 
-class Piece(Protocol):
-    """Bytes that stay together, as bytes or as a buffer of Arrow's."""
-
-    def __len__(self) -> int: ...
-
-
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=Sized)  # a piece: bytes that stay together, as bytes or as a buffer of Arrow's
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield ""
     yield _pass_table(facts["passes"])
     yield from _exchange_lines(facts["passes"])
-    yield from _notes(facts["passes"])
+    yield from (Text(each["words"]["note"], style="dim") for each in facts["passes"] if each["words"]["note"])
     yield ""
     yield from filled(make_table("column", "in", "out"), _schema_rows(facts["schema"]), "column")
     yield from _origin_lines(facts["functions"])
@@ -68,9 +68,13 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for each in facts["functions"]:
         yield "function", _function_words(each)
     yield "output", facts["output"]
-    yield "memory", _memory_words(memory)
-    yield "disk", _disk_words(facts["disk"])
-    yield "settings", _settings_words(settings)
+    allowed, reserved = format_size(memory["allowed_bytes"]), format_size(memory["reserved_bytes"])
+    projected = format_size(memory["projected_bytes"])
+    yield "memory", f"{projected} projected, of it {reserved} reserved; {allowed} allowed ({memory['allowed_by']})"
+    most, kept, free = (format_size(facts["disk"][name]) for name in ("most_bytes", "kept_bytes", "free_bytes"))
+    yield "disk", f"{most} at most while it runs, {kept} when it is done; {free} free"
+    workers = f"{by_workers(settings['workers'])}{_thread_words(settings)}"
+    yield "settings", f"strategy {settings['strategy']}: {workers}, {counted(settings['cores'], 'core')}"
     for note in facts["notes"]:
         yield "note", note
     yield "splits", ", ".join(facts["splits"])
@@ -83,22 +87,6 @@ def _function_words(function: dict[str, Any]) -> str:
     stopped = f"; a worker that holds more than {format_size(limit)} is stopped" if limit else ""
     took = f"{said} declared" if said else f"{format_size(function['measured_bytes'])} measured on the first files"
     return f"{function['function']}, given {given}; function_memory: {took}{stopped}"
-
-
-def _memory_words(memory: dict[str, Any]) -> str:
-    allowed, reserved = format_size(memory["allowed_bytes"]), format_size(memory["reserved_bytes"])
-    projected = format_size(memory["projected_bytes"])
-    return f"{projected} projected, of it {reserved} reserved; {allowed} allowed ({memory['allowed_by']})"
-
-
-def _disk_words(disk: dict[str, Any]) -> str:
-    most, kept = format_size(disk["most_bytes"]), format_size(disk["kept_bytes"])
-    return f"{most} at most while it runs, {kept} when it is done; {format_size(disk['free_bytes'])} free"
-
-
-def _settings_words(settings: dict[str, Any]) -> str:
-    workers = f"{by_workers(settings['workers'])}{_thread_words(settings)}"
-    return f"strategy {settings['strategy']}: {workers}, {counted(settings['cores'], 'core')}"
 
 
 def _thread_words(settings: dict[str, Any]) -> str:
@@ -145,12 +133,6 @@ def _exchange_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
             ]
             gathered = f"pass {behind[-1]['number']} gathers each into records{order}"
             yield Text(f"{side['stage']} is an exchange: {scattered}, {gathered}.", style="dim")
-
-
-def _notes(passes: list[dict[str, Any]]) -> Iterator[Text]:
-    for each in passes:
-        if each["words"]["note"]:
-            yield Text(each["words"]["note"], style="dim")
 
 
 def _origin_lines(functions: list[dict[str, Any]]) -> Iterator[Text]:

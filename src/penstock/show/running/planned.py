@@ -49,8 +49,17 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "functions": [_function_facts(plan, number) for number, each in enumerate(survey.sources) if each.function],
         "memory": _memory_facts(plan),
         "notes": notes_of(survey.stages),
-        "settings": _settings_facts(plan),
-        "disk": _disk_facts(plan),
+        "settings": {
+            "strategy": plan.config.strategy,
+            "workers": plan.workers,
+            "threads": max(each.settings.threads for each in plan.passes),
+            "cores": plan.means.cores,
+        },
+        "disk": {
+            "most_bytes": plan.output_bytes + sum(each.projected.spill_bytes for each in plan.passes),
+            "kept_bytes": plan.output_bytes,
+            "free_bytes": plan.means.free_disk,
+        },
         "passes": passes,
         "schema": {
             "in": [_column_facts(each) for each in survey.schema],
@@ -93,25 +102,10 @@ def _memory_facts(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _settings_facts(plan: Plan) -> dict[str, Any]:
-    return {
-        "strategy": plan.config.strategy,
-        "workers": plan.workers,
-        "threads": max(each.settings.threads for each in plan.passes),
-        "cores": plan.means.cores,
-    }
-
-
 def _column_facts(field: pa.Field) -> dict[str, str]:
     """A column of the input, which may be of a type that penstock has no word for."""
     word = type_from_arrow(field.type)
     return {"name": field.name, "type": word or str(field.type), "short": short_type(word) if word else str(field.type)}
-
-
-def _disk_facts(plan: Plan) -> dict[str, int]:
-    kept = plan.output_bytes
-    spilled = sum(each.projected.spill_bytes for each in plan.passes)
-    return {"most_bytes": kept + spilled, "kept_bytes": kept, "free_bytes": plan.means.free_disk}
 
 
 def _run_facts(store: Store, plan: Plan, passes: list[dict[str, Any]]) -> dict[str, Any]:

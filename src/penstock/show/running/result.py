@@ -192,15 +192,11 @@ def _time(facts: dict[str, Any], run: dict[str, Any]) -> str:
     elif kept:
         words.append(f"{kept} of {counted(kept + run['tasks_done'], 'task')} kept from an earlier run")
     else:
-        counts = [(step["taken"], step["unit"]) for step in _first_steps(facts)]
-        words += [f"{format_count(count / max(run['seconds'], 0.001))} {unit}/s" for count, unit in counts]
+        # How much was read, and how many tokens were made of it.
+        first = [*(step for step in facts["account"] if step["step"] == "read"), *facts["tokens"][:1]]
+        seconds = max(run["seconds"], 0.001)
+        words += [f"{format_count(step['taken'] / seconds)} {step['unit']}/s" for step in first]
     return ", ".join(words)
-
-
-def _first_steps(facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The steps that count what was read, and the tokens made of it."""
-    yield from (step for step in facts["account"] if step["step"] == "read")
-    yield from facts["tokens"][:1]
 
 
 def memory_line(run: dict[str, Any]) -> str:
