@@ -87,9 +87,11 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+	$(BIN)/mypy tools
 
 layers: $(READY)
 	$(BIN)/lint-imports
+	$(BIN)/python tools/layers.py src/penstock
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(PEERS)-text demo build dist

@@ -9,7 +9,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Annotated, Any, TextIO
@@ -41,20 +41,40 @@ app = typer.Typer(
 
 def _local(parameter: typer.CallbackParam, value: Any) -> Any:
     """A path, or several, of the command line as paths of this machine; what is none is refused by its option."""
-    from penstock.base.errors import ConfigError
     from penstock.base.paths import local_path
 
-    is_output = "--output" in parameter.opts
+    return _located(parameter, value, local_path)
+
+
+def _dataset(parameter: typer.CallbackParam, value: Any) -> Any:
+    """The place of a dataset: a path of this machine, or a URL that a store serves."""
+    from penstock.base.paths import dataset_path
+
+    return _located(parameter, value, dataset_path)
+
+
+def _located(parameter: typer.CallbackParam, value: Any, located: Callable[..., str]) -> Any:
+    from penstock.base.errors import ConfigError
+
     try:
         if isinstance(value, (list, tuple)):
-            return [local_path(each) for each in value]
-        return value and local_path(value, is_output=is_output)
+            return [located(each) for each in value]
+        return value and located(value, is_output="--output" in parameter.opts)
     except ConfigError as error:
         error.where = f"{parameter.opts[0]} {value}" if parameter.opts[0].startswith("-") else "the command line"
         raise
 
 
-_OLDER = "Older names, of the scripts that penstock replaces"
+def _older(name: str, metavar: str, help: str, **others: Any) -> Any:
+    panel = "Older names, of the scripts that penstock replaces"
+    return typer.Option(name, metavar=metavar, help=help, rich_help_panel=panel, **others)
+
+
+def _with_tokens(name: str, metavar: str | None, help: str, **others: Any) -> Any:
+    return typer.Option(name, metavar=metavar, help=help, rich_help_panel="With --tokens", **others)
+
+
+_MADE = "The folder that `penstock run` wrote"
 JobFile = Annotated[
     str,
     typer.Argument(
@@ -63,27 +83,14 @@ JobFile = Annotated[
         help="A job file (`penstock init` writes one), or a preset: events, pings, text.",
     ),
 ]
-Dataset = Annotated[str, typer.Argument(metavar="PATH", callback=_local, help="The folder that `penstock run` wrote.")]
+Dataset = Annotated[str, typer.Argument(metavar="PATH", callback=_dataset, help=f"{_MADE}.")]
 Looked = Annotated[
-    str,
-    typer.Argument(
-        metavar="PATH",
-        callback=_local,
-        help="The folder that `penstock run` wrote, or .arrayrecord files; quote patterns.",
-    ),
+    str, typer.Argument(metavar="PATH", callback=_dataset, help=f"{_MADE}, or .arrayrecord files; quote patterns.")
 ]
-Input = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        "-i",
-        metavar="PATH",
-        callback=_local,
-        help="Read these files instead. Quote patterns; may be repeated.",
-    ),
-]
+_READ = "Read these files instead. Quote patterns; may be repeated."
+Input = Annotated[list[str] | None, typer.Option("--input", "-i", metavar="PATH", callback=_local, help=_READ)]
 Output = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="PATH", callback=_local, help="Write here instead.")
+    str | None, typer.Option("--output", "-o", metavar="PATH", callback=_dataset, help="Write here instead.")
 ]
 Memory = Annotated[
     str | None, typer.Option("--memory", "-m", metavar="SIZE", help="For the whole process tree: 2GB, 512MiB, 50%.")
@@ -91,68 +98,22 @@ Memory = Annotated[
 Workers = Annotated[
     str | None, typer.Option("--workers", "-w", metavar="N", help="Processes; 0 works inside the driver, or auto.")
 ]
-Setting = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        "-s",
-        metavar="KEY=VALUE",
-        help="Any key of the job file, such as input.format=csv, or setting of a preset.",
-    ),
-]
+_ANY_KEY = "Any key of the job file, such as input.format=csv, or setting of a preset."
+Setting = Annotated[list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help=_ANY_KEY)]
 Strategy = Annotated[
-    str | None,
-    typer.Option("--strategy", metavar="NAME", help="auto, sequential, parallel or streaming; changes no byte."),
+    str | None, typer.Option(metavar="NAME", help="auto, sequential, parallel or streaming; changes no byte.")
 ]
 Format = Annotated[
     str | None,
     typer.Option("--format", "-f", metavar="NAME", help="Of the output: safetensors, npy, arrays, arrayrecord."),
 ]
-MemoryLimit = Annotated[
-    str | None, typer.Option("--memory-limit-gb", metavar="N", help="--memory of N GB.", rich_help_panel=_OLDER)
-]
-MaxRowSize = Annotated[
-    str | None,
-    typer.Option("--max-row-size-mb", metavar="N", help="max_record of N MiB in `group`.", rich_help_panel=_OLDER),
-]
-TrainRatio = Annotated[
-    str | None,
-    typer.Option("--train-ratio", metavar="R", help="test of 1 - R in `split`; 1: no split.", rich_help_panel=_OLDER),
-]
-Parallel = Annotated[
-    str | None,
-    typer.Option("--parallel", metavar="BOOL", help="false: --strategy sequential.", rich_help_panel=_OLDER),
-]
-JobOption = Annotated[
-    str,
-    typer.Option("--config", "-c", metavar="JOB", callback=_local, help="The job that the batch files were made for."),
-]
+MemoryLimit = Annotated[str | None, _older("--memory-limit-gb", "N", "--memory of N GB.")]
+MaxRowSize = Annotated[str | None, _older("--max-row-size-mb", "N", "max_record of N MiB in `group`.")]
+TrainRatio = Annotated[str | None, _older("--train-ratio", "R", "test of 1 - R in `split`; 1: no split.")]
 Redo = Annotated[bool, typer.Option("--redo", help="Do everything again, replacing what is there.")]
-_WITH_TOKENS = "With --tokens"
-BatchNumber = Annotated[
-    int | None, typer.Option("--batch", metavar="K", min=0, help="Its number. [0]", rich_help_panel=_WITH_TOKENS)
-]
-ShownRows = Annotated[
-    int | None, typer.Option("--rows", metavar="N", min=0, help="Show so many. [3]", rich_help_panel=_WITH_TOKENS)
-]
-BatchSize = Annotated[
-    int | None, typer.Option("--batch-size", metavar="N", help="Rows of it. [128]", rich_help_panel=_WITH_TOKENS)
-]
-Length = Annotated[
-    int | None,
-    typer.Option(
-        "--length", metavar="N", help="Tokens of a row: 256, or as the dataset has them.", rich_help_panel=_WITH_TOKENS
-    ),
-]
-LongerRows = "truncate: cut stored rows of tokens that are longer than --length."
-Fill = Annotated[
-    str | None, typer.Option("--fill", metavar="NAME", help="packed or one_key.", rich_help_panel=_WITH_TOKENS)
-]
-Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="N", help="Of the order. [0]", rich_help_panel=_WITH_TOKENS)
-]
-Augmented = "Of events: reorder them and their fields, and leave times out; as load(augment=...)."
-FieldKinds = "How events become tokens, by column: 'dst: ip, at: time, port: {int: 2}'."
+_LONGER_ROWS = "truncate: cut stored rows of tokens that are longer than --length."
+_AUGMENTED = "Of events: reorder them and their fields, and leave times out; as load(augment=...)."
+_FIELD_KINDS = "How events become tokens, by column: 'dst: ip, at: time, port: {int: 2}'."
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; the rest on stderr.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -277,7 +238,7 @@ def run(
     memory_limit_gb: MemoryLimit = None,
     max_row_size_mb: MaxRowSize = None,
     train_ratio: TrainRatio = None,
-    parallel: Parallel = None,
+    parallel: Annotated[str | None, _older("--parallel", "BOOL", "false: --strategy sequential.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
@@ -306,17 +267,19 @@ def merge(
             metavar="DIR", callback=_local, help="The folder of batch files; else the job's intermediate_dir."
         ),
     ] = None,
-    config: JobOption = ...,  # type: ignore[assignment]
+    config: Annotated[
+        str,
+        typer.Option(
+            "--config", "-c", metavar="JOB", callback=_local, help="The job that the batch files were made for."
+        ),
+    ] = ...,  # type: ignore[assignment]
     output: Output = None,
     memory: Memory = None,
     workers: Workers = None,
     settings: Setting = None,
     redo: Redo = False,
     intermediate_dir: Annotated[
-        str | None,
-        typer.Option(
-            "--intermediate-dir", metavar="DIR", callback=_local, help="The same as DIR.", rich_help_panel=_OLDER
-        ),
+        str | None, _older("--intermediate-dir", "DIR", "The same as DIR.", callback=_local)
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
@@ -375,7 +338,9 @@ def plan(
     from penstock.show.asking.older_names import older_overrides
     from penstock.show.asking.overrides import collect
     from penstock.show.console import show, stdout_kept_clean, waiting
-    from penstock.show.running.planned import PLANNING, asked_facts, plan_tables
+    from penstock.show.running.plan_tables import plan_tables
+    from penstock.show.running.planned import asked_facts
+    from penstock.show.running.progress import PLANNING
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
@@ -398,30 +363,20 @@ def verify(path: Dataset, as_json: AsJson = False, debug: Debug = False) -> int:
     return int(facts["exit_code"])
 
 
+_EXPORTS = "hf: for datasets.load_from_disk. maxtext: ArrayRecord of tf.train.Example. hdf5: one file."
+_EXPORT_PLACE = "The folder (hdf5: file) to write. [PATH-hf and so on]"
+
+
 @app.command()
 def export(
     path: Dataset,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="NAME",
-            help="hf: for datasets.load_from_disk. maxtext: ArrayRecord of tf.train.Example. hdf5: one file.",
-        ),
-    ],
+    to: Annotated[str, typer.Option(metavar="NAME", help=_EXPORTS)],
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="PATH",
-            callback=_local,
-            help="The folder (hdf5: file) to write. [PATH-hf and so on]",
-        ),
+        str | None, typer.Option("--output", "-o", metavar="PATH", callback=_local, help=_EXPORT_PLACE)
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only this split.")] = None,
+    split: Annotated[str | None, typer.Option(metavar="NAME", help="Only this split.")] = None,
     shard_size: Annotated[
-        str | None, typer.Option("--shard-size", metavar="SIZE", help="Of a file, in a folder of several. [200MB]")
+        str | None, typer.Option(metavar="SIZE", help="Of a file, in a folder of several. [200MB]")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
     as_json: AsJson = False,
@@ -440,24 +395,20 @@ def export(
 @app.command()
 def inspect(
     path: Looked,
-    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Show records of this split.")] = None,
+    split: Annotated[str | None, typer.Option(metavar="NAME", help="Show records of this split.")] = None,
     records: Annotated[int, typer.Option("--records", "-n", min=0, help="How many records to show.")] = 3,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show a batch as training gets it, decoded.")] = False,
-    batch: BatchNumber = None,
-    rows: ShownRows = None,
-    batch_size: BatchSize = None,
-    length: Length = None,
-    overflow: Annotated[
-        str | None, typer.Option("--overflow", metavar="NAME", help=LongerRows, rich_help_panel=_WITH_TOKENS)
+    batch: Annotated[int | None, _with_tokens("--batch", "K", "Its number. [0]", min=0)] = None,
+    rows: Annotated[int | None, _with_tokens("--rows", "N", "Show so many. [3]", min=0)] = None,
+    batch_size: Annotated[int | None, _with_tokens("--batch-size", "N", "Rows of it. [128]")] = None,
+    length: Annotated[
+        int | None, _with_tokens("--length", "N", "Tokens of a row: 256, or as the dataset has them.")
     ] = None,
-    fill: Fill = None,
-    seed: Seed = None,
-    fields: Annotated[
-        str | None, typer.Option("--fields", metavar="YAML", help=FieldKinds, rich_help_panel=_WITH_TOKENS)
-    ] = None,
-    augment: Annotated[
-        bool | None, typer.Option("--augment/--no-augment", help=Augmented, rich_help_panel=_WITH_TOKENS)
-    ] = None,
+    overflow: Annotated[str | None, _with_tokens("--overflow", "NAME", _LONGER_ROWS)] = None,
+    fill: Annotated[str | None, _with_tokens("--fill", "NAME", "packed or one_key.")] = None,
+    seed: Annotated[int | None, _with_tokens("--seed", "N", "Of the order. [0]")] = None,
+    fields: Annotated[str | None, _with_tokens("--fields", "YAML", _FIELD_KINDS)] = None,
+    augment: Annotated[bool | None, _with_tokens("--augment/--no-augment", None, _AUGMENTED)] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
@@ -481,32 +432,26 @@ def inspect(
 def bench(
     path: Looked,
     step_ms: Annotated[
-        float | None, typer.Option("--step-ms", metavar="MS", help="Also against a consumer busy so long per step.")
+        float | None, typer.Option(metavar="MS", help="Also against a consumer busy so long per step.")
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="The split to load. [train]")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", help="Rows of a batch.")] = 128,
+    split: Annotated[str | None, typer.Option(metavar="NAME", help="The split to load. [train]")] = None,
+    batch_size: Annotated[int, typer.Option(metavar="N", help="Rows of a batch.")] = 128,
     length: Annotated[
-        int | None, typer.Option("--length", metavar="N", help="Tokens of a row: 1024, or as the dataset has them.")
+        int | None, typer.Option(metavar="N", help="Tokens of a row: 1024, or as the dataset has them.")
     ] = None,
-    overflow: Annotated[str | None, typer.Option("--overflow", metavar="NAME", help=LongerRows)] = None,
-    fill: Annotated[
-        str | None, typer.Option("--fill", metavar="NAME", help="Of events: one_key, or packed. [packed]")
-    ] = None,
+    overflow: Annotated[str | None, typer.Option(metavar="NAME", help=_LONGER_ROWS)] = None,
+    fill: Annotated[str | None, typer.Option(metavar="NAME", help="Of events: one_key, or packed. [packed]")] = None,
     workers: Annotated[
         str, typer.Option("--workers", "-w", metavar="N", help="Threads; 0 makes each batch when asked, or auto.")
     ] = "auto",
     memory: Annotated[
         str | None, typer.Option("--memory", "-m", metavar="SIZE", help="For the whole process: 2GB, 512MiB, 50%.")
     ] = None,
-    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="How long each measurement takes.")] = 5.0,
-    cache: Annotated[
-        str | None, typer.Option("--cache", metavar="NAME", help="memory: hold all columns. disk: map them.")
-    ] = None,
-    fields: Annotated[str | None, typer.Option("--fields", metavar="YAML", help=FieldKinds)] = None,
-    augment: Annotated[bool | None, typer.Option("--augment/--no-augment", help=Augmented)] = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", metavar="NAMES", help="Only these, as arrays: x,label.")
-    ] = None,
+    seconds: Annotated[float, typer.Option(metavar="S", help="How long each measurement takes.")] = 5.0,
+    cache: Annotated[str | None, typer.Option(metavar="NAME", help="memory: hold all columns. disk: map them.")] = None,
+    fields: Annotated[str | None, typer.Option(metavar="YAML", help=_FIELD_KINDS)] = None,
+    augment: Annotated[bool | None, typer.Option("--augment/--no-augment", help=_AUGMENTED)] = None,
+    columns: Annotated[str | None, typer.Option(metavar="NAMES", help="Only these, as arrays: x,label.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
@@ -515,20 +460,9 @@ def bench(
     from penstock.show.console import show, stdout_kept_clean, waiting
     from penstock.show.loading import Wanted
 
-    wanted = Wanted(
-        path=path,
-        split=split,
-        batch_size=batch_size,
-        length=length,
-        overflow=overflow,
-        fill=fill,
-        workers=workers,
-        memory=memory,
-        cache=cache,
-        fields=fields,
-        augment=augment,
-        columns=columns,
-    )
+    view: dict[str, Any] = {"batch_size": batch_size, "length": length, "overflow": overflow, "fill": fill}
+    view |= {"fields": fields, "augment": augment, "columns": columns, "cache": cache}
+    wanted = Wanted(path=path, split=split, workers=workers, memory=memory, **view)
     with stdout_kept_clean(), waiting("measuring"):
         facts = bench_facts(wanted, seconds, step_ms)
     show(facts, bench_tables, as_json)

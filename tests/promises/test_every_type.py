@@ -30,7 +30,7 @@ from penstock.shards.foreign.hf_dataset import export_hf
 from penstock.shards.foreign.maxtext import export_maxtext
 from tests.promises import workshop
 from tests.promises.arrow_types import VALUES, columns, exact, name_of
-from tests.shards.test_example import plainly_encoded
+from tests.shards.foreign.test_example import plainly_encoded
 
 PAGE = Path(__file__).parents[2] / "docs" / "types.md"
 COLUMNS = {f"c{number}": (name, array) for number, (name, array) in enumerate(columns().items())}

@@ -1,1 +1,1 @@
-"""What every other room stands on: errors, sizes, the machine's limits, files, fingerprints, events."""
+"""The ground floor: errors, sizes, the machine's limits, files, fingerprints, events."""

@@ -55,7 +55,7 @@ def boot_id() -> str:
 
 
 def describe() -> dict[str, str | int]:
-    """What run.json remembers of the machine."""
+    """Facts about the machine for run.json."""
     memory, cores = memory_limit(), cpu_count()
     return {
         "platform": platform.platform(),

@@ -88,7 +88,7 @@ def give_back_heap() -> None:
 
 
 def tree_memory(pid: int) -> TreeMemory:
-    """`pid` and everything below it. One read of smaps_rollup a process: about a millisecond at 2 GB."""
+    """`pid` and everything below it. One read of smaps_rollup per process: about a millisecond at 2 GB."""
     return sum((_process_memory(each) for each in process_tree(pid)), TreeMemory())
 
 
@@ -146,7 +146,7 @@ def _process_memory(pid: int) -> TreeMemory:
 
 
 def resident_memory(pid: int) -> TreeMemory:
-    """Where the kernel does not tell shares: all private pages, or all resident ones. It errs high."""
+    """All private pages, or all resident ones, for kernels that do not tell shares. It errs high."""
     try:
         with open(f"/proc/{pid}/statm") as file:
             resident, shared = map(int, file.read().split()[1:3])

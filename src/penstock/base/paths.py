@@ -7,9 +7,8 @@ import os
 import re
 
 from penstock.base.errors import ConfigError
+from penstock.base.stores import is_served, refuse_url
 
-# One slash too: `pathlib.Path` and `os.path.normpath` make s3:/bucket of s3://bucket.
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$([A-Za-z_]\w*|\{\w+\})[^/]*")
 
 
@@ -26,29 +25,22 @@ def local_path(written: str | os.PathLike[str], folder: str = "", is_output: boo
     return path
 
 
+def dataset_path(written: str | os.PathLike[str], folder: str = "", is_output: bool = False) -> str:
+    """The place of a dataset: like `local_path`, but a URL that a store serves stays as it was written."""
+    text = os.fspath(written)
+    return text if is_served(text) else local_path(text, folder, is_output)
+
+
+def normal_path(place: str) -> str:
+    """A path without `..` and doubled slashes; a URL that a store serves stays as it is."""
+    return place if is_served(place) else os.path.normpath(place)
+
+
 def hidden_matches(pattern: str) -> list[str]:
     """Other paths that match a pattern, where something has the pattern itself as its name: by a shell's `> a*.csv`."""
     if not glob.has_magic(pattern) or not os.path.lexists(pattern):
         return []
     return sorted(each for each in glob.iglob(pattern, recursive=True) if each != pattern)
-
-
-def refuse_url(text: str, is_output: bool = False) -> None:
-    url = _URL.match(text)
-    if not url:
-        return
-    scheme, rest = url.groups()
-    next_step = "copy the data to a disk of this machine, or mount it, and give that path"
-    if scheme == "file":
-        next_step = f"write the path itself: /{rest.lstrip('/')}"
-    elif is_output:
-        next_step = "write to a folder of this machine, then upload it"
-    elif scheme == "hf":
-        next_step = "name a dataset of the hub as org/name, with `split:`"
-    raise ConfigError(
-        f"{text!r} is a URL, and penstock reads and writes paths of this machine only",
-        next_step=next_step,
-    )
 
 
 def _with_home(text: str) -> str:

@@ -25,7 +25,7 @@ def load_object(target: str) -> Any:
 
 
 def load_user_object(target: str) -> Any:
-    """What `module:name` stands for; a ConfigError where there is no such thing."""
+    """The object that `module:name` stands for; a ConfigError if there is none."""
     module, _, attribute = target.partition(":")
     if module == "__main__":
         raise _no_module(attribute)

@@ -27,6 +27,11 @@ def no_values(kind: Type) -> Array:
     return np.empty((0, *kind.shape), NUMBERS[kind.number.name])
 
 
+def fixed_dtype(kind: Type) -> np.dtype[Any]:
+    """The dtype of a fixed column for other programs: times are their numbers, decimals their bytes."""
+    return np.dtype("?" if kind.number.name == "bool" else f"<{NUMBERS[kind.number.name]}")
+
+
 def fixed_values(array: pa.Array, kind: Type) -> Array:
     if not len(array):  # Arrow need not have a buffer for it
         return no_values(kind)
@@ -111,7 +116,7 @@ def _arrow_offsets(offsets: Array, kind: Type) -> pa.Buffer:
 
 
 def valid_values(array: pa.Array) -> Array | None:
-    """Which values are not null; None if all are."""
+    """A mask of the values that are not null; None if all are not."""
     return array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
 
 

@@ -1,11 +1,12 @@
 """Columns: flat arrays on disk, laid out in a container, mapped into memory, checked block by block.
 
-Writing: pieces of each column are hashed as they come and kept in memory while there is room, then put down in a
-scratch file. When their sizes are known the container is laid out, and what is in memory is written, what was put
-down copied into place inside the kernel. Memory does not grow with the
-shard. Reading: a column is a view of the mapped file, and a 64 KiB block is checked the first time it is touched.
+Writing: pieces of each column are hashed as they come and kept in memory while there is room, then written to a
+scratch file. When their sizes are known the container is laid out: pieces in memory are written, those in the scratch
+file copied into place inside the kernel. Memory does not grow with the shard.
 
-Two containers: safetensors (one self-describing file a shard) and npy (one file a column).
+Reading: a column is a view of the mapped file, and a 64 KiB block is checked the first time it is touched.
+
+Two containers: safetensors (one self-describing file per shard) and npy (one file per column).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import mmap
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import xxhash
@@ -30,20 +31,10 @@ from penstock.base.stores.store import Store, Writer
 Container = Literal["safetensors", "npy"]
 Piece = bytes | memoryview | tuple[int, int]  # the bytes, or (start, length) in the scratch file
 BLOCK = 64 * 1024
+_AT_ONCE = 1 << 20  # bytes of a whole file, hashed at a time
 CHECKSUMS = "/checksums"  # no field can have this name: theirs never start with a slash
-_SAFETENSORS_DTYPES = {
-    "i1": "I8",
-    "i2": "I16",
-    "i4": "I32",
-    "i8": "I64",
-    "u1": "U8",
-    "u2": "U16",
-    "u4": "U32",
-    "u8": "U64",
-    "f2": "F16",
-    "f4": "F32",
-    "f8": "F64",
-}
+_DTYPES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+_SAFETENSORS_DTYPES = {dtype: f"{dtype[0].upper()}{8 * int(dtype[1])}" for dtype in _DTYPES}
 _NUMPY_DTYPES = {ours: dtype for dtype, ours in _SAFETENSORS_DTYPES.items()}
 
 
@@ -95,7 +86,7 @@ class _Pieces:
 
 @dataclass
 class Hold:
-    """Memory in which the shards of one task may keep pieces; what finds no room is put down in a scratch file."""
+    """Memory in which the shards of one task may keep pieces; other pieces go to a scratch file."""
 
     room: int
 
@@ -122,10 +113,10 @@ class ColumnWriter:
         pieces = self._columns.setdefault(column, _Pieces(dtype, array.shape[1:]))
         if array.size:
             view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-            pieces.add(view, _kept(array, view) if self._hold.take(len(view)) else self._put_down(view))
+            pieces.add(view, _kept(array, view) if self._hold.take(len(view)) else self._spill(view))
 
-    def _put_down(self, view: memoryview) -> tuple[int, int]:
-        """Where in the scratch file it now lies: (start, length)."""
+    def _spill(self, view: memoryview) -> tuple[int, int]:
+        """Write it to the scratch file, and return its place there: (start, length)."""
         self._scratch = self._scratch or borrow_scratch(self._store.scratch_folder)
         self._scratch.write(view)
         return self._scratch.size - len(view), len(view)
@@ -205,7 +196,7 @@ def _write_npy(
 
 
 def checksum_table(columns: list[str], hashes: list[np.ndarray[Any, Any]], metadata: dict[str, str]) -> bytes:
-    """What lies beside .npy files: the columns, and the xxh3 of every block of each in order, packed."""
+    """The file beside .npy files: the columns, and the xxh3 of every block of each in order, packed."""
     every = base64.b64encode(b"".join(each.tobytes() for each in hashes)).decode()
     return json.dumps({**metadata, "columns": columns, "checksums": every}).encode() + b"\n"
 
@@ -238,7 +229,7 @@ class Column:
         self._bytes = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
         self._row_bytes = array.itemsize * math.prod(array.shape[1:])
         self._hashes = hashes
-        self.checked = np.zeros(len(hashes), dtype=bool)  # a block each; the loader's kernels read it too
+        self.checked = np.zeros(len(hashes), dtype=bool)  # one per block; the loader's kernels read it too
 
     def __len__(self) -> int:
         return len(self.array)
@@ -295,6 +286,29 @@ def damaged_file(file: str, reason: str) -> IntegrityError:
     )
 
 
+def check_size(store: Store, file: FileFacts) -> None:
+    size = store.size(file.file)
+    if size != file.bytes:
+        reason = "is missing" if size < 0 else f"has {size:,} bytes, {file.bytes:,} were written"
+        raise damaged_file(file.file, reason)
+
+
+def check_file(store: Store, file: FileFacts) -> None:
+    """Every byte of a file whose digest is that of all its bytes is the one that was written."""
+    check_size(store, file)
+    if file_digest(store.open(file.file)) != file.digest:
+        raise damaged_file(file.file, "is not the file that was written")
+
+
+def file_digest(file: BinaryIO) -> str:
+    """The digest of a whole file, read a piece at a time; it is closed then."""
+    hasher = xxhash.xxh3_128()
+    with file:
+        while data := file.read(_AT_ONCE):
+            hasher.update(data)
+    return str(hasher.hexdigest())
+
+
 def is_columns(files: tuple[FileFacts, ...]) -> bool:
     return files[0].file.endswith((".safetensors", ".npy", ".checksums.json"))
 
@@ -302,11 +316,7 @@ def is_columns(files: tuple[FileFacts, ...]) -> bool:
 def open_columns(store: Store, files: tuple[FileFacts, ...]) -> dict[str, Column]:
     """Map the columns of one shard. Sizes, headers and checksums are held against the manifest's facts."""
     for facts in files:
-        size = store.size(facts.file)
-        if size < 0:
-            raise damaged_file(facts.file, "is missing")
-        if size != facts.bytes:
-            raise damaged_file(facts.file, f"has {size:,} bytes, {facts.bytes:,} were written")
+        check_size(store, facts)
     if files[0].file.endswith(".safetensors"):
         return _open_safetensors(store, files[0])
     return _open_npy(store, files)

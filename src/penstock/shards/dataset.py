@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from penstock.base.errors import ConfigError, OutputError, did_you_mean
-from penstock.base.paths import hidden_matches, local_path
+from penstock.base.paths import dataset_path, hidden_matches
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
-from penstock.shards.columns import Column, damaged_file, open_columns
+from penstock.shards.columns import Column, check_size, damaged_file, open_columns
 from penstock.shards.foreign import arrayrecord
-from penstock.shards.foreign.arrayrecord_file import SUFFIX, check_size, open_reader, read_records
+from penstock.shards.foreign.arrayrecord_file import SUFFIX, open_reader, read_records
 from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
 from penstock.shards.record import decode_batches, decode_record
 from penstock.shards.schema import schema_to_arrow
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEFAULT_SPLIT = "train"
 Range = tuple[int, int, int]  # a shard, the first of its records, and the one behind the last
 _MAPPED_FILES = 256  # Python keeps a descriptor for each mapping, and 1,024 is a common limit
-_OPEN_READERS = 64  # each holds the index of its file: 30 bytes a record
+_OPEN_READERS = 64  # each holds the index of its file: 30 bytes per record
 _SHARD = re.compile(r"-[0-9]+-of-[0-9]+$")
 _RECORDS_AT_ONCE = 256  # of an .arrayrecord file, in one batch of a table
 
@@ -176,7 +176,7 @@ def open_dataset(path: str | os.PathLike[str], split: str | None = None) -> Data
     """
     if split is not None and not isinstance(split, str):
         raise ConfigError(f"split={split!r} is no name of a split", next_step="give its name, such as 'train'")
-    root = local_path(path)
+    root = dataset_path(path)
     if is_bare(root):
         paths = _matching(root)
         _refuse_other_split(paths, split)

@@ -60,7 +60,7 @@ class Windows:
             yield self._end()
 
     def _end_of_window(self, lengths: Array) -> int:
-        """How many values of these lengths still belong to the open window."""
+        """Number of values of these lengths that still belong to the open window."""
         room = min(len(lengths), WINDOW_VALUES - self._values)
         if self._bytes + int(lengths[:room].sum()) < WINDOW_BYTES:  # a running sum costs several times as much
             return room
@@ -110,7 +110,7 @@ class _Seen:
         self._indices.append(places)
 
     def take(self) -> Piece:
-        """What was used, and a new beginning."""
+        """The values used so far; the next ones start anew."""
         import pyarrow as pa
 
         used = np.concatenate([np.empty(0, np.int64), *self._used])

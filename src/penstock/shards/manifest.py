@@ -43,7 +43,7 @@ class Step:
 
     @property
     def passed_on(self) -> int:
-        """What the next step takes."""
+        """Units that the next step takes."""
         return sum(self.made.values()) if self.made else self.given
 
     @property

@@ -1,7 +1,7 @@
 """Masks: columns `labels_X` and `masks_X` of the same X -> the rows whose label its mask does not allow.
 
-X is a head: a whole number a row says which class, a fixed list of numbers or bools which classes were allowed. Used by
-verify.py.
+X is a head: one whole number per row says which class, a fixed list of numbers or bools which classes were allowed.
+Used by verify.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MaskViolation:
 
 @dataclass(frozen=True)
 class MaskFindings:
-    """How many labels were held against their masks, how many are not allowed, and the first of those."""
+    """Counts of labels that were held against their masks, and of those not allowed, with the first of these."""
 
     labels: int = 0
     violation_count: int = 0

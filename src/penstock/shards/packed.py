@@ -63,7 +63,7 @@ def read_tokens(columns: Columns, start: int, stop: int) -> tuple[Array, Array]:
 
 
 def read_document_lengths(columns: Columns, token_edges: Array, start: int, stop: int) -> tuple[Array, Array]:
-    """How many tokens each document of these rows has, and where the numbers of each row begin.
+    """Tokens of each document in these rows, and where the numbers of each row begin.
 
     As the loader takes them: 0 is understood, a start that is not behind those before it is none, and neither is one
     that is not in the row, nor what follows it.

@@ -92,7 +92,7 @@ class Encoder:
             raise
 
     def finish(self) -> Pieces:
-        """What the last window of a dictionary holds."""
+        """The last window of a dictionary."""
         yield from self._encode_windows(self._windows.finish())
         if self._inner:
             yield from self._inner.finish()
@@ -156,19 +156,15 @@ def decode_range(schema: Schema, columns: Columns, start: int, stop: int) -> pa.
 def decode_batches(
     schema: Schema, columns: Columns, start: int, stop: int, most: int = MOST_RAGGED
 ) -> Iterator[pa.RecordBatch]:
-    """The same in as many batches as 32-bit offsets ask for: `most` bytes of text or list values in each."""
+    """Like `decode_range`, in as many batches as 32-bit offsets need: `most` bytes of text or list values in each."""
     pending = [(start, stop)]
     while pending:
         low, high = pending.pop()
-        if high - low > 1 and _most_ragged(schema, columns, low, high) > most:
+        if high - low > 1 and any(_ragged_items(field, columns, low, high) > most for field in schema):
             middle = (low + high) // 2
             pending += [(middle, high), (low, middle)]
         elif high > low:
             yield decode_range(schema, columns, low, high)
-
-
-def _most_ragged(schema: Schema, columns: Columns, start: int, stop: int) -> int:
-    return max((_ragged_items(field, columns, start, stop) for field in schema), default=0)
 
 
 def _ragged_items(field: Field, columns: Columns, start: int, stop: int) -> int:
@@ -186,7 +182,7 @@ def _ragged_items(field: Field, columns: Columns, start: int, stop: int) -> int:
 
 
 def record_count(schema: Schema, columns: Columns) -> int:
-    """How many records the columns hold; 0 fields hold none."""
+    """Number of records in the columns; without fields there are none."""
     if not schema:
         return 0
     name, kind = schema[0].name, schema[0].parsed
@@ -224,7 +220,7 @@ def _decode_dictionary(field: Field, columns: Columns, start: int, stop: int) ->
 
 
 def _read_validity(field: Field, columns: Columns, start: int, stop: int) -> Array | None:
-    """Which values are not null; None if all are."""
+    """A mask of the values that are not null; None if all are not."""
     if f"{field.name}/valid" not in columns:
         return None
     valid = columns[f"{field.name}/valid"].read(start, stop).view(bool)

@@ -3,9 +3,9 @@
 | type word | columns of field `a` |
 |---|---|
 | int8 .. uint64, float16 .. float64, bool, timestamp[..], date32, ... | `a` |
-| decimal128(p, s), fixed_size_binary[k] | `a`, one row of k bytes a record |
-| fixed_size_list<float32>[k] | `a`, one row of k values a record |
-| fixed_size_list<fixed_size_list<int8>[l]>[k], and so on | `a`, k rows of l values a record |
+| decimal128(p, s), fixed_size_binary[k] | `a`, one row of k bytes per record |
+| fixed_size_list<float32>[k] | `a`, one row of k values per record |
+| fixed_size_list<fixed_size_list<int8>[l]>[k], and so on | `a`, k rows of l values per record |
 | string, binary, large_string, large_binary | `a/bytes`, `a/offsets` (int64, one more than records) |
 | dictionary<string> | `a/codes` (int32), and the columns of a field `a/dictionary` of type string |
 | list<..>, large_list<..> of any of the above but fixed lists | `a/offsets`, and the columns of a field `a/values` |
@@ -13,8 +13,8 @@
 So list<float32> has `a/values`, list<string> has `a/values/bytes` and `a/values/offsets`, list<dictionary<string>> has
 `a/values/codes`, `a/values/dictionary/bytes` and `a/values/dictionary/offsets`.
 
-A field with nulls in a shard also has `a/valid` (one byte a record) there; a list with nulls inside has
-`a/values/valid` (one byte a value). A null has zeros in the other columns, or no bytes or values of its own.
+A field with nulls in a shard also has `a/valid` (one byte per record) there; a list with nulls inside has
+`a/values/valid` (one byte per value). A null has zeros in the other columns, or no bytes or values of its own.
 
 People write and read fixed lists by their shape: `float32[893]`, `int8[8, 8]`.
 """
@@ -110,7 +110,7 @@ class Type:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """What one record of a fixed type is in its column: `(8, 8)`, or `()` for a plain number."""
+        """Shape of one record of a fixed type in its column: `(8, 8)`, or `()` for a plain number."""
         if self.is_number:
             return ()
         return (self.width, *self.inner.shape) if self.inner else (self.width,)
@@ -290,7 +290,7 @@ def type_from_short(short: str) -> str:
 
 
 def short_type(word: str) -> str:
-    """How people read a type word: a fixed list by its number and shape, all others as they are."""
+    """A type word for people: a fixed list by its number and shape, all others as they are."""
     kind = parse_type(word)
     if not kind.is_fixed_list:
         return word

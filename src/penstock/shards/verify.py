@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.base.errors import IntegrityError
-from penstock.base.paths import local_path
+from penstock.base.paths import dataset_path
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
-from penstock.shards.columns import Column, FileFacts, damaged_block, damaged_file, open_columns
+from penstock.shards.columns import Column, check_file, damaged_block, damaged_file, open_columns
 from penstock.shards.foreign.arrayrecord import FORMAT
-from penstock.shards.foreign.arrayrecord_file import check_file, file_digest
+from penstock.shards.foreign.arrayrecord_file import check_record_file
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest
 from penstock.shards.masks import MaskFindings, MaskViolation, mask_violations, masked_heads, unchecked_heads
 from penstock.shards.record import Encoder, record_count
@@ -21,7 +22,7 @@ from penstock.shards.schema import Schema
 
 @dataclass(frozen=True)
 class Verification:
-    """What was read, and everything that is wrong with it.
+    """Counts of what was read, and everything that is wrong with it.
 
     `problems` are bytes that are not the ones that were written; `violations` (the first 1,000) labels, of `heads`
     that have masks, which their masks do not allow.
@@ -45,7 +46,7 @@ class Verification:
 
 def verify(path: str | os.PathLike[str]) -> Verification:
     """Check sizes, headers, every block, record counts, the account, that nothing is missing or foreign, and labels."""
-    store = open_store(local_path(path))
+    store = open_store(dataset_path(path))
     manifest = read_manifest(store)
     problems, masks = _check_shards(store, manifest)
     return Verification(
@@ -70,10 +71,11 @@ def _check_shards(store: Store, manifest: Manifest) -> tuple[list[IntegrityError
         row = 0
         for shard in shards:
             if manifest.config.get("format") == "npz":
-                problems += [each for file in shard.files for each in _plain_file_problems(store, file)]
+                problems += [each for file in shard.files for each in _problem(check_file, store, file)]
                 continue
-            if _is_record_files(manifest):
-                problems += _record_file_problems(store, shard)
+            if manifest.config.get("format") == FORMAT:
+                records = shard.records
+                problems += [each for file in shard.files for each in _problem(check_record_file, store, file, records)]
                 continue
             found, columns = _shard_problems(store, shard, manifest.schema)
             problems += found
@@ -83,12 +85,8 @@ def _check_shards(store: Store, manifest: Manifest) -> tuple[list[IntegrityError
     return problems, masks
 
 
-def _is_record_files(manifest: Manifest) -> bool:
-    return bool(manifest.config.get("format") == FORMAT)
-
-
 def _heads(manifest: Manifest) -> tuple[str, ...]:
-    """Of labels that can be held against masks: neither record files nor batch files are columns."""
+    """Heads whose labels can be held against masks. Record files and batch files have no columns."""
     return () if manifest.config.get("format") in (FORMAT, "npz") else masked_heads(manifest.schema)
 
 
@@ -116,30 +114,21 @@ def _column_problems(shard: ShardFacts, schema: Schema, columns: Mapping[str, Co
             yield damaged_block(column.file, column.name, block)
 
 
-def _record_file_problems(store: Store, shard: ShardFacts) -> Iterator[IntegrityError]:
-    for file in shard.files:
-        try:
-            check_file(store, file, shard.records)
-        except IntegrityError as error:
-            yield error
+def _problem(check: Callable[..., None], *arguments: Any) -> list[IntegrityError]:
+    try:
+        check(*arguments)
+    except IntegrityError as error:
+        return [error]
+    return []
 
 
 def _other_problems(store: Store, manifest: Manifest) -> Iterator[IntegrityError]:
     for file in (*manifest.artifacts, *manifest.rejected):
-        yield from _plain_file_problems(store, file)
+        yield from _problem(check_file, store, file)
     yield from _foreign_files(store, manifest)
     for step in manifest.account:
         if not step.balances:
             yield IntegrityError(f"the account of {step.step!r} does not balance: {step}", where=MANIFEST)
-
-
-def _plain_file_problems(store: Store, file: FileFacts) -> Iterator[IntegrityError]:
-    if store.size(file.file) < 0:
-        yield damaged_file(file.file, "is missing")
-    elif store.size(file.file) != file.bytes:
-        yield damaged_file(file.file, f"has {store.size(file.file):,} bytes, {file.bytes:,} were written")
-    elif file_digest(store.open(file.file)) != file.digest:
-        yield damaged_file(file.file, "is not the file that was written")
 
 
 def _foreign_files(store: Store, manifest: Manifest) -> Iterator[IntegrityError]:

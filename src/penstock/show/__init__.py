@@ -1,1 +1,1 @@
-"""What people look at. Each file turns one thing into facts (a dict for programs) and those into tables for people."""
+"""The screen: each file turns one thing into facts (a dict for programs) and those into tables for people."""

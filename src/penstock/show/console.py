@@ -16,7 +16,6 @@ from typer import Exit
 Facts = dict[str, Any]
 Tables = Callable[[Facts], Iterable[RenderableType]]
 _PLAIN_WIDTH = 120  # in a file or a pipe nobody has a width; rich would take 80 and fold the paths
-
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose reader went away
 
 
@@ -34,7 +33,7 @@ def make_console(stderr: bool = False) -> Console:
 
 @contextmanager
 def stdout_kept_clean() -> Iterator[None]:
-    """Whatever a user's functions print, from Python or from C, goes to stderr: stdout is the result's alone."""
+    """Send to stderr what a user's functions print, from Python or from C: stdout is for the result alone."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

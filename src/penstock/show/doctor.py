@@ -51,7 +51,11 @@ def _check(name: str, fine: bool, found: str, change: str) -> Check:
 
 
 def doctor_facts(output: str) -> dict[str, Any]:
-    checks = [*_memory_checks(), _cores(), _open_files(), *_disk_checks(output), _text()]
+    disks = [
+        _disk("output disk", output, "choose another `output:`, or free some space"),
+        _disk("temporary disk", tempfile.gettempdir(), "set TMPDIR to a larger disk: plans try the first rows there"),
+    ]
+    checks = [*_memory_checks(), _cores(), _open_files(), *disks, _text()]
     return {
         "ok": all(check.status == "ok" for check in checks),
         "checks": [asdict(check) for check in checks],
@@ -125,11 +129,6 @@ def _open_files() -> Check:
     return _check("open files", fine, f"{found} (ulimit -n), at most {most}", "ulimit -n 4096")
 
 
-def _disk_checks(output: str) -> Iterator[Check]:
-    yield _disk("output disk", output, "choose another `output:`, or free some space")
-    yield _disk("temporary disk", tempfile.gettempdir(), "set TMPDIR to a larger disk: plans try the first rows there")
-
-
 def _disk(name: str, path: str, change: str) -> Check:
     given = Path(path).absolute()
     place = next(each for each in (given, *given.parents) if each.exists())
@@ -155,7 +154,7 @@ def _file_system(place: Path) -> str:
 
 
 def _text() -> Check:
-    """What text jobs find here; whoever has none needs none of it."""
+    """Libraries for text jobs. A missing one is no warning: other jobs need none."""
     found = {name: _version(name) for name in _TEXT}
     there = [f"{name} {version}" for name, version in found.items() if version]
     missing = [name for name, version in found.items() if not version]
@@ -167,7 +166,7 @@ def _text() -> Check:
 
 
 def _versions() -> dict[str, str]:
-    """Of the optional packages only those that are there."""
+    """Versions of all needed packages, and of the optional ones that are installed."""
     found = {name: _version(name) or "missing" for name in _NEEDED}
     return found | {name: version for name in _OPTIONAL if (version := _version(name))}
 

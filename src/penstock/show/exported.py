@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.paths import dataset_path, local_path, normal_path
 from penstock.base.sizes import format_count, format_size
 from penstock.shards.foreign.hdf5 import export_hdf5
 from penstock.shards.foreign.hf_dataset import export_hf
@@ -23,14 +24,15 @@ _ENDINGS = {"hdf5": ".h5", "hf": "-hf", "maxtext": "-maxtext"}
 
 
 def exported_place(path: str, to: str, output: str | None) -> str:
-    """Where it goes: beside the dataset, with the format's name behind the dataset's, unless told."""
+    """The place to write to: `output`, or beside the dataset, with the format's name behind the dataset's."""
     if to not in FORMATS:
         raise ConfigError(
             f"there is no export to {to!r}.{did_you_mean(to, list(FORMATS))}",
             where="export --to",
             next_step=f"one of: {', '.join(FORMATS)}",
         )
-    return os.path.abspath(output or f"{os.path.abspath(path)}{_ENDINGS[to]}")
+    beside = f"{normal_path(dataset_path(path, os.getcwd()))}{_ENDINGS[to]}"
+    return os.path.abspath(local_path(output or beside, is_output=True))
 
 
 def exported_facts(

@@ -77,7 +77,7 @@ def _note(note: str, error: PenstockError, debug: bool) -> Iterator[Text]:
 
 
 def working_stack(dump: str) -> str:
-    """Of what a hung worker wrote, the frames that do the work: innermost first, down to where penstock called."""
+    """Frames of a hung worker's dump that do the work: innermost first, down to penstock's own call."""
     threads = [part.strip() for part in _THREAD.split(dump) if part.strip() and not _WATCHING.search(part)]
     return "\n".join(line for thread in threads for line in _frames(thread.splitlines()))
 

@@ -22,7 +22,7 @@ def by_workers(workers: int) -> str:
 
 
 def unread_words(unread: list[dict[str, Any]]) -> str:
-    """`100 .txt files (notes/a.txt), 1 FIFO (pipe)`: what lies in the input and is not read, with the first of each."""
+    """`100 .txt files (notes/a.txt), 1 FIFO (pipe)`: what the input has that is not read, with the first of each."""
     words = [f"{format_count(each['count'])} {_unread_noun(each)} ({each['first']})" for each in unread[:_MOST_UNREAD]]
     more = len(unread) - _MOST_UNREAD
     return ", ".join([*words, *([f"and {counted(more, 'other kind')}; --json lists all"] if more > 0 else [])])
@@ -83,7 +83,7 @@ def split_table(splits: dict[str, dict[str, int]]) -> Table:
 
 
 def account_table(*accounts: list[dict[str, Any]]) -> Table:
-    """Each step's `in = out + set aside`, one line a reason, and what it makes of the out; one account by another."""
+    """`in = out + set aside` of each step, one line per reason, and what it makes of the out."""
     table = make_table("step", "unit", ">in", ">= out", ">+ set aside", "reason")
     for account in accounts:
         for step in account:

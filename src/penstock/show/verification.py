@@ -26,7 +26,7 @@ def verification_facts(path: str, found: Verification) -> dict[str, Any]:
         "files": found.files,
         "bytes": found.bytes,
         "records": found.records,
-        "problems": [_problem(each) for each in found.problems],
+        "problems": [{name: getattr(each, name) for name in ("what", "where", "next_step")} for each in found.problems],
         "heads": list(found.heads),
         "labels": found.labels,
         "violation_count": found.violation_count,
@@ -40,10 +40,6 @@ def _exit_code(found: Verification) -> int:
     if found.problems:
         return IntegrityError.exit_code
     return InputError.exit_code if found.violation_count else 0
-
-
-def _problem(error: IntegrityError) -> dict[str, Any]:
-    return {"what": error.what, "where": error.where, "next_step": error.next_step}
 
 
 def verification_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:

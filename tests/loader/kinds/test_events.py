@@ -27,7 +27,7 @@ from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.dataset import ArrayRecordDataset
 from tests.loader.making import TOKEN_NAMES, Datasets
 from tests.loader.tokens.test_reference import PING_TYPES, Data, make_data, make_pings, pings_of
-from tests.shards.foreign import foreign, write_records
+from tests.shards.foreign.records import foreign, write_records
 
 DEFINITION = Path(__file__).parents[3] / "docs" / "tokens.md"
 NUMBERS = make_vocabulary({"a": {"int": 2}})

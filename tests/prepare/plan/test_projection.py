@@ -20,7 +20,7 @@ from penstock.prepare.passes.cutting import cut_passes
 from penstock.prepare.passes.text.pack import Packing
 from penstock.prepare.stages.pack import Pack
 from penstock.prepare.survey.scouting import scout
-from penstock.prepare.survey.survey import take_survey
+from penstock.prepare.survey.taking import take_survey
 
 MB, ROWS = 1 << 20, 40
 COST = Measurement(50 * MB, 10 * MB, 3.0, rows_per_second=10.0, output_row_bytes=100.0, given_per_row=0.5)

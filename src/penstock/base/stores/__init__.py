@@ -1,15 +1,53 @@
-"""Stores: a path as a job or a call has it -> the store that serves it. A new kind of store is chosen here."""
+"""Stores: the place of a dataset, as a job or a call has it -> the store that serves it, or a refusal by name.
+
+A new kind of store is a module beside this one and a line in SERVED. Paths, jobs and commands ask here.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 
-from penstock.base.paths import refuse_url
+from penstock.base.errors import ConfigError
 from penstock.base.stores.local import LocalStore
 from penstock.base.stores.store import Store
 
+SERVED: dict[str, Callable[[str], Store]] = {}  # by the scheme of a URL, such as "s3"; paths are served by LocalStore
 
-def open_store(path: str | os.PathLike[str]) -> Store:
-    """The store at `path`, which need not be there yet. A URL that no store serves is refused by name."""
-    refuse_url(os.fspath(path))
-    return LocalStore(os.path.abspath(path))
+# One slash too: `pathlib.Path` and `os.path.normpath` make s3:/bucket of s3://bucket.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+
+
+def open_store(place: str | os.PathLike[str]) -> Store:
+    """The store at a path or URL, which need not be there yet. A URL that no store serves is refused by name."""
+    text = os.fspath(place)
+    if is_served(text):
+        return SERVED[text.partition(":")[0]](text)
+    refuse_url(text)
+    return LocalStore(os.path.abspath(text))
+
+
+def is_served(place: str) -> bool:
+    """Whether it is a URL that a store serves: such a place is no path, and stays as it was written."""
+    url = _URL.match(place)
+    return url is not None and url[1] in SERVED
+
+
+def refuse_url(text: str, is_output: bool = False) -> None:
+    """Refuse a URL where a path of this machine is needed."""
+    url = _URL.match(text)
+    if not url:
+        return
+    scheme, rest = url.groups()
+    next_step = "copy the data to a disk of this machine, or mount it, and give that path"
+    if scheme == "file":
+        next_step = f"write the path itself: /{rest.lstrip('/')}"
+    elif is_output:
+        next_step = "write to a folder of this machine, then upload it"
+    elif scheme == "hf":
+        next_step = "name a dataset of the hub as org/name, with `split:`"
+    raise ConfigError(
+        f"{text!r} is a URL, and penstock reads and writes paths of this machine only",
+        next_step=next_step,
+    )

@@ -76,7 +76,7 @@ class LocalStore:
         names: list[str] = []
         with doing("list", top, "list"):
             for folder, _, files in os.walk(top, onerror=_unless_missing):
-                names += [os.path.relpath(os.path.join(folder, file), self.root) for file in files]
+                names += [os.path.relpath(os.path.join(folder, file), self._path("")) for file in files]
         return sorted(names, key=os.fsencode)
 
     def open(self, name: str) -> ReadFile:

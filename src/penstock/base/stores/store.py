@@ -1,4 +1,4 @@
-"""Store: the operations that a dataset needs of the place where it lies. stores.py chooses one for a path.
+"""Store: the operations that a dataset needs of the place where it lies. `open_store` chooses one for a path.
 
 A file of a dataset appears whole or not at all: `commit`, `create` and `publish` see to that. Names are
 relative and use `/`.

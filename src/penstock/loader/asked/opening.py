@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.base.errors import ConfigError, FileError
 from penstock.base.fingerprint import digest, fingerprint
-from penstock.base.paths import local_path
+from penstock.base.paths import dataset_path
 from penstock.base.stores import open_store
 from penstock.shards.columns import Column, FileFacts, damaged_file
 from penstock.shards.dataset import DEFAULT_SPLIT, ArrayRecordDataset, Dataset, is_bare, open_dataset
@@ -54,7 +54,7 @@ def open_all(paths: Path | Sequence[Path], split: str | None) -> tuple[Opened, .
             )
     if not names:
         raise ConfigError("no dataset to load", where="load()", next_step="give a path, or several")
-    opened = tuple(_open(local_path(path), split) for path in names)
+    opened = tuple(_open(dataset_path(path), split) for path in names)
     first = opened[0]
     _refuse_other_tokenizers(opened)
     for other in opened[1:]:

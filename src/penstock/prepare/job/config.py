@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.base.paths import local_path
+from penstock.base.paths import dataset_path, local_path, normal_path
 from penstock.base.sizes import parse_size
 from penstock.prepare.job.job_file import read_job_file
 from penstock.prepare.job.older import krill, preprocessing
@@ -136,7 +136,8 @@ class Config(BaseModel):
             written |= {f"input[{number}].{name}": getattr(source, name) for name in ("path", "files", "npz")}
         for key, path in ((key, path) for key, paths in written.items() for path in paths if path):
             try:
-                local_path(path, self.folder, is_output=not key.startswith("input"))
+                located = dataset_path if key == "output" else local_path
+                located(path, self.folder, is_output=not key.startswith("input"))
             except ConfigError as error:
                 error.what = f"{key}: {error.what}"
                 raise
@@ -167,14 +168,14 @@ class Config(BaseModel):
 
     @property
     def output_path(self) -> str:
-        return os.path.normpath(local_path(self.output, self.folder))
+        return normal_path(dataset_path(self.output, self.folder))
 
     @property
     def export_path(self) -> str:
         """Folder of the export, if there is one."""
         if not self.export:
             return ""
-        return os.path.abspath(local_path(self.export.path or f"{os.path.normpath(self.output)}-hf", self.folder))
+        return os.path.abspath(local_path(self.export.path or f"{normal_path(self.output)}-hf", self.folder))
 
     @property
     def batches_path(self) -> str:

@@ -112,6 +112,11 @@ class Finished(NamedTuple):
 Tries = Callable[..., Any]  # (work, Measuring, names of what was left) -> Tried: see folds/trying/measure.py
 
 
+def shards_of(rows: Rows, splits: tuple[str, ...]) -> dict[str, tuple[ShardFacts, ...]]:
+    """The shards of each split, in order."""
+    return {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in splits}
+
+
 class Trial(NamedTuple):
     """Work that is tried before there is a plan, and the word under which its costs are kept."""
 

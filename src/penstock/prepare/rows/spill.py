@@ -210,6 +210,11 @@ def read_chunks(source: Source, part: int) -> Chunks:
     return Chunks(file, np.frombuffer(file.group(_CHUNKS, part, f"the index of part {part}"), ENTRY))
 
 
+def decoded_bytes(store: Store, name: str) -> int:
+    """Decoded bytes of the first part of a committed file."""
+    return read_chunks(Stored(store, name), 0).decoded_bytes
+
+
 def rows_by_part(store: Store, name: str) -> Array:
     """Rows of each part of a committed file."""
     file = open_container(Stored(store, name), _WORDS)

@@ -214,7 +214,7 @@ def decode_batch(records: list[bytes], path: str, first: int, like: pa.Schema | 
 
 
 def facts_schema() -> pa.Schema:
-    """What is known of a file without records."""
+    """The schema of a file without records."""
     return _record_schema().remove(_FACTS.index(MEASUREMENTS))
 
 

@@ -1,4 +1,4 @@
-"""ArrayRecord file: records written in parts, one a task, then merged into one file a split; and read again.
+"""ArrayRecord file: records written in parts, one per task, then merged into one file per split; and read again.
 
 A part is each record's length (8 bytes, little-endian) and its bytes, so that any number of tasks can write at once.
 The merged file is made by Google's array_record, and its bytes depend on the records and their order alone.
@@ -11,7 +11,7 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xxhash
@@ -20,7 +20,7 @@ from penstock.base.errors import FileError, IntegrityError, file_error
 from penstock.base.faults import operation
 from penstock.base.files import ReadFile
 from penstock.base.stores.store import Store
-from penstock.shards.columns import FileFacts, damaged_file
+from penstock.shards.columns import FileFacts, check_file, damaged_file, file_digest
 from penstock.shards.foreign.arrayrecord import encode_records, library
 from penstock.shards.manifest import ShardFacts
 
@@ -29,12 +29,10 @@ if TYPE_CHECKING:
 
 SUFFIX = ".arrayrecord"
 _AT_ONCE = 1 << 20  # bytes held before they are written, and read at a time
-# A record a chunk, so that one is read without its neighbours. Snappy is the knee: docs/decisions/0007-arrayrecord.md.
-# One thread is today's default; more would queue records in memory.
+# One record per chunk, so that one is read without its neighbours. Snappy is the knee: see
+# docs/decisions/0007-arrayrecord.md. One thread is today's default; more would queue records in memory.
 _WRITER_OPTIONS = "group_size:1,snappy,max_parallelism:1"
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"  # for records in any order
-
-
 _RECORDS_AT_ONCE, _EVENTS_AT_ONCE = 1024, 1 << 16  # to be encoded
 
 
@@ -119,20 +117,16 @@ def _damaged_part(part: FileFacts) -> IntegrityError:
 def merge_parts(store: Store, name: str, parts: Sequence[ShardFacts]) -> ShardFacts:
     """The records of all parts, in order, as one file; of no part, a file without records.
 
-    Memory: 20 MB and 60 bytes a record, because the library keeps the index of the file until its end.
+    Memory: 20 MB and 60 bytes per record, because the library keeps the index of the file until its end.
     """
     with store.commit(f"{name}{SUFFIX}") as file:  # the library opens it again, by its path
-        records = write_records(file.path, (record for part in parts for record in _records_of(store, part)))
+        files = (each for part in parts for each in part.files)
+        records = write_records(file.path, (record for each in files for record in read_part(store, each)))
         if (found := open_reader(file.path).num_records()) != records:
             raise IntegrityError(f"{name}{SUFFIX} reads {found:,} records, {records:,} were written", where=file.path)
         digest = file_digest(ReadFile(file.path))
         facts = FileFacts(f"{name}{SUFFIX}", os.stat(file.path).st_size, digest)
     return ShardFacts(name, records, (facts,))
-
-
-def _records_of(store: Store, part: ShardFacts) -> Iterator[bytes]:
-    for file in part.files:
-        yield from read_part(store, file)
 
 
 def write_records(path: str, records: Iterator[bytes]) -> int:
@@ -166,27 +160,9 @@ def _write_error(error: RuntimeError, path: str) -> FileError:
     return file_error(OSError(number, os.strerror(number)), "write", path)
 
 
-def file_digest(file: BinaryIO) -> str:
-    """The digest of a whole file, read a piece at a time; it is closed then."""
-    hasher = xxhash.xxh3_128()
-    with file:
-        while data := file.read(_AT_ONCE):
-            hasher.update(data)
-    return str(hasher.hexdigest())
-
-
-def check_size(store: Store, file: FileFacts) -> None:
-    size = store.size(file.file)
-    if size != file.bytes:
-        reason = "is missing" if size < 0 else f"has {size:,} bytes, {file.bytes:,} were written"
-        raise damaged_file(file.file, reason)
-
-
-def check_file(store: Store, file: FileFacts, records: int) -> None:
+def check_record_file(store: Store, file: FileFacts, records: int) -> None:
     """Every byte is the one that was written, and the library reads as many records as were."""
-    check_size(store, file)
-    if file_digest(store.open(file.file)) != file.digest:
-        raise damaged_file(file.file, "is not the file that was written")
+    check_file(store, file)
     found = open_reader(store.local_path(file.file)).num_records()
     if found != records:
         raise damaged_file(file.file, f"holds {found:,} records, not the {records:,} it should")

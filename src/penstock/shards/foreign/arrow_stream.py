@@ -1,8 +1,8 @@
-"""Arrow stream: cut columns into one IPC stream a record, the very bytes pyarrow writes for that record alone.
+"""Arrow stream: cut columns into one IPC stream per record, the very bytes pyarrow writes for that record alone.
 
 Slices of a batch will not do: pyarrow writes up to 63 bytes of the next record as padding. The metadata of a batch
 message has one size and one layout for a schema, so pyarrow makes it once and its numbers are set for all records
-together; the body is pieces of the flat columns. A fresh batch a record costs 400 us (100 events), this 9 us.
+together; the body is pieces of the flat columns. A fresh batch per record costs 400 us (100 events), this 9 us.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class _Head:
     words: Array
     body: int
     rows: int
-    nodes: int  # (rows, nulls) a column
-    buffers: int  # (start, size) a buffer
+    nodes: int  # (rows, nulls) per column
+    buffers: int  # (start, size) per buffer
 
 
 def streams(columns: list[StreamColumn], rows: Array) -> Pieces:
-    """One IPC stream a record, of one batch with `rows[i]` rows."""
+    """One IPC stream per record, of one batch with `rows[i]` rows."""
     import pyarrow as pa
 
     schema = pa.schema([column.field for column in columns])
@@ -159,7 +159,7 @@ def _validity(valid: Array | None, rows: Array) -> tuple[Array, Pieces]:
 
 
 def _bits(flags: Array, rows: Array) -> Pieces:
-    """A bit a row; every record begins at a byte."""
+    """One bit per row; every record begins at a byte."""
     sizes = -(-rows // 8)
     shift = np.cumsum(sizes * 8 - rows) - (sizes * 8 - rows)
     spread = np.zeros(int(sizes.sum()) * 8, bool)

@@ -22,11 +22,11 @@ import xxhash
 
 from penstock.base.errors import InputError
 from penstock.base.stores.store import Store, Writer
-from penstock.shards.arrays import Array, fixed_values
+from penstock.shards.arrays import Array, fixed_dtype, fixed_values
 from penstock.shards.columns import FileFacts
 from penstock.shards.feature_names import FeatureNames
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.schema import NUMBERS, Field, Schema, Type
+from penstock.shards.schema import Field, Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,11 +135,6 @@ def refuse_unfit(schema: Schema, where: str) -> None:
                 where=where,
                 next_step="rename it with `select: {new_name: old_name}`",
             )
-
-
-def fixed_dtype(kind: Type) -> np.dtype[Any]:
-    """What a fixed column is in a batch file: times are their numbers, decimals their bytes."""
-    return np.dtype("?" if kind.number.name == "bool" else f"<{NUMBERS[kind.number.name]}")
 
 
 def write_npz(file: Any, members: Iterable[Member]) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -37,7 +37,7 @@ _MOST_FILES = 10_000
 
 @dataclass
 class Written:
-    """How much of one split was written so far; `tokens` is None where it has no column of them."""
+    """Counts of one split so far; `tokens` is None if it has no column of them."""
 
     rows: int = 0
     tokens: int | None = None
@@ -46,13 +46,13 @@ class Written:
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and how much of each split it holds."""
+    """Counts of a finished export, and of each split in it."""
 
     dataset: str
     bytes: int
     files: int
     rows: Mapping[str, int]
-    tokens: Mapping[str, int]  # none of a split that has no column of them
+    tokens: Mapping[str, int]  # without splits that have no column of them
 
 
 # What there is, and what cannot be, before anything is written.
@@ -72,7 +72,7 @@ def open_splits(path: str | os.PathLike[str], split: str | None, to: str) -> dic
 
 
 def shard_bytes(shard_size: str | int, splits: Mapping[str, Dataset]) -> int:
-    """How many bytes a file may have; refused are words that are no size, and sizes that make very many files."""
+    """The most bytes of a file. Refuses words that are no size, and sizes that make very many files."""
     try:
         most = parse_size(shard_size)
     except ValueError as error:
@@ -153,13 +153,7 @@ def _field_bytes(field: Field, columns: Mapping[str, Column], start: int, stop: 
 # Writing.
 
 
-class Piece(Protocol):
-    """Bytes that stay together, as bytes or as a buffer of Arrow's."""
-
-    def __len__(self) -> int: ...
-
-
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=Sized)  # a piece: bytes that stay together, as bytes or as a buffer of Arrow's
 
 
 @dataclass(frozen=True)

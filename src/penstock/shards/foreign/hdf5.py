@@ -1,4 +1,4 @@
-"""HDF5: a finished dataset -> one .h5 file, a group a split and in it a dataset a column, as they are.
+"""HDF5: a finished dataset -> one .h5 file, one group per split and in it one dataset per column, as they are.
 
 Numbers and fixed lists keep their shape and their bytes (times are the whole numbers they are stored as), text becomes
 variable-length UTF-8. Read and written some 4 MiB at a time; every block is checked on the way.
@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError, InputError, OutputError, file_error
-from penstock.base.paths import local_path
+from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
+from penstock.shards.arrays import fixed_dtype
 from penstock.shards.columns import Column, open_columns
 from penstock.shards.foreign.export import Exported, open_splits
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
 from penstock.shards.record import decode_range
-from penstock.shards.schema import NUMBERS, Field, Type, short_type
+from penstock.shards.schema import Field, Type, short_type
 
 _AT_ONCE = 4 * 2**20  # bytes of a column
 _TEXTS_AT_ONCE = 4096  # at most: a dictionary's text may be short, and Python's is not
@@ -35,7 +36,7 @@ def export_hdf5(
 ) -> Exported:
     """Write all splits of a dataset, or one, into a file that appears whole or not at all."""
     h5py = _library()
-    path = local_path(path)
+    path = dataset_path(path)
     store, target = open_store(path), os.path.abspath(local_path(output, is_output=True))
     splits = list(open_splits(path, split, "hdf5"))
     manifest = read_manifest(store)
@@ -118,7 +119,7 @@ def _refuse_nulls(manifest: Manifest, store: Store, split: str) -> None:
 
 
 class _File(io.FileIO):
-    """What HDF5 writes into. A write that fails ends HDF5 in a crash of the process, so it is told of none."""
+    """The file under HDF5. A failed write would crash HDF5 and the process, so failures are kept for `check`."""
 
     failure: OSError | None = None
 
@@ -174,7 +175,7 @@ def _write_split(h5py: Any, group: Any, store: Store, manifest: Manifest, split:
     """Yields after every few MiB."""
     for field in manifest.schema:
         kind = field.parsed
-        dtype = h5py.string_dtype("utf-8") if _is_text(kind) else _dtype(kind)
+        dtype = h5py.string_dtype("utf-8") if _is_text(kind) else fixed_dtype(kind)
         shape = (manifest.records(split), *(() if _is_text(kind) else kind.shape))
         group.create_dataset(field.name, shape, dtype).attrs["type"] = field.type
     first = 0
@@ -182,23 +183,16 @@ def _write_split(h5py: Any, group: Any, store: Store, manifest: Manifest, split:
         columns = open_columns(store, shard.files)
         for field in manifest.schema:
             place = first
-            for values in _values(field, columns, shard.records):
+            is_text = _is_text(field.parsed)
+            for values in _texts(field, columns, shard.records) if is_text else _numbers(field, columns):
                 group[field.name][place : place + len(values)] = values
                 place += len(values)
                 yield
         first += shard.records
 
 
-def _values(field: Field, columns: Mapping[str, Column], rows: int) -> Iterator[np.ndarray[Any, Any]]:
-    return _texts(field, columns, rows) if _is_text(field.parsed) else _numbers(field, columns)
-
-
-def _dtype(kind: Type) -> np.dtype[Any]:
-    return np.dtype("?" if kind.number.name == "bool" else NUMBERS[kind.number.name])
-
-
 def _numbers(field: Field, columns: Mapping[str, Column]) -> Iterator[np.ndarray[Any, Any]]:
-    column, dtype = columns[field.name], _dtype(field.parsed)
+    column, dtype = columns[field.name], fixed_dtype(field.parsed)
     rows = max(1, _AT_ONCE // (dtype.itemsize * math.prod(field.parsed.shape)))
     for start in range(0, len(column), rows):
         yield column.read(start, min(start + rows, len(column))).view(dtype)

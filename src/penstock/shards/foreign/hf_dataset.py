@@ -11,20 +11,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.files import WriteFile
 from penstock.base.fingerprint import fingerprint
-from penstock.base.paths import local_path
+from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores import open_store
 from penstock.base.stores.local import LocalStore
-from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign.export import (
     SHARD_SIZE,
@@ -40,37 +35,17 @@ from penstock.shards.foreign.export import (
     write_json,
     written_beside,
 )
+from penstock.shards.foreign.hf_features import INPUT_IDS, Feature, features_of
 from penstock.shards.manifest import dataset_id
-from penstock.shards.packed import (
-    DOCUMENTS,
-    TOKENS,
-    has_documents,
-    has_tokens,
-    read_document_lengths,
-    read_tokens,
-    refuse_null_tokens,
-    token_number,
-)
-from penstock.shards.record import decode_range
-from penstock.shards.schema import Field, Schema, Type, type_to_arrow
+from penstock.shards.packed import has_tokens
+from penstock.shards.schema import type_to_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Columns = Mapping[str, Column]
-INPUT_IDS, LENGTHS = "input_ids", "seq_lengths"
 _AT_ONCE = 2**20  # bytes of rows in a record batch
 _VERSION = 1  # of what is written: a change of it changes the fingerprints, by which that library caches
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
-
-
-@dataclass(frozen=True)
-class _Feature:
-    """One column as it will be: its name and type, and how some rows of it are read."""
-
-    name: str
-    type: Type
-    read: Callable[[Columns, int, int], pa.Array]
 
 
 def export_hf(
@@ -82,7 +57,7 @@ def export_hf(
     columns: Sequence[str] | None = None,
 ) -> Exported:
     """Write all splits of a dataset, or one, into a folder that appears whole or not at all; all columns, or some."""
-    path, target = local_path(path), os.path.abspath(local_path(output, is_output=True))
+    path, target = dataset_path(path), os.path.abspath(local_path(output, is_output=True))
     splits = open_splits(path, split, "hf")
     most = shard_bytes(shard_size, splits)
     refuse_target(path, target, overwrite)
@@ -99,83 +74,10 @@ def export_hf(
         return finish(store, path, "hf", written)
 
 
-# What each column becomes.
-
-
-def features_of(schema: Schema, where: str, columns: Sequence[str] | None) -> list[_Feature]:
-    features = [_feature(schema, field) for field in schema]
-    names = [feature.name for feature in features]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(
-                f"two columns would be called {name!r}: that one, and what packed rows have under this name",
-                where=where,
-                next_step="rename it with `select: {new_name: old_name}` when the dataset is made",
-            )
-    for name in columns or ():
-        if name not in names:
-            raise ConfigError(f"there is no column {name!r}.{did_you_mean(name, names)}", where=where)
-    return [feature for feature in features if columns is None or feature.name in columns]
-
-
-def _feature(schema: Schema, field: Field) -> _Feature:
-    if field.name == TOKENS and has_tokens(schema):
-        number = token_number(schema)
-        wide = number.itemsize > 4 or number == np.uint32
-        return _Feature(INPUT_IDS, Type("list", Type("int64" if wide else "int32")), _read_input_ids)
-    if field.name == DOCUMENTS and has_documents(schema):
-        return _Feature(LENGTHS, Type("list", Type("int32")), _read_lengths)
-    return _Feature(field.name, _known(field.parsed), partial(_read_column, field))
-
-
-def _known(kind: Type) -> Type:
-    """The type of that library's that holds the same values."""
-    if kind.is_dictionary and kind.inner:
-        return kind.inner
-    if kind.is_list and kind.inner:
-        return Type("list", _known(kind.inner))
-    return Type("binary") if kind.name == "fixed_size_binary" else kind
-
-
-def _described(kind: Type) -> dict[str, Any]:
-    """As dataset_info.json describes it. `Sequence` is understood by all versions, `List` only since the fourth."""
-    if kind.inner:
-        length = {"length": kind.width} if kind.is_fixed_list else {}
-        return {"feature": _described(kind.inner), **length, "_type": "Sequence"}
-    if kind.name == "decimal128":
-        return {"dtype": f"decimal128({', '.join(kind.arguments)})", "_type": "Value"}
-    unit, *zone = kind.arguments or ("",)
-    inside = ", ".join([unit, *(f"tz={each}" for each in zone)])
-    return {"dtype": f"{kind.name}[{inside}]" if inside else kind.name, "_type": "Value"}
-
-
-def _read_input_ids(columns: Columns, start: int, stop: int) -> pa.Array:
-    refuse_null_tokens(columns)
-    values, edges = read_tokens(columns, start, stop)
-    return _list_array(values, edges)
-
-
-def _read_lengths(columns: Columns, start: int, stop: int) -> pa.Array:
-    return _list_array(*read_document_lengths(columns, read_tokens(columns, start, stop)[1], start, stop))
-
-
-def _list_array(values: np.ndarray[Any, Any], edges: np.ndarray[Any, Any]) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.ListArray.from_arrays(pa.array(edges.astype("i4")), pa.array(values))
-
-
-def _read_column(field: Field, columns: Columns, start: int, stop: int) -> pa.Array:
-    return decode_range((field,), columns, start, stop).column(0)
-
-
-# Writing.
-
-
 def _write_split(
-    store: LocalStore, place: str, dataset: Dataset, features: list[_Feature], most: int, name: str
+    store: LocalStore, place: str, dataset: Dataset, features: list[Feature], most: int, name: str
 ) -> Written:
-    described = {feature.name: _described(feature.type) for feature in features}
+    described = {feature.name: feature.described for feature in features}
     schema = _arrow_schema(features, described)
     written = Written(tokens=0 if INPUT_IDS in described and has_tokens(dataset.schema) else None)
     overhead = Overhead(file=len(schema.serialize()) + len(_END_OF_STREAM))
@@ -196,14 +98,14 @@ def _write_split(
     return written
 
 
-def _arrow_schema(features: list[_Feature], described: dict[str, Any]) -> pa.Schema:
+def _arrow_schema(features: list[Feature], described: dict[str, Any]) -> pa.Schema:
     import pyarrow as pa
 
     fields = [pa.field(feature.name, type_to_arrow(feature.type)) for feature in features]
     return pa.schema(fields, metadata={"huggingface": json.dumps({"info": {"features": described}})})
 
 
-def _batches(dataset: Dataset, features: list[_Feature], schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
+def _batches(dataset: Dataset, features: list[Feature], schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     for columns, start, stop in row_ranges(dataset, dataset.schema, most):

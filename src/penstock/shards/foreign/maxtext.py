@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from penstock.base.errors import ConfigError, InputError, IntegrityError
 from penstock.base.files import WriteFile
-from penstock.base.paths import local_path
+from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores.local import LocalStore
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign.arrayrecord import library
@@ -50,7 +50,7 @@ def export_maxtext(
 ) -> Exported:
     """Write the tokens of all splits, or of one, into a folder that appears whole or not at all."""
     library()
-    path, target = local_path(path), os.path.abspath(local_path(output, is_output=True))
+    path, target = dataset_path(path), os.path.abspath(local_path(output, is_output=True))
     splits = open_splits(path, split, "maxtext")
     _refuse_without_tokens(splits, path)
     most = shard_bytes(shard_size, splits)

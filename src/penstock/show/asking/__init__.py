@@ -1,1 +1,1 @@
-"""What a command asks for: options, presets and job files -> a Config."""
+"""Job of a command: options, presets and job files -> a Config."""

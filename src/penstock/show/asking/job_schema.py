@@ -94,11 +94,13 @@ _SHORT: dict[str, Schema] = {"tokenize": _NAME, "pack": {"type": "integer", "min
 
 def job_schema() -> Schema:
     schema = Config.model_json_schema()
-    definitions: Schema = {"SourceConfig": _source_schema(), "ExportConfig": _export_schema()}
+    export = ExportConfig.model_json_schema()
+    export["properties"]["shard_size"] = _size(export["properties"]["shard_size"])
+    definitions: Schema = {"SourceConfig": _source_schema(), "ExportConfig": export}
     properties = schema["properties"]
     properties.pop("folder")
     properties["input"] = _input_schema()
-    properties["export"]["anyOf"].append(ExportConfig.model_json_schema()["properties"]["to"])
+    properties["export"]["anyOf"].append(export["properties"]["to"])
     properties["stages"] = {
         "description": "what is done to the rows, in this order",
         "type": "array",
@@ -134,12 +136,6 @@ def _source_schema() -> Schema:
         "dependentRequired": {name: ["function"] for name in ("files", "schema", "missing", "function_memory")},
         "dependentSchemas": {"npz": {"not": {"required": ["function"]}}},
     }
-
-
-def _export_schema() -> Schema:
-    schema = ExportConfig.model_json_schema()
-    schema["properties"]["shard_size"] = _size(schema["properties"]["shard_size"])
-    return schema
 
 
 def _size(text: Schema) -> Schema:

@@ -85,7 +85,7 @@ def _differ(key: str, older: Any, other: Any) -> bool:
 
 
 def into_stages(older: Sequence[Override], written: Mapping[str, Any]) -> list[Override]:
-    """The same overrides, those of a stage's option with the keys to where a job file has it."""
+    """Overrides of a job file: an option of a stage gets the keys to that stage."""
     return [_into_stage(each, written) if each.keys[0] in _STAGE_OF else each for each in older]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from penstock.base.errors import ConfigError
+from penstock.base.paths import dataset_path, normal_path
 from penstock.prepare.job.job_file import read_yaml
 
 
@@ -47,7 +48,7 @@ def collect(
             Override(("input", "path"), [os.path.abspath(each) for each in inputs], f"--input {' '.join(inputs)}")
         )
     if output:
-        found.append(Override(("output",), os.path.abspath(output), f"--output {output}"))
+        found.append(Override(("output",), normal_path(dataset_path(output, os.getcwd())), f"--output {output}"))
     if workers:
         found.append(Override(("workers",), yaml.safe_load(workers), f"--workers {workers}"))
     words = {"memory": memory, "strategy": strategy, "format": format}

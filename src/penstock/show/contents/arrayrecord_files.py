@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from rich.console import RenderableType
 
 from penstock.base.sizes import counted, format_count, format_size
 from penstock.prepare.stages.fitting.group_summary import LARGEST
-from penstock.shards.dataset import ArrayRecordDataset, open_dataset
+from penstock.shards.dataset import ArrayRecordDataset, is_bare, open_dataset
+from penstock.shards.foreign.arrayrecord_file import SUFFIX
 from penstock.show.contents.keys import key_tables
+from penstock.show.contents.records import first_records, record_tables
 from penstock.show.contents.values import jsonable
 from penstock.show.tables import filled, make_list, make_table
 
@@ -23,25 +26,27 @@ _AT_ONCE = 16  # records decoded together: one may be as large as the max_record
 
 
 def file_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
+    """Facts about the files of that name or pattern; of a folder, about a split or all files."""
+    if split is None and not is_bare(path):
+        path = os.path.join(glob.escape(path), f"*{SUFFIX}")
     dataset = open_dataset(path, split)
     assert isinstance(dataset, ArrayRecordDataset)
     sizes = [os.path.getsize(each) for each in dataset.paths]
     files = zip(dataset.paths, dataset.counts, sizes, strict=True)
     schema = dataset[:1].schema if len(dataset) else pa.schema([])
-    samples = [jsonable(dataset[number]) for number in range(min(records, len(dataset)))]
     return {
         "finished": True,
         "paths": [{"file": file, "records": count, "bytes": size} for file, count, size in files],
         "bytes": sum(sizes),
         "schema": [{"name": field.name, "type": str(field.type)} for field in schema],
         "group": _summary(dataset, [field.name for field in schema if pa.types.is_list(field.type)]),
-        "records": {"split": path, "first": samples},
+        "records": {"split": path, "first": first_records(dataset, records)},
     }
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is remembered of each record, 12 bytes; and of all that have events, the first and the last time."""
+    """Id and events of each record, 12 bytes; and the first and the last time of all that have events."""
 
     ids: np.ndarray[Any, Any]
     events: np.ndarray[Any, Any]
@@ -106,6 +111,7 @@ def file_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield ""
     fields = [(field["name"], field["type"]) for field in facts["schema"]]
     yield from filled(make_table("column", "type"), fields, "column")
+    yield from record_tables(facts)
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:

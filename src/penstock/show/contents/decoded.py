@@ -49,7 +49,7 @@ class Decoder:
         return pieces
 
     def _added(self, before: list[int], held: list[int]) -> str:
-        """What `held` adds behind `before`: by itself, a word may lose the blank before it."""
+        """Text that `held` adds behind `before`: by itself, a word may lose the blank before it."""
         known, whole = self.decode(before), self.decode([*before, *held])
         return whole.removeprefix(known) if whole.startswith(known) else self.decode(held)
 

@@ -21,7 +21,7 @@ _SHARES = (0.5, 0.9, 0.99)  # of the keys, whose sizes are told
 
 
 def key_facts(store: Store, manifest: Manifest) -> dict[str, Any] | None:
-    """What `group` summed up, or nothing where events were not grouped."""
+    """The summary that `group` left; None if events were not grouped."""
     data = read_artifact(store, manifest, _SUMMARY)
     facts: dict[str, Any] | None = json.loads(data) if data is not None else None
     return facts

@@ -21,7 +21,7 @@ _BAR = 30  # characters of the longest
 
 
 def packed_facts(store: Store, manifest: Manifest, run: Mapping[str, Any]) -> Facts | None:
-    """Of packed rows, or nothing. `run` is what run.json says: only there do sources have names."""
+    """Facts about packed rows; None for other datasets. `run` is run.json, which alone names the sources."""
     data = read_artifact(store, manifest, SUMMARY)
     if data is None:
         return None
@@ -44,7 +44,7 @@ def packed_facts(store: Store, manifest: Manifest, run: Mapping[str, Any]) -> Fa
 
 
 def _flow(steps: Sequence[Step]) -> Facts:
-    """What went into the first step, came out of the last, and was set aside in any."""
+    """Counts into the first step, out of the last, and set aside in any."""
     aside: dict[str, int] = {}
     for step in steps:
         for reason, count in step.set_aside.items():

@@ -15,7 +15,7 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # of ByteFallback
 
 
 def speller(tokenizer: Any) -> Spell:
-    """How the tokenizer's own decoder spells, for the two that know of bytes."""
+    """A function that spells tokens like the tokenizer's own decoder, for the two decoders that know of bytes."""
     steps, added = repr(tokenizer.decoder), tokenizer.get_added_tokens_decoder()
 
     def spell(token: int) -> bytes:
@@ -43,7 +43,7 @@ def by_characters(tokens: Sequence[int], spell: Spell) -> Iterator[tuple[list[in
 
 
 def _ends_inside(data: bytes) -> bool:
-    """Of a character, which the bytes behind may complete."""
+    """Whether the last character is incomplete, so that the next bytes may complete it."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data)
     return bool(decoder.getstate()[0])

@@ -122,7 +122,7 @@ def _row_facts(
 
 
 def _whole(row: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The inputs, and the last target where it goes on from them: without it a full row would seem cut."""
+    """The inputs, and the last target if it continues them: without it a full row would seem cut."""
     last = slice(-1, None) if row["targets_segmentation"][-1] else slice(0, 0)
     segmentation = np.concatenate([row["inputs_segmentation"], row["targets_segmentation"][last]])
     return np.concatenate([row["inputs"], row["targets"][last]]), segmentation
@@ -135,7 +135,7 @@ def _runs(segmentation: Any) -> list[tuple[int, int, int]]:
 
 
 def _measurements(segment: Facts, decoded: Sequence[Measurement]) -> list[Facts]:
-    """Those of the segment, each with its tokens: only a start is token 0, so it is there that they begin."""
+    """Measurements of the segment, each with its tokens. Each begins at a token 0, which only starts have."""
     tokens = segment["tokens"]
     own = [measurement for measurement in decoded if measurement["segment"] == segment["segment"]]
     starts = [place for place, token in enumerate(tokens) if token == START]

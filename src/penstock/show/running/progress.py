@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -17,22 +16,13 @@ from rich.text import Text
 from penstock.base.events import Event
 from penstock.base.sizes import format_count, format_seconds, format_size
 from penstock.show.running.notices import notices
-from penstock.show.running.planned import PLANNING
 from penstock.show.running.tracker import Tracker
 
+PLANNING = "planning: listing the input, measuring its first rows"  # shown while a Plan is being made
 FIRST_LINE_SECONDS = 1.0
 LINE_SECONDS = 10.0
-_DRAW_SECONDS = 0.1  # small tasks end by the hundred a second, and drawing costs a millisecond or two
+_DRAW_SECONDS = 0.1  # small tasks end by the hundred per second, and drawing costs a millisecond or two
 _WIDE = 120  # columns from which the total finds room beside the bar
-
-
-class View(Protocol):
-    """Where progress is drawn."""
-
-    def planning(self) -> None: ...
-    def say(self, text: Text) -> None: ...
-    def update(self, tracker: Tracker) -> None: ...
-    def close(self) -> None: ...
 
 
 class Display:
@@ -40,7 +30,7 @@ class Display:
 
     def __init__(self, console: Console) -> None:
         self.tracker = Tracker()
-        self._view: View | None = Bar(console) if console.is_interactive else Lines(console)
+        self._view: Bar | Lines | None = Bar(console) if console.is_interactive else Lines(console)
 
     def __enter__(self) -> Display:
         self._draw(lambda view: view.planning())
@@ -55,12 +45,12 @@ class Display:
         self.tracker.take(event)
         self._draw(lambda view: self._tell(view, event))
 
-    def _tell(self, view: View, event: Event) -> None:
+    def _tell(self, view: Bar | Lines, event: Event) -> None:
         for text in notices(event):
             view.say(text)
         view.update(self.tracker)
 
-    def _draw(self, draw: Callable[[View], None]) -> None:
+    def _draw(self, draw: Callable[[Bar | Lines], None]) -> None:
         """A screen that went away (a closed terminal, `| head`) must not end the run it looks at."""
         try:
             if self._view:

@@ -41,7 +41,7 @@ def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str
 
 
 def dataset_facts(store: Store, manifest: Manifest) -> dict[str, Any]:
-    """What the manifest says, with what the run that made it needed. `run` and `inspect` both show it."""
+    """Facts of the manifest and of the run that made it. `run` and `inspect` both show them."""
     return {
         "dataset": dataset_id(store),
         "output": store.root,
@@ -103,7 +103,7 @@ def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
 
 
 def account_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
-    """Where every record and token went; of batch files, also what had become of their samples before."""
+    """The account of every record and token; for batch files, also that of their samples."""
     if facts["batches"]:
         yield Text("when the batch files were made:")
         yield account_table(facts["batches"]["account"])
@@ -141,7 +141,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _why_empty(facts: dict[str, Any]) -> Iterator[str]:
-    """Of each empty split what would fill it; of a dataset without a record where all that was read has gone."""
+    """A reason per empty split; for a dataset without any record, one that accounts for all that was read."""
     empty = [split for split, each in facts["splits"].items() if not each["records"]]
     if not empty or len(empty) < len(facts["splits"]):
         for split in empty:
@@ -152,7 +152,7 @@ def _why_empty(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _all_set_aside(account: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Each unit (files, documents, rows) of which some were, with the reasons."""
+    """A sentence per unit (files, documents, rows) that was set aside, with the reasons."""
     for unit in dict.fromkeys(step["unit"] for step in account):
         steps = [step for step in account if step["unit"] == unit]
         reasons = [(count, reason) for step in steps for reason, count in step["set_aside"].items()]
@@ -192,19 +192,15 @@ def _time(facts: dict[str, Any], run: dict[str, Any]) -> str:
     elif kept:
         words.append(f"{kept} of {counted(kept + run['tasks_done'], 'task')} kept from an earlier run")
     else:
-        counts = [(step["taken"], step["unit"]) for step in _first_steps(facts)]
-        words += [f"{format_count(count / max(run['seconds'], 0.001))} {unit}/s" for count, unit in counts]
+        # How much was read, and how many tokens were made of it.
+        first = [*(step for step in facts["account"] if step["step"] == "read"), *facts["tokens"][:1]]
+        seconds = max(run["seconds"], 0.001)
+        words += [f"{format_count(step['taken'] / seconds)} {step['unit']}/s" for step in first]
     return ", ".join(words)
 
 
-def _first_steps(facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Those that tell how much was read, and how many tokens were made of it."""
-    yield from (step for step in facts["account"] if step["step"] == "read")
-    yield from facts["tokens"][:1]
-
-
 def memory_line(run: dict[str, Any]) -> str:
-    """The three words, and what was really held."""
+    """Peak, projected and allowed memory."""
     allowed, projected = format_size(run["allowed_memory_bytes"]), format_size(run["projected_memory_bytes"])
     peak = run["peak_memory_bytes"]
     return f"peak {format_size(peak) if peak else 'not sampled'}, projected {projected}, allowed {allowed}"

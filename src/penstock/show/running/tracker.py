@@ -15,7 +15,6 @@ class Tracker:
     """Feed it every event with `take`; the rest only reads. Time comes from the events themselves."""
 
     kind: str = ""
-    workers: int = 0
     tasks: int = 0
     tasks_done: int = 0
     total: int = 0  # rows of all passes: exact where footers tell, an estimate for text
@@ -50,7 +49,7 @@ class Tracker:
 
     def _start(self, event: Event) -> None:
         self.started = event["time"]
-        self.workers, self.allowed, self.total = event["workers"], event["allowed"], event["rows"]
+        self.allowed, self.total = event["allowed"], event["rows"]
         self.is_estimated = event["rows_are_estimated"]
         self.tasks, self.tasks_done = event["tasks"], event["tasks_kept"]
         # The ledger's rows are not in the event; slices are about equal, so their share is near enough for a bar.

@@ -51,9 +51,6 @@ class FromBuckets:
     def rejected_name(self, number: int) -> str:
         return f"rejected/records-{self.stage}-{number:05d}.jsonl"
 
-    def for_trial(self) -> FromBuckets:
-        return self
-
     def rows(self, attempt: Attempt) -> Iterator[Rows]:
         store, sort_bytes = open_store(attempt.work.root), attempt.settings.batch_bytes
         bucket = attempt.task.input.number

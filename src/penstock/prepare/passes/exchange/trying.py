@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.base.stores import open_store
-from penstock.base.stores.store import Store
 from penstock.prepare.budget.growth import growth_of
 from penstock.prepare.budget.points import Point
 from penstock.prepare.passes import nobody_watches
@@ -16,7 +15,7 @@ from penstock.prepare.passes.folds.chain import Count
 from penstock.prepare.passes.folds.trying.cut_short import cut_short
 from penstock.prepare.passes.folds.trying.measure import Measuring, Tried
 from penstock.prepare.passes.folds.work import FoldWork
-from penstock.prepare.rows.spill import read_chunks
+from penstock.prepare.rows.spill import decoded_bytes
 from penstock.prepare.stages.interfaces import Applies
 
 
@@ -29,7 +28,7 @@ def try_buckets(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tried:
     def run(number: int, size: int, grown: Callable[[], int]) -> Point:
         return _gather_some(work, number, left[number], size, how, grown)
 
-    points = how.points((_decoded_bytes(store, spill) for spill in left), run)
+    points = how.points((decoded_bytes(store, spill) for spill in left), run)
     last = points[-1]
     facts = {
         "spilled_row_bytes": last.batch_bytes / max(last.rows, 1),
@@ -50,7 +49,3 @@ def _gather_some(work: FoldWork, number: int, spill: str, size: int, how: Measur
     seconds = time.perf_counter() - started
     point = Point(size, grown(), first.taken, first.made, inside.bytes, seconds)
     return work.sink.weighed(point, store, number, inside.produced.shards)
-
-
-def _decoded_bytes(store: Store, spill: str) -> int:
-    return read_chunks(Stored(store, spill), 0).decoded_bytes

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measurement
 from penstock.prepare.budget.means import Means, enough
-from penstock.prepare.passes import Finished, Need, Rows
+from penstock.prepare.passes import Finished, Need, Rows, shards_of
 from penstock.prepare.passes.folds.fold import Ending, Reader, Written
 from penstock.prepare.passes.folds.shards import ShardsInto
 from penstock.prepare.passes.job import Job
 from penstock.shards.foreign.arrayrecord_file import merge_parts
-from penstock.shards.manifest import ShardFacts
 
 _MERGE_BYTES, _MERGE_RECORD_BYTES = 32 << 20, 75  # measured 20 MB and 60 B: docs/decisions/0007-arrayrecord.md
 
@@ -55,11 +54,6 @@ class OneFile(ShardsEnding):
     def finish(self, rows: Rows, store: Store) -> Finished:
         parts = shards_of(rows, self.splits)
         return Finished({split: (merge_parts(store, split, parts[split]),) for split in self.splits})
-
-
-def shards_of(rows: Rows, splits: tuple[str, ...]) -> dict[str, tuple[ShardFacts, ...]]:
-    """The shards of each split, in order."""
-    return {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in splits}
 
 
 def shards_ending(job: Job) -> Ending:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from penstock.base.errors import PenstockError
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Need, Rows, Task, inner_key
+from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Need, Rows, Task, inner_key, shards_of
 from penstock.prepare.passes.folds.fold import summed
 from penstock.prepare.passes.folds.shards import ShardsInto
-from penstock.prepare.passes.folds.shards_ending import shards_of
 from penstock.prepare.passes.own_tasks import OwnTasks
 from penstock.prepare.passes.text.packing import Span
 from penstock.prepare.passes.text.token_stream import content_of, token_parts

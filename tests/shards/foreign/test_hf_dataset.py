@@ -17,8 +17,8 @@ import penstock
 from penstock.base.errors import ConfigError
 from penstock.shards.foreign.hf_dataset import export_hf
 from penstock.shards.packed import read_document_lengths
+from tests.shards.foreign.test_export import make_rows
 from tests.shards.making import TYPES, bits, make_batch, write_dataset
-from tests.shards.test_export import make_rows
 
 
 def read(folder: Path) -> pa.Table:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from penstock.show.console import make_console
 from penstock.show.running.progress import Display, progress_words
-from tests.show.test_tracker import START, fed, sample
+from tests.show.running.test_tracker import START, fed, sample
 
 STALL = {
     "event": "stall",

@@ -13,9 +13,9 @@ import penstock
 from penstock.base.errors import ConfigError, InputError
 from penstock.shards.foreign.arrayrecord_file import open_reader
 from penstock.shards.foreign.maxtext import export_maxtext
+from tests.shards.foreign.test_example import plainly_encoded
+from tests.shards.foreign.test_export import make_rows
 from tests.shards.making import write_dataset
-from tests.shards.test_example import plainly_encoded
-from tests.shards.test_export import make_rows
 
 
 def records(folder: Path, split: str) -> list[bytes]:

@@ -16,7 +16,7 @@ import penstock
 from penstock.cli import app, main
 from tests.show.desk import EVENTS, KEYS, document, make_events, make_job
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 BY_KEY = ["--set", "by=src_addr", "--set", "order=event_time"]
 
 

@@ -28,7 +28,7 @@ from penstock.base.stores.store import Store
 from penstock.shards.foreign.arrayrecord import encode_records, refuse_unfit
 from penstock.shards.foreign.arrayrecord_file import PartWriter, merge_parts
 from penstock.shards.manifest import Manifest, ShardFacts, Step, write_manifest
-from tests.shards.foreign import TWO, broken_text, foreign, write_records
+from tests.shards.foreign.records import TWO, broken_text, foreign, write_records
 from tests.shards.making import FIXED, WORDS, bits, make_array
 
 START = datetime(2024, 5, 6, 7, 8, 9, 123456)
@@ -605,7 +605,7 @@ def test_records_of_another_shape_are_refused_with_how_they_start(tmp_path, data
         assert str(path) in str(caught.value.where)
 
 
-# Records of other programs: tests/shards/foreign.py makes them.
+# Records of other programs: records.py makes them.
 
 
 @pytest.mark.parametrize(

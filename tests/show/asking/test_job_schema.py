@@ -18,7 +18,7 @@ from penstock.show.asking.job_schema import job_schema
 from penstock.show.asking.starter import STARTER
 
 jsonschema = pytest.importorskip("jsonschema")
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/*.yaml"))
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*/*.yaml"))
 JOB = {"input": "a.csv", "output": "out"}
 
 

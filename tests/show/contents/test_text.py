@@ -20,7 +20,7 @@ from penstock.show.contents.token_bytes import speller
 from penstock.show.doctor import doctor_facts
 from tests.show.desk import document
 
-TOKENIZER = Path(__file__).parents[2] / "examples" / "text" / "tokenizer"
+TOKENIZER = Path(__file__).parents[3] / "examples" / "text" / "tokenizer"
 DOCUMENTS = [
     "The ferry to Small Aster leaves at seven.",
     "  The ferry to Small Aster leaves at seven.",

@@ -1,0 +1,104 @@
+"""Preset job: a preset and the options of a command -> the job that they are short for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.memory import make_budget
+from penstock.prepare.job.config import Config, make_config
+from penstock.prepare.job.presets import REQUIRED, Preset
+from penstock.prepare.run.halves import written
+from penstock.prepare.stages.interfaces import exchanges_of
+from penstock.prepare.survey.casts import casts_needed
+from penstock.prepare.survey.scouting import scout
+from penstock.prepare.survey.taking import take_survey
+from penstock.show.asking.overrides import Override, lay_over
+
+_KEYS = [name for name, field in Config.model_fields.items() if not field.exclude]
+
+
+def preset_job(preset: Preset, overrides: Sequence[Override]) -> dict[str, Any]:
+    """The job as a person would write it into a file, its keys in the usual order."""
+    _refuse_unknown(preset, overrides)
+    settings = {each.keys[0]: each.value for each in overrides if each.keys[0] in preset.settings}
+    others = [each for each in overrides if each.keys[0] not in (*preset.settings, *preset.fixed)]
+    _refuse_missing(preset, settings, others)
+    stages = {"stages": preset.stages(settings)}
+    keys = {**stages, **lay_over(stages, others)}
+    between = {key: keys[key] for key in _KEYS if key in keys and key not in ("input", "output", "stages")}
+    return {**_paths(keys), **between, "stages": keys["stages"]}
+
+
+def _paths(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Input and output as a person would write them into a file that lies here."""
+    source = keys["input"]
+    if isinstance(source, dict) and isinstance(source.get("path"), list):
+        paths = [_relative(each) for each in source["path"]]
+        source = {**source, "path": paths[0] if len(paths) == 1 else paths}
+        source = source["path"] if len(source) == 1 else source
+    return {"input": source, "output": _relative(keys["output"])}
+
+
+def _relative(path: Any) -> Any:
+    here = os.path.join(os.getcwd(), "")
+    return path.removeprefix(here) if isinstance(path, str) and path != here else path
+
+
+def _refuse_unknown(preset: Preset, overrides: Sequence[Override]) -> None:
+    for each in overrides:
+        key = each.keys[0]
+        if key in preset.fixed and each.value != preset.fixed[key]:
+            raise ConfigError(
+                f"preset {preset.name} is made for {key}: {preset.fixed[key]}",
+                where=each.option,
+                next_step="take the preset `events`, which groups by any columns",
+            )
+        known = [*preset.settings, *preset.fixed, *_KEYS]
+        if key not in known or (key in preset.settings and len(each.keys) > 1):
+            raise ConfigError(
+                f"{'.'.join(each.keys)}: preset {preset.name} takes {', '.join(preset.settings)}, and the keys of a "
+                f"job file: {', '.join(_KEYS)}.{did_you_mean(key, known)}",
+                where=each.option,
+            )
+
+
+def _refuse_missing(preset: Preset, settings: Mapping[str, Any], others: Sequence[Override]) -> None:
+    given = {each.keys[0] for each in others}
+    blanks = {key: preset.blank for key, default in preset.settings.items() if default is REQUIRED}
+    missing = [f"--{key}" for key in ("input", "output") if key not in given]
+    missing += [f"--set {key}={blank}" for key, blank in blanks.items() if key not in settings]
+    if not missing:
+        return
+    job = {"input": "PATH", "output": "PATH", "stages": preset.stages({**blanks, **settings})}
+    required = " ".join(f"--set {key}={blank}" for key, blank in blanks.items())
+    error = ConfigError(
+        f"preset {preset.name} needs {', '.join(missing)}",
+        where="the command line",
+        next_step=f"penstock plan {preset.name} --input 'data/**/*.parquet' --output data/rows {required}".rstrip(),
+    )
+    error.add_note(f"{preset.name} is short for this job file:\n\n{job_text({**job, **lay_over(job, others)})}")
+    raise error
+
+
+def with_casts(preset: Preset, config: Config) -> Config:
+    """The preset's job with a stage that casts, before it groups, if the format asks for certain types."""
+    if not preset.casts_for(config.format):
+        return config
+    survey = take_survey(config, scout, make_budget(config.memory))
+    casts = casts_needed(preset, survey)
+    if not casts:
+        return config
+    job = written(config)
+    stages, group = job["stages"], exchanges_of(survey.stages)[0]
+    job["stages"] = [*stages[:group], {"cast": dict(casts)}, *stages[group:]]
+    return make_config(job, folder=config.folder)
+
+
+def job_text(job: Mapping[str, Any]) -> str:
+    """A job as a file: one line per stage."""
+    return str(yaml.safe_dump(dict(job), sort_keys=False, default_flow_style=None, width=1000, allow_unicode=True))

@@ -1,0 +1,55 @@
+"""Unfinished: the output of a run that has not ended -> how far it is, and when something last happened."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from penstock.base.events import EVENTS
+from penstock.base.sizes import counted, format_count, format_seconds
+from penstock.base.stores.store import STATE, Store
+from penstock.prepare.ledger import read_rows
+from penstock.shards.manifest import MANIFEST
+
+
+def unfinished_facts(store: Store) -> dict[str, Any] | None:
+    """None if the store holds a finished dataset, or nothing of penstock's."""
+    if store.exists(MANIFEST) or not store.exists(STATE):
+        return None
+    start, last = _start_and_last_event(store)
+    return {
+        "finished": False,
+        "output": store.root,
+        "tasks_done": len(read_rows(store)),
+        "tasks": start.get("tasks"),
+        "seconds_since_last_event": round(max(0.0, time.time() - last["time"]), 1) if last else None,
+    }
+
+
+def _start_and_last_event(store: Store) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The last `start` and the last event at all; a line that a crash cut short is passed over."""
+    start: dict[str, Any] = {}
+    last: dict[str, Any] = {}
+    lines = store.read(EVENTS).splitlines() if store.exists(EVENTS) else []
+    for line in lines:
+        try:
+            last = json.loads(line)
+        except ValueError:
+            continue
+        start = last if last.get("event") == "start" else start
+    return start, last
+
+
+def unfinished_lines(facts: dict[str, Any]) -> Iterator[Text]:
+    done = format_count(facts["tasks_done"])
+    tasks = f"{done} of {counted(facts['tasks'], 'task')}" if facts["tasks"] else counted(facts["tasks_done"], "task")
+    yield Text(f"{facts['output']} is not finished: its ledger has {tasks}.")
+    since = facts["seconds_since_last_event"]
+    if since is not None:
+        perhaps = "; a run may be at work right now" if since < 5 else ""
+        yield Text(f"Its last event was {format_seconds(since)} ago{perhaps}.")
+    yield Text("Run the job again: it goes on from here, with nothing done twice.", style="green")
