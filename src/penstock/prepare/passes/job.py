@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.base.fingerprint import fingerprint
 from penstock.base.user_code import code_identity
-from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Task, TaskInput
 from penstock.prepare.stages.interfaces import Binds, splits_of
 from penstock.prepare.stages.stage import Stage
-from penstock.prepare.survey.survey import Survey
 from penstock.shards.manifest import FORMAT_VERSION
+
+if TYPE_CHECKING:  # workers import the endings of passes, and do without these
+    from penstock.prepare.job.config import Config
+    from penstock.prepare.survey.survey import Survey
 
 Described = tuple[TaskInput, list[Any]]  # what a task reads, and the same as JSON
 

@@ -10,16 +10,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.prepare.job.config import Config
 from penstock.prepare.samples.schema import SampleSchema, agreed_schema, arrow_schema, declared_schema, infer_schema
 from penstock.prepare.sources import File, Reading, SourceOptions, UnreadablePart, readable
 from penstock.prepare.sources.function import SOURCE, Raised, first_rows, yielded_by
 from penstock.prepare.sources.slices import Segment
+
+if TYPE_CHECKING:
+    from penstock.prepare.job.config import Config  # workers scout, too, and do without it
 
 MOST_FILES = 100  # whose first samples tell the schema
 _SAMPLES = 100
