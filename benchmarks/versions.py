@@ -67,7 +67,7 @@ class Bench:
 
     def text(self) -> None:
         for name, engine in (("text", "auto"), ("text, hf", "hf")):
-            tokenize = {"tokenizer": os.path.abspath(self.given.tokenizer), "engine": engine}
+            tokenize = {"tokenizer": os.path.abspath(self.given.tokenizer), "engine": engine, "add_eos": False}
             stages = [{"clean": {}}, {"dedup": {}}, {"tokenize": tokenize}, {"pack": {"length": 2048}}]
             self._run(name, {"input": os.path.abspath(self.given.text), "memory": "2GB", "stages": stages})
 
@@ -131,12 +131,14 @@ def main() -> None:
     options.add_argument("--repeat", type=int, default=3)
     given = options.parse_args()
     bench = Bench(given)
-    bench.events()
-    bench.arrays()
-    if given.tokenizer:
-        bench.text()
-    bench.loader()
-    bench.close()
+    try:
+        bench.events()
+        bench.arrays()
+        if given.tokenizer:
+            bench.text()
+        bench.loader()
+    finally:
+        bench.close()
 
 
 if __name__ == "__main__":

@@ -278,6 +278,7 @@ def peak_of(export: Any, *arguments: Any) -> int:
     return peak[0] - before
 
 
+@pytest.mark.proof
 @EXPORTS
 def test_memory_does_not_grow_with_the_dataset(tmp_path, export):
     """60 MB of tokens, in one shard; the files have twice as much."""

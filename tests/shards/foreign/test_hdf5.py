@@ -240,6 +240,7 @@ def test_the_command_tells_rows_bytes_and_file(tmp_path, capfd):
     assert "Did you mean 'hdf5'?" in capfd.readouterr().err
 
 
+@pytest.mark.proof
 def test_memory_does_not_grow_with_the_dataset(tmp_path):
     """200 MB in one shard of numbers and text, within 24 MB."""
     features = from_numpy(np.random.default_rng(0).random((5000, 893), "f4"))
