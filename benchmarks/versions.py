@@ -66,10 +66,9 @@ class Bench:
             self._run(name, {"input": source, "memory": "500MB", "stages": ARRAYS})
 
     def text(self) -> None:
-        for name, engine in (("text", "auto"), ("text, hf", "hf")):
-            tokenize = {"tokenizer": os.path.abspath(self.given.tokenizer), "engine": engine, "add_eos": False}
-            stages = [{"clean": {}}, {"dedup": {}}, {"tokenize": tokenize}, {"pack": {"length": 2048}}]
-            self._run(name, {"input": os.path.abspath(self.given.text), "memory": "2GB", "stages": stages})
+        tokenize = {"tokenizer": os.path.abspath(self.given.tokenizer), "add_eos": False}
+        stages = [{"clean": {}}, {"dedup": {}}, {"tokenize": tokenize}, {"pack": {"length": 2048}}]
+        self._run("text", {"input": os.path.abspath(self.given.text), "memory": "2GB", "stages": stages})
 
     def loader(self) -> None:
         for name, options, batches in (
@@ -112,6 +111,7 @@ class Bench:
             row += [f"{one:.2f}", f"{other:.2f}", f"{other / one:.2f}"]
         one, other = (statistics.median(each.peak_bytes for each in found) / 1e6 for found in (before, after))
         self.rows.append([*row, f"{one:.0f}", f"{other:.0f}", f"{other / one:.2f}"])
+        print("| " + " | ".join(self.rows[-1]) + " |", flush=True)
 
     def close(self) -> None:
         heads = ["command", "wall s", "now", "ratio", "CPU s", "now", "ratio", "peak MB", "now", "ratio"]
