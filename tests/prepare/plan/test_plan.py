@@ -213,3 +213,12 @@ def test_a_giant_first_document_is_measured_by_its_beginning(tmp_path):
     shards = penstock.run(plan).splits["train"]
     written = sum(file.bytes for shard in shards for file in shard.files)
     assert plan.passes[-1].projected.output_bytes == pytest.approx(written, rel=0.3)
+
+
+def test_a_first_batch_without_a_good_row_does_not_refuse_what_needs_statistics(tmp_path):
+    lines = ["not JSON"] * 6000 + [f'{{"x": {number}.5}}' for number in range(4000)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    source = {"path": str(tmp_path / "rows.jsonl"), "types": {"x": "float64"}}
+    job = {"input": source, "output": str(tmp_path / "out"), "workers": 0, "on_bad_input": "set_aside"}
+    plan = penstock.plan({**job, "stages": [{"normalize": ["x"]}]})
+    assert len(plan.passes) == 2

@@ -24,12 +24,12 @@ Thread 0x1 (most recent call first):
 
 Thread 0x3 (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 629 in wait
-  File "/x/penstock/prepare/measure.py", line 129 in watch
+  File "/x/penstock/base/memory.py", line 129 in watch
 
 Current thread 0x2 (most recent call first):
   File "/home/ann/mine.py", line 7 in wait_for_server
-  File "/x/penstock/prepare/stage.py", line 151 in call_user
-  File "/x/penstock/prepare/task.py", line 122 in run_stages
+  File "/x/penstock/base/user_code.py", line 151 in call_user
+  File "/x/penstock/prepare/passes/folds/chain.py", line 122 in __call__
 """,
 }
 RETRY = {

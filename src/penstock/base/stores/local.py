@@ -228,7 +228,7 @@ class LocalStore:
     def can_be_held(self) -> bool:
         return os.access(self._path(LOCK), os.W_OK)
 
-    def sweep(self) -> None:
+    def sweep(self, whole: bool = False) -> None:
         """The lock proves that writers of this machine are dead. It may not reach other machines that share the folder:
         a file of theirs goes when nobody has written to it for an hour, by the clock of the file system."""
         path = self._path(TEMPORARY)
@@ -240,7 +240,7 @@ class LocalStore:
             for name in os.listdir(path):
                 with suppress(FileNotFoundError):  # another machine has just finished it
                     each = os.path.join(path, name)
-                    if is_of_this_machine(name) or os.stat(each).st_mtime < old:
+                    if whole or is_of_this_machine(name) or os.stat(each).st_mtime < old:
                         os.unlink(each)
             with suppress(OSError):  # something is left
                 os.rmdir(path)

@@ -119,5 +119,8 @@ class Store(Protocol):
     def can_be_held(self) -> bool:
         """Whether it was held before, and may be by this process."""
 
-    def sweep(self) -> None:
-        """Remove what killed writers have left. Only the one who holds the store alone may do this."""
+    def sweep(self, whole: bool = False) -> None:
+        """Remove what killed writers have left. Only the one who holds the store alone may do this.
+
+        `whole`: the dataset is finished, so that also what a machine beyond the lock may be writing is of no use.
+        """

@@ -56,7 +56,10 @@ class Stored:
 
     @property
     def size(self) -> int:
-        return self.store.size(self.name)
+        size = self.store.size(self.name)
+        if size < 0:
+            self.store.open(self.name).close()  # which says that it is not there
+        return size
 
     def read_range(self, start: int, length: int) -> bytes:
         return self.store.read_range(self.name, start, length)

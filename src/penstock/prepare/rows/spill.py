@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -207,7 +207,8 @@ class Chunks:
 def read_chunks(source: Source, part: int) -> Chunks:
     """The chunks of one part of a finished file."""
     file = open_container(source, _WORDS)
-    return Chunks(file, np.frombuffer(file.group(_CHUNKS, part, f"the index of part {part}"), ENTRY))
+    entries = np.frombuffer(file.group(_CHUNKS, part, f"the index of part {part}"), ENTRY)
+    return Chunks(replace(file, facts={}), entries)  # a gather task holds those of thousands of spills
 
 
 def decoded_bytes(store: Store, name: str) -> int:

@@ -49,4 +49,4 @@ def remove_scaffolding(store: Store) -> None:
     for name in store.entries(STATE):
         if name.endswith("/") and name != f"{TASKS}/":
             store.remove(name)
-    store.sweep()
+    store.sweep(whole=True)

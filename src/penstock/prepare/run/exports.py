@@ -1,4 +1,4 @@
-"""Exports: a finished dataset -> the folder for another library that `export:` asks for. Called by job.py.
+"""Exports: a finished dataset -> the folder for another library that `export:` asks for. Called by entry.py.
 
 It is made once: as long as the dataset, the place and the options are the same, it stays as it is.
 """

@@ -1,4 +1,4 @@
-"""Halves: a job that keeps batch files -> the job that makes them, and the one that merges them. Next: job.py."""
+"""Halves: a job that keeps batch files -> the job that makes them, and the one that merges them. Next: entry.py."""
 
 from __future__ import annotations
 

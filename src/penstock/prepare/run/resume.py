@@ -64,8 +64,9 @@ def keep_or_forget(store: Store, plan: Plan, redo: bool) -> tuple[dict[str, Ledg
     changes = changed(store, plan)
     rows = read_rows(store)
     kept = {} if redo else kept_rows(plan.passes, rows, partial(files_are_there, store))
-    forget(store, [name for name in rows if name not in kept])
-    return kept, changes
+    forgotten = [name for name in rows if name not in kept]
+    forget(store, forgotten)
+    return kept, changes or (_older_container(store) if forgotten and not redo else [])
 
 
 def kept_rows(
@@ -102,11 +103,15 @@ def changed(store: Store, plan: Plan) -> list[str]:
         return []
     after = _job(plan)
     if before.get("job") == after["job"]:
-        then = before.get("container", 1)
-        return [] if then == FORMAT else [f"format of the files between passes {then} -> {FORMAT}"]
+        return []
     if before.get("format_version") != FORMAT_VERSION:
         return [f"format version {before.get('format_version')} -> {FORMAT_VERSION}"]
     return _config_changes(before["config"], after["config"]) + _input_changes(before["input"], after["input"])
+
+
+def _older_container(store: Store) -> list[str]:
+    then = (_read_job(store) or {"container": FORMAT}).get("container", 1)
+    return [] if then == FORMAT else [f"format of the files between passes {then} -> {FORMAT}"]
 
 
 def _job(plan: Plan) -> dict[str, Any]:

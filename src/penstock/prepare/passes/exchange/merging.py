@@ -36,9 +36,9 @@ class Gathering:
 
 def gather(how: Gathering, spills: Sequence[str], bucket: int) -> Iterator[Sorted]:
     """The rows of a bucket in canonical order. `spills` stand in the order of their rows' positions."""
-    found = [read_chunks(Stored(how.store, name), bucket) for name in spills]
+    read = (read_chunks(Stored(how.store, name), bucket) for name in spills)
     last: pa.RecordBatch | None = None
-    for run in _sorted(how, [chunks for chunks in found if len(chunks.entries)]):
+    for run in _sorted(how, [chunks for chunks in read if len(chunks.entries)]):
         yield _continued(last, run, how.exchange)
         last = _key(run.batch.slice(run.batch.num_rows - 1), how.exchange.by)
 

@@ -80,7 +80,7 @@ def _bound(work: FoldWork, how: Measuring) -> FoldWork:
         if isinstance(stage, Applies) and number not in work.fits:
             fit, first = stage.fit(), _through(work, how, number)
             tap = Tap(fit)
-            if first:
+            if first is not None:
                 tap.add(first)
             bound = replace(work, stages={**work.stages, number: stage.bind(fit.finish(tap.finish()))})
             try:
@@ -99,4 +99,4 @@ def _through(work: FoldWork, how: Measuring, last: int) -> Rows | None:
     work = replace(work, stages=stages, fits=tuple(number for number in work.fits if number < last), sink=None)
     with cut_short(work, 0, how.settings) as inside:
         first = next(source.first_rows(how.slices, threads=1), None)
-        return inside.read(_beginning(first, work)) if first else None
+        return inside.read(_beginning(first, work)) if first is not None else None
