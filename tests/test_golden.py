@@ -27,7 +27,6 @@ def test_a_job_makes_the_dataset_that_it_always_made(name, tmp_path):
     assert golden.run_golden(name, tmp_path / "golden") == KNOWN[name]
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("name", ["group", "text wrapped", "samples split and normalized"])
 def test_a_run_that_failed_in_the_middle_and_was_resumed_makes_it_too(name, tmp_path):
     golden.make_folder(tmp_path / "golden")

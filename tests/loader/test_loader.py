@@ -353,7 +353,6 @@ def test_what_is_no_state_is_refused(load, state):
         load().restore(state)
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
@@ -586,7 +585,6 @@ def test_the_end_of_the_epochs_ends_the_threads(load):
     assert not own_threads()
 
 
-@pytest.mark.proof
 def test_a_program_that_forgets_to_close_still_ends(datasets):
     program = f"""
         import penstock

@@ -78,6 +78,7 @@ def test_sigkill_of_the_driver_at_random_moments_is_recovered_from(clean, tmp_pa
     clean.assert_recovers(job)
 
 
+@pytest.mark.core
 def test_sigkill_of_workers_at_random_moments_changes_nothing(clean, tmp_path):
     job = clean.job(tmp_path / "job.yaml")
     assert shoot_workers(job, KILLS, lambda killed: workshop.ledger_rows(tmp_path / "out") >= killed) > 0

@@ -61,7 +61,6 @@ def test_without_a_step_only_the_loader_is_measured(pings, capfd):
     assert [run["step_ms"] for run in facts["runs"]] == [None]
 
 
-@pytest.mark.proof
 def test_json_is_one_document_with_everything_that_was_measured(pings):
     done = give("bench", pings, *SHORT, "--step-ms", "3", "--fill", "one_key", "--workers", "1", "--json")
     assert done.returncode == 0, done.stderr

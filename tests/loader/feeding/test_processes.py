@@ -215,7 +215,6 @@ def test_a_process_that_hangs_is_replaced_and_the_result_is_the_same(tmp_path, h
         wait_for(lambda: not is_running(int((tmp_path / "held_up").read_text())))
 
 
-@pytest.mark.proof
 def test_a_process_stopped_from_outside_is_replaced_too():
     with Processes(transforms.double, 1, timeout=2.0) as processes:
         processes(0, batch_of(0))
@@ -269,7 +268,6 @@ def test_a_batch_whose_process_dies_three_times_is_given_up_and_the_next_one_is_
         assert processes.replaced == 3
 
 
-@pytest.mark.proof
 def test_a_batch_that_hangs_three_times_is_given_up_with_the_place_where_it_hangs():
     with Processes(transforms.hang, 1, timeout=1.0) as processes, pytest.raises(TaskError) as caught:
         processes(4, batch_of(4))
@@ -322,7 +320,6 @@ def test_an_error_that_does_not_survive_the_way_is_told_in_words(function, text)
         assert processes.replaced == 0
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize(
     ("result", "text"),
     [
@@ -495,7 +492,6 @@ def test_a_module_that_fails_to_import_in_a_process_is_told_as_it_is(tmp_path):
 # What is left.
 
 
-@pytest.mark.proof
 def test_close_leaves_no_process_and_no_file_descriptor(tmp_path):
     before = set(os.listdir("/proc/self/fd"))
     function = functools.partial(transforms.double_after_one_hold_up, tmp_path)

@@ -148,7 +148,6 @@ def test_old_records_without_events_do_not_change_what_is_counted(tmp_path, empt
     assert kind.streams[0].draws == draws_by_definition(data, NUMBERS, 60)
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize(("records", "few"), [((1,), 1), ((7, 0, 30), 16), ((0, 3000, 1, 0, 4096), 1024)])
 def test_compiled_and_plain_sizing_draw_the_same_records(monkeypatch, records, few):
     found = []

@@ -20,7 +20,6 @@ def told(batch):
 """
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize(
     "stages",
     [

@@ -100,7 +100,6 @@ def test_the_projected_output_is_near_what_is_written(tmp_path, stages):
     assert 0.75 * written <= plan.passes[-1].projected.output_bytes <= 1.25 * written
 
 
-@pytest.mark.proof
 def test_an_output_inside_the_input_folder_does_not_feed_itself(tmp_path):
     data = workshop.make_input(tmp_path / "data", files=1)
     job = workshop.write_job(data / "job.yaml", data, stages=[{"filter": {"where": "size > 5", "keep": True}}])
@@ -150,7 +149,6 @@ def test_few_rows_are_not_taken_to_need_much_memory(tmp_path, rows, format_name)
         assert plan.projected_memory - plan.means.driver_bytes < 200_000_000
 
 
-@pytest.mark.proof
 def test_what_is_physical_changes_no_fingerprint_of_an_exchange(tmp_path):
     data = workshop.make_event_input(tmp_path / "data", files=2)
     seen = []

@@ -17,7 +17,6 @@ from tests.prepare.stages.rows import make_rows
 from tests.promises import text_making
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("ends", [{}, {"add_eos": False}, {"add_bos": True, "bos": text_making.EOS}])
 def test_tokens_of_large_documents_lie_in_a_file_and_are_the_same(tmp_path, monkeypatch, threads, ends):

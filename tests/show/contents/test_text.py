@@ -91,7 +91,6 @@ def tokens_of(steps: list[Any]) -> list[tuple[str, int, int, dict[str, int]]]:
     return [(step["step"], step["taken"], step["given"], step["set_aside"]) for step in steps]
 
 
-@pytest.mark.proof
 def test_a_run_accounts_for_tokens_beside_documents(tmp_path, capfd):
     path = make_text_job(tmp_path / "job", {"length": 16, "method": "best_fit", "overflow": "truncate"})
     assert main(["run", str(path), "--json"]) == 0
@@ -316,7 +315,6 @@ def test_doctor_says_which_libraries_for_text_are_there():
     assert text["status"] == "ok"
 
 
-@pytest.mark.proof
 def test_the_preset_text_is_the_job_that_its_plan_prints(tmp_path, capfd, monkeypatch):
     make_text_job(tmp_path / "job", 24)
     monkeypatch.chdir(tmp_path)
