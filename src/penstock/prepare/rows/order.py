@@ -1,7 +1,7 @@
 """Order: the canonical order of rows that share a bucket: hash of key, key, order columns, position.
 
 Two views of it. `sort_rows` orders rows that are in memory. `sort_words` gives for each row a list of 64-bit words
-whose order, word after word, is the rows' order: gather.py cuts what does not fit in memory by them.
+whose order, word after word, is the rows' order: merging.py cuts what does not fit in memory by them.
 
 Within a column values ascend; NaN comes after all numbers, null after everything, -0.0 ties with 0.0.
 """
