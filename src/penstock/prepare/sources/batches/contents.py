@@ -1,6 +1,6 @@
 """Npz contents: a .npz file -> its columns, their types and its rows, whoever wrote it. For npz.py.
 
-Three writers are understood: penstock itself (shards/foreign/batch_file.py), whose rows come back with the positions they had;
+Three writers are understood: penstock itself (foreign/batch_file.py), whose rows come back with the positions they had;
 anyone's `np.savez` of arrays; and lists of dicts, which are pickles and go through pickled.py where they are trusted.
 """
 
