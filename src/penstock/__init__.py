@@ -3,8 +3,6 @@
 The public door. Nothing heavy is imported until it is used.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

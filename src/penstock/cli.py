@@ -3,8 +3,6 @@
 The one place that prints errors. Heavy imports wait inside the commands, so that `penstock --help` is quick.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -13,8 +13,6 @@ PenstockError
 The number is the exit code of the command line. Code 1 is a defect of penstock itself.
 """
 
-from __future__ import annotations
-
 import errno
 from typing import Any
 

@@ -5,8 +5,6 @@ to `crash_point`. Both cost a comparison when nothing is armed. The tests find a
 source for these calls, so a new one is walked from the day it is written.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

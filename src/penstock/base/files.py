@@ -1,7 +1,5 @@
 """Files: open files of this machine. Every operation is announced to faults.py, and errors name the path."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """Fingerprint: a stable name for a value or for bytes."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

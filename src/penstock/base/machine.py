@@ -3,8 +3,6 @@
 Inside a container the operating system shows the host's memory; the limit that kills is the cgroup's.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """Numbers: whether what a person gave as an option is a number of the sort that is wanted."""
 
-from __future__ import annotations
-
 import math
 import operator
 from numbers import Real

@@ -1,7 +1,5 @@
 """Paths: a path as it was written in a job, a command or a call -> a path of this machine."""
 
-from __future__ import annotations
-
 import glob
 import os
 import re

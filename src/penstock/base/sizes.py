@@ -3,8 +3,6 @@
 GB is 10^9 and GiB is 2^30, always. A percentage needs to be told of what.
 """
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """User code: find, call and identify what `module:name` in a job stands for."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util

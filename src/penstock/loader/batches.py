@@ -1,7 +1,5 @@
 """Batches: the arrays of a batch, and a loader as its consumers see it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 

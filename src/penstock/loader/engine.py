@@ -1,7 +1,5 @@
 """Engine: whether rows are made by the compiled kernels or by the plain ones. Both give the same bytes."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

@@ -4,8 +4,6 @@ Four of them, in kinds/: events.py (tokens of grouped events), old_records.py (t
 (rows of tokens), arrays.py (columns as they are). kinds/choice.py chooses one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Load: paths and options -> a Loader, everything decided and refused before the first batch. `penstock.load`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

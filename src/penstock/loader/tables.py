@@ -4,8 +4,6 @@ A column is mapped, never read whole; a block is verified when a batch first tou
 memory instead, which is what cache="memory" asks for.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

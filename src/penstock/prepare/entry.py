@@ -1,7 +1,5 @@
 """Entry: the doors that people use. `plan(job)` and `run(job)` take a path, a mapping, a Config or a Plan."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

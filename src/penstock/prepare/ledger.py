@@ -4,8 +4,6 @@ A row is committed after everything it names. A task with a row of its own finge
 is never done again; a second attempt of a task writes the same row.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Planning: a Config -> its Plan: look at the input, try a little of it, and read what the machine has. Next: plan/."""
 
-from __future__ import annotations
-
 from penstock.base.machine import cpu_count
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.prepare.budget.means import Means

@@ -9,8 +9,6 @@ Reading: a column is a view of the mapped file, and a 64 KiB block is checked th
 Two containers: safetensors (one self-describing file per shard) and npy (one file per column).
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import math

@@ -4,8 +4,6 @@ It depends on input and config alone: no times, paths, versions or worker counts
 machines that prepare the same job have equal manifests, and the xxh3 of the file is the dataset's name.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Packed rows: the columns `tokens` and `documents` of a dataset -> numpy: tokens, and how long each document is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ Where every task's rows lie is known before the first is written, so nothing is 
 that writes the whole block, and at the end for the few blocks that two tasks share.
 """
 
-from __future__ import annotations
-
 import math
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence

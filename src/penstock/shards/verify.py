@@ -1,7 +1,5 @@
 """Verify: re-read every byte of a finished dataset and hold it against the manifest, and labels against their masks."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Alone, the loader gives batches as fast as they are asked for. Against a consume
 the host, a step of an accelerator is a time in which nothing is asked for.
 """
 
-from __future__ import annotations
-
 import gc
 import re
 import time

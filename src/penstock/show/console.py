@@ -1,7 +1,5 @@
 """Console: facts -> one JSON document or tables on stdout; everything else goes to stderr."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

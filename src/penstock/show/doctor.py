@@ -1,7 +1,5 @@
 """Doctor: this machine -> what a job may really use here, and what to change before one is run."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

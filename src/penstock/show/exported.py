@@ -1,7 +1,5 @@
 """Exported: a dataset and the name of a format -> files of it, and how many rows, tokens and bytes those have."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Failure: an error -> one screen on stderr, or one JSON document on stdout; and the exit code."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 import traceback

@@ -1,7 +1,5 @@
 """Loading: the words of a command line -> a Loader, or a refusal that names the option. Next: bench.py, tokens.py."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast

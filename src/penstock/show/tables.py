@@ -1,7 +1,5 @@
 """Tables: the one look that all of penstock's tables have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Verification: what `verify` found -> how much was read, each problem by name, and labels that masks do not allow."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any

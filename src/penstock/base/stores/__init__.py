@@ -3,8 +3,6 @@
 A new kind of store is a module beside this one and a line in SERVED. Paths, jobs and commands ask here.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

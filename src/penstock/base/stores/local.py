@@ -5,8 +5,6 @@ A file appears in one way: written beside, synced, renamed, its directory synced
 that the same command goes on at once after a SIGKILL.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import mmap

@@ -1,7 +1,5 @@
 """Other folder: one beside the output that a job holds while it runs. A stage or a source names it; run.py holds it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Scratch: local files without a name, for what will be copied elsewhere or read again by the same process."""
 
-from __future__ import annotations
-
 import mmap
 import os
 

@@ -4,8 +4,6 @@ A file of a dataset appears whole or not at all: `commit`, `create` and `publish
 relative and use `/`.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from typing import BinaryIO, Protocol
 

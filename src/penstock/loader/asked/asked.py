@@ -1,7 +1,5 @@
 """Asked: open datasets and the options of load(), from which a kind of data is chosen and made. Used by kinds/."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

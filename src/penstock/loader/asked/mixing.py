@@ -1,7 +1,5 @@
 """Mixing: datasets and their weights -> the order of rows. Used by load.py."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any

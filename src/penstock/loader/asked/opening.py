@@ -1,7 +1,5 @@
 """Opening: paths -> the mapped shards of datasets, and what they are called. Next: kinds/choice.py."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Options: arguments of load() that cannot be, refused before anything is opened. Next: opening.py."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Address: IPv4 and IPv6 text -> family and bytes, compiled. ../tokens/address.py says the same in plain Python."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from penstock.loader.compiled.jit import jit

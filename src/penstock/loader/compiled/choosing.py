@@ -1,7 +1,5 @@
 """Choosing: which events of a record a segment takes, in which order, and which of them keep their time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Every index is held against the column's length, every block against what is ver
 Addresses and Notes that kernels are given. Used by the other kernels.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from penstock.loader.compiled.jit import jit_inline

@@ -1,7 +1,5 @@
 """Counter: the random numbers of ../order/counter.py, compiled. A stream is two words at an address: key, count."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ are listed, and the batch is made again when they are (tables.py). Until then no
 indexes are held against the columns' lengths.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fields: the block of a field: its tokens into `blocks`, their number into `sizes`, what to count into `noted`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

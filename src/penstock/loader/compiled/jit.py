@@ -1,7 +1,5 @@
 """Jit: how every kernel is compiled: strict arithmetic, no GIL, kept on disk for as long as its source is the same."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from contextlib import suppress

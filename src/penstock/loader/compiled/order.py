@@ -1,7 +1,5 @@
 """Order: the records that the rows of a batch draw, compiled. ../order/order.py says the same in plain arithmetic."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ The list is a forecast. Which events a segment takes follows from its draws, and
 which are not read yet but estimated: a page too many is read for nothing, one too few is waited for.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plan: what the kernel of events is told, as numbers: vocabulary, columns, shape of a row; and its scratch memory."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from penstock.loader.compiled.jit import jit_inline

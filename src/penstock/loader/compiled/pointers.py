@@ -6,8 +6,6 @@ itself (benchmarks/LOG.md). Whoever calls a kernel keeps the arrays alive, and e
 is held against the next column's length before it is used, so that damaged data cannot lead outside of a map.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir

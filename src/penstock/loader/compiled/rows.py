@@ -1,7 +1,5 @@
 """Rows: rows of tokens and rows of arrays, copied out of mapped columns. ../kinds/ says it plainly."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Token rows: the six arrays of a batch, and where each token is: its segment, and its position in it."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from penstock.loader.compiled.jit import jit_inline

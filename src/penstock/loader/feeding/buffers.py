@@ -5,8 +5,6 @@ cut from a block that is taken back when the last array cut from it is gone. A c
 likes; then the next one gets a block of its own.
 """
 
-from __future__ import annotations
-
 import mmap
 import sys
 import threading

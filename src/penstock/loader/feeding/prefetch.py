@@ -6,8 +6,6 @@ are ready, the threads rest until half of them are taken: a thread that wakes fo
 the consumer for the interpreter's lock at every step, instead of while the accelerator computes.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -4,8 +4,6 @@ For data larger than memory. A page fault at a time, a batch would wait for the 
 listed beforehand (compiled/pages.py), the same reads are under way together: eight times as fast with one thread.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Stats: what a loader did, where its time went, and why the accelerator waits, in a sentence. Read by people."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import dataclass, field

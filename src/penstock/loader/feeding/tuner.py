@@ -4,8 +4,6 @@ It starts at one and looks at a stretch of batches at a time. Where the consumer
 keeps it if the next stretch was faster. The order of batches does not depend on it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -6,8 +6,6 @@ after the other. Where it is fast enough, and batches are waited for all the sam
 more batches ahead help.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Choice: what was asked for -> the kind of data that it is loaded as. Each kind says itself whether it serves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

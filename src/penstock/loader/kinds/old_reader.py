@@ -1,7 +1,5 @@
 """Old reader: records of .arrayrecord files, by number -> the columns of a shard. Used by old_records.py."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence

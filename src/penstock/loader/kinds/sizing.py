@@ -1,7 +1,5 @@
 """Sizing: how many records a row of events draws, and whether memory has room for their contexts. Used by events.py."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

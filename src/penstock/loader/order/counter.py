@@ -3,8 +3,6 @@
 `compiled/counter.py` has the same functions compiled; the tests hold the two against each other.
 """
 
-from __future__ import annotations
-
 from math import isqrt
 
 GOLDEN = 0x9E3779B97F4A7C15

@@ -1,7 +1,5 @@
 """Drawing: rows of an order -> their draws, by the kernel or in plain arithmetic. Both give the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ place holds. Nothing is shuffled in memory and nothing remembered, so any row ca
 docs/tokens.md is the definition; compiled/order.py has the same arithmetic for whole batches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Recipe: what, beside the data, decides which rows batch k holds. Carried by a loader's state, compared on restore."""
 
-from __future__ import annotations
-
 import json
 import operator
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Address: text -> (family 0, 4 or 6, 16 bytes), and back. docs/tokens.md says what an address is."""
 
-from __future__ import annotations
-
 import functools
 import ipaddress
 

@@ -1,7 +1,5 @@
 """Binding: a vocabulary and a schema -> which columns the kernel reads for each field. Used by encoding.py."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ docs/tokens.md says for each kind of field what it can hold, and what becomes of
 time that an event with it is written.
 """
 
-from __future__ import annotations
-
 # In the order of the kernel's counters.
 COUNTED = (
     "events",

@@ -13,8 +13,6 @@ A delta with no absolute time before it is given as `time_delta`, in seconds. A 
 the fields that could be read, and `cut: True`.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Both give the same bytes. Used by events.py, and by old_records.py for columns that it makes on the way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernel: an encoding and its tables as the numbers that the compiled encoder takes. Used by encoder.py, with numba."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ row is a list of segments, a segment a list of tokens. Columns are taken to be t
 fields can encode.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A measurement is the start token, then one block per field: a marker and the byt
 own. docs/tokens.md gives every block exactly; `PINGS` is the vocabulary of 267 tokens of network measurements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args

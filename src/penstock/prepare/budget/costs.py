@@ -1,7 +1,5 @@
 """Costs: what passes were measured to hold and take, by the word that they are measured as. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

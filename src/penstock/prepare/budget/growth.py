@@ -1,7 +1,5 @@
 """Growth: how the output of an exchange grows with its rows, from a few measured points. Pure."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

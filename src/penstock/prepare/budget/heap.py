@@ -1,7 +1,5 @@
 """Heap: give free pages back to the kernel, so that what comes next is not measured on what came before."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from penstock.base.memory import give_back_heap

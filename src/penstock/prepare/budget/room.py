@@ -4,8 +4,6 @@ What is too large is set aside, or ends the job, by limits that follow from `mem
 as far as it can be nothing that was measured, decides what a dataset holds.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 LARGE_ROW = 16 << 20  # bytes: a row with more text has a batch of its own, and its tokens are not held in memory

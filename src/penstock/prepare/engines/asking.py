@@ -1,8 +1,6 @@
 """Asking: a worker that answers one question after the other. One that dies is followed by another, by the rules of
 attempts.py."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Attempt: a task, how often it was tried, and how it is getting on. Kept by attempts.py."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any

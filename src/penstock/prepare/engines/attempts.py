@@ -23,8 +23,6 @@ file; an engine does that. The rules, for a task that runs:
 A task that has to wait again goes to the front. Waiting tasks are given to workers at a Tick.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import deque

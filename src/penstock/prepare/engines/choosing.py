@@ -1,7 +1,5 @@
 """Choosing: the engine that does the tasks of a job, and the trial that tries some. A new engine is chosen here."""
 
-from __future__ import annotations
-
 from penstock.base.events import EventLog
 from penstock.base.stores.store import Store
 from penstock.prepare.engines import Engine

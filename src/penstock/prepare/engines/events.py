@@ -1,7 +1,5 @@
 """Events: what happens to workers and their tasks; and the commands with which attempts.py answers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Given up: a task that cannot be done -> the error that says why, and what to do about it. Used by local.py."""
 
-from __future__ import annotations
-
 from penstock.base.errors import TaskError
 from penstock.base.memory import Budget
 from penstock.base.sizes import format_size

@@ -1,7 +1,5 @@
 """Task: do one task of a pass and enter it in the ledger. Engines call this, wherever they are. Next: ledger.py."""
 
-from __future__ import annotations
-
 from penstock.base.errors import PenstockError
 from penstock.base.faults import crash_point
 from penstock.base.stores import open_store

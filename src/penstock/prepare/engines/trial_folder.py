@@ -1,7 +1,5 @@
 """Trial folder: the driver's, so that a measuring worker that is killed leaves nothing behind."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

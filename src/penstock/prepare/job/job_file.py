@@ -1,7 +1,5 @@
 """Job file: YAML on disk -> what it says, and on which line each key stands. Next: config.py."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Presets: the name of a built-in job and a few settings -> the job file it is short for. Next: config.py."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Stage list: `stages:` of a job, and the functions of its sources, as written -> Stages. Part of config.py."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ from them and what they leave. `Work` is sent to workers: it knows how to do one
 this one; cutting.py, the registry, makes the passes of a job.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol

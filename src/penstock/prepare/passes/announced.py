@@ -3,8 +3,6 @@
 Should the run be killed and the job be changed before it is resumed, nothing else could tell them from a person's.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import suppress

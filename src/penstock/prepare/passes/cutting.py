@@ -1,7 +1,5 @@
 """Cutting: the stages of a job -> its passes. The registry: a new kind is one more entry of KINDS."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from penstock.prepare.job.config import Config

@@ -1,7 +1,5 @@
 """Own tasks: what passes share that are no folds: their tasks read what one pass before has left."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Measuring: which passes are tried, how, and what a trial is too short to show. Pure. Next: engines/trial.py."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Pure: `make_plan` reads nothing, writes nothing and hashes no row. What is logic
 fingerprints) comes from the job and its input; what is physical (settings.py) comes from the means it was given.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 A strategy is a rule for choosing them. They change speed and memory, never a byte of output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Small: jobs that are done inside the driver, unmeasured, since starting a process would take longer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from penstock.base.memory import Budget

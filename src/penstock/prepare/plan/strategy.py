@@ -1,7 +1,5 @@
 """Strategy: a rule for choosing workers and batches, by its name in the job."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -6,8 +6,6 @@ spill.py, part.py, runs.py. A reader takes one small range at the end, then what
 An array may be in groups with a checksum each: who wants one group reads no other.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ takes one bucket, sorts it (order.py), cutting it into finer ranges where it is 
 the stage that asked for the exchange. The order is (hash of key, key, order columns, position), whatever the buckets.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any

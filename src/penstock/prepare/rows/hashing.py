@@ -4,8 +4,6 @@ Equal values hash equally whatever their Arrow type's width (int32 5 and int64 5
 row keeps its split when a file is written again with another type. Pinned by literal values in the tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any

@@ -4,8 +4,6 @@ They differ from `string`, `binary`, `list` and plain numbers only in how values
 filter or take rows of some of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -4,8 +4,6 @@ The value means what the column's type would hold for it: 0.1 beside float32 is 
 cannot hold at all (2.5 beside int64, 1e39 beside float32) is refused.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation

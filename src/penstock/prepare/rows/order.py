@@ -6,8 +6,6 @@ whose order, word after word, is the rows' order: merging.py cuts what does not 
 Within a column values ascend; NaN comes after all numbers, null after everything, -0.0 ties with 0.0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any

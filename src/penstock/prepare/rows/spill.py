@@ -7,8 +7,6 @@ A chunk is an Arrow IPC stream of one batch in which text is codes and the chunk
 lz4 makes plain text, at half the cost, and what gathers need anyway (benchmarks/LOG.md).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

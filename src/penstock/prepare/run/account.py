@@ -1,7 +1,5 @@
 """Account: what became of every row, step by step, from the rows of the ledger. It must balance."""
 
-from __future__ import annotations
-
 import itertools
 
 from penstock.base.errors import PenstockError

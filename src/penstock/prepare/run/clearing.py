@@ -1,7 +1,5 @@
 """Clearing: files that a run removes: an earlier result, what does not belong, what tasks left for each other."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """Doing: the passes of a plan, one after the other; tasks that are not done yet go to an engine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

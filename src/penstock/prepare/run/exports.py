@@ -3,8 +3,6 @@
 It is made once: as long as the dataset, the place and the options are the same, it stays as it is.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

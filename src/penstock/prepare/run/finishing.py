@@ -3,8 +3,6 @@
 Called by run.py when every task is done. The manifest is last: its presence means "done".
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Halves: a job that keeps batch files -> the job that makes them, and the one that merges them. Next: entry.py."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch

@@ -1,7 +1,5 @@
 """Progress: counts and peaks of a run -> the facts that it tells at its start, and keeps in run.json at its end."""
 
-from __future__ import annotations
-
 import json
 import platform
 import resource

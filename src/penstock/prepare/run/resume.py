@@ -1,7 +1,5 @@
 """Resume: what of an earlier run in the same output can be kept, and what has changed since. Next: run.py."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence

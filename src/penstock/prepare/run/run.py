@@ -3,8 +3,6 @@
 It decides nothing: plan.py said what to do, resume.py says what is done already.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import time

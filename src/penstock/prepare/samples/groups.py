@@ -3,8 +3,6 @@
 A group is told by a hash of its value that has nothing to do with the one that `split` decides by.
 """
 
-from __future__ import annotations
-
 import base64
 import itertools
 from collections.abc import Sequence

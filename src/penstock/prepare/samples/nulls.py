@@ -1,7 +1,5 @@
 """Samples checked: arrays have no place for nulls, so rows that become arrays must have none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Columns are flat: what stands under `labels` and there under `action_type` is the column `labels_action_type`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum

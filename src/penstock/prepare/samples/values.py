@@ -12,8 +12,6 @@ any float for a float, rounded as the type says, unless a finite one becomes inf
 the type, it was inferred from another sample.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from itertools import chain

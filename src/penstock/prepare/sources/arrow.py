@@ -3,8 +3,6 @@
 A piece is a record batch: bytes of a stream, which has no index, or a number in a file with a footer.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """CSV and TSV: a header line, then rows. Types come from the first megabyte of the first file, or from `types:`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress

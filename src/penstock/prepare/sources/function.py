@@ -5,8 +5,6 @@ its function has come to the end; those of a file too large for that are given o
 anew without the file.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import time

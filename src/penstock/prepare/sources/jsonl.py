@@ -1,7 +1,5 @@
 """JSONL: one JSON object a line. Types come from the first megabyte of the first file, or from `types:`."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Npz: a piece is a file; columns are its members, arrays with one row per sample, read a batch of rows at a time."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Parquet: a piece is a row group; rows are decoded a batch at a time, whatever the row group's size."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Registry: one line per source. A source is imported when a job reads it, and not before."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from penstock.base.errors import InputError

@@ -5,8 +5,6 @@ closest row. Files that do not tell how many rows they have are read to find out
 whole where the range counts from the end or in percent. Then the pieces with an end of the range are read again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Saved dataset: a directory that datasets' save_to_disk left -> the Arrow files in it, of one split."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

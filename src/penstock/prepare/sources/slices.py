@@ -1,7 +1,5 @@
 """Slice: a piece of the input that one task reads. Cut from the input alone, never from the machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any

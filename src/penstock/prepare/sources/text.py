@@ -1,7 +1,5 @@
 """Text: a document is a file, or a line of one. It has one column, `text`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Cast: give columns other types; a value that its new type cannot hold is a bad row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation

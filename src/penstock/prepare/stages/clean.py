@@ -1,7 +1,5 @@
 """Clean: text as it should be counted, compared and tokenized: valid, trimmed, and not empty."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Filter: keep the rows for which every condition holds."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cached_property

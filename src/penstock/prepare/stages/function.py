@@ -1,7 +1,5 @@
 """Function: a user's own function on record batches, as a stage."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 

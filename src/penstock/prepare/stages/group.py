@@ -1,7 +1,5 @@
 """Group: bring the rows of a key together, in order, as one record; a long one is cut."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

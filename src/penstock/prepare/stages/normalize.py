@@ -1,7 +1,5 @@
 """Normalize: shift and scale columns to mean 0 and standard deviation 1, as measured on the training rows."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pack: documents of tokens -> training rows of one length. Next: packing.py, which does it when all are counted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal

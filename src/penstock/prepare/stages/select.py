@@ -1,7 +1,5 @@
 """Select: keep some columns, in this order, under these names."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

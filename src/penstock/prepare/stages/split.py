@@ -1,7 +1,5 @@
 """Split: decide for each row which split it belongs to, by a hash that never changes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction

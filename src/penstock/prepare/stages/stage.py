@@ -5,8 +5,6 @@ rows aside. A stage that needs more than its rows has an interface for that: sta
 finds a stage by its name in the job.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Statistics: count, nulls, mean, standard deviation, least and greatest of numeric columns, as an artifact."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Tokenize: text -> the ids of its tokens, exactly as Hugging Face's `tokenizers` gives them, on all cores."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Agreement: survey every file of the input, and hold its columns against the first file's. Called by taking.py."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Casts: a preset and a survey -> the columns that readers of its format expect in another type."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError

@@ -1,7 +1,5 @@
 """Checking: the stages of a job against the columns they will be given, before a row is used. Called by taking.py."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import redirect_stdout
 

@@ -1,7 +1,5 @@
 """Columns: the stages of a job and the columns of its input -> those that are read."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from penstock.prepare.stages.select import path_to

@@ -1,7 +1,5 @@
 """Cutting: the files that can be read -> the slices of the job, with the rows that its sources ask for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
 

@@ -1,7 +1,5 @@
 """Driver room: refuse an input with more files than the driver can plan in the memory that is allowed."""
 
-from __future__ import annotations
-
 import math
 
 from penstock.base.errors import PlanError

@@ -1,7 +1,5 @@
 """Finding: the files that a job's input names, in the order in which their rows stand. Next: taking.py."""
 
-from __future__ import annotations
-
 import glob
 import os
 import re

@@ -1,7 +1,5 @@
 """First rows: the slices of a job -> a sample of their rows, and stored bytes per row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """Listing: a folder or a pattern -> the files in it, and what is there and not read. Called by finding.py."""
 
-from __future__ import annotations
-
 import glob
 import json
 import os

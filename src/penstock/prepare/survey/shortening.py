@@ -3,8 +3,6 @@
 A plan must not take longer, nor the driver hold more, because the first document of the input is a giant.
 """
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.compute as pc
 

@@ -1,7 +1,5 @@
 """Survey: what is known of a job's input before a row is used. Made by taking.py. Next: plan.py."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Taking: turn a Config into a Survey. Reads listings, footers, headers and a hundred rows; writes nothing."""
 
-from __future__ import annotations
-
 from penstock.base.fingerprint import fingerprint
 from penstock.base.memory import Budget
 from penstock.prepare.job.config import Config

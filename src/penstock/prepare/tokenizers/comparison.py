@@ -4,8 +4,6 @@ Started as a Child (base/child.py), with a pickled Question on its standard inpu
 engine is other people's machine code: should it crash or hang, it is only this process.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import pickle

@@ -6,8 +6,6 @@ apart, and one of them must always make a boundary there: a split pattern, or a 
 reach over it. Where that is not known, texts are encoded whole.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Encoder: an Arrow array of documents -> the ids of each, with those that begin and end it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass

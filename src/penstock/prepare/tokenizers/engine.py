@@ -12,8 +12,6 @@ Its `encode` runs on the calling thread, without the interpreter's lock but for 
 threads may call it at once.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator
 from itertools import pairwise

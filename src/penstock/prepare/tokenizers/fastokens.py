@@ -1,7 +1,5 @@
 """Fastokens: bytes and offsets -> token ids, by the `fastokens` library."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """File: the name of a tokenizer -> its tokenizer.json, and which tokens begin and end a text. Next: proof.py."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Gigatoken: bytes and offsets -> token ids, by the `gigatoken` library. It takes Arrow's layout as it is."""
 
-from __future__ import annotations
-
 import os
 import threading
 

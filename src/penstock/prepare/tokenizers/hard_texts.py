@@ -6,8 +6,6 @@ a Unicode table or a trie: white space, digits, contractions, scripts, normalisa
 
 # ruff: noqa: RUF001
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 # fmt: off

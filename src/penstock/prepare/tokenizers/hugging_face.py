@@ -1,7 +1,5 @@
 """Hugging Face: bytes and offsets -> token ids, by the `tokenizers` library. The definition of what is right."""
 
-from __future__ import annotations
-
 import os
 from itertools import pairwise
 

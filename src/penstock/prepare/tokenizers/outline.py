@@ -4,8 +4,6 @@ Vocabulary and merges are nine tenths of such a file and hundreds of megabytes a
 know the rules, or one id, does without them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ The fast engines are young, and rewrite in their own way what the definition doe
 each is held against the definition on hard_texts.py and on texts of the job, and passed over where one id differs.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import json

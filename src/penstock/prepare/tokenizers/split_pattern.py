@@ -8,8 +8,6 @@ together or apart. Only a few characters are asked about, so an atom is the set 
 What is not understood (anchors, look-behind, back references, possessive counts) is refused.
 """
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

@@ -7,8 +7,6 @@ As protocol buffers nest them, with the field's number in front of each level:
 A varint has seven bits a byte, the low ones first, and the eighth bit says that more follow.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

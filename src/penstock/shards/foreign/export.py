@@ -5,8 +5,6 @@ how many rows are read at once, when a file is full. A folder is written beside 
 export of the same place finds and clears; its last file, export.json, tells that penstock wrote it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

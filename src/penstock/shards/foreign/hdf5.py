@@ -4,8 +4,6 @@ Numbers and fixed lists keep their shape and their bytes (times are the whole nu
 variable-length UTF-8. Read and written some 4 MiB at a time; every block is checked on the way.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import os

@@ -4,8 +4,6 @@ What MaxText reads with `dataset_type: grain` and `tokenize_train_data: false`. 
 MaxText has no place for that in rows that are packed already.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """Asked: the job file or preset that a command names, with the command's options on top -> a Config and its Plan."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Made from the same classes that read the file. Only the short forms are written 
 (`options_from_yaml`) and not types.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import inspect
 from typing import Any

@@ -1,7 +1,5 @@
 """Naming: an error about a job -> the same error, with the option that said what is wrong."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@
 file the stage is looked for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any

@@ -4,8 +4,6 @@
 starts at the working directory, as on any command line; a path inside the file starts at the file's folder.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Preset job: a preset and the options of a command -> the job that they are short for."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any

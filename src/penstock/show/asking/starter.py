@@ -1,7 +1,5 @@
 """Starter: a job file to begin with, every key explained, that runs on any input as it stands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

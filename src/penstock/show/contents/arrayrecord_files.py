@@ -1,7 +1,5 @@
 """ArrayRecord files: files without a manifest, read through once -> the facts that `group` leaves of a dataset."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Artifact: the name of a file that a job left beside its shards -> its bytes, if it is as it was written."""
 
-from __future__ import annotations
-
 from penstock.base.fingerprint import digest
 from penstock.base.stores.store import Store
 from penstock.shards.columns import damaged_file

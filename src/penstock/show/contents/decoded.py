@@ -1,7 +1,5 @@
 """Decoded: the tokens of a row -> the text of each, document by document, in alternating colours."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

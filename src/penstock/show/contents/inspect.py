@@ -1,7 +1,5 @@
 """Inspect: an output folder or .arrayrecord files -> what they hold, finished or not, with a few records decoded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Keys: the summary that `group` leaves -> how many events the keys have, from when to when, and the largest keys."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Packed: the summary that a text job leaves -> what became of its documents and tokens, and how full its rows are."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

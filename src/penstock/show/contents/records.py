@@ -1,7 +1,5 @@
 """Records: the first records of a split -> their values for JSON, packed rows also decoded; and lines for people."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

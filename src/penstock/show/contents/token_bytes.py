@@ -1,7 +1,5 @@
 """Token bytes: a token of a vocabulary -> the bytes that it stands for, which may be only some of a character's."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Tokens: a batch of a dataset -> its rows readably: segments, measurements decoded beside their tokens, padding."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Unfinished: the output of a run that has not ended -> how far it is, and when something last happened."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

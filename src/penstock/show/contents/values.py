@@ -1,7 +1,5 @@
 """Values: a value of a record -> its JSON form, and the one line that a person gets to see of it."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

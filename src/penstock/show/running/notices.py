@@ -1,7 +1,5 @@
 """Notices: an event that a person should know of when it happens -> lines of text. Most events have none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rich.text import Text

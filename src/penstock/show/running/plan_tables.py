@@ -1,7 +1,5 @@
 """Plan tables: the facts of a plan -> what a person reads before a byte is written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

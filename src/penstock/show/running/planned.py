@@ -1,7 +1,5 @@
 """Planned: a Plan -> what the job would read, hold, write and need, before a byte of it is written."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Planned passes: the passes of a Plan, and the ledger of an earlier run -> facts about each pass."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

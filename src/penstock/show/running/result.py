@@ -1,7 +1,5 @@
 """Result: a run that has ended -> where every record went, what it cost, and how to open what it made."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Tracker: the events of a run -> how far it is, how fast, how much memory it holds, how long it still needs."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ is spelled out: texts are trimmed, those under 100 characters and those seen bef
 with the tokenizer's end token, and what of all tokens does not fill a last row is the tail.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The block says how samples are batched and merged. What is to be read, and by wh
 program's own code; here `input:` and `output:` stand beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

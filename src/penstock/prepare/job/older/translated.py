@@ -1,7 +1,5 @@
 """Translated: what another program's config means here. Made by the other files of this folder."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Applied: the stages that a place pass applies, which need an artifact; parts hold the samples before them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Counts: the rows of every slice and split, where they are known before one is read -> a place for each row."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from penstock.prepare.passes.job import Job

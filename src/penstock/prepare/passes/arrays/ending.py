@@ -1,7 +1,5 @@
 """Ending: how a fold whose samples become arrays ends: in parts that a later pass places, or at their final places."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from penstock.base.stores.store import Store

@@ -3,8 +3,6 @@
 Called when every row is at its place.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Kind: samples become arrays, in batch files, in their places, or in parts that one more pass places."""
 
-from __future__ import annotations
-
 from penstock.prepare.passes.arrays.batches import batches_ending
 from penstock.prepare.passes.arrays.ending import PartsEnding, arrays_ending
 from penstock.prepare.passes.arrays.place import Place

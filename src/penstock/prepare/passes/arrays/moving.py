@@ -3,8 +3,6 @@
 It is copied inside the kernel; offsets are raised and normalized columns scaled on the way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Place: a pass that copies parts of samples to their places in the dataset's arrays, normalized on the way."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from penstock.base.errors import PlanError

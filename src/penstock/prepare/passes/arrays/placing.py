@@ -4,8 +4,6 @@ place.py.
 Tasks write into the same files, each its own ranges; doing one again writes the same bytes to the same place.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Buckets: the rows of a bucket -> the records that a stage makes of them. The worker's half of gather.py."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Gather: the reader of the buckets that an exchange left, of which a stage makes records."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

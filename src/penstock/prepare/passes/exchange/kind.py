@@ -1,7 +1,5 @@
 """Kind: a stage with an exchange ends one fold in a spill; the next reads its buckets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from penstock.prepare.passes.exchange.gather import Buckets

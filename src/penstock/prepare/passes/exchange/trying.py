@@ -1,7 +1,5 @@
 """Trying buckets: gather what a trial before has spilled, to learn what that costs and how the output grows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

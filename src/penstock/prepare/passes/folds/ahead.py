@@ -1,7 +1,5 @@
 """Ahead: the next item made on a thread while the last one is used. For readers, which leave the interpreter's lock."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Iterator

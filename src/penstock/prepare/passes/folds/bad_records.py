@@ -1,7 +1,5 @@
 """Bad records: what readers set aside -> the error that stops the job, or the line in rejected/."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Chain: the stages of a pass over one batch after the other, every row counted. Used by work.py."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -4,8 +4,6 @@ A batch of one file is what readers give; each takes its way through all stages,
 would make a million. What is large already passes as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pyarrow as pa

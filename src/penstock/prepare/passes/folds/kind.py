@@ -1,7 +1,5 @@
 """Kind: rows become shards. Fits are done by folds of their own, or ride on one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from penstock.prepare.passes.folds.fold import Ending

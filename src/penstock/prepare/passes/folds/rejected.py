@@ -1,7 +1,5 @@
 """Rejected: lines of rows that were set aside, one file per task, in the order of the rows."""
 
-from __future__ import annotations
-
 import json
 from array import array
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Shards ending: a fold whose rows are the dataset, in a file per task and split, or one file per split."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from penstock.base.stores.store import Store

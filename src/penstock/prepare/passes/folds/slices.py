@@ -1,7 +1,5 @@
 """Slices: the reader of the slices of the input. The worker's half: from_slices.py."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Source: the worker's half of a Reader, which gives the stages of a fold the rows of one task. Used by work.py."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Kind: a stage that compares rows has their keys hashed, by a fold, and ranges of keys matched."""
 
-from __future__ import annotations
-
 from penstock.prepare.passes.kinds import Kind, SoFar
 from penstock.prepare.passes.match.hash import hash_ending
 from penstock.prepare.passes.match.match import Match

@@ -1,7 +1,5 @@
 """Match: a pass over ranges of the keys that a fold has left -> which rows lose."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

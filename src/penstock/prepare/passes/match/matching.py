@@ -3,8 +3,6 @@
 Of equal keys the first by position wins, unless an earlier job has had it already.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass

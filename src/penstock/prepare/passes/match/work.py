@@ -1,8 +1,6 @@
 """Work: one range of keys, from all slices and from earlier jobs -> a file of the rows that lose. The worker's half of
 match.py."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

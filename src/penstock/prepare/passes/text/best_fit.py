@@ -1,7 +1,5 @@
 """Best fit: lengths -> rows of at most so many tokens, documents whole and rows nearly full."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

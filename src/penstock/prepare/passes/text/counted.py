@@ -1,7 +1,5 @@
 """Counted: documents and tokens that tasks have written, by split and source, in the states of their ledger rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

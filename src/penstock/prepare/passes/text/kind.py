@@ -1,7 +1,5 @@
 """Kind: documents become tokens, and one more pass cuts them into rows."""
 
-from __future__ import annotations
-
 from penstock.prepare.passes.kinds import Kind, SoFar
 from penstock.prepare.passes.text.pack import Packing
 from penstock.prepare.passes.text.tokens import TokensEnding, tokens_ending

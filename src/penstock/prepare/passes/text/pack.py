@@ -1,7 +1,5 @@
 """Pack: a pass that cuts the tokens which a fold has left into the rows of the dataset."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from penstock.base.errors import PenstockError

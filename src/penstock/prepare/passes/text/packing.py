@@ -4,8 +4,6 @@ The documents of a split are one stream of tokens, in the order of their positio
 have put theirs down, and with it where every row begins; so any task can make its span of rows alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

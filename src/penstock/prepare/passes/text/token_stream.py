@@ -3,8 +3,6 @@
 Where every token stands in it is known from the counts of the parts. Next: packing.py, which cuts it into rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Work: the tokens that tasks have left -> the shards of one span of rows. The worker's half of pack.py."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 

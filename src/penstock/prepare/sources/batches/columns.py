@@ -1,7 +1,5 @@
 """Npz columns: the rows of a column as Arrow, in the types and order of names of the first file. For npz.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 

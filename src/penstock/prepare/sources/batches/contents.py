@@ -4,8 +4,6 @@ Three writers are understood: penstock itself (foreign/batch_file.py), whose row
 anyone's `np.savez` of arrays; and lists of dicts, which are pickles and go through pickled.py where they are trusted.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import warnings

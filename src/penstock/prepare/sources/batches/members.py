@@ -3,8 +3,6 @@
 Python's zipfile does the reading, and numpy's parser that of headers; what damaged bytes make them raise ends here.
 """
 
-from __future__ import annotations
-
 import lzma
 import math
 import mmap

@@ -16,8 +16,6 @@ Started as a Child (base/child.py) with the arguments FILE ANSWER [COLUMNS]: ANS
 (JSON) are those of `df_pickle`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -5,8 +5,6 @@ names the records that are bad at sight; the others are halved until the bad one
 depend on the record alone: not on its neighbours, nor on where chunks end.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache, partial

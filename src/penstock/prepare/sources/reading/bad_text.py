@@ -3,8 +3,6 @@
 Arrow takes such bytes from a file without a word, and everything behind would stumble over them.
 """
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

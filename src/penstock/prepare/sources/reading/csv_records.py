@@ -1,7 +1,5 @@
 """CSV records: where rows of a dialect end, how they become Arrow, and which of them are bad at sight."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Declared: the columns that `types:` of a source names, held against the columns that its first file has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from penstock.base.errors import InputError, did_you_mean

@@ -10,8 +10,6 @@ Inference takes the first of these types that keeps every value, or string. Inte
 A fraction becomes the nearest float64. Spaces around a value of these types are not part of it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from fractions import Fraction

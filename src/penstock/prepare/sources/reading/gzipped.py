@@ -1,7 +1,5 @@
 """Gzipped: the bytes of a gzip file, member after member. Zeros behind a member are padding, as for gzip(1)."""
 
-from __future__ import annotations
-
 import zlib
 from typing import Any
 

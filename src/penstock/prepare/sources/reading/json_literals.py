@@ -4,8 +4,6 @@ Arrow's reader makes a float64 of a large integer, and takes no literal for text
 read here, token by token, without recursion.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

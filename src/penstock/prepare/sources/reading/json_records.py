@@ -1,7 +1,5 @@
 """JSON records: lines of JSON -> columns of a batch, and the reasons why a line is bad. For jsonl.py."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

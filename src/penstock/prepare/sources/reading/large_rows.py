@@ -1,7 +1,5 @@
 """Large rows of Parquet and Arrow: each has a batch of its own, or is set aside where memory has no room for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Text column: one column of a source's rows, read alone, becomes `text`, whatever it was called and however kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Dedup: leave out documents that were there before: in this input, or in what earlier jobs remember."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Keys: texts -> 128-bit hashes. Equal texts have equal keys; two others share one with a chance of 2**-128 a pair."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

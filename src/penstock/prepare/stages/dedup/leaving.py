@@ -1,7 +1,5 @@
 """Leaving: the rows that a match has found to be repeated are left out, in the pass that reads them for good."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from penstock.base.errors import TaskError

@@ -1,7 +1,5 @@
 """Losers: the rows of a slice that a match has found to be repeated, written by bucket and read back by slice."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

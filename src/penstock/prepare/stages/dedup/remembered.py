@@ -5,8 +5,6 @@ job again, now or after others, gives what it gave. Which file is its own goes b
 is left there, and the file was made from other input, its dataset was moved away: it stays, the job gets a new one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ blocks that reach into it and no others, so that a question costs what its answe
 these bytes change only with a new version in remembered.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A list of any number of dimensions is flattened in row-major order; a plain number is a list of one element.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Group summary: how many keys, records and events there are, which keys are the largest, from when to when."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

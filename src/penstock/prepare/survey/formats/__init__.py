@@ -3,8 +3,6 @@
 A format that takes everything has no module here. How each is written is in passes/.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa

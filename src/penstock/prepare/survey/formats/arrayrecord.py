@@ -1,7 +1,5 @@
 """ArrayRecord: a file holds the records of `group`, as it made them, and nothing else."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError

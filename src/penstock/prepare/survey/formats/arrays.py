@@ -1,7 +1,5 @@
 """Arrays: every column of every split is a file, so samples stay samples; `normalize` is done as they are placed."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError

@@ -1,7 +1,5 @@
 """Batches: files of samples as they come, for a merge that comes later."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError

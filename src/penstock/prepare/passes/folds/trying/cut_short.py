@@ -1,7 +1,5 @@
 """Cut short: a task's inside, into a folder that is thrown away, without its ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field

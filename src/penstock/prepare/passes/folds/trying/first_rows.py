@@ -1,7 +1,5 @@
 """First rows: how work that reads slices is tried."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -4,8 +4,6 @@ Arrow's own sizes cover about half of what a process really grows by, and a user
 plan does not compute memory from types, it measures batches of several sizes and draws the line through them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
