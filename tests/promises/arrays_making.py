@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 
 FUNCTION = '''
-import json, os, signal, sys, time
+import ctypes, json, os, signal, sys, time
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +133,14 @@ def grabs(game, sample):
         held.append(np.ones(1 << 20, "u1"))
         time.sleep(0.001)
     time.sleep(game.get("seconds", 0.3))
+    yield from ()
+
+
+def grabs_in_c(game, sample):
+    """C code that holds the interpreter's lock: no thread of the worker can tell how much it holds."""
+    held = np.ones(game["megabytes"] << 20, "u1")
+    ctypes.PyDLL(None).usleep(2_000_000)
+    del held
     yield from ()
 
 

@@ -160,8 +160,9 @@ def test_by_default_a_function_that_hangs_or_dies_stops_the_run_and_its_file_is_
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_a_file_that_takes_more_than_its_workers_share_is_set_aside_though_nothing_was_declared(tmp_path):
-    data = arrays_making.write_games(tmp_path / "games", {}, {}, {"do": "grabs", "megabytes": 400, **LATER}, {})
+@pytest.mark.parametrize("do", ["grabs", "grabs_in_c"])
+def test_a_file_that_takes_more_than_its_workers_share_is_set_aside_though_nothing_was_declared(tmp_path, do):
+    data = arrays_making.write_games(tmp_path / "games", {}, {}, {"do": do, "megabytes": 400, **LATER}, {})
     job = arrays_making.write_job(tmp_path / "job.yaml", data, workers=1, memory="260MB")
     workshop.run_well(job)
     assert _reasons(tmp_path / "out") == {"2.game": "function took too much memory"}

@@ -15,7 +15,7 @@ from penstock.show.console import as_json_text, make_console
 
 _THREAD = re.compile(r"(?=^(?:Current thread|Thread) 0x)", re.MULTILINE)
 # Threads of ours that only wait: for the driver to end, and between two looks at the memory.
-_WATCHING = re.compile(r"penstock/(?:base|prepare)/.*line \d+ in (?:_die_with_the_parent|watch)$", re.MULTILINE)
+_WATCHING = re.compile(r"penstock/(?:base|prepare)/.*line \d+ in (?:_die_with_the_parent|watch|_look)$", re.MULTILINE)
 _ENGINE = re.compile(r'File ".*penstock/prepare/(?:passes|engines)/.*\.py"')  # from here outwards it is our own affair
 
 

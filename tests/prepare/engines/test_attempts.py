@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.prepare.engines.attempt import ATTEMPTS
-from penstock.prepare.engines.attempts import START_SECONDS, TASKS_PER_WORKER, Attempts, Policy
+from penstock.prepare.engines.attempts import SILENT_SECONDS, START_SECONDS, TASKS_PER_WORKER, Attempts, Policy
 from penstock.prepare.engines.events import (
     LEAKS,
     NEEDS_MORE,
@@ -30,6 +30,7 @@ from penstock.prepare.engines.events import (
     Raise,
     Ready,
     Say,
+    Stalled,
     Start,
     Stop,
     Tick,
@@ -268,19 +269,28 @@ def test_the_largest_worker_of_a_tree_that_holds_too_much_is_stopped_and_its_tas
 
 def test_only_workers_inside_a_function_are_limited():
     at_work = Pass(tasks="ab")
-    assert at_work.attempts.limited == []
     assert at_work.take(Holds(0, 401)) == []
     at_work.take(Entered(0, "x", 100))
-    assert at_work.attempts.limited == [0]
     assert at_work.take(Holds(0, 400)) == []
     assert at_work.take(Holds(0, 401)) != []
 
 
-def test_without_a_limit_a_worker_may_hold_anything():
+def test_without_a_limit_a_worker_may_hold_anything_and_need_not_say():
     at_work = Pass(replace(POLICY, worker_limit=0))
     at_work.take(Entered(0, "x", 100))
-    assert at_work.attempts.limited == []
+    assert at_work.attempts.silent(now=1e9) == []
     assert at_work.take(Holds(0, 10**12)) == []
+
+
+def test_a_worker_inside_a_function_that_has_not_said_lately_what_it_holds_is_silent():
+    at_work = Pass(tasks="ab")
+    assert at_work.attempts.silent(now=1e9) == []
+    at_work.take(Entered(1, "x", 100), now=1.0)
+    assert at_work.attempts.silent(now=1.0 + SILENT_SECONDS / 2) == []
+    assert at_work.attempts.silent(now=1.0 + SILENT_SECONDS) == [1]
+    at_work.take(Holds(1, 200), now=2.0)
+    assert at_work.attempts.silent(now=2.0 + SILENT_SECONDS / 2) == []
+    assert at_work.attempts.silent(now=3.0) == [1]
 
 
 def test_a_function_that_holds_too_much_gets_a_fresh_worker_and_then_its_file_is_lost_and_called_too_large():
@@ -319,21 +329,32 @@ def test_a_part_of_a_file_that_is_too_large_is_given_up_after_three_tries():
 # Tasks that show no row.
 
 
-def test_a_task_that_shows_no_row_is_named_once_with_its_stack():
+STALL = {"task": "a", "slice": "slice of a", "rows": 0}
+
+
+def test_a_task_whose_worker_says_that_it_shows_no_row_is_named_once_with_its_stack():
     at_work = Pass()
-    assert at_work.take(Tick(), now=9.9) == []
-    stall = {"task": "a", "slice": "slice of a", "seconds": 10.0, "rows": 0}
-    assert at_work.take(Tick(), now=10.0) == [Say("stall", stall, stack_of=0)]
+    said = Say("stall", {**STALL, "seconds": 10.0, "stack": "in sleep"})
+    assert at_work.take(Stalled(0, "in sleep"), now=10.0) == [said]
+    assert at_work.take(Stalled(0, "in sleep"), now=11.0) == []
+    assert at_work.take(Tick(), now=20.0) == []
+
+
+def test_a_task_whose_worker_cannot_even_say_so_is_named_with_its_stack_from_outside():
+    at_work = Pass()
+    assert at_work.take(Tick(), now=10.0) == []
+    assert at_work.take(Tick(), now=10.4) == [Say("stall", {**STALL, "seconds": 10.4}, stack_of=0)]
+    assert at_work.take(Stalled(0, "in sleep"), now=11.0) == []
     assert at_work.take(Tick(), now=20.0) == []
 
 
 @pytest.mark.parametrize("sign", [Moved(0, 3), Entered(0, "x", 100)])
 def test_a_row_and_a_new_file_start_the_time_anew(sign):
     at_work = Pass()
-    at_work.take(Tick(), now=10.0)
+    at_work.take(Tick(), now=11.0)
     at_work.take(sign, now=59.0)
-    assert at_work.take(Tick(), now=68.0) == []
-    assert at_work.take(Tick(), now=69.0) != []
+    assert at_work.take(Tick(), now=69.0) == []
+    assert at_work.take(Tick(), now=70.0) != []
     assert at_work.said == ["stall"]
 
 
@@ -341,10 +362,10 @@ def test_the_same_number_of_rows_is_no_sign_of_life_and_a_smaller_one_is():
     at_work = Pass()
     at_work.take(Moved(0, 3), now=5.0)
     at_work.take(Moved(0, 3), now=14.0)
-    at_work.take(Tick(), now=15.0)
+    at_work.take(Tick(), now=16.0)
     assert at_work.said == ["stall"]
-    at_work.take(Moved(0, 2), now=16.0)
-    assert at_work.take(Tick(), now=25.0) == []
+    at_work.take(Moved(0, 2), now=17.0)
+    assert at_work.take(Tick(), now=26.0) == []
 
 
 def test_a_hung_task_is_tried_once_more_with_the_same_batch():
@@ -395,7 +416,7 @@ def test_a_workers_start_has_time_of_its_own_and_is_no_stall():
     assert attempts.take(Tick(), START_SECONDS - 1) == []
     attempts.take(Ready(0, 100), START_SECONDS - 1)
     assert attempts.take(Tick(), START_SECONDS - 0.6) == []
-    assert attempts.take(Tick(), START_SECONDS - 0.5) != []
+    assert attempts.take(Tick(), START_SECONDS - 0.1) != []
 
 
 def test_a_worker_that_does_not_start_is_replaced():

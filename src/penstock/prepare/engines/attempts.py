@@ -11,7 +11,8 @@ file; an engine does that. The rules, for a task that runs:
 | Holds more than the worker's limit | first failure at this file | waits, half the batch | Stop, Say retry |
 | | again, most of it was held before the file | failed: a leak | GiveUp |
 | | again | waits without the file, whole batch | Say lost_file, Stop, Say retry |
-| Tick, quiet for `stall_notice` | ready, not said yet | runs | Say stall, with the stack |
+| Stalled | not said yet | runs | Say stall, with the stack it came with |
+| Tick, quiet for `stall_notice` and longer | ready, not said yet | runs | Say stall, with the stack seen from outside |
 | Tick, quiet for `task_timeout` | first time at this file | waits, same batch | Stop, Say retry |
 | | again, and the file may be lost | waits without the file, whole batch | Say lost_file, Stop, Say retry |
 | | again, and it may not | failed | GiveUp |
@@ -51,6 +52,7 @@ from penstock.prepare.engines.events import (
     Raise,
     Ready,
     Say,
+    Stalled,
     Start,
     Stop,
     Tick,
@@ -59,6 +61,7 @@ from penstock.prepare.rows.rows import DIED, GIVEN_UP, HUNG, TOO_LARGE
 
 TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
 START_SECONDS = 120.0  # for a busy machine to import a worker's libraries
+SILENT_SECONDS = 0.3  # after which a worker that should have spoken is looked at from outside
 _TASKS_BEFORE_GROWN = 8  # a worker's size says little before
 _GROWN_SHARE = 0.75  # of a worker's share of the memory
 _LEAST_BATCH_BYTES = 1024
@@ -133,10 +136,13 @@ class Attempts:
         """Workers that have a task."""
         return [worker.number for worker, _ in self._busy()]
 
-    @property
-    def limited(self) -> list[int]:
-        """Workers inside a user's function that has a limit: their memory should be looked at."""
-        return [worker.number for worker, attempt in self._busy() if attempt.place and self._policy.worker_limit]
+    def silent(self, now: float) -> list[int]:
+        """Workers inside a user's function that has a limit, who have not said lately how much they hold."""
+        return [
+            worker.number
+            for worker, attempt in self._busy()
+            if attempt.place and self._policy.worker_limit and now - attempt.weighed >= SILENT_SECONDS
+        ]
 
     def take(self, event: Event, now: float) -> list[Command]:
         """Commands that follow from an event at the time `now`, in their order. None follows one that ends the run."""
@@ -174,6 +180,7 @@ class Attempts:
                     attempt.show(now)
             case Entered(_, file, held, whole):
                 attempt.place, attempt.place_bytes, attempt.is_whole_file = file, held, whole
+                attempt.weighed = now
                 attempt.show(now)
             case Alone():
                 yield from self._be_alone(worker, attempt)
@@ -185,7 +192,10 @@ class Attempts:
             case Died() | Overfull():
                 yield from self._drop(worker, attempt, event.reason)
             case Holds():
+                attempt.weighed = now
                 yield from self._limit(worker, attempt, event.bytes)
+            case Stalled(_, stack):
+                yield from self._notice(attempt, now, stack=stack)
 
     def _busy(self) -> list[tuple[_Worker, Attempt]]:
         return [(worker, worker.attempt) for worker in self._workers if worker.attempt]
@@ -293,10 +303,13 @@ class Attempts:
             timeout = self._policy.task_timeout
             if still >= (timeout if worker.ready_bytes else max(timeout, START_SECONDS)):
                 yield from self._hang(worker, attempt, still)
-            elif still >= self._policy.stall_notice and worker.ready_bytes and not attempt.noticed:
-                attempt.noticed = True
-                facts = {"seconds": round(still, 1), "rows": attempt.rows}
-                yield _say("stall", attempt, stack_of=worker.number, **facts)
+            elif still >= self._policy.stall_notice + SILENT_SECONDS and worker.ready_bytes:
+                yield from self._notice(attempt, now, stack_of=worker.number)
+
+    def _notice(self, attempt: Attempt, now: float, **stack: Any) -> Iterator[Command]:
+        if not attempt.noticed:
+            attempt.noticed = True
+            yield _say("stall", attempt, seconds=round(now - attempt.moved, 1), rows=attempt.rows, **stack)
 
     def _hang(self, worker: _Worker, attempt: Attempt, still: float) -> Iterator[Command]:
         attempt.stalls[attempt.place] += 1

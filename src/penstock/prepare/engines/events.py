@@ -66,10 +66,18 @@ class Died:
 
 @dataclass(frozen=True)
 class Holds:
-    """A worker inside a user's function was seen to hold so much."""
+    """A worker inside a user's function holds so much: it says so itself, or was seen from outside."""
 
     worker: int
     bytes: int
+
+
+@dataclass(frozen=True)
+class Stalled:
+    """A worker has seen its task show no row for `stall_notice`."""
+
+    worker: int
+    stack: str
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ class Tick:
     """Time has passed."""
 
 
-Event: TypeAlias = Ready | Moved | Entered | Alone | Finished | Failed | Died | Holds | Overfull | Tick
+Event: TypeAlias = Ready | Moved | Entered | Alone | Finished | Failed | Died | Holds | Stalled | Overfull | Tick
 
 
 # Commands.

@@ -37,6 +37,7 @@ from penstock.prepare.engines.events import (
     Raise,
     Ready,
     Say,
+    Stalled,
     Start,
     Stop,
     Tick,
@@ -108,6 +109,10 @@ def event_of(number: int, message: tuple[Any, ...]) -> Event | None:
             return Moved(number, rows)
         case ("place", *facts):
             return Entered(number, *facts)
+        case ("holds", held):
+            return Holds(number, held)
+        case ("stall", stack):
+            return Stalled(number, stack)
         case ("alone", *_):
             return Alone(number)
         case ("done", row, held):
@@ -133,18 +138,17 @@ class LocalEngine:
         self._rows_done = 0
         self._sampled = 0.0
         self._sample_pause = _SAMPLE_SECONDS
-        self._limits_looked_at = 0.0
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
         self._work, self._settings, self._done = work, settings, done
         self._carry_out(self._attempts.begin(tasks, self._policy(work, settings)))
         for worker in self._workers.values():
-            worker.send("work", work, settings)
+            worker.send("work", work, settings, self._stall_notice)
         while not self._attempts.is_over:
             self._take(Tick())
             for number in self._heard():
                 self._listen(number)
-            self._watch_function_memory()
+            self._look_at_silent_workers()
             self._sample_memory()
 
     def close(self) -> None:
@@ -185,13 +189,10 @@ class LocalEngine:
             worker.is_ready = True  # that is the first thing it says
             self._take(event)
 
-    def _watch_function_memory(self) -> None:
-        """Look at workers that are inside a user's function, ten times a second."""
-        if time.monotonic() - self._limits_looked_at < _TICK_SECONDS:
-            return
-        for number in self._attempts.limited:
+    def _look_at_silent_workers(self) -> None:
+        """A worker that is deep in C code cannot say what it holds."""
+        for number in self._attempts.silent(time.monotonic()):
             self._take(Holds(number, self._workers[number].held_bytes()))
-        self._limits_looked_at = time.monotonic()
 
     def _sample_memory(self) -> None:
         """Read the tree's memory rarely enough that reading it costs at most a hundredth of the time."""
@@ -214,7 +215,7 @@ class LocalEngine:
             match command:
                 case Start(number):
                     self._workers[number] = Worker(self._hold)
-                    self._workers[number].send("work", self._work, self._settings)
+                    self._workers[number].send("work", self._work, self._settings, self._stall_notice)
                 case Give():
                     self._workers[command.worker].send("task", command)
                 case Stop(number):

@@ -9,7 +9,6 @@ import gc
 import os
 import signal
 import sys
-import time
 import traceback
 from contextlib import suppress
 from dataclasses import replace
@@ -26,11 +25,10 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.engines.events import Give
 from penstock.prepare.engines.task import execute
+from penstock.prepare.engines.watch import Watch
 from penstock.prepare.passes import Work
 from penstock.prepare.passes.folds.trying.measure import measure
 from penstock.prepare.survey.scouting import Scouted, scout
-
-PROGRESS_SECONDS = 0.2
 
 
 def main() -> None:
@@ -45,7 +43,7 @@ def main() -> None:
         if message[0] == "work":
             if work:
                 work.close()
-            work, settings = message[1:]
+            work, settings, stall_notice = message[1:]
             give_back_memory()  # of the pass before
             _answer(connection, "accepted", lambda work=work: _refuse_other_code(work))
         elif message[0] == "measure":
@@ -55,7 +53,7 @@ def main() -> None:
             _answer(connection, "done", partial(_scout, connection, *message[1:]))
         else:
             assert work is not None
-            _answer(connection, "done", partial(_do, connection, work, settings, *message[1:]))
+            _answer(connection, "done", partial(_do, connection, work, settings, stall_notice, *message[1:]))
 
 
 def _scout(connection: Connection[Any, Any], *question: Any) -> Scouted:
@@ -73,19 +71,11 @@ def _refuse_other_code(work: Work) -> None:
             )
 
 
-def _do(connection: Connection[Any, Any], work: Work, settings: Settings, give: Give) -> Any:
-    last = [time.monotonic()]
-
-    def report(rows: int, place: str = "", whole: bool = True) -> None:
-        if place:  # at once: should the function hang or take too much there, the driver knows where
-            connection.send(("place", place, resident_memory(os.getpid()).counted, whole))
-        elif time.monotonic() - last[0] >= PROGRESS_SECONDS:
-            last[0] = time.monotonic()
-            connection.send(("progress", rows))
-
+def _do(connection: Connection[Any, Any], work: Work, settings: Settings, stall_notice: float, give: Give) -> Any:
     room = Room(settings.room.alone, settings.room.alone) if give.alone else settings.room
     settings = replace(settings, batch_bytes=give.batch_bytes, hold_bytes=give.hold_bytes, room=room)
-    return execute(work, give.task, settings, report, give.lost)
+    with Watch(connection, stall_notice, settings.worker_limit) as watch:
+        return execute(work, give.task, settings, watch.report, give.lost)
 
 
 def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:

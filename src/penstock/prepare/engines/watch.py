@@ -1,0 +1,86 @@
+"""Watch: what a worker says while it has a task: how far it is, how much it holds, where it stands still.
+
+A thread looks at the last two. It is silent while C code holds the interpreter's lock; then the engine looks from
+outside, where it can.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from types import FrameType
+from typing import Any
+
+from penstock.base.memory import resident_memory, tree_memory
+
+PROGRESS_SECONDS = 0.2
+_PAUSE_SECONDS = 0.1
+
+
+class Watch:
+    """Around one task. `limit` is what the worker may hold inside a user's function; 0: no limit."""
+
+    def __init__(self, connection: Connection[Any, Any], stall_notice: float, limit: int) -> None:
+        self._connection, self._stall_notice, self._limit = connection, stall_notice, limit
+        self._one_at_a_time = threading.Lock()
+        self._rows, self._is_in_function = 0, False
+        self._said = time.monotonic()  # how many rows there were
+        self._show()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def report(self, rows: int, place: str = "", whole: bool = True) -> None:
+        """So many rows were read; or a user's function is given the file `place`, or a part of it."""
+        if place:  # at once: should the function hang or take too much there, the driver knows where
+            self._is_in_function = True
+            self._show()
+            self._tell("place", place, resident_memory(os.getpid()).counted, whole)
+            return
+        if rows != self._rows:
+            self._rows = rows
+            self._show()
+        if time.monotonic() - self._said >= PROGRESS_SECONDS:
+            self._said = time.monotonic()
+            self._tell("progress", rows)
+
+    def _show(self) -> None:
+        """It moves: the time without a row starts anew."""
+        self._moved, self._is_noticed = time.monotonic(), False
+
+    def _tell(self, *message: Any) -> None:
+        with self._one_at_a_time:
+            self._connection.send(message)
+
+    def _look(self) -> None:
+        with suppress(OSError):  # the driver is gone, and this process goes with it
+            while not self._done.wait(_PAUSE_SECONDS):
+                if self._is_in_function and self._limit:
+                    self._tell("holds", tree_memory(os.getpid()).counted)
+                if not self._is_noticed and time.monotonic() - self._moved >= self._stall_notice:
+                    self._is_noticed = True
+                    self._tell("stall", _stacks())
+
+
+def _stacks() -> str:
+    """Python stacks of all other threads, written as faulthandler does from outside."""
+    lines = []
+    for thread, innermost in sys._current_frames().items():
+        if thread != threading.get_ident():
+            lines.append(f"Thread 0x{thread:016x} (most recent call first):")
+            frame: FrameType | None = innermost
+            while frame:
+                lines.append(f'  File "{frame.f_code.co_filename}", line {frame.f_lineno} in {frame.f_code.co_name}')
+                frame = frame.f_back
+    return "\n".join(lines)
