@@ -138,7 +138,8 @@ def grabs(game, sample):
 
 def grabs_in_c(game, sample):
     """C code that holds the interpreter's lock: no thread of the worker can tell how much it holds."""
-    held = np.ones(game["megabytes"] << 20, "u1")
+    sys.setswitchinterval(60)
+    held = b"x" * (game["megabytes"] << 20)
     ctypes.PyDLL(None).usleep(2_000_000)
     del held
     yield from ()
