@@ -4,7 +4,7 @@ from penstock.base.machine import cpu_count
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.prepare.budget.means import Means
 from penstock.prepare.engines.choosing import open_trial
-from penstock.prepare.engines.trial_folder import in_folder
+from penstock.prepare.engines.trial import in_folder
 from penstock.prepare.job.config import Config
 from penstock.prepare.passes.cutting import cut_passes
 from penstock.prepare.plan.measuring import driver_growth, trial_settings, trials_of, with_more

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.prepare.engines.attempt import ATTEMPTS
 from penstock.prepare.engines.attempts import SILENT_SECONDS, START_SECONDS, TASKS_PER_WORKER, Attempts, Policy
 from penstock.prepare.engines.events import (
+    ATTEMPTS,
     LEAKS,
     NEEDS_MORE,
     Alone,

@@ -32,31 +32,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.base.sizes import format_size
-from penstock.prepare.engines.attempt import ATTEMPTS, Attempt
-from penstock.prepare.engines.events import (
-    LEAKS,
-    NEEDS_MORE,
-    Alone,
-    Command,
-    Complete,
-    Died,
-    Entered,
-    Event,
-    Failed,
-    Finished,
-    Give,
-    GiveUp,
-    Holds,
-    Moved,
-    Overfull,
-    Raise,
-    Ready,
-    Say,
-    Stalled,
-    Start,
-    Stop,
-    Tick,
-)
+from penstock.prepare.engines import events
+from penstock.prepare.engines.events import ATTEMPTS, Attempt
 from penstock.prepare.rows.rows import DIED, GIVEN_UP, HUNG, TOO_LARGE
 
 TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
@@ -116,7 +93,7 @@ class Attempts:
         self._numbers = itertools.count()
         self._fresh_bytes = 0  # of a worker before its first file
 
-    def begin(self, tasks: Sequence[Named], policy: Policy) -> list[Command]:
+    def begin(self, tasks: Sequence[Named], policy: Policy) -> list[events.Command]:
         """Start a pass. A pass with larger batches has fewer workers."""
         self._policy = policy
         self._waiting = deque(map(Attempt, tasks))
@@ -144,69 +121,69 @@ class Attempts:
             if attempt.place and self._policy.worker_limit and now - attempt.weighed >= SILENT_SECONDS
         ]
 
-    def take(self, event: Event, now: float) -> list[Command]:
+    def take(self, event: events.Event, now: float) -> list[events.Command]:
         """Commands that follow from an event at the time `now`, in their order. None follows one that ends the run."""
-        commands: list[Command] = []
+        commands: list[events.Command] = []
         for command in self._take(event, now):
             commands.append(command)
-            if isinstance(command, GiveUp | Raise):
+            if isinstance(command, events.GiveUp | events.Raise):
                 break
         return commands
 
-    def _take(self, event: Event, now: float) -> Iterator[Command]:
-        if isinstance(event, Tick):
+    def _take(self, event: events.Event, now: float) -> Iterator[events.Command]:
+        if isinstance(event, events.Tick):
             yield from self._watch(now)
             yield from self._hand_out(now)
             return
         worker = next((each for each in self._workers if each.number == event.worker), None)
         if worker is None:  # it was stopped meanwhile
             return
-        if isinstance(event, Ready):
+        if isinstance(event, events.Ready):
             worker.ready_bytes = self._fresh_bytes = event.bytes
         if worker.attempt is not None:
             yield from self._of_task(event, worker, worker.attempt, now)
-        elif isinstance(event, Died):
+        elif isinstance(event, events.Died):
             yield self._stop(worker)
-        elif isinstance(event, Failed):
-            yield Raise(event.error)
+        elif isinstance(event, events.Failed):
+            yield events.Raise(event.error)
 
-    def _of_task(self, event: Event, worker: _Worker, attempt: Attempt, now: float) -> Iterator[Command]:
+    def _of_task(self, event: events.Event, worker: _Worker, attempt: Attempt, now: float) -> Iterator[events.Command]:
         match event:
-            case Ready():
+            case events.Ready():
                 attempt.moved = now  # a task's time starts when its worker has
-            case Moved(_, rows):
+            case events.Moved(_, rows):
                 if rows != attempt.rows:  # fewer: it began anew without an unreadable part
                     attempt.rows = rows
                     attempt.show(now)
-            case Entered(_, file, held, whole):
+            case events.Entered(_, file, held, whole):
                 attempt.place, attempt.place_bytes, attempt.is_whole_file = file, held, whole
                 attempt.weighed = now
                 attempt.show(now)
-            case Alone():
+            case events.Alone():
                 yield from self._be_alone(worker, attempt)
-            case Finished():
+            case events.Finished():
                 yield from self._finish(worker, attempt, event)
-            case Failed():
+            case events.Failed():
                 worker.attempt = None
-                yield Raise(event.error)
-            case Died() | Overfull():
+                yield events.Raise(event.error)
+            case events.Died() | events.Overfull():
                 yield from self._drop(worker, attempt, event.reason)
-            case Holds():
+            case events.Holds():
                 attempt.weighed = now
                 yield from self._limit(worker, attempt, event.bytes)
-            case Stalled(_, stack):
+            case events.Stalled(_, stack):
                 yield from self._notice(attempt, now, stack=stack)
 
     def _busy(self) -> list[tuple[_Worker, Attempt]]:
         return [(worker, worker.attempt) for worker in self._workers if worker.attempt]
 
-    def _stop(self, worker: _Worker) -> Stop:
+    def _stop(self, worker: _Worker) -> events.Stop:
         self._workers.remove(worker)
-        return Stop(worker.number)
+        return events.Stop(worker.number)
 
     # Handing out.
 
-    def _hand_out(self, now: float) -> Iterator[Command]:
+    def _hand_out(self, now: float) -> Iterator[events.Command]:
         while self._waiting and self._may_begin(self._waiting[0]):
             if self._waiting[0].is_alone:
                 yield from [self._stop(each) for each in self._workers[:0:-1]]  # what idle ones hold is not theirs
@@ -216,7 +193,7 @@ class Attempts:
                     return
                 worker = _Worker(next(self._numbers))
                 self._workers.append(worker)
-                yield Start(worker.number)
+                yield events.Start(worker.number)
             yield self._give(worker, self._waiting.popleft(), now)
 
     def _may_begin(self, attempt: Attempt) -> bool:
@@ -224,10 +201,10 @@ class Attempts:
         busy = self._busy()
         return not busy if attempt.is_alone else not any(other.is_alone for _, other in busy)
 
-    def _give(self, worker: _Worker, attempt: Attempt, now: float) -> Give:
+    def _give(self, worker: _Worker, attempt: Attempt, now: float) -> events.Give:
         attempt.begin(now)
         worker.attempt = attempt
-        return Give(
+        return events.Give(
             worker.number,
             attempt.task,
             max(_LEAST_BATCH_BYTES, self._batch_bytes(attempt)),
@@ -241,24 +218,24 @@ class Attempts:
 
     # Ends of a try.
 
-    def _be_alone(self, worker: _Worker, attempt: Attempt) -> Iterator[Command]:
+    def _be_alone(self, worker: _Worker, attempt: Attempt) -> Iterator[events.Command]:
         if attempt.is_alone:  # asking again would never end
-            yield GiveUp(NEEDS_MORE, attempt, worker.number)
+            yield events.GiveUp(events.NEEDS_MORE, attempt, worker.number)
             return
         attempt.asked_to_be_alone = True
         worker.attempt = None
         self._waiting.appendleft(attempt)
         yield _say("alone", attempt)
 
-    def _finish(self, worker: _Worker, attempt: Attempt, event: Finished) -> Iterator[Command]:
+    def _finish(self, worker: _Worker, attempt: Attempt, event: events.Finished) -> Iterator[events.Command]:
         worker.attempt = None
         worker.tasks += 1
-        yield Complete(attempt.task, event.row, is_first=worker.tasks == 1)
+        yield events.Complete(attempt.task, event.row, is_first=worker.tasks == 1)
         has_grown = event.bytes > _GROWN_SHARE * self._policy.allowed_bytes / max(1, self._policy.workers)
         if worker.tasks >= TASKS_PER_WORKER or (has_grown and worker.tasks >= _TASKS_BEFORE_GROWN):
             yield self._stop(worker)
 
-    def _drop(self, worker: _Worker, attempt: Attempt, reason: str, failures: int = 1) -> Iterator[Command]:
+    def _drop(self, worker: _Worker, attempt: Attempt, reason: str, failures: int = 1) -> Iterator[events.Command]:
         """Stop the worker; its task waits with a smaller batch or without a file, or is given up."""
         yield self._stop(worker)
         attempt.reason = reason
@@ -268,28 +245,28 @@ class Attempts:
             yield from self._lose_file(attempt, DIED, reason)
         is_too_often = attempt.number >= ATTEMPTS and not attempt.is_left_out
         if is_too_often or attempt.tries >= self._policy.most_tries:
-            yield GiveUp(DIED, attempt, worker.number)
+            yield events.GiveUp(DIED, attempt, worker.number)
             return
         if attempt.is_left_out:
             attempt.number = 0
         self._waiting.appendleft(attempt)
         yield _say("retry", attempt, reason=reason, batch_bytes=self._batch_bytes(attempt))
 
-    def _lose_file(self, attempt: Attempt, title: str, reason: str) -> Iterator[Command]:
+    def _lose_file(self, attempt: Attempt, title: str, reason: str) -> Iterator[events.Command]:
         """Set aside the file in which a user's function was stopped, if that is allowed."""
         if attempt.can_be_left_out and title in self._policy.may_lose:
             attempt.lost = (*attempt.lost, (attempt.place, title, reason))
             facts = {"task": attempt.task.name, "file": attempt.place, "title": title, "reason": reason}
-            yield Say("lost_file", facts)
+            yield events.Say("lost_file", facts)
 
-    def _limit(self, worker: _Worker, attempt: Attempt, held: int) -> Iterator[Command]:
+    def _limit(self, worker: _Worker, attempt: Attempt, held: int) -> Iterator[events.Command]:
         """A user's function that holds too much: once more with a fresh worker, then its file is set aside."""
         limit = self._policy.worker_limit
         if not limit or held <= limit or not attempt.place:
             return
         if attempt.failures[attempt.place]:
             if attempt.place_bytes - self._fresh_bytes > (limit - self._fresh_bytes) / 2:
-                yield GiveUp(LEAKS, attempt, worker.number, bytes=held)
+                yield events.GiveUp(events.LEAKS, attempt, worker.number, bytes=held)
                 return
             yield from self._lose_file(attempt, TOO_LARGE, f"more than {self._policy.limit_by}")
         reason = f"{attempt.place} made its worker hold {format_size(held)}, more than {format_size(limit)}"
@@ -297,7 +274,7 @@ class Attempts:
 
     # Tasks that show no row.
 
-    def _watch(self, now: float) -> Iterator[Command]:
+    def _watch(self, now: float) -> Iterator[events.Command]:
         for worker, attempt in self._busy():
             still = now - attempt.moved
             timeout = self._policy.task_timeout
@@ -306,22 +283,22 @@ class Attempts:
             elif still >= self._policy.stall_notice + SILENT_SECONDS and worker.ready_bytes:
                 yield from self._notice(attempt, now, stack_of=worker.number)
 
-    def _notice(self, attempt: Attempt, now: float, **stack: Any) -> Iterator[Command]:
+    def _notice(self, attempt: Attempt, now: float, **stack: Any) -> Iterator[events.Command]:
         if not attempt.noticed:
             attempt.noticed = True
             yield _say("stall", attempt, seconds=round(now - attempt.moved, 1), rows=attempt.rows, **stack)
 
-    def _hang(self, worker: _Worker, attempt: Attempt, still: float) -> Iterator[Command]:
+    def _hang(self, worker: _Worker, attempt: Attempt, still: float) -> Iterator[events.Command]:
         attempt.stalls[attempt.place] += 1
         if attempt.stalls[attempt.place] > 1:
             reason = f"it showed no row for {self._policy.task_timeout:g} s (task_timeout), twice"
             yield from self._lose_file(attempt, HUNG, reason)
             if not attempt.is_left_out:
-                yield GiveUp(HUNG, attempt, worker.number, seconds=still)
+                yield events.GiveUp(HUNG, attempt, worker.number, seconds=still)
                 return
         # It was time, not memory: the batch stays.
         yield from self._drop(worker, attempt, f"it showed no row for {still:.3g} s", failures=0)
 
 
-def _say(name: str, attempt: Attempt, stack_of: int | None = None, **facts: Any) -> Say:
-    return Say(name, {"task": attempt.task.name, "slice": str(attempt.task.input), **facts}, stack_of)
+def _say(name: str, attempt: Attempt, stack_of: int | None = None, **facts: Any) -> events.Say:
+    return events.Say(name, {"task": attempt.task.name, "slice": str(attempt.task.input), **facts}, stack_of)

@@ -3,8 +3,7 @@
 from penstock.base.events import EventLog
 from penstock.base.stores.store import Store
 from penstock.prepare.engines import Engine
-from penstock.prepare.engines.inline import InlineEngine
-from penstock.prepare.engines.inline_trial import InlineTrial
+from penstock.prepare.engines.inline import InlineEngine, InlineTrial
 from penstock.prepare.engines.local import LocalEngine
 from penstock.prepare.engines.trial import Trial
 from penstock.prepare.job.config import Config

@@ -1,4 +1,4 @@
-"""Inline engine: the tasks one after the other inside the driver (`workers: 0`), for debuggers and fault sweeps."""
+"""Inline engine: tasks, and a trial of a few, one after the other inside the driver (`workers: 0`)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines.task import execute
 from penstock.prepare.passes import Task, Work, nobody_watches
+from penstock.prepare.passes.folds.trying.measure import measure
+from penstock.prepare.survey.scouting import scout
 
 if TYPE_CHECKING:
     from penstock.prepare.engines import Done
@@ -20,16 +22,29 @@ if TYPE_CHECKING:
 class InlineEngine:
     def __init__(self, store: Store, log: EventLog) -> None:
         self._store, self._log = store, log
-        self._works: list[Work] = []
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
-        self._works.append(work)
-        for task in tasks:
-            with peak_watched() as peak:
-                done(task, execute(work, task, settings, nobody_watches))
-            self._log.say("sample", memory=peak[0], file=own_memory().file, rows=0, busy=1)
+        try:
+            for task in tasks:
+                with peak_watched() as peak:
+                    done(task, execute(work, task, settings, nobody_watches))
+                self._log.say("sample", memory=peak[0], file=own_memory().file, rows=0, busy=1)
+        finally:
+            work.close()  # the process goes on to other things
 
     def close(self) -> None:
         release_scratch(self._store.scratch_folder)
-        for work in self._works:
-            work.close()  # the process may go on to other things
+
+
+class InlineTrial:
+    """Nobody watches it."""
+
+    scout = staticmethod(scout)
+    measure = staticmethod(measure)
+
+    def __enter__(self) -> InlineTrial:
+        return self
+
+    def __exit__(self, *exception: object) -> None: ...
+
+    def may_hold(self, limit: int) -> None: ...

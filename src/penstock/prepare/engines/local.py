@@ -15,34 +15,13 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.child import Child, how_it_ended, python_path
+from penstock.base.errors import TaskError
 from penstock.base.events import EventLog
 from penstock.base.memory import Budget, tree_memory
 from penstock.base.sizes import format_size
 from penstock.prepare.budget.means import Settings
+from penstock.prepare.engines import events
 from penstock.prepare.engines.attempts import Attempts, Policy
-from penstock.prepare.engines.events import (
-    Alone,
-    Command,
-    Complete,
-    Died,
-    Entered,
-    Event,
-    Failed,
-    Finished,
-    Give,
-    GiveUp,
-    Holds,
-    Moved,
-    Overfull,
-    Raise,
-    Ready,
-    Say,
-    Stalled,
-    Start,
-    Stop,
-    Tick,
-)
-from penstock.prepare.engines.given_up import given_up
 from penstock.prepare.passes import Task, Work
 from penstock.prepare.rows.rows import GIVEN_UP, HUNG
 
@@ -100,25 +79,25 @@ class Worker:
         self.connection.close()
 
 
-def event_of(number: int, message: tuple[Any, ...]) -> Event | None:
+def event_of(number: int, message: tuple[Any, ...]) -> events.Event | None:
     """The event that a message of a worker tells of."""
     match message:
         case ("ready", held):
-            return Ready(number, held)
+            return events.Ready(number, held)
         case ("progress", rows):
-            return Moved(number, rows)
+            return events.Moved(number, rows)
         case ("place", *facts):
-            return Entered(number, *facts)
+            return events.Entered(number, *facts)
         case ("holds", held):
-            return Holds(number, held)
+            return events.Holds(number, held)
         case ("stall", stack):
-            return Stalled(number, stack)
+            return events.Stalled(number, stack)
         case ("alone", *_):
-            return Alone(number)
+            return events.Alone(number)
         case ("done", row, held):
-            return Finished(number, row, held)
+            return events.Finished(number, row, held)
         case ("failed", error, *_):
-            return Failed(number, error)
+            return events.Failed(number, error)
     return None  # it has accepted the pass
 
 
@@ -145,7 +124,7 @@ class LocalEngine:
         for worker in self._workers.values():
             worker.send("work", work, settings, self._stall_notice)
         while not self._attempts.is_over:
-            self._take(Tick())
+            self._take(events.Tick())
             for number in self._heard():
                 self._listen(number)
             self._look_at_silent_workers()
@@ -171,7 +150,7 @@ class LocalEngine:
 
     # Events.
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: events.Event) -> None:
         self._carry_out(self._attempts.take(event, time.monotonic()))
 
     def _heard(self) -> list[int]:
@@ -183,7 +162,7 @@ class LocalEngine:
         try:
             message = worker.connection.recv()
         except (EOFError, OSError):  # OSError: it died in the middle of a message
-            self._take(Died(number, f"its worker died of {how_it_ended(worker.child.process.wait())}"))
+            self._take(events.Died(number, f"its worker died of {how_it_ended(worker.child.process.wait())}"))
             return
         if event := event_of(number, message):
             worker.is_ready = True  # that is the first thing it says
@@ -192,7 +171,7 @@ class LocalEngine:
     def _look_at_silent_workers(self) -> None:
         """A worker that is deep in C code cannot say what it holds."""
         for number in self._attempts.silent(time.monotonic()):
-            self._take(Holds(number, self._workers[number].held_bytes()))
+            self._take(events.Holds(number, self._workers[number].held_bytes()))
 
     def _sample_memory(self) -> None:
         """Read the tree's memory rarely enough that reading it costs at most a hundredth of the time."""
@@ -206,31 +185,92 @@ class LocalEngine:
         self._log.say("sample", memory=memory.counted, file=memory.file, rows=rows, busy=len(busy))
         if memory.counted > self._budget.allowed and busy:
             largest = max(busy, key=lambda number: self._workers[number].held_bytes())
-            self._take(Overfull(largest, f"the tree held {format_size(memory.counted)}, more than {self._budget}"))
+            self._take(
+                events.Overfull(largest, f"the tree held {format_size(memory.counted)}, more than {self._budget}")
+            )
 
     # Commands.
 
-    def _carry_out(self, commands: Sequence[Command]) -> None:
+    def _carry_out(self, commands: Sequence[events.Command]) -> None:
         for command in commands:
             match command:
-                case Start(number):
+                case events.Start(number):
                     self._workers[number] = Worker(self._hold)
                     self._workers[number].send("work", self._work, self._settings, self._stall_notice)
-                case Give():
+                case events.Give():
                     self._workers[command.worker].send("task", command)
-                case Stop(number):
+                case events.Stop(number):
                     self._workers.pop(number).kill()
-                case Say(name, facts, None):
+                case events.Say(name, facts, None):
                     self._log.say(name, **facts)
-                case Say(name, facts, int(number)):
+                case events.Say(name, facts, int(number)):
                     self._log.say(name, **facts, stack=self._workers[number].stack())
-                case Complete(task, row, is_first):
+                case events.Complete(task, row, is_first):
                     self._rows_done += row.rows_read
                     self._done(task, row)
                     if is_first:
                         self._sampled = 0.0  # its memory is still there: sample it, or a short run would never be seen
-                case Raise(error):
+                case events.Raise(error):
                     raise error
-                case GiveUp():
+                case events.GiveUp():
                     stack = self._workers[command.worker].stack() if command.why == HUNG else ""
-                    raise given_up(command, self._settings, self._budget, stack)
+                    raise _given_up(command, self._settings, self._budget, stack)
+
+
+# Errors of tasks that cannot be done.
+
+
+def _given_up(end: events.GiveUp, settings: Settings, budget: Budget, stack: str) -> TaskError:
+    """`stack` is that of a worker that hangs."""
+    if end.why == events.NEEDS_MORE:
+        return _needs_more(end, budget)
+    if end.why == events.LEAKS:
+        return _leaks(end, settings)
+    return _hung(end, stack) if end.why == HUNG else _died(end, settings, budget)
+
+
+def _where(attempt: events.Attempt) -> str:
+    return f"{attempt.place or attempt.task.input}, after {attempt.rows:,} rows"
+
+
+def _died(end: events.GiveUp, settings: Settings, budget: Budget) -> TaskError:
+    return TaskError(
+        f"a task failed {end.attempt.number} times, the last time because {end.attempt.reason}; "
+        f"its batches were {format_size(settings.batch_bytes)}, a half and a quarter of that",
+        where=_where(end.attempt),
+        next_step=(
+            "call the function on that file to see why; on_bad_input: set_aside goes on without it. "
+            if end.attempt.can_be_left_out
+            else f"allow more than {budget} or look for rows that are very large; "
+        )
+        + "SIGKILL without a reason is mostly the kernel's out-of-memory killer (see `dmesg`)",
+    )
+
+
+def _hung(end: events.GiveUp, stack: str) -> TaskError:
+    error = TaskError(
+        f"a task showed no row for {end.seconds:.3g} s (task_timeout), twice",
+        where=_where(end.attempt),
+        next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`"
+        + ("; on_bad_input: set_aside goes on without that file" if end.attempt.can_be_left_out else ""),
+    )
+    error.add_note(stack)
+    return error
+
+
+def _leaks(end: events.GiveUp, settings: Settings) -> TaskError:
+    return TaskError(
+        f"the function keeps memory from one file to the next: its worker held "
+        f"{format_size(end.attempt.place_bytes)} before {end.attempt.place} and {format_size(end.bytes)} in it; "
+        f"{format_size(settings.worker_limit)} is what it may hold",
+        where=str(end.attempt.task.input),
+        next_step="let go of what earlier files left (caches, lists in the module), or raise `function_memory:`",
+    )
+
+
+def _needs_more(end: events.GiveUp, budget: Budget) -> TaskError:
+    return TaskError(
+        f"a row needs more memory than {budget} leaves to a task when no other runs",
+        where=f"{end.attempt.task.input}, after {end.attempt.rows:,} rows",
+        next_step="a larger `memory:`",
+    )

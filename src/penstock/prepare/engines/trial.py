@@ -5,7 +5,12 @@ It is started when it is first needed. One that dies is followed by another, whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +20,13 @@ from penstock.prepare import passes
 from penstock.prepare.budget.costs import Measured
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines.asking import HOLDING, LEAST_BYTES, Asking, GivenUp, Question
-from penstock.prepare.engines.attempt import ATTEMPTS
 from penstock.prepare.engines.attempts import MEASURING, SCOUTING
-from penstock.prepare.engines.events import Give
+from penstock.prepare.engines.events import ATTEMPTS, Give
 from penstock.prepare.sources import File, SourceOptions
 from penstock.prepare.sources.slices import Segment, Slice
 from penstock.prepare.survey.scouting import Scouted
+
+_PREFIX, _OLD_SECONDS = "penstock-measure-", 3600
 
 
 class Trial:
@@ -105,3 +111,22 @@ class Trial:
 
     def _known(self, piece: Slice) -> tuple[Segment, ...]:
         return tuple(segment for segment in piece.segments if not self._tried or segment.path in self._tried)
+
+
+@contextmanager
+def in_folder(trials: Sequence[passes.Trial]) -> Iterator[list[passes.Trial]]:
+    """The trials, writing into a folder of the driver's, so that a measuring worker that is killed leaves nothing."""
+    _sweep()
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
+        yield [trial._replace(work=replace(trial.work, root=folder)) for trial in trials]
+
+
+def _sweep() -> None:
+    """Remove what planning left behind when it was killed, an hour ago or more."""
+    for name in os.listdir(tempfile.gettempdir()):
+        path = os.path.join(tempfile.gettempdir(), name)
+        owner = name.removeprefix(_PREFIX).partition("-")[0]
+        if name.startswith(_PREFIX) and owner.isdecimal() and not os.path.exists(f"/proc/{owner}"):
+            with suppress(OSError):  # another's, or gone meanwhile
+                if os.stat(path).st_mtime < time.time() - _OLD_SECONDS:
+                    shutil.rmtree(path)
