@@ -47,6 +47,7 @@ def test_a_second_run_says_that_the_job_is_done(tmp_path, capfd):
     assert "This job is done already" in capfd.readouterr().out
 
 
+@pytest.mark.proof
 def test_json_is_one_document_on_stdout_and_progress_goes_to_stderr(tmp_path):
     done = give("run", make_job(tmp_path, workers=1), "--json")
     assert done.returncode == 0
@@ -64,6 +65,7 @@ def test_json_is_one_document_on_stdout_and_progress_goes_to_stderr(tmp_path):
     assert "3 tasks to do, 3,000 rows in all" in done.stderr
 
 
+@pytest.mark.proof
 def test_what_user_code_prints_stays_out_of_the_document(tmp_path):
     (tmp_path / "chatty.py").write_text(
         "import os\ndef talk(batch):\n    print('a')\n    os.write(1, b'b')\n    return batch\n"
@@ -238,6 +240,7 @@ def test_a_run_that_is_stopped_while_it_plans_ends_cleanly(tmp_path):
     assert "Traceback" not in err
 
 
+@pytest.mark.proof
 def test_without_a_terminal_progress_is_a_plain_line_now_and_then(tmp_path):
     (tmp_path / "slow_stage.py").write_text(SLOW_STAGE)
     job = make_job(tmp_path, stages=["slow_stage:slow"], workers=1)
@@ -253,6 +256,7 @@ def test_without_a_terminal_progress_is_a_plain_line_now_and_then(tmp_path):
     assert "\x1b" not in line
 
 
+@pytest.mark.proof
 def test_a_log_that_nobody_reads_any_more_does_not_end_the_run(tmp_path):
     process = start("run", make_job(tmp_path), "--json")
     assert process.stderr is not None
@@ -279,6 +283,7 @@ def _line(printed: str, first_word: str) -> str:
     return next(line for line in printed.splitlines() if line.startswith(first_word))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("command", [["--help"], ["init", "--schema"]])
 def test_a_reader_of_the_help_that_went_away_ends_the_command_quietly(command):
     process = start(*command)
@@ -289,6 +294,7 @@ def test_a_reader_of_the_help_that_went_away_ends_the_command_quietly(command):
     assert process.wait(timeout=60) == 141
 
 
+@pytest.mark.proof
 def test_a_command_without_a_stdout_does_its_work(tmp_path):
     command = [sys.executable, "-m", "penstock", "run", str(make_job(tmp_path))]
     done = subprocess.run(["sh", "-c", '"$@" >&- 2> /dev/null', "sh", *command], check=False)
@@ -305,6 +311,7 @@ for command in json.loads(sys.argv[1]):
 LOCALE_C = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}  # stdout and file names are ASCII
 
 
+@pytest.mark.proof
 def test_names_that_an_encoding_lacks_are_written_as_escapes(tmp_path):
     """Paths, columns and text in plan, run and inspect; JSON stays JSON, and files are found as they are called."""
     (tmp_path / "dätä").mkdir()

@@ -71,6 +71,7 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str) else value.tolist()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", ["labels", "masks"])
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_an_archive_of_the_arrays_example_holds_what_the_single_files_hold(arrays, kind, split):
@@ -80,6 +81,7 @@ def test_an_archive_of_the_arrays_example_holds_what_the_single_files_hold(array
         assert np.array_equal(archive[head], np.load(arrays / f"{kind}_{head}_{split}.npy"))
 
 
+@pytest.mark.proof
 def test_the_broken_game_of_the_arrays_example_is_set_aside_by_name(tmp_path, arrays):
     output = run_example("arrays", tmp_path, "--set", "input.files=in*/*.game") / "prepared"
     (rejected,) = [json.loads(line) for path in (output / "rejected").iterdir() for line in path.open()]

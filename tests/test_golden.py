@@ -27,6 +27,7 @@ def test_a_job_makes_the_dataset_that_it_always_made(name, tmp_path):
     assert golden.run_golden(name, tmp_path / "golden") == KNOWN[name]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", ["group", "text wrapped", "samples split and normalized"])
 def test_a_run_that_failed_in_the_middle_and_was_resumed_makes_it_too(name, tmp_path):
     golden.make_folder(tmp_path / "golden")
@@ -50,6 +51,7 @@ def test_a_dataset_of_an_earlier_version_is_whole_and_gives_the_same_records(nam
     assert records_of(name) == FINISHED[name]["records"]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", FINISHED)
 @pytest.mark.filterwarnings("ignore:batches are read from")
 def test_a_dataset_of_an_earlier_version_gives_the_same_batches(name):

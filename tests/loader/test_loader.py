@@ -353,6 +353,7 @@ def test_what_is_no_state_is_refused(load, state):
         load().restore(state)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
@@ -546,6 +547,7 @@ def test_a_loader_that_is_dropped_ends_its_threads_and_processes(datasets):
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("processes", [0, 2])
 def test_a_loader_that_is_collected_in_a_thread_of_its_own_ends_too(datasets, processes):
     held: list[Any] = []
@@ -585,6 +587,7 @@ def test_the_end_of_the_epochs_ends_the_threads(load):
     assert not own_threads()
 
 
+@pytest.mark.proof
 def test_a_program_that_forgets_to_close_still_ends(datasets):
     program = f"""
         import penstock

@@ -114,7 +114,6 @@ CASES = [
 ]
 
 
-@pytest.mark.core
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_flipped_byte_in_any_column_is_named_and_never_in_a_batch(kinds, tmp_path, name, options):
     kind, shard = copy_of(kinds[name], tmp_path)

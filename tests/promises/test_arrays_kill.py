@@ -121,7 +121,6 @@ def test_sigkill_of_the_driver_at_random_moments_is_recovered_from(placed, tmp_p
     placed.assert_recovers(job)
 
 
-@pytest.mark.core
 def test_sigkill_of_workers_at_random_moments_changes_nothing(placed, tmp_path):
     job = placed.job(tmp_path / "job.yaml", workers=2)
     shoot_workers(job, KILLS, lambda _: (tmp_path / "out" / ".penstock" / "job.json").exists())

@@ -78,6 +78,7 @@ def test_a_flipped_bit_at_every_byte_of_every_file_is_named(dataset, act):
     act(dataset)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("act", "step"), [(verify_everything, 1), (read_everything, 7)])
 def test_every_other_length_of_every_file_is_named(dataset, act, step):
     for name in files_of(dataset):

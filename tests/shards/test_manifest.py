@@ -62,6 +62,7 @@ MANIFESTS = st.builds(
 )
 
 
+@pytest.mark.proof
 @given(MANIFESTS)
 def test_a_manifest_says_the_same_after_a_round_trip(manifest):
     assert decode_manifest(encode_manifest(manifest), "here") == manifest

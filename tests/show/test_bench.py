@@ -61,6 +61,7 @@ def test_without_a_step_only_the_loader_is_measured(pings, capfd):
     assert [run["step_ms"] for run in facts["runs"]] == [None]
 
 
+@pytest.mark.proof
 def test_json_is_one_document_with_everything_that_was_measured(pings):
     done = give("bench", pings, *SHORT, "--step-ms", "3", "--fill", "one_key", "--workers", "1", "--json")
     assert done.returncode == 0, done.stderr
@@ -177,6 +178,7 @@ def test_values_that_a_field_cannot_hold_are_shown(pings, capfd):
     assert not [line for line in lines if "values too large" in line], "only what there was"
 
 
+@pytest.mark.proof
 def test_augment_is_asked_for_and_shown(folder, pings, capfd):
     for option, expected in (([], True), (["--augment"], True), (["--no-augment"], False)):
         assert main(["bench", pings, *SHORT, "--length", "64", *option, "--json"]) == 0

@@ -54,6 +54,7 @@ stores.SERVED["toy"] = ToyStore
 '''
 
 
+@pytest.mark.proof
 def test_one_line_in_served_lets_every_door_take_the_urls_of_a_new_store(tmp_path):
     """As sitecustomize, the toy is there in every process, as a module beside the local store would be."""
     (tmp_path / "sitecustomize.py").write_text(TOY)

@@ -58,6 +58,7 @@ def test_datasets_of_one_tokenizer_are_mixed_without_a_word(texts):
     assert mixed(texts["first"], texts["second"])[0] == []
 
 
+@pytest.mark.proof
 def test_datasets_of_different_tokenizers_are_refused_by_name(texts):
     with pytest.raises(ConfigError, match="made by different tokenizers") as refused:
         mixed(texts["first"], texts["other"])

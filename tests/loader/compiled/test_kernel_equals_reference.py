@@ -215,6 +215,7 @@ def test_other_events_are_encoded_alike(made, length):
     assert_equal(data, draws, vocabulary, fill, length)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("fill", ["packed", "one_key"])
 @pytest.mark.parametrize("length", [4096, 9000])
 def test_long_rows_of_long_records_are_encoded_alike(fill, length):

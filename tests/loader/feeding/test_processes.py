@@ -150,6 +150,7 @@ def test_a_batch_much_larger_than_a_sockets_buffer_comes_back(echo):
     assert_same(echo(0, batch), batch)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("count", [2, 4])
 def test_four_threads_each_get_their_own_results(count):
     with Processes(transforms.sign, count, timeout=PATIENCE) as processes, ThreadPoolExecutor(4) as threads:
@@ -215,6 +216,7 @@ def test_a_process_that_hangs_is_replaced_and_the_result_is_the_same(tmp_path, h
         wait_for(lambda: not is_running(int((tmp_path / "held_up").read_text())))
 
 
+@pytest.mark.proof
 def test_a_process_stopped_from_outside_is_replaced_too():
     with Processes(transforms.double, 1, timeout=2.0) as processes:
         processes(0, batch_of(0))
@@ -256,6 +258,7 @@ def _kill_now_and_then(processes: Processes, stop: threading.Event) -> int:
     return kills
 
 
+@pytest.mark.proof
 def test_a_batch_whose_process_dies_three_times_is_given_up_and_the_next_one_is_done():
     with Processes(transforms.exit_if_negative, 1, timeout=PATIENCE) as processes:
         with pytest.raises(TaskError, match="exit_if_negative") as caught:
@@ -268,6 +271,7 @@ def test_a_batch_whose_process_dies_three_times_is_given_up_and_the_next_one_is_
         assert processes.replaced == 3
 
 
+@pytest.mark.proof
 def test_a_batch_that_hangs_three_times_is_given_up_with_the_place_where_it_hangs():
     with Processes(transforms.hang, 1, timeout=1.0) as processes, pytest.raises(TaskError) as caught:
         processes(4, batch_of(4))
@@ -320,6 +324,7 @@ def test_an_error_that_does_not_survive_the_way_is_told_in_words(function, text)
         assert processes.replaced == 0
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("result", "text"),
     [
@@ -492,6 +497,7 @@ def test_a_module_that_fails_to_import_in_a_process_is_told_as_it_is(tmp_path):
 # What is left.
 
 
+@pytest.mark.proof
 def test_close_leaves_no_process_and_no_file_descriptor(tmp_path):
     before = set(os.listdir("/proc/self/fd"))
     function = functools.partial(transforms.double_after_one_hold_up, tmp_path)

@@ -72,6 +72,7 @@ def test_a_row_draws_as_many_records_as_the_definition_says(datasets: Datasets, 
         assert loader._parts.order.streams[0].draws == draws_by_definition(data, PINGS, length, augment=True)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("empty", [0.0, 0.5, 0.97])
 def test_records_without_events_do_not_change_what_is_counted(empty):
     rng = np.random.default_rng(3)
@@ -148,6 +149,7 @@ def test_old_records_without_events_do_not_change_what_is_counted(tmp_path, empt
     assert kind.streams[0].draws == draws_by_definition(data, NUMBERS, 60)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("records", "few"), [((1,), 1), ((7, 0, 30), 16), ((0, 3000, 1, 0, 4096), 1024)])
 def test_compiled_and_plain_sizing_draw_the_same_records(monkeypatch, records, few):
     found = []

@@ -211,6 +211,7 @@ def test_no_dataset_is_passed_more_often_than_there_are_epochs(datasets, epochs)
         assert any(more > epochs * np.array([stream.rows for stream in streams]))
 
 
+@pytest.mark.proof
 def test_mixing_by_tokens_gives_each_dataset_its_share_of_the_tokens(datasets: Datasets):
     options = {"batch_size": 50, "length": 100, "weights": [1, 3], "workers": 0}
     paths = [datasets.pings, datasets.more_pings]

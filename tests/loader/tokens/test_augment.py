@@ -61,6 +61,7 @@ def in_order(segment: list[dict[str, Any]], column: str) -> bool:
     return values == sorted(values)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("fill", ["packed", "one_key"])
 @pytest.mark.parametrize("plain", ["0", "1"])
 def test_fields_of_ones_own_come_in_the_stored_order_with_every_time(steps, monkeypatch, fill, plain):

@@ -60,6 +60,7 @@ def _said(events: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [event for event in events if event["event"] == name]
 
 
+@pytest.mark.proof
 def test_a_dead_workers_task_is_tried_again_with_half_the_batch(workplace):
     events = _run(
         workplace, "def stage(batch):\n    if working() and once('a'): os.kill(os.getpid(), 9)\n    return batch\n"
@@ -70,6 +71,7 @@ def test_a_dead_workers_task_is_tried_again_with_half_the_batch(workplace):
     assert penstock.verify(workplace / "out").ok
 
 
+@pytest.mark.proof
 def test_a_task_whose_worker_always_dies_is_reported_with_its_slice(workplace):
     with pytest.raises(TaskError) as caught:
         _run(workplace, "def stage(batch):\n    if working(): os._exit(3)\n    return batch\n")
@@ -79,6 +81,7 @@ def test_a_task_whose_worker_always_dies_is_reported_with_its_slice(workplace):
     assert not (workplace / "out" / ".penstock" / "tmp").exists()
 
 
+@pytest.mark.proof
 def test_an_exception_in_user_code_is_told_with_its_line_and_not_retried(workplace):
     code = "def stage(batch):\n    if working():\n        raise ValueError('no such luck')\n    return batch\n"
     with pytest.raises(TaskError) as caught:
@@ -88,6 +91,7 @@ def test_an_exception_in_user_code_is_told_with_its_line_and_not_retried(workpla
     assert any("slice" in note for note in caught.value.notes)
 
 
+@pytest.mark.proof
 def test_a_hung_task_is_named_with_its_stack_killed_and_tried_once_more(workplace):
     events = _run(
         workplace,
@@ -117,6 +121,7 @@ def test_a_task_that_always_hangs_is_reported_with_its_stack(workplace):
     assert any("in stage" in note for note in caught.value.notes)
 
 
+@pytest.mark.proof
 def test_a_function_that_hangs_while_it_is_measured_is_told_with_its_stack(workplace):
     code = "def stage(batch):\n    if len(batch) > 100: time.sleep(600)\n    return batch\n"
     with pytest.raises(TaskError) as caught:
@@ -139,6 +144,7 @@ def test_a_worker_that_outgrows_the_budget_is_stopped_and_its_task_tried_again(w
     assert penstock.verify(workplace / "out").ok
 
 
+@pytest.mark.proof
 def test_a_task_that_asks_to_be_alone_again_and_again_is_reported_with_its_slice(workplace):
     code = """
         from dataclasses import dataclass
@@ -159,12 +165,14 @@ def test_a_task_that_asks_to_be_alone_again_and_again_is_reported_with_its_slice
     assert len(_said(events, "alone")) <= 2  # the two workers' tasks, once each
 
 
+@pytest.mark.proof
 def test_what_user_code_prints_does_not_reach_standard_output(workplace):
     (workplace / "mine.py").write_text(PREAMBLE + "def stage(batch):\n    print('chatter')\n    return batch\n")
     job = workshop.write_job(workplace / "job.yaml", workplace / "data", stages=["mine:stage"])
     workshop.run_well(job)
 
 
+@pytest.mark.proof
 def test_a_script_without_a_main_guard_can_run_a_job(workplace):
     """Workers are started as modules, so the user's script is not run again in each of them."""
     job = workshop.write_job(workplace / "job.yaml", workplace / "data", stages=[])
@@ -201,6 +209,7 @@ def test_failures_are_counted_by_file_and_not_by_task(workplace, harm, keys):
     assert len(penstock.open(workplace / "out")) == 260
 
 
+@pytest.mark.proof
 def test_a_worker_is_replaced_after_many_tasks_so_that_no_leak_outlives_them(workplace):
     many = workshop.make_input(workplace / "many", files=1, rows=TASKS_PER_WORKER + 5, group=1)
     code = "def stage(batch):\n    if working(): (HERE / f'pid-{os.getpid()}').touch()\n    return batch\n"
@@ -211,6 +220,7 @@ def test_a_worker_is_replaced_after_many_tasks_so_that_no_leak_outlives_them(wor
     assert len(penstock.open(workplace / "out")) == TASKS_PER_WORKER + 5
 
 
+@pytest.mark.proof
 def test_a_task_timeout_that_is_shorter_than_a_worker_takes_to_start_is_no_defect(tmp_path):
     """Its time starts when the worker has, in planning as in a run. On a busy machine a row may take longer."""
     (tmp_path / "in.jsonl").write_text('{"x": 1}\n' * 100)

@@ -20,6 +20,7 @@ def told(batch):
 """
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "stages",
     [

@@ -34,6 +34,7 @@ def _with_memory(plan, allowed: int):
     return planned(plan, replace(plan.means, budget=Budget(allowed, "a test")))
 
 
+@pytest.mark.proof
 def test_planning_twice_gives_the_same_plan(plan):
     again = planned(plan, plan.means)
     assert again.passes == plan.passes
@@ -100,6 +101,7 @@ def test_the_projected_output_is_near_what_is_written(tmp_path, stages):
     assert 0.75 * written <= plan.passes[-1].projected.output_bytes <= 1.25 * written
 
 
+@pytest.mark.proof
 def test_an_output_inside_the_input_folder_does_not_feed_itself(tmp_path):
     data = workshop.make_input(tmp_path / "data", files=1)
     job = workshop.write_job(data / "job.yaml", data, stages=[{"filter": {"where": "size > 5", "keep": True}}])
@@ -149,6 +151,7 @@ def test_few_rows_are_not_taken_to_need_much_memory(tmp_path, rows, format_name)
         assert plan.projected_memory - plan.means.driver_bytes < 200_000_000
 
 
+@pytest.mark.proof
 def test_what_is_physical_changes_no_fingerprint_of_an_exchange(tmp_path):
     data = workshop.make_event_input(tmp_path / "data", files=2)
     seen = []
@@ -184,6 +187,7 @@ def test_the_projected_spill_and_output_of_an_exchange_are_near_what_is_written(
     assert all(0.75 <= ratio <= 1.25 for ratio in told.values()), told
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("columns", "kinds"), [(100, ["map"]), (101, ["map", "place"])])
 def test_more_files_than_a_task_may_hold_open_go_over_parts(tmp_path, columns, kinds):
     pq.write_table(pa.table({f"c{number}": [1, 2] for number in range(columns)}), tmp_path / "wide.parquet")

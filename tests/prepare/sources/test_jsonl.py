@@ -188,6 +188,7 @@ def test_compressed_input_is_the_same_rows(tmp_path, suffix, pack):
     assert packed.ordinals == plain.ordinals
 
 
+@pytest.mark.proof
 @given(kept=st.floats(0.05, 0.999), size=st.integers(50, 20_000), suffix=st.sampled_from(["gz", "zst"]))
 def test_where_a_compressed_file_breaks_off_no_batch_size_changes_what_arrives(folder, kept, size, suffix):
     data = "".join(f'{{"a":{i * i}}}\n' for i in range(1000)).encode()

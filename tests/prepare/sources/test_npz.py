@@ -474,6 +474,7 @@ def test_a_list_inside_an_array_of_no_dimension_is_read_too(tmp_path):
     assert values(read(tmp_path / "a.npz", trust=True), "labels_target") == [0, 1, 2, 3]
 
 
+@pytest.mark.proof
 @pytest.mark.filterwarnings("ignore:trust_pickle")
 def test_features_of_a_later_file_are_put_in_the_order_of_the_first(tmp_path):
     np.savez(tmp_path / "a.npz", features=objects({"gold": 1, "pieces": 2}))
@@ -542,6 +543,7 @@ class Ends:
         return exec, (self.code,)
 
 
+@pytest.mark.proof
 @pytest.mark.filterwarnings("ignore:trust_pickle")
 @pytest.mark.parametrize(
     ("code", "reason"),

@@ -77,6 +77,7 @@ EXPECTED = [[100.0 * n, 100.0 * n + 1, 100.0 * n + 2] for n in range(9)]
 # Features.
 
 
+@pytest.mark.proof
 def test_features_of_lists_of_dicts_and_of_arrays_are_put_in_one_order_by_name(tmp_path, batches):
     write_arrays(batches / "batch_0000.npz", 0, NAMES)
     write_dicts(batches / "batch_0001.npz", 3, ["pieces", "check", "gold"])
@@ -132,6 +133,7 @@ def test_names_that_do_not_name_every_feature_once_are_refused(tmp_path, batches
         penstock.run(write_job(tmp_path))
 
 
+@pytest.mark.proof
 def test_names_that_were_pickled_are_read_where_pickles_are_trusted(tmp_path, batches):
     write_arrays(batches / "batch_0000.npz", 0, NAMES)
     turned = NAMES[::-1]
@@ -172,6 +174,7 @@ def test_what_another_program_tells_about_a_column_is_not_taken_for_names_of_fea
     assert not json.loads((tmp_path / "out" / "manifest.json").read_text()).get("feature_names")
 
 
+@pytest.mark.proof
 def test_heads_are_columns_by_name_and_a_head_that_a_file_lacks_is_named(tmp_path, batches):
     both = [{"a": 1, "b": 2}, {"b": 2, "a": 1}]
     np.savez(batches / "batch_0.npz", features=objects([{"x": 1.0}] * 2), labels=objects(both))
@@ -247,6 +250,7 @@ def test_batch_files_that_are_the_input_are_not_written_once_more(tmp_path, batc
     assert sorted(batches.iterdir()) == before
 
 
+@pytest.mark.proof
 def test_a_selected_column_may_be_text_and_others_are_left_alone(tmp_path, batches):
     write_arrays(batches / "batch_0000.npz", 0, NAMES)
     penstock.run(write_job(tmp_path, [{"select": ["strategic_features", "player", "turn"]}]))

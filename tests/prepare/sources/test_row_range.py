@@ -168,6 +168,7 @@ penstock.run(plan)
 """
 
 
+@pytest.mark.proof
 def test_a_line_too_long_for_the_memory_counts_as_a_row_and_planning_never_holds_it(tmp_path):
     with (tmp_path / "a.jsonl").open("w") as file:
         file.write('{"n": 0, "m": ""}\n{"n": 1, "m": "')

@@ -66,6 +66,7 @@ def test_without_trimming_only_null_and_empty_texts_go(texts):
     assert texts_in(clean(texts, trim=False)) == [text for text in texts if text]
 
 
+@pytest.mark.proof
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cn", "Cs"]), min_size=1)))
 def test_nfc_is_that_of_unicodedata(texts):
     expected = [unicodedata.normalize("NFC", text).strip() for text in texts]

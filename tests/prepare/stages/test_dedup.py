@@ -106,6 +106,7 @@ def test_the_first_by_position_stays_as_a_dict_would_have_it(tmp_path_factory, s
     assert lost(folder, keys, losers) == by_a_dict(slices, set())
 
 
+@pytest.mark.proof
 @given(jobs=st.lists(SLICES, min_size=2, max_size=4), ranges=st.integers(1, 3), at_once=st.integers(1, 20))
 def test_what_earlier_jobs_had_is_left_out_whichever_of_them_had_it(tmp_path_factory, jobs, ranges, at_once):
     root = tmp_path_factory.mktemp("remember")

@@ -393,6 +393,7 @@ def test_what_needs_an_artifact_may_stand_on_either_side_of_group(tmp_path):
     assert np.mean([row["events"] for row in records(tmp_path / "out")]) == pytest.approx(0, abs=1e-5)
 
 
+@pytest.mark.proof
 def test_two_groups_in_one_job_keep_what_each_side_sets_aside(tmp_path):
     code = "import pyarrow as pa, pyarrow.compute as pc\ndef flat(batch):\n    return pa.record_batch({"
     code += "'pair': pc.bit_wise_and(batch['k'], 3), 'n': pc.list_value_length(batch['t']), 'k': batch['k']})\n"

@@ -55,12 +55,14 @@ def _job(workplace: Path, *stages: Any) -> Path:
     return workshop.write_job(workplace / "job.yaml", workplace / "data", stages=list(stages))
 
 
+@pytest.mark.proof
 def test_a_function_beside_the_job_file_is_a_stage(workplace):
     workshop.run_well(_job(workplace, {"own:doubled": {"column": "size", "by": 3}}))
     given = workshop.make_rows(6000, 0)["size"].to_pylist()
     assert penstock.open(workplace / "out")[:]["size"].to_pylist() == [3 * size for size in given]
 
 
+@pytest.mark.proof
 def test_a_stage_class_sets_rows_aside_with_a_reason(workplace):
     workshop.run_well(_job(workplace, {"own:Even": {"column": "size"}}))
     odd = sum(size % 2 for size in workshop.make_rows(6000, 0)["size"].to_pylist())
@@ -91,6 +93,7 @@ def test_a_function_that_drops_rows_is_refused_so_that_they_are_counted(workplac
     assert "filter" in (caught.value.next_step or "")
 
 
+@pytest.mark.proof
 def test_a_function_whose_columns_change_on_the_way_is_told_both(workplace):
     done = workshop.run(_job(workplace, "own:moody"))
     assert done.returncode == 7

@@ -17,10 +17,11 @@ from tests.prepare.stages.rows import make_rows
 from tests.promises import text_making
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("ends", [{}, {"add_eos": False}, {"add_bos": True, "bos": text_making.EOS}])
 def test_tokens_of_large_documents_lie_in_a_file_and_are_the_same(tmp_path, monkeypatch, threads, ends):
-    texts = ["water " * 300_000, "", *text_making.documents(40, seed=3), None]
+    texts = ["water " * 70_000, "", *text_making.documents(40, seed=3), None]
     stage = _opened(tmp_path, threads, ends)
     held = stage(make_rows({"text": texts})).batch
     monkeypatch.setattr(encoder, "LARGE_ROW", 1000)

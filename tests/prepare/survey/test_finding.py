@@ -111,6 +111,7 @@ def test_files_of_other_endings_are_counted_by_ending_and_change_no_id(tmp_path)
     assert plan.job == alone.job
 
 
+@pytest.mark.proof
 def test_what_is_not_read_is_on_the_screen_of_plan_and_run_and_in_json(tmp_path):
     _rows(tmp_path / "data" / "rows.jsonl", *range(1000))
     for name in ("a.txt", "b.txt"):

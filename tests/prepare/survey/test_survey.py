@@ -54,6 +54,7 @@ def test_what_is_measured_before_the_split_would_leak_and_is_refused(tmp_path):
         _plan(tmp_path, data, stages=[{"split": {"test": 0.1}}, {"split": {"val": 0.1}}])
 
 
+@pytest.mark.proof
 def test_a_column_that_declares_itself_without_nulls_is_like_any_other(tmp_path):
     schema = pa.schema([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.int64())])
     pq.write_table(pa.table({"a": [1, 2], "b": [3, 4]}, schema=schema), tmp_path / "1.parquet")
@@ -63,6 +64,7 @@ def test_a_column_that_declares_itself_without_nulls_is_like_any_other(tmp_path)
     assert penstock.open(tmp_path / "out")[:]["a"].to_pylist() == [1, 2, 5, None]
 
 
+@pytest.mark.proof
 def test_several_sources_keep_their_order_and_may_differ_in_format(tmp_path):
     (tmp_path / "rows.csv").write_text("a\n7\n8\n")
     pq.write_table(pa.table({"a": pa.array([1, 2], pa.int64())}), tmp_path / "rows.parquet")

@@ -68,6 +68,7 @@ def test_hugging_face_can_be_asked_for(tmp_path: Path) -> None:
     assert (choice.engine, bool(choice.places), choice.why) == ("hf", True, f"tokenize: {HF}; as asked")
 
 
+@pytest.mark.proof
 def test_an_engine_that_crashes_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = saved("gpt2", tmp_path)
     replace_library(monkeypatch, tmp_path, "gigatoken", "gigatoken_rs.py", "import os\nos.abort()\n")
@@ -91,6 +92,7 @@ def test_the_sample_is_bounded_by_bytes_whatever_its_characters_take() -> None:
     assert proof._some_documents(pa.array(["é" * 5000])) == ["é" * 4096]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("code", "said", "advice"),
     [

@@ -127,6 +127,7 @@ print(held("VmHWM") - start, gigatoken.GROWTH_BYTES)
 """
 
 
+@pytest.mark.proof
 @pytest.mark.skipif("gigatoken" not in ENGINES or sys.platform != "linux", reason="needs gigatoken and /proc")
 def test_an_engine_that_meets_a_new_word_with_every_word_grows_by_what_a_plan_counts_for_it(tmp_path: Path) -> None:
     done = subprocess.run(

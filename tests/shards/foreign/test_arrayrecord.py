@@ -419,6 +419,7 @@ def test_a_split_without_parts_is_a_file_without_records(tmp_path):
     assert (len(dataset), list(dataset), dataset[:].num_rows) == (0, [], 0)
 
 
+@pytest.mark.proof
 def test_a_flipped_bit_in_a_part_is_named_and_nothing_is_merged(tmp_path):
     folder = open_store(str(tmp_path))
     batch = grouped(some_keys(4))

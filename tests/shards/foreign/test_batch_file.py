@@ -106,6 +106,7 @@ def test_a_full_last_file_is_followed_by_no_empty_one(tmp_path):
     assert len(write(tmp_path, games(20), batch_size=10).files) == 2
 
 
+@pytest.mark.proof
 def test_names_stay_in_order_where_numbers_have_more_digits(tmp_path):
     order = [write(tmp_path, games(1), number=number).name for number in (0, 9, 9999, 10_000, 99_999, 100_000)]
     assert order == sorted(order)

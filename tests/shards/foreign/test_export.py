@@ -202,6 +202,7 @@ sys.exit(main(["export", *sys.argv[2:]]))
 """
 
 
+@pytest.mark.proof
 @NAMES
 @pytest.mark.parametrize("room", [0, 500])
 def test_a_disk_that_takes_no_more_leaves_nothing_behind(tmp_path, to, room):

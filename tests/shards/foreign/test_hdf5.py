@@ -207,6 +207,7 @@ sys.exit(main(["export", sys.argv[1], "--to", "hdf5", "--output", sys.argv[2]]))
 """
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("room", [0, 4_096, 16_000])
 def test_a_disk_that_takes_no_more_leaves_nothing_behind(tmp_path, room):
     path = make_games(tmp_path / "games")

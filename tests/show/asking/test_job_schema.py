@@ -54,6 +54,7 @@ def test_the_examples_are_accepted(path):
     assert accepts(yaml.safe_load(path.read_text()))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "keys",
     [

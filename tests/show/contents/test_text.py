@@ -91,6 +91,7 @@ def tokens_of(steps: list[Any]) -> list[tuple[str, int, int, dict[str, int]]]:
     return [(step["step"], step["taken"], step["given"], step["set_aside"]) for step in steps]
 
 
+@pytest.mark.proof
 def test_a_run_accounts_for_tokens_beside_documents(tmp_path, capfd):
     path = make_text_job(tmp_path / "job", {"length": 16, "method": "best_fit", "overflow": "truncate"})
     assert main(["run", str(path), "--json"]) == 0
@@ -298,6 +299,7 @@ def test_a_corpus_of_which_nothing_is_left_is_shown_like_any_other(tmp_path, cap
     assert "0 rows of 4,000 tokens, wrapped\n" in printed(capfd, "inspect", str(tmp_path / "job" / "out"))
 
 
+@pytest.mark.proof
 def test_a_job_that_sets_every_document_aside_says_for_what(tmp_path, capfd):
     path = make_text_job(tmp_path / "job", 24)
     remember = ["--set", f"stages.2={{dedup: {{remember: '{tmp_path / 'seen'}'}}}}"]
@@ -315,6 +317,7 @@ def test_doctor_says_which_libraries_for_text_are_there():
     assert text["status"] == "ok"
 
 
+@pytest.mark.proof
 def test_the_preset_text_is_the_job_that_its_plan_prints(tmp_path, capfd, monkeypatch):
     make_text_job(tmp_path / "job", 24)
     monkeypatch.chdir(tmp_path)

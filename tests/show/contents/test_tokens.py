@@ -195,6 +195,7 @@ def test_options_of_a_batch_without_a_batch_are_refused(pings, capfd):
     assert main(["inspect", pings]) == 0
 
 
+@pytest.mark.proof
 def test_json_is_one_document_and_nothing_else(pings):
     done = give("inspect", pings, "--tokens", "--json")
     assert done.returncode == 0, done.stderr

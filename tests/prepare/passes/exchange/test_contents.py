@@ -142,6 +142,7 @@ def _rows(data: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("batch_bytes", [1 << 20, 500])
 def test_records_of_a_split_stand_in_the_order_of_hash_and_key(tmp_path, batch_bytes):
     """What comes first in a shard, and in which shard, is part of what `same bytes` means."""
