@@ -6,7 +6,7 @@ is never done again; a second attempt of a task writes the same row.
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.base.errors import IntegrityError
@@ -24,12 +24,12 @@ TASKS = f"{STATE}/tasks"
 class LedgerRow:
     task: str
     fingerprint: str
-    shards: dict[str, ShardFacts]
-    spill: FileFacts | None
-    rejected: FileFacts | None
-    steps: dict[str, Step]  # by number of the stage; what was read has none
-    states: dict[str, Any]
-    lost_files: tuple[tuple[str, str], ...]  # path, and what for
+    shards: dict[str, ShardFacts] = field(default_factory=dict)
+    spill: FileFacts | None = None
+    rejected: FileFacts | None = None
+    steps: dict[str, Step] = field(default_factory=dict)  # by number of the stage; what was read has none
+    states: dict[str, Any] = field(default_factory=dict)
+    lost_files: tuple[tuple[str, str], ...] = ()  # path, and what for
     boot: str = ""  # the store's session, while which its spill or placed shards last; "" if they last for good
 
     @property

@@ -17,7 +17,7 @@ from penstock.shards.feature_names import FeatureNames
 from penstock.shards.foreign.batch_file import BatchFileWriter
 from penstock.shards.schema import Schema
 
-_HELD_BATCH = 1.3  # times its bytes: pieces of columns, and what writing them takes
+_HELD_BATCH = 1.3  # times its bytes, until it is full: pieces of columns, and what writing them takes
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,10 @@ class Batches:
         return Produced(shards={"train": shard} if shard.records else {})
 
 
-@dataclass(frozen=True)
-class BatchesEnding(ShardsEnding):
-    batch_rows: int = 0  # of the largest file
-
-    def held_later(self, row_bytes: float) -> int:
-        """A batch file is held until it is full."""
-        return int(_HELD_BATCH * self.batch_rows * row_bytes)
-
-
 def batches_ending(job: Job) -> Ending | None:
     if job.config.format != "npz":
         return None
     survey = job.survey
     into = BatchesInto(survey.output, job.config.batch_size, survey.feature_names)
     most = min(job.config.batch_size, max(map(survey.rows_of, survey.slices), default=0))
-    return BatchesEnding("batch files", into=into, is_for_good=True, splits=job.splits, batch_rows=most)
+    return ShardsEnding("batch files", into=into, is_for_good=True, splits=job.splits, held_rows=_HELD_BATCH * most)

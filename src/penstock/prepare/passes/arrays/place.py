@@ -7,12 +7,12 @@ from penstock.base.sizes import counted, format_size
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.passes import Facts, Finished, Holds, Left, Need, Rows, Task
-from penstock.prepare.passes.arrays.applied import changes_of, first_applied, part_schema
+from penstock.prepare.passes import Facts, Finished, Holds, Left, Need, Pass, Rows, Task
 from penstock.prepare.passes.arrays.finishing import archive_bytes, finish_arrays
+from penstock.prepare.passes.arrays.moving import changes_of, first_applied, part_schema
 from penstock.prepare.passes.arrays.parts import lay_out_parts, parts_of
 from penstock.prepare.passes.arrays.placing import Part, PlaceWork
-from penstock.prepare.passes.own_tasks import OwnTasks
+from penstock.prepare.passes.job import Job
 from penstock.shards.placed import PLACING, Layout, make_room
 
 _HELD_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
@@ -20,8 +20,9 @@ _BYTES_PER_SECOND = 1e9
 
 
 @dataclass(frozen=True)
-class Place(OwnTasks):
-    kind = "place"
+class Place(Pass):
+    job: Job
+    before: int  # the pass that left the parts
     is_for_good = True
 
     @property
@@ -36,7 +37,7 @@ class Place(OwnTasks):
         slices = len(self.job.survey.slices)
         parts = [Part(0, slices)] if self.task_count == 1 else [Part(number, number + 1) for number in range(slices)]
         inputs = [(part, [part.describe()]) for part in parts]
-        return self.job.make_tasks(self.number, self.kind, above, len(self.job.stages), inputs)
+        return self.job.make_tasks(self, above, len(self.job.stages), inputs)
 
     def _held_bytes(self, measured: Measured) -> int:
         """With merge_strategy: accumulative, everything is held first."""
@@ -68,7 +69,7 @@ class Place(OwnTasks):
         parts, artifacts = parts_of(left.rows[self.before]), {each: of.artifact for each, of in left.learned.items()}
         layout = self._layout(store, left.rows[self.before])
         work = PlaceWork(store.root, parts, layout, changes_of(self.job, artifacts), self._is_in_memory)
-        if not any(row.states.get("layout") == work.identity for row in kept):
+        if not any(row.identity == work.identity for row in kept):
             store.remove(PLACING)
         self._refuse_without_room(work, means)
         make_room(store, layout)

@@ -12,10 +12,9 @@ from penstock.base.fingerprint import fingerprint
 from penstock.base.stores import open_store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Lost, Report, Task
+from penstock.prepare.passes import Lost, Report, Task, Work
 from penstock.prepare.passes.arrays.moving import Changes, place_copy, place_views
 from penstock.prepare.passes.arrays.parts import open_part_of
-from penstock.prepare.passes.own_tasks import OwnWork
 from penstock.prepare.samples.groups import PartsByTask
 from penstock.shards.manifest import ShardFacts, Step
 from penstock.shards.placed import EDGES, Edges, Layout, PlacedColumn
@@ -36,7 +35,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class PlaceWork(OwnWork):
+class PlaceWork(Work):
     parts: PartsByTask
     layout: Layout
     changes: Changes
@@ -90,11 +89,8 @@ class PlaceWork(OwnWork):
             task=task.name,
             fingerprint=task.fingerprint,
             shards={split: self._shard(split, part) for split in self.layout},
-            spill=None,
-            rejected=None,
             steps={"place": Step("place", "", records, records)},
             states={"layout": self.identity, EDGES: edges},
-            lost_files=(),
             boot=store.session,
         )
 

@@ -11,7 +11,7 @@ from penstock.prepare.passes import Lost, Report, TaskInput
 from penstock.prepare.passes.exchange.merging import Gathering, gather
 from penstock.prepare.passes.folds.chain import Chain, Count
 from penstock.prepare.passes.folds.source import Attempt
-from penstock.prepare.rows.exchange import Bucket, Exchange, Sorted
+from penstock.prepare.rows.exchange import Bucket, Sorted
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stages.interfaces import Exchanges
@@ -26,7 +26,6 @@ class FromBuckets:
     stage: int  # number of the stage that reduces the rows of a key
     name: str
     reducer: Exchanges
-    exchange: Exchange
     spills: tuple[str, ...]
     refuses: bool
 
@@ -70,7 +69,7 @@ class FromBuckets:
                 yield run
 
         ranges = max(sort_bytes - self.reducer.keeps_bytes(), sort_bytes // 4)  # beside what it keeps of the run before
-        how = Gathering(store, self.exchange, sort_bytes, ranges, moved)
+        how = Gathering(store, self.reducer.exchange(), sort_bytes, ranges, moved)
         for batch in self.reducer.reduce(counting(gather(how, self.spills, bucket))):
             if self.stage in chain.taps:
                 chain.taps[self.stage].add_at_once(batch)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from penstock.base.stores import open_store
 from penstock.prepare.budget.growth import growth_of
@@ -22,11 +23,7 @@ def try_buckets(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tried:
     later = [number for number, stage in work.stages.items() if isinstance(stage, Applies)]
     work = replace(work, fits=(*work.fits, *later))  # what needs an artifact is passed over
     store = open_store(work.root)
-
-    def run(number: int, size: int, grown: Callable[[], int]) -> Point:
-        return _gather_some(work, number, left[number], size, how, grown)
-
-    points = how.points((decoded_bytes(store, spill) for spill in left), run)
+    points = how.points((decoded_bytes(store, spill) for spill in left), partial(_gather_some, work, how, left))
     last = points[-1]
     facts = {
         "spilled_row_bytes": last.batch_bytes / max(last.rows, 1),
@@ -36,11 +33,13 @@ def try_buckets(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tried:
     return Tried(points, facts=facts)
 
 
-def _gather_some(work: FoldWork, number: int, spill: str, size: int, how: Measuring, grown: Callable[[], int]) -> Point:
+def _gather_some(
+    work: FoldWork, how: Measuring, spills: tuple[str, ...], number: int, size: int, grown: Callable[[], int]
+) -> Point:
     started = time.perf_counter()
     assert isinstance(work.source, FromBuckets)
     assert work.sink
-    source, store, first = replace(work.source, spills=(spill,)), open_store(work.root), Count()
+    source, store, first = replace(work.source, spills=(spills[number],)), open_store(work.root), Count()
     with cut_short(work, number, how.settings) as inside:
         for rows in source.reduced(store, 0, size + 1, inside.chain, first, nobody_watches):
             inside.sink.write(inside.chain(rows))

@@ -1,6 +1,5 @@
 """Slices: the reader of the slices of the input. The worker's half: from_slices.py."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -11,8 +10,7 @@ from penstock.prepare.budget.costs import SLICES, Measured
 from penstock.prepare.passes import Account, Batches, Facts, Rows, Task
 from penstock.prepare.passes.folds.fold import Written, summed
 from penstock.prepare.passes.folds.from_slices import FromSlices
-from penstock.prepare.passes.job import Described, Job
-from penstock.prepare.rows.exchange import Exchange
+from penstock.prepare.passes.job import Inputs, Job
 from penstock.shards.manifest import Step
 
 _BATCHES = Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
@@ -22,14 +20,13 @@ _BATCHES = Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB w
 class Slices:
     job: Job
     word = SLICES
-    buckets = 0
-    exchange: Exchange | None = None
+    exchange = None
 
     @property
     def task_count(self) -> int:
         return len(self.job.survey.slices)
 
-    def inputs(self) -> Sequence[Described]:
+    def inputs(self) -> Inputs:
         slices = self.job.survey.slices
         return [
             (piece, [len(slices), piece.number, [segment.describe() for segment in piece.segments]]) for piece in slices

@@ -1,15 +1,13 @@
 """Work: the worker's half of a fold: a task's rows, from a source through some stages into a sink. Next: ledger.py."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.base.faults import crash_point
 from penstock.base.stores import open_store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Lost, Report, Task
+from penstock.prepare.passes import Lost, Report, Task, Work
 from penstock.prepare.passes.folds.chain import Chain, Tap
 from penstock.prepare.passes.folds.rejected import Rejected
 from penstock.prepare.passes.folds.sink import Into, Nothing, Sink
@@ -20,18 +18,15 @@ from penstock.prepare.stages.stage import Stage
 
 
 @dataclass(frozen=True)
-class FoldWork:
+class FoldWork(Work):
     """The work of every task of a fold."""
 
-    root: str
     source: Source
     names: dict[int, str]
     stages: dict[int, Stage]  # by number, bound: those that need an artifact have it
     fits: tuple[int, ...]  # numbers of the stages whose reduction this pass runs
     sink: Into | None  # none: the pass only measures
-    code: tuple[tuple[str, str], ...]
     is_for_good: bool = True  # else a later pass does the same to the same rows, and writes what is set aside
-    identity: str = ""
 
     @property
     def notes(self) -> list[str]:
@@ -100,7 +95,3 @@ class FoldWork:
         for stage in self.stages.values():
             if isinstance(stage, Opens):
                 stage.closed()
-
-    def for_trial(self) -> FoldWork:
-        """The work, with a sink that takes some rows of some slices."""
-        return replace(self, sink=self.sink.for_trial() if self.sink else None)

@@ -13,7 +13,7 @@ import numpy as np
 from penstock.base.fingerprint import fingerprint
 from penstock.base.stores.store import Store
 from penstock.prepare.passes import Rows
-from penstock.prepare.passes.text.counted import CONTENT, COUNTED
+from penstock.prepare.passes.text.tokens import CONTENT, COUNTED
 from penstock.prepare.rows.part import PartFile, open_part
 from penstock.shards.columns import FileFacts
 from penstock.shards.packed import TOKENS
@@ -55,11 +55,6 @@ def _part(file: FileFacts, states: Mapping[str, Any]) -> TokenPart:
     counted = states[COUNTED].items()
     tokens = {split: sum(each["tokens"] for each in sources.values()) for split, sources in counted}
     return TokenPart(file, tokens, fingerprint(states[CONTENT]))
-
-
-def content_of(parts: Sequence[TokenPart]) -> str:
-    """A name for all that these parts hold."""
-    return fingerprint([part.content for part in parts])
 
 
 def token_dtype(schema: Schema) -> str:

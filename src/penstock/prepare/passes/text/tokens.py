@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +19,34 @@ from penstock.prepare.passes import Rows as LedgerRows
 from penstock.prepare.passes.folds.fold import Ending
 from penstock.prepare.passes.folds.sink import PARTS, Into, Produced
 from penstock.prepare.passes.job import Job
-from penstock.prepare.passes.text.counted import CONTENT, COUNTED, Counted, commit_summary
 from penstock.prepare.rows.part import PLACES, PartWriter
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.pack import Pack, narrowed
-from penstock.shards.packed import TOKENS
+from penstock.shards.columns import commit_file
+from penstock.shards.packed import SUMMARY, TOKENS
 from penstock.shards.schema import Schema, schema_from_arrow
+
+COUNTED = "documents"  # in the states of a ledger row: by split and source, documents and tokens
+CONTENT = "content"  # likewise: hashes of the tokens and of their counts, whatever batches they came in
+_BINS = 32  # lengths of documents by powers of two
+
+
+class Counted:
+    """Documents, their tokens, and how many documents have 0, 1, 2 to 3, 4 to 7, ... tokens."""
+
+    def __init__(self) -> None:
+        self.documents, self.tokens, self.lengths = 0, 0, [0] * _BINS
+
+    def add(self, lengths: np.ndarray[Any, Any]) -> None:
+        self.documents += len(lengths)
+        self.tokens += int(lengths.sum())
+        bins = np.bincount(np.frexp(lengths)[1], minlength=_BINS)[:_BINS]
+        self.lengths = (np.array(self.lengths) + bins).tolist()
+
+    def merge(self, other: Mapping[str, Any]) -> None:
+        self.documents += other["documents"]
+        self.tokens += other["tokens"]
+        self.lengths = (np.array(self.lengths) + np.array(other["lengths"])).tolist()
 
 
 @dataclass(frozen=True)
@@ -68,7 +93,22 @@ class Tokens:
 class TokensEnding(Ending):
     def finish(self, rows: LedgerRows, store: Store) -> Finished:
         """Summary of the documents by length."""
-        return Finished(summaries=(commit_summary(store, rows),))
+        summary = json.dumps(_summary(rows), indent=1).encode() + b"\n"
+        return Finished(summaries=(commit_file(store, SUMMARY, summary),))
+
+
+def _summary(rows: LedgerRows) -> dict[str, Any]:
+    """By split and source: documents, tokens, and how many documents have up to 0, 1, 3, 7, ... tokens."""
+    splits: dict[str, dict[str, Counted]] = {}
+    for row in rows:
+        for split, sources in row.states[COUNTED].items():
+            found = splits.setdefault(split, {})
+            for source, counted in sources.items():
+                found.setdefault(source, Counted()).merge(counted)
+    return {
+        split: {source: vars(counted) for source, counted in sorted(sources.items(), key=lambda each: int(each[0]))}
+        for split, sources in splits.items()
+    }
 
 
 def tokens_ending(job: Job) -> Ending | None:

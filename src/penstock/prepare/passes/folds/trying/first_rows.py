@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from penstock.base.errors import PlanError
 from penstock.prepare.budget.points import SECONDS, Point
@@ -20,16 +21,15 @@ _BEGINNING_BYTES = 1 << 20  # of a giant's text, which are measured: a slow toke
 
 
 def try_first_rows(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tried:  # noqa: ARG001
-    work = _bound(work.for_trial(), how)
+    assert work.sink
+    sink = work.sink.for_trial()
+    work = _bound(replace(work, sink=sink), how)
+    sizes = (how.settings.batch_bytes >> shift for shift in (6, 3, 0))
+    points = how.points(sizes, partial(_read_some, work, how))
+    return Tried(points, sink.left(len(points)))
 
-    def run(number: int, size: int, grown: Callable[[], int]) -> Point:
-        return _read_some(work, how, size, number, grown)
 
-    points = how.points((how.settings.batch_bytes >> shift for shift in (6, 3, 0)), run)
-    return Tried(points, work.sink.left(len(points)) if work.sink else ())
-
-
-def _read_some(work: FoldWork, how: Measuring, size: int, number: int, grown: Callable[[], int]) -> Point:
+def _read_some(work: FoldWork, how: Measuring, number: int, size: int, grown: Callable[[], int]) -> Point:
     """A task cut short."""
     started = time.perf_counter()
     read, more_seconds = 0, 0.0
