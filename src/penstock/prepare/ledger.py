@@ -5,7 +5,8 @@ is never done again; a second attempt of a task writes the same row.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from penstock.shards.manifest import ShardFacts, Step, shard_from_dict
 from penstock.shards.placed import PLACING
 
 TASKS = f"{STATE}/tasks"
+ANNOUNCED = f"{STATE}/announced.json"
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,23 @@ def files_are_there(store: Store, row: LedgerRow, spill_needed: bool) -> bool:
     except IntegrityError:
         return False
     return True
+
+
+def announce(store: Store, names: Sequence[str]) -> None:
+    """Write down the names of files that will appear beside the manifest, before the first of them does.
+
+    Should the run be killed and the job be changed before it is resumed, nothing else could tell them from a person's.
+    """
+    store.commit_bytes(ANNOUNCED, json.dumps(names).encode())
+
+
+def remove_announced(store: Store) -> None:
+    """Remove the files of an output that is to be replaced, finished or not."""
+    if store.exists(ANNOUNCED):
+        with suppress(ValueError):  # damaged: then the files stay, and `verify` names them
+            for name in json.loads(store.read(ANNOUNCED)):
+                store.remove(str(name))
+        store.remove(ANNOUNCED)
 
 
 def _name(task: str) -> str:

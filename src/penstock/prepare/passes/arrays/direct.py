@@ -9,7 +9,7 @@ from penstock.base.errors import PenstockError
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes.arrays.parts import PartsInto
-from penstock.prepare.passes.folds.sink import Into, Produced
+from penstock.prepare.passes.folds.sink import Into, Produced, Sink
 from penstock.prepare.rows.container import bytes_of
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.samples.nulls import refuse_nulls
@@ -26,8 +26,9 @@ class DirectInto(Into):
     schema: Schema
     layout: Layout
 
-    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Direct:  # noqa: ARG002
-        return Direct(store, self, number, stack)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:  # noqa: ARG002
+        direct = Direct(store, self, number, stack)
+        return Sink(direct.write, direct.finish)
 
     def for_trial(self) -> Into:
         """Places are for all rows of a slice; parts cost the same."""

@@ -1,7 +1,4 @@
-"""Arrays: the last steps of a job whose samples become .npy files: shared blocks, archives of heads, names of features.
-
-Called when every row is at its place.
-"""
+"""Finishing: the last steps of a job whose samples become .npy files, when every row is at its place."""
 
 import json
 import math
@@ -11,8 +8,8 @@ from dataclasses import asdict
 import numpy as np
 
 from penstock.base.stores.store import Store
+from penstock.prepare.ledger import announce
 from penstock.prepare.passes import Finished, Rows
-from penstock.prepare.passes.announced import announce
 from penstock.prepare.passes.job import Job
 from penstock.prepare.samples.groups import PartsByTask, prove_apart
 from penstock.prepare.stages.interfaces import split_of

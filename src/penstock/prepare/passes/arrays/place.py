@@ -10,10 +10,10 @@ from penstock.prepare.budget.means import Means, Projection, Settings, memory_wi
 from penstock.prepare.passes import Facts, Finished, Holds, Left, Need, Pass, Rows, Task
 from penstock.prepare.passes.arrays.finishing import archive_bytes, finish_arrays
 from penstock.prepare.passes.arrays.moving import changes_of, first_applied, part_schema
-from penstock.prepare.passes.arrays.parts import lay_out_parts, parts_of
+from penstock.prepare.passes.arrays.parts import lay_out_parts
 from penstock.prepare.passes.arrays.placing import Part, PlaceWork
 from penstock.prepare.passes.job import Job
-from penstock.shards.placed import PLACING, Layout, make_room
+from penstock.shards.placed import PLACING, make_room
 
 _HELD_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
 _BYTES_PER_SECOND = 1e9
@@ -66,17 +66,18 @@ class Place(Pass):
         return Facts(stages, "parts", "output", f"{parts} of pass {self.before}")
 
     def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> PlaceWork:
-        parts, artifacts = parts_of(left.rows[self.before]), {each: of.artifact for each, of in left.learned.items()}
-        layout = self._layout(store, left.rows[self.before])
-        work = PlaceWork(store.root, parts, layout, changes_of(self.job, artifacts), self._is_in_memory)
+        work = self._work(left, store)
         if not any(row.identity == work.identity for row in kept):
             store.remove(PLACING)
         self._refuse_without_room(work, means)
-        make_room(store, layout)
+        make_room(store, work.layout)
         return work
 
-    def _layout(self, store: Store, rows: Rows) -> Layout:
-        return lay_out_parts(store, self.job.splits, part_schema(self.job), self.job.survey.output, parts_of(rows))
+    def _work(self, left: Left, store: Store) -> PlaceWork:
+        parts = tuple(row.shards for row in left.rows[self.before])
+        layout = lay_out_parts(store, self.job.splits, part_schema(self.job), self.job.survey.output, parts)
+        artifacts = {number: each.artifact for number, each in left.learned.items()}
+        return PlaceWork(store.root, parts, layout, changes_of(self.job, artifacts), self._is_in_memory)
 
     def _refuse_without_room(self, work: PlaceWork, means: Means) -> None:
         """merge_strategy: accumulative, now that it is known how much there is."""
@@ -91,5 +92,5 @@ class Place(Pass):
             )
 
     def finish(self, left: Left, store: Store) -> Finished:
-        written = left.rows[self.before]
-        return finish_arrays(self.job, self._layout(store, written), left.rows[self.number], store, parts_of(written))
+        work = self._work(left, store)
+        return finish_arrays(self.job, work.layout, left.rows[self.number], store, work.parts)

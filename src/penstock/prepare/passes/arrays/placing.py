@@ -1,5 +1,4 @@
-"""Placing: the parts that tasks have left -> the dataset's .npy files, every row at its place. The worker's half of
-place.py.
+"""Placing: the parts that tasks have left -> the dataset's .npy files, every row at its place.
 
 Tasks write into the same files, each its own ranges; doing one again writes the same bytes to the same place.
 """
@@ -68,13 +67,11 @@ class PlaceWork(Work):
                     column = file.column(split, placed.column)
                     if not len(column.pieces):
                         continue
+                    found, made = edges.setdefault(placed.file, []), self.changes.made(column, placed, number)
                     if self.in_memory:
-                        made = [memoryview(bytes(each)) for each in self.changes.made(column, placed, number)]
-                        held.append((placed, number, made))
-                        continue
-                    found = edges.setdefault(placed.file, [])
-                    if self.changes.concern(placed):
-                        found += place_views(store, placed, number, self.changes.made(column, placed, number))
+                        held.append((placed, number, [memoryview(bytes(each)) for each in made]))
+                    elif self.changes.concern(placed):
+                        found += place_views(store, placed, number, made)
                     else:
                         found += place_copy(store, placed, number, column, file.name)
                 records += shard.records
@@ -83,16 +80,11 @@ class PlaceWork(Work):
             del file, column  # or the map would hold the pages
             store.forget_pages(name)
         for placed, number, views in held:
-            edges.setdefault(placed.file, []).extend(place_views(store, placed, number, views))
+            edges[placed.file] += place_views(store, placed, number, views)
         crash_point("place.before_ledger")
-        return LedgerRow(
-            task=task.name,
-            fingerprint=task.fingerprint,
-            shards={split: self._shard(split, part) for split in self.layout},
-            steps={"place": Step("place", "", records, records)},
-            states={"layout": self.identity, EDGES: edges},
-            boot=store.session,
-        )
+        shards = {split: self._shard(split, part) for split in self.layout}
+        steps, states = {"place": Step("place", "", records, records)}, {"layout": self.identity, EDGES: edges}
+        return LedgerRow(task.name, task.fingerprint, shards, steps=steps, states=states, boot=store.session)
 
     def _shard(self, split: str, part: Part) -> ShardFacts:
         records = sum(each[split].records for each in self.parts[part.number : part.last] if split in each)

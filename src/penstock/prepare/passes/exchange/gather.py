@@ -11,7 +11,7 @@ from penstock.prepare.budget.costs import Measured
 from penstock.prepare.passes import Account, Batches, Facts, Rows, Task
 from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.exchange.scatter import side_of
-from penstock.prepare.passes.folds.fold import Written
+from penstock.prepare.passes.folds.fold import Reader, Written
 from penstock.prepare.passes.job import Inputs, Job
 from penstock.prepare.rows.exchange import Bucket, Exchange
 from penstock.prepare.rows.spill import rows_by_part
@@ -22,7 +22,7 @@ _MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to 
 
 
 @dataclass(frozen=True)
-class Buckets:
+class Buckets(Reader):
     """The buckets of an exchange, of which the stage that asked for it makes records."""
 
     job: Job

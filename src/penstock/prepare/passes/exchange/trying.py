@@ -8,12 +8,13 @@ from functools import partial
 from penstock.base.stores import open_store
 from penstock.prepare.budget.growth import growth_of
 from penstock.prepare.budget.points import Point
-from penstock.prepare.passes import nobody_watches
+from penstock.prepare.passes import Task, nobody_watches
 from penstock.prepare.passes.exchange.buckets import FromBuckets
-from penstock.prepare.passes.folds.chain import Count
+from penstock.prepare.passes.folds.source import Attempt
 from penstock.prepare.passes.folds.trying.cut_short import cut_short
 from penstock.prepare.passes.folds.trying.measure import Measuring, Tried
 from penstock.prepare.passes.folds.work import FoldWork
+from penstock.prepare.rows.exchange import Bucket
 from penstock.prepare.rows.spill import decoded_bytes
 from penstock.prepare.stages.interfaces import Applies
 
@@ -39,10 +40,11 @@ def _gather_some(
     started = time.perf_counter()
     assert isinstance(work.source, FromBuckets)
     assert work.sink
-    source, store, first = replace(work.source, spills=(spills[number],)), open_store(work.root), Count()
+    source, settings = replace(work.source, spills=(spills[number],)), replace(how.settings, batch_bytes=size + 1)
     with cut_short(work, number, how.settings) as inside:
-        for rows in source.reduced(store, 0, size + 1, inside.chain, first, nobody_watches):
+        attempt = Attempt(work, Task("", Bucket(0), ""), settings, nobody_watches, inside.chain, [])
+        for rows in source.rows(attempt):
             inside.sink.write(inside.chain(rows))
     seconds = time.perf_counter() - started
-    point = Point(size, grown(), first.taken, first.made, inside.bytes, seconds)
-    return work.sink.weighed(point, store, number, inside.produced.shards)
+    point = Point(size, grown(), attempt.read.taken, attempt.read.made, inside.bytes, seconds)
+    return work.sink.weighed(point, open_store(work.root), number, inside.produced.shards)

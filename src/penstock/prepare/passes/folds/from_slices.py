@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Lost, Report, TaskInput
-from penstock.prepare.passes.folds.bad_records import refuse_bad_records, unreadable_rows
 from penstock.prepare.passes.folds.chain import Count
-from penstock.prepare.passes.folds.source import Attempt
+from penstock.prepare.passes.folds.source import Attempt, refuse_bad_records, unreadable_rows
 from penstock.prepare.rows.rows import RAISED, TOO_LARGE, Rows, join
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment, readable, refuse_changed
 from penstock.prepare.sources.slices import Slice
@@ -39,11 +38,8 @@ class FromSlices:
         return {}
 
     def may_lose(self, title: str) -> bool:
-        return title == TOO_LARGE or not self.refuses
-
-    def fails_on(self, part: UnreadablePart) -> bool:
-        """Whether the part stops the job. What a user's function raises never does: it is kept, with its traceback."""
-        return self.refuses and part.title not in _ALWAYS_SET_ASIDE
+        """What a user's function raises never stops the job: it is kept, with its traceback."""
+        return title in _ALWAYS_SET_ASIDE or not self.refuses
 
     def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:
         assert isinstance(piece, Slice)

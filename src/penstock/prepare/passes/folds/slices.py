@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.base.sizes import counted
-from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import SLICES, Measured
-from penstock.prepare.passes import Account, Batches, Facts, Rows, Task
-from penstock.prepare.passes.folds.fold import Written, summed
+from penstock.prepare.passes import Account, Batches, Facts, Rows
+from penstock.prepare.passes.folds.fold import Reader, Written, summed
 from penstock.prepare.passes.folds.from_slices import FromSlices
 from penstock.prepare.passes.job import Inputs, Job
 from penstock.shards.manifest import Step
@@ -17,7 +16,7 @@ _BATCHES = Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB w
 
 
 @dataclass(frozen=True)
-class Slices:
+class Slices(Reader):
     job: Job
     word = SLICES
     exchange = None
@@ -48,9 +47,6 @@ class Slices:
             texts = frozenset(field.name for field in survey.schema if pa.types.is_string(field.type))
             reading = replace(reading, codes=texts)
         return FromSlices(reading, self.job.config.on_bad_input == "fail")
-
-    def order(self, tasks: list[Task], store: Store) -> list[Task]:  # noqa: ARG002
-        return tasks
 
     def count(self, account: Account, rows: Rows) -> Account:
         """Files, rows that a user's function was given, and rows read."""

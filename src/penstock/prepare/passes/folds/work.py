@@ -10,7 +10,7 @@ from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Lost, Report, Task, Work
 from penstock.prepare.passes.folds.chain import Chain, Tap
 from penstock.prepare.passes.folds.rejected import Rejected
-from penstock.prepare.passes.folds.sink import Into, Nothing, Sink
+from penstock.prepare.passes.folds.sink import Into, Sink
 from penstock.prepare.passes.folds.source import Attempt, Source, refusal
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stages.interfaces import Ends, Opens, fit_of, notes_of
@@ -46,7 +46,7 @@ class FoldWork(Work):
             try:
                 return self._attempt(task, settings, report, unreadable)
             except UnreadablePart as part:
-                if self.source.fails_on(part):
+                if not self.may_lose(part.title):
                     raise refusal(part) from part
                 unreadable.append(part)
 
@@ -89,7 +89,7 @@ class FoldWork(Work):
         return Chain(stages, {each: Tap(fit_of(all_stages[each])) for each in self.fits}, rejected, refuses)
 
     def open_sink(self, number: int, stack: ExitStack, settings: Settings) -> Sink:
-        return self.sink.open(open_store(self.root), number, stack, settings) if self.sink else Nothing()
+        return self.sink.open(open_store(self.root), number, stack, settings) if self.sink else Sink()
 
     def close(self) -> None:
         for stage in self.stages.values():

@@ -34,7 +34,8 @@ class Match(Pass):
 
     @property
     def task_count(self) -> int:
-        return range_count(self.job)
+        """Ranges of keys: what is too much for one is taken in pieces, so they decide nothing but speed."""
+        return max(1, min(_MOST_RANGES, self.job.rows // _KEYS_PER_RANGE))
 
     @property
     def read_at_end(self) -> bool:
@@ -46,9 +47,8 @@ class Match(Pass):
         return self.job.make_tasks(self, above, self.stage, ranges, only)
 
     def holds(self, means: Means) -> Holds:
-        return Holds(
-            means.measured.slices, known=Need(_HELD_BYTES, "matching keys needs {needed}; {budget} is allowed")
-        )
+        need = Need(_HELD_BYTES, "matching keys needs {needed}; {budget} is allowed")
+        return Holds(means.measured.slices, known=need)
 
     def project(self, settings: Settings, means: Means) -> Projection:
         rows = self.job.rows
@@ -78,11 +78,6 @@ class Match(Pass):
         """Keep the keys that are new for the jobs that come later."""
         remembered, losers = self.remembered, spills_of(left.rows[self.number])
         return Finished(last=lambda: remembered.save(entries_of(store, losers))) if remembered else Finished()
-
-
-def range_count(job: Job) -> int:
-    """Ranges of keys, each a task: what is too much for one is taken in pieces, so they decide nothing but speed."""
-    return max(1, min(_MOST_RANGES, job.rows // _KEYS_PER_RANGE))
 
 
 def spills_of(rows: Rows) -> tuple[FileFacts, ...]:

@@ -1,4 +1,4 @@
-"""Matching: one range of keys, from all slices and from earlier jobs -> which rows lose, and to what. Next: losers.py.
+"""Matching: one range of keys, from all slices and from earlier jobs -> which rows lose, and to what.
 
 Of equal keys the first by position wins, unless an earlier job has had it already.
 """
@@ -64,14 +64,8 @@ class MatchWork(Work):
                 report(rows)
             facts = writer.finish({"parts": parts})
         crash_point("match.before_ledger")
-        return LedgerRow(
-            task=task.name,
-            fingerprint=task.fingerprint,
-            spill=facts,
-            steps={"match": Step("match", "", rows, rows)},
-            states={"layout": self.identity},
-            boot=store.session,
-        )
+        steps, states = {"match": Step("match", "", rows, rows)}, {"layout": self.identity}
+        return LedgerRow(task.name, task.fingerprint, spill=facts, steps=steps, states=states, boot=store.session)
 
 
 @dataclass(frozen=True)

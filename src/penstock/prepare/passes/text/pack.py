@@ -48,10 +48,8 @@ class Packing(passes.Pass):
         return _HELD_BYTES + _ROW_COPIES * self._pack.length
 
     def holds(self, means: Means) -> passes.Holds:
-        return passes.Holds(
-            means.measured.slices,
-            known=passes.Need(self._held_bytes, "packing rows needs {needed}; {budget} is allowed"),
-        )
+        need = passes.Need(self._held_bytes, "packing rows needs {needed}; {budget} is allowed")
+        return passes.Holds(means.measured.slices, known=need)
 
     def project(self, settings: Settings, means: Means) -> Projection:
         output = int(self.job.rows * means.measured.slices.output_row_bytes)

@@ -74,16 +74,9 @@ class PackWork(Work):
                 tail += tail_of(stream, self.pack) if span.number == span.count - 1 else 0
             produced = shards.finish()
         crash_point("pack.before_ledger")
-        return LedgerRow(
-            task=task.name,
-            fingerprint=task.fingerprint,
-            shards=produced.shards,
-            steps={
-                DOCUMENTS: Step("pack", "", documents, documents),
-                TOKENS: Step("pack", TOKENS, given + tail, given, {TAIL: tail} if tail else {}),
-            },
-            states={"layout": self.identity},
-        )
+        tokens = Step("pack", TOKENS, given + tail, given, {TAIL: tail} if tail else {})
+        steps = {DOCUMENTS: Step("pack", "", documents, documents), TOKENS: tokens}
+        return LedgerRow(task.name, task.fingerprint, produced.shards, steps=steps, states={"layout": self.identity})
 
 
 def tail_of(stream: Stream, pack: Pack) -> int:

@@ -1,7 +1,4 @@
-"""Token stream: the tokens that tasks have left -> one stream of a split's documents, in order of their positions.
-
-Where every token stands in it is known from the counts of the parts. Next: packing.py, which cuts it into rows.
-"""
+"""Token stream: the tokens that tasks have left -> one stream of a split's documents, in order of their positions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """First rows: how work that reads slices is tried."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -34,8 +34,10 @@ def _read_some(work: FoldWork, how: Measuring, number: int, size: int, grown: Ca
     started = time.perf_counter()
     read, more_seconds = 0, 0.0
     whole_bytes, read_bytes = 1, 1  # of giant texts the beginnings are taken, and cost what a part of them would
+    assert isinstance(work.source, FromSlices)
+    found = work.source.sized(size, how.settings.row_bytes).first_rows(how.slices, how.settings.threads)
     with cut_short(work, number, replace(how.settings, batch_bytes=size)) as inside:
-        for batches, whole in enumerate(_batches(work, how, size), start=1):
+        for batches, whole in enumerate(found, start=1):
             begun = time.perf_counter()
             rows = _beginning(whole, work)
             read += len(rows) + sum(aside.count for aside in rows.set_aside)
@@ -55,11 +57,6 @@ def _read_some(work: FoldWork, how: Measuring, number: int, size: int, grown: Ca
     row_bytes = how.settings.row_bytes
     every = sum(piece.rows if piece.rows >= 0 else piece.bytes / row_bytes for piece in how.slices)
     return point.of_giants(whole_bytes / row_bytes, every)
-
-
-def _batches(work: FoldWork, how: Measuring, size: int) -> Iterator[Rows]:
-    assert isinstance(work.source, FromSlices)
-    return work.source.sized(size, how.settings.row_bytes).first_rows(how.slices, how.settings.threads)
 
 
 def _beginning(rows: Rows, work: FoldWork) -> Rows:
