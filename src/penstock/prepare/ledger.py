@@ -117,10 +117,8 @@ def files_are_there(store: Store, row: LedgerRow, spill_needed: bool) -> bool:
 
 
 def announce(store: Store, names: Sequence[str]) -> None:
-    """Write down the names of files that will appear beside the manifest, before the first of them does.
-
-    Should the run be killed and the job be changed before it is resumed, nothing else could tell them from a person's.
-    """
+    """Write down the names of files that will appear beside the manifest. Should the run be killed and the job be
+    changed before it is resumed, nothing else could tell them from a person's."""
     store.commit_bytes(ANNOUNCED, json.dumps(names).encode())
 
 

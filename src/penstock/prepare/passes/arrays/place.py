@@ -36,7 +36,7 @@ class Place(Pass):
     def tasks(self, above: str) -> tuple[Task, ...]:
         slices = len(self.job.survey.slices)
         parts = [Part(0, slices)] if self.task_count == 1 else [Part(number, number + 1) for number in range(slices)]
-        inputs = [(part, [part.describe()]) for part in parts]
+        inputs = [(part, [[part.number, part.last]]) for part in parts]
         return self.job.make_tasks(self, above, len(self.job.stages), inputs)
 
     def _held_bytes(self, measured: Measured) -> int:

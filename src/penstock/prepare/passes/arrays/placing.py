@@ -26,9 +26,6 @@ class Part:
     number: int
     last: int
 
-    def describe(self) -> list[int]:
-        return [self.number, self.last]
-
     def __str__(self) -> str:
         return f"part {self.number}" if self.last == self.number + 1 else f"parts {self.number} to {self.last - 1}"
 

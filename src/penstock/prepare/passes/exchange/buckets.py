@@ -6,39 +6,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.base.stores import open_store
-from penstock.prepare.passes import Lost, TaskInput
 from penstock.prepare.passes.exchange.merging import Gathering, gather
-from penstock.prepare.passes.folds.source import Attempt
+from penstock.prepare.passes.folds.source import Attempt, Source
 from penstock.prepare.rows.exchange import Bucket, Sorted
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stages.interfaces import Exchanges
 from penstock.prepare.stages.stage import Stage
 from penstock.shards.manifest import Step
 
 
 @dataclass(frozen=True)
-class FromBuckets:
-    """The worker's half of Buckets."""
-
+class FromBuckets(Source):
     stage: int  # number of the stage that reduces the rows of a key
     name: str
     reducer: Exchanges
     spills: tuple[str, ...]
-    refuses: bool
 
     @property
     def reducers(self) -> dict[int, Stage]:
         return {self.stage: self.reducer}
-
-    def may_lose(self, title: str) -> bool:  # noqa: ARG002
-        return False
-
-    def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:  # noqa: ARG002
-        return []
-
-    def files(self, piece: TaskInput) -> list[tuple[int, str]]:  # noqa: ARG002
-        return []
 
     def rejected_name(self, number: int) -> str:
         return f"rejected/records-{self.stage}-{number:05d}.jsonl"

@@ -1,4 +1,4 @@
-"""Gather: the reader of the buckets that an exchange left, of which a stage makes records."""
+"""Gather: the reader of the buckets that an exchange left, of which the stage that asked makes records."""
 
 from dataclasses import dataclass, replace
 
@@ -23,8 +23,6 @@ _MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to 
 
 @dataclass(frozen=True)
 class Buckets(Reader):
-    """The buckets of an exchange, of which the stage that asked for it makes records."""
-
     job: Job
     stage: int
     scatter: int  # the pass that spilled
@@ -57,8 +55,7 @@ class Buckets(Reader):
         return Written(output, at_once, 2 * output / self.buckets)
 
     def source(self, takes_codes: bool) -> FromBuckets:  # noqa: ARG002
-        refuses = self.job.config.on_bad_input == "fail"
-        return FromBuckets(self.stage, self.job.names[self.stage], self.reducer, self.spills, refuses)
+        return FromBuckets(self.stage, self.job.names[self.stage], self.reducer, self.spills)
 
     def order(self, tasks: list[Task], store: Store) -> list[Task]:
         """Buckets by their rows: a large one that comes last would leave the other workers idle."""

@@ -20,11 +20,8 @@ SPILL = f"{STATE}/spill"
 
 @dataclass(frozen=True)
 class SpillInto(Into):
-    """Spills the rows of a task by bucket.
-
-    A spill is needed for minutes, and costs the disk nothing if it is gone by then; the ledger remembers in which
-    session of the store it was written, and in another it is written again.
-    """
+    """A spill is needed for minutes, and costs the disk nothing if it is gone by then; the ledger remembers in which
+    session of the store it was written, and in another it is written again."""
 
     number: int  # of the pass
     exchange: Exchange

@@ -171,6 +171,7 @@ class Fold(passes.Pass):
             fits=self.fits,
             sink=self.ending.into,
             code=self.job.code,
+            refuses=self.job.config.on_bad_input == "fail",
             is_for_good=self.is_for_good,
         )
 

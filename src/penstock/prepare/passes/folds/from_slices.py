@@ -13,11 +13,10 @@ import pyarrow as pa
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Lost, Report, TaskInput
 from penstock.prepare.passes.folds.chain import Count
-from penstock.prepare.passes.folds.source import Attempt, refuse_bad_records, unreadable_rows
+from penstock.prepare.passes.folds.source import Attempt, Source, refuse_bad_records, unreadable_rows
 from penstock.prepare.rows.rows import RAISED, TOO_LARGE, Rows, join
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment, readable, refuse_changed
 from penstock.prepare.sources.slices import Slice
-from penstock.prepare.stages.stage import Stage
 from penstock.shards.manifest import Step
 
 T = TypeVar("T")
@@ -27,15 +26,11 @@ _END = object()
 
 
 @dataclass(frozen=True)
-class FromSlices:
+class FromSlices(Source):
     """Reads slices inside a worker; with `refuses`, bad input stops the job."""
 
     reading: Reading
     refuses: bool
-
-    @property
-    def reducers(self) -> dict[int, Stage]:
-        return {}
 
     def may_lose(self, title: str) -> bool:
         """What a user's function raises never stops the job: it is kept, with its traceback."""
@@ -143,11 +138,8 @@ def _row_bytes_of(piece: Slice, settings: Settings) -> float:
 
 
 def joined(items: Iterator[Rows | UnreadablePart], reading: Reading) -> Iterator[Rows | UnreadablePart]:
-    """Rows of many small files in batches of several files, so that a file costs little more than its rows.
-
-    A batch of one file is what readers give; each takes its way through all stages, and a folder of a million short
-    texts would make a million. What is large already passes as it is.
-    """
+    """Rows of many small files in batches of several files; what is large already passes as it is. Readers give batches
+    of one file, each takes its way through all stages, and a folder of a million short texts would make a million."""
     held: list[Rows] = []
     rows = size = 0
     for item in items:
@@ -182,10 +174,7 @@ def _are_alike(one: Rows, other: Rows) -> bool:
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """The items, and their error at the end; a thread has one ready and makes one while the last is used.
-
-    For readers, which leave the interpreter's lock.
-    """
+    """The items, and their error at the end. One is ready, one is made on a thread: readers leave Python's lock."""
     ready: queue.Queue[Any] = queue.Queue(1)
     stopped = threading.Event()
 

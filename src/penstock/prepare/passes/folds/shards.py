@@ -22,8 +22,6 @@ from penstock.shards.shard import ShardWriter
 
 @dataclass(frozen=True)
 class ShardsInto(Into):
-    """Writes the shards of a task."""
-
     schema: Schema
     splits: tuple[str, ...]
     container: Container | Literal["arrayrecord"]

@@ -48,13 +48,23 @@ class Attempt:
 
 
 class Source(Protocol):
+    """By itself, one that reads no files."""
+
     @property
-    def refuses(self) -> bool: ...  # whether bad input stops the job
-    @property
-    def reducers(self) -> dict[int, Stage]: ...  # stages that run inside the reader, whose fits it feeds itself
-    def may_lose(self, title: str) -> bool: ...  # a part or file, for this reason; else it stops the job
-    def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]: ...
-    def files(self, piece: TaskInput) -> list[tuple[int, str]]: ...  # (source, path), in the order they are read
+    def reducers(self) -> dict[int, Stage]:  # stages that run inside the reader, whose fits it feeds itself
+        return {}
+
+    def may_lose(self, title: str) -> bool:  # noqa: ARG002
+        """Whether the job goes on without a part or file that has this title."""
+        return False
+
+    def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:  # noqa: ARG002
+        return []
+
+    def files(self, piece: TaskInput) -> list[tuple[int, str]]:  # noqa: ARG002
+        """(source, path), in the order they are read."""
+        return []
+
     def rejected_name(self, number: int) -> str: ...
     def rows(self, attempt: Attempt) -> Iterator[Rows]: ...  # counted
     def steps(self, attempt: Attempt) -> dict[str, Step]: ...  # of what was read

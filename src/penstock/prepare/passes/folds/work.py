@@ -26,6 +26,7 @@ class FoldWork(Work):
     stages: dict[int, Stage]  # by number, bound: those that need an artifact have it
     fits: tuple[int, ...]  # numbers of the stages whose reduction this pass runs
     sink: Into | None  # none: the pass only measures
+    refuses: bool = False  # whether bad input stops the job
     is_for_good: bool = True  # else a later pass does the same to the same rows, and writes what is set aside
 
     @property
@@ -36,11 +37,8 @@ class FoldWork(Work):
         return self.source.may_lose(title)
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:
-        """Do the task.
-
-        A part that cannot be decoded starts it anew without that part, so that what is kept of a damaged file never
-        depends on how far the reading had come.
-        """
+        """A part that cannot be decoded starts the task anew without that part, so that what is kept of a damaged file
+        never depends on how far the reading had come."""
         unreadable = self.source.given_up(task.input, lost)
         while True:
             try:
@@ -55,7 +53,7 @@ class FoldWork(Work):
         with ExitStack() as stack:
             name, files = self.source.rejected_name(number), self.source.files(task.input)
             rejected = Rejected(store, name, stack, self.is_for_good, files)
-            chain = self.open_chain(number, settings, rejected, self.source.refuses)
+            chain = self.open_chain(number, settings, rejected, self.refuses)
             attempt = Attempt(self, task, settings, report, chain, unreadable)
             sink = self.open_sink(number, stack, settings)
             for rows in self.source.rows(attempt):

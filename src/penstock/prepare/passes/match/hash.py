@@ -19,8 +19,6 @@ _RUN_KEYS = 1 << 18  # 5 MB, and three times that while they are sorted; whole b
 
 @dataclass(frozen=True)
 class KeysInto(Into):
-    """Writes the keys of a task's documents."""
-
     number: int  # of the pass
     column: str
 

@@ -39,8 +39,8 @@ class Packing(passes.Pass):
         return max(min(slices, _LEAST_SPANS), slices // _SLICES_PER_SPAN)
 
     def tasks(self, above: str) -> tuple[passes.Task, ...]:
-        spans = [Span(number, self.task_count) for number in range(self.task_count)]
-        inputs = [(span, [span.describe()]) for span in spans]
+        count = self.task_count
+        inputs = [(Span(number, count), [[number, count]]) for number in range(count)]
         return self.job.make_tasks(self, above, len(self.job.stages), inputs)
 
     @property

@@ -39,9 +39,6 @@ class Span:
     def of(self, total: int) -> tuple[int, int]:
         return total * self.number // self.count, total * (self.number + 1) // self.count
 
-    def describe(self) -> list[int]:
-        return [self.number, self.count]
-
     def __str__(self) -> str:
         return f"span {self.number}"
 

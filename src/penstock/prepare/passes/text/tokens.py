@@ -27,8 +27,6 @@ from penstock.shards.schema import Schema, schema_from_arrow
 COUNTED = "documents"  # in the states of a ledger row: by split and source, documents and tokens
 CONTENT = "content"  # likewise: hashes of the tokens and of their counts, whatever batches they came in
 _BINS = 32  # lengths of documents by powers of two
-
-
 Counted = dict[str, dict[str, Any]]  # by source
 
 
