@@ -64,11 +64,12 @@ class PlaceWork(Work):
                     column = file.column(split, placed.column)
                     if not len(column.pieces):
                         continue
-                    found, made = edges.setdefault(placed.file, []), self.changes.made(column, placed, number)
+                    found = edges.setdefault(placed.file, [])
                     if self.in_memory:
-                        held.append((placed, number, [memoryview(bytes(each)) for each in made]))
+                        views = [memoryview(bytes(each)) for each in self.changes.made(column, placed, number)]
+                        held.append((placed, number, views))
                     elif self.changes.concern(placed):
-                        found += place_views(store, placed, number, made)
+                        found += place_views(store, placed, number, self.changes.made(column, placed, number))
                     else:
                         found += place_copy(store, placed, number, column, file.name)
                 records += shard.records

@@ -35,9 +35,9 @@ def _read_some(work: FoldWork, how: Measuring, number: int, size: int, grown: Ca
     read, more_seconds = 0, 0.0
     whole_bytes, read_bytes = 1, 1  # of giant texts the beginnings are taken, and cost what a part of them would
     assert isinstance(work.source, FromSlices)
-    found = work.source.sized(size, how.settings.row_bytes).first_rows(how.slices, how.settings.threads)
+    source = work.source.sized(size, how.settings.row_bytes)
     with cut_short(work, number, replace(how.settings, batch_bytes=size)) as inside:
-        for batches, whole in enumerate(found, start=1):
+        for batches, whole in enumerate(source.first_rows(how.slices, how.settings.threads), start=1):
             begun = time.perf_counter()
             rows = _beginning(whole, work)
             read += len(rows) + sum(aside.count for aside in rows.set_aside)
