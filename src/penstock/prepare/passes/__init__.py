@@ -179,6 +179,7 @@ class Pass(ABC):
     @property
     @abstractmethod
     def task_count(self) -> int: ...
+
     @property
     def read_at_end(self) -> bool:
         """Whether `finish` reads what its tasks left, so that resume must find it."""
