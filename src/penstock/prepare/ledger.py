@@ -5,8 +5,9 @@ is never done again; a second attempt of a task writes the same row.
 """
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.base.errors import IntegrityError
@@ -18,18 +19,19 @@ from penstock.shards.manifest import ShardFacts, Step, shard_from_dict
 from penstock.shards.placed import PLACING
 
 TASKS = f"{STATE}/tasks"
+ANNOUNCED = f"{STATE}/announced.json"
 
 
 @dataclass(frozen=True)
 class LedgerRow:
     task: str
     fingerprint: str
-    shards: dict[str, ShardFacts]
-    spill: FileFacts | None
-    rejected: FileFacts | None
-    steps: dict[str, Step]  # by number of the stage; what was read has none
-    states: dict[str, Any]
-    lost_files: tuple[tuple[str, str], ...]  # path, and what for
+    shards: dict[str, ShardFacts] = field(default_factory=dict)
+    spill: FileFacts | None = None
+    rejected: FileFacts | None = None
+    steps: dict[str, Step] = field(default_factory=dict)  # by number of the stage; what was read has none
+    states: dict[str, Any] = field(default_factory=dict)
+    lost_files: tuple[tuple[str, str], ...] = ()  # path, and what for
     boot: str = ""  # the store's session, while which its spill or placed shards last; "" if they last for good
 
     @property
@@ -112,6 +114,21 @@ def files_are_there(store: Store, row: LedgerRow, spill_needed: bool) -> bool:
     except IntegrityError:
         return False
     return True
+
+
+def announce(store: Store, names: Sequence[str]) -> None:
+    """Write down the names of files that will appear beside the manifest. Should the run be killed and the job be
+    changed before it is resumed, nothing else could tell them from a person's."""
+    store.commit_bytes(ANNOUNCED, json.dumps(names).encode())
+
+
+def remove_announced(store: Store) -> None:
+    """Remove the files of an output that is to be replaced, finished or not."""
+    if store.exists(ANNOUNCED):
+        with suppress(ValueError):  # damaged: then the files stay, and `verify` names them
+            for name in json.loads(store.read(ANNOUNCED)):
+                store.remove(str(name))
+        store.remove(ANNOUNCED)
 
 
 def _name(task: str) -> str:

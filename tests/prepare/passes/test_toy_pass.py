@@ -14,9 +14,9 @@ from penstock.base.faults import Sweep, sweeping
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Facts, Finished, Holds, Left, Lost, Need, Report, Rows, Task, cutting
+from penstock.prepare.passes import Facts, Finished, Holds, Left, Lost, Need, Pass, Report, Rows, Task, Work, cutting
+from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.kinds import Kind, SoFar
-from penstock.prepare.passes.own_tasks import OwnTasks, OwnWork
 from penstock.shards.columns import commit_file
 from penstock.shards.manifest import ShardFacts, Step
 from tests.promises import workshop
@@ -35,10 +35,11 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Tally(OwnTasks):
+class Tally(Pass):
     """Counts the records of every shard, a task for each task before, and leaves artifacts/tally.json."""
 
-    kind = "tally"
+    job: Job
+    before: int
 
     @property
     def task_count(self) -> int:
@@ -46,7 +47,7 @@ class Tally(OwnTasks):
 
     def tasks(self, above: str) -> tuple[Task, ...]:
         inputs = [(Shard(number), [number]) for number in range(self.task_count)]
-        return self.job.make_tasks(self.number, self.kind, above, len(self.job.stages), inputs)
+        return self.job.make_tasks(self, above, len(self.job.stages), inputs)
 
     def holds(self, means: Means) -> Holds:
         return Holds(means.measured.slices, known=Need(1 << 20, "tallying needs {needed}; {budget} is allowed"))
@@ -68,15 +69,14 @@ class Tally(OwnTasks):
 
 
 @dataclass(frozen=True)
-class TallyWork(OwnWork):
+class TallyWork(Work):
     shards: tuple[dict[str, ShardFacts], ...]
-    identity = ""
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost) -> LedgerRow:  # noqa: ARG002
         counts = {split: shard.records for split, shard in self.shards[task.input.number].items()}
         report(sum(counts.values()))
         step = Step("tally", "", sum(counts.values()), sum(counts.values()))
-        return LedgerRow(task.name, task.fingerprint, {}, None, None, {"tally": step}, {"tally": counts}, ())
+        return LedgerRow(task.name, task.fingerprint, steps={"tally": step}, states={"tally": counts})
 
 
 # The line in the registry.
@@ -84,7 +84,7 @@ class TallyWork(OwnWork):
 
 def tallied(so_far: SoFar) -> SoFar:
     last = len(so_far.passes) - 1
-    return so_far.also(Tally(last + 1, so_far.job, last))
+    return so_far.also(Tally(last + 1, "tally", so_far.job, last))
 
 
 @pytest.fixture(autouse=True)

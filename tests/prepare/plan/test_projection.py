@@ -103,11 +103,11 @@ def job_of(slices: int, **more: Any) -> Any:
 def test_placing_holds_a_little_or_all_samples_and_writes_the_output_once(strategy, held):
     job = job_of(4, config=SimpleNamespace(merge_strategy=strategy), stages=())
     expected = Projection(memory_with(2, held, MEANS), 0, ROWS * 100, ROWS * 100 / 1e9, ROWS)
-    assert Place(1, job, 0).project(SETTINGS, MEANS) == expected
+    assert Place(1, "place", job, 0).project(SETTINGS, MEANS) == expected
 
 
 def test_packing_writes_the_output_with_a_slice_of_it_per_worker_on_the_way():
     job = job_of(4, stages=(Pack(length=1024),))
-    found = Packing(1, job, 0).project(SETTINGS, MEANS)
+    found = Packing(1, "pack", job, 0).project(SETTINGS, MEANS)
     assert (found.spill_bytes, found.output_bytes, found.rows) == (2 * ROWS * 100 // 4, ROWS * 100, ROWS)
     assert found.memory_bytes == memory_with(2, (64 << 20) + 16 * 1024, MEANS)

@@ -27,8 +27,7 @@ from penstock.prepare.passes import Task
 from penstock.prepare.passes.match import hash as hashing_keys
 from penstock.prepare.passes.match import matching
 from penstock.prepare.passes.match.hash import KeysInto
-from penstock.prepare.passes.match.matching import match
-from penstock.prepare.passes.match.work import KeyRange, MatchWork
+from penstock.prepare.passes.match.matching import KeyRange, MatchWork, match
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup import runs
 from penstock.prepare.stages.dedup.keys import KEY, hash_texts, repeats, sort_order

@@ -1,15 +1,14 @@
-"""Pass: one step of a job over all of its data. Planner, runner, engines, resume, finishing and display know this
-interface, and no kind of pass.
+"""Pass: one step of a job over all of its data, in two halves: `Pass` stays in the driver, `Work` is sent to workers.
 
-A pass has two halves. `Pass` stays in the driver: it knows its tasks, what they hold and cost, what the driver learns
-from them and what they leave. `Work` is sent to workers: it knows how to do one task. Each kind is a module beside
-this one; cutting.py, the registry, makes the passes of a job.
+Planner, runner, engines, resume, finishing and display know this interface, and no kind of pass. Next: cutting.py.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measurement
 from penstock.prepare.budget.means import Means, Projection, Settings
@@ -110,6 +109,11 @@ class Finished(NamedTuple):
 Tries = Callable[..., Any]  # (work, Measuring, names of what was left) -> Tried: see folds/trying/measure.py
 
 
+def in_ranges(tasks: int) -> str:
+    """Behind the name of what a pass reads, for people."""
+    return f", in {counted(tasks, 'range')}" if tasks > 1 else ""
+
+
 def shards_of(rows: Rows, splits: tuple[str, ...]) -> dict[str, tuple[ShardFacts, ...]]:
     """The shards of each split, in order."""
     return {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in splits}
@@ -137,44 +141,84 @@ class Facts:
     note: str = ""
 
 
-class Work(Protocol):
+@dataclass(frozen=True)
+class Work(ABC):
     """The half of a pass that workers are sent. It can be pickled, and knows neither Config nor Survey."""
 
+    root: str
+    code: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)  # the user's own: (module:name, identity)
+
     @property
-    def identity(self) -> str: ...  # of what earlier tasks have decided: a kept row with another is done again
+    def identity(self) -> str:
+        """Identity of what earlier tasks have decided: a kept row with another is done again."""
+        return ""
+
     @property
-    def notes(self) -> list[str]: ...  # how its stages do their work here, for the screen
-    @property
-    def code(self) -> tuple[tuple[str, str], ...]: ...  # the user's own: (module:name, identity)
-    @property
-    def root(self) -> str: ...
-    def may_lose(self, title: str) -> bool: ...  # a whole file, in which a user's function was stopped
+    def notes(self) -> list[str]:
+        """How its stages do their work here, for the screen."""
+        return []
+
+    def may_lose(self, title: str) -> bool:  # noqa: ARG002
+        """Whether a whole file, in which a user's function was stopped, may be left out."""
+        return False
+
+    @abstractmethod
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost) -> LedgerRow: ...
-    def close(self) -> None: ...  # lets go of what its tasks have opened in this process
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of what its tasks have opened in this process."""
 
 
-class Pass(Protocol):
+@dataclass(frozen=True)
+class Pass(ABC):
     """One pass of a job: made once, by its kind's cutter, and kept in the driver. Nobody compares `kind`."""
 
+    number: int
+    kind: str  # a word, in names of tasks and on the screen
+
     @property
-    def number(self) -> int: ...
-    @property
-    def kind(self) -> str: ...  # a word, in names of tasks and on the screen
-    @property
+    @abstractmethod
     def task_count(self) -> int: ...
+
     @property
-    def read_at_end(self) -> bool: ...  # whether `finish` reads what its tasks left, so that resume must find it
+    def read_at_end(self) -> bool:
+        """Whether `finish` reads what its tasks left, so that resume must find it."""
+        return False
+
     @property
-    def is_for_good(self) -> bool: ...  # whether rows that it sets aside count; else a later pass does the same again
+    def is_for_good(self) -> bool:
+        """Whether rows that it sets aside count; else a later pass does the same again."""
+        return False
+
     @property
-    def trial(self) -> Trial | None: ...
+    def trial(self) -> Trial | None:
+        return None
+
+    @abstractmethod
     def tasks(self, above: str) -> tuple[Task, ...]: ...
+    @abstractmethod
     def holds(self, means: Means) -> Holds: ...
+    @abstractmethod
     def project(self, settings: Settings, means: Means) -> Projection: ...
-    def held_later(self, row_bytes: float) -> int: ...  # bytes of a task that a trial is too short to show
+    @abstractmethod
     def facts(self) -> Facts: ...
-    def order(self, tasks: list[Task], store: Store) -> list[Task]: ...  # the largest first, where that is known
+    @abstractmethod
     def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> Work: ...
-    def learn(self, left: Left, rows: Rows) -> Mapping[int, Learned]: ...
-    def count(self, account: Account, rows: Rows) -> Account: ...  # with what this pass did to rows for good
-    def finish(self, left: Left, store: Store) -> Finished: ...
+
+    def held_later(self, row_bytes: float) -> int:  # noqa: ARG002
+        """Bytes of a task that a trial is too short to show."""
+        return 0
+
+    def order(self, tasks: list[Task], store: Store) -> list[Task]:  # noqa: ARG002
+        """The tasks, the largest first, where that is known."""
+        return tasks
+
+    def learn(self, left: Left, rows: Rows) -> Mapping[int, Learned]:  # noqa: ARG002
+        return {}
+
+    def count(self, account: Account, rows: Rows) -> Account:  # noqa: ARG002
+        """The account, with what this pass did to rows for good."""
+        return account
+
+    def finish(self, left: Left, store: Store) -> Finished:  # noqa: ARG002
+        return Finished()

@@ -6,11 +6,10 @@ from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Pass
 from penstock.prepare.passes.arrays.kind import ARRAYS
 from penstock.prepare.passes.exchange.kind import EXCHANGE
-from penstock.prepare.passes.folds.kind import SHARDS, last_fold
 from penstock.prepare.passes.folds.slices import Slices
 from penstock.prepare.passes.folds.trying.first_rows import try_first_rows
 from penstock.prepare.passes.job import Job
-from penstock.prepare.passes.kinds import SoFar
+from penstock.prepare.passes.kinds import SHARDS, SoFar, last_fold
 from penstock.prepare.passes.match.kind import MATCH
 from penstock.prepare.passes.text.kind import TEXT
 from penstock.prepare.survey.survey import Survey

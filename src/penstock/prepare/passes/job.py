@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.fingerprint import fingerprint
 from penstock.base.user_code import code_identity
-from penstock.prepare.passes import Task, TaskInput
+from penstock.prepare.passes import Pass, Task, TaskInput
 from penstock.prepare.stages.interfaces import Binds, splits_of
 from penstock.prepare.stages.stage import Stage
 from penstock.shards.manifest import FORMAT_VERSION
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # workers import the endings of passes, and do without these
     from penstock.prepare.job.config import Config
     from penstock.prepare.survey.survey import Survey
 
-Described = tuple[TaskInput, list[Any]]  # what a task reads, and the same as JSON
+Inputs = Sequence[tuple[TaskInput, list[Any]]]  # what each task reads, and the same as JSON
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,7 @@ class Job:
         }
 
     def make_tasks(
-        self,
-        number: int,
-        kind: str,
-        above: str,
-        last: int,
-        inputs: Sequence[Described],
-        only: Mapping[str, Any] | None = None,
-        buckets: int = 0,
+        self, of: Pass, above: str, last: int, inputs: Inputs, only: Mapping[str, Any] | None = None, buckets: int = 0
     ) -> tuple[Task, ...]:
         """Tasks whose fingerprints cover all that decides their bytes: the stages before `last`, the passes `above`.
 
@@ -92,9 +85,9 @@ class Job:
             what.pop("format")
             what |= only
             written = [[field.name, str(field.type)] for field in self.survey.given[max(0, last - 1)]]
-        common = [FORMAT_VERSION, kind, above, what, given, written, buckets, *self.places]
+        common = [FORMAT_VERSION, of.kind, above, what, given, written, buckets, *self.places]
         return tuple(
-            Task(f"{number}-{kind}-{each.number:05d}", each, fingerprint([common, *described]))
+            Task(f"{of.number}-{of.kind}-{each.number:05d}", each, fingerprint([common, *described]))
             for each, described in inputs
         )
 

@@ -1,4 +1,4 @@
-"""Kinds: what the room of a kind of pass offers to the cutting of a job. The registry is cutting.py."""
+"""Kinds: what a kind of pass offers to the cutting of a job, and the kind that all jobs have. Next: cutting.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 from penstock.prepare.passes import Pass, Tries
 from penstock.prepare.passes.folds.fold import Ending, Fold, Reader
+from penstock.prepare.passes.folds.shards_ending import shards_ending
 from penstock.prepare.passes.job import Job
+from penstock.prepare.stages.interfaces import Applies, Fits
 
 
 @dataclass(frozen=True)
@@ -39,3 +41,21 @@ class Kind:
     endings: tuple[Callable[[Job], Ending | None], ...] = ()
     before: Callable[[SoFar, int], SoFar] = lambda so_far, _: so_far
     behind: Callable[[SoFar], SoFar] = lambda so_far: so_far
+
+
+def _fitted(so_far: SoFar, number: int) -> SoFar:
+    """A stage that needs its own artifact ends a fold of its own, unless a pass behind the last fold applies it. One
+    that only leaves an artifact rides on the fold that runs it for good."""
+    stage = so_far.job.stages[number]
+    if isinstance(stage, Applies) and not so_far.ending.applies_artifacts:
+        return so_far.fold("fit", number + 1, Ending(wrote="an artifact"), (number,))
+    return replace(so_far, riding=(*so_far.riding, number)) if isinstance(stage, Fits) else so_far
+
+
+def last_fold(so_far: SoFar) -> SoFar:
+    kind = "gather" if so_far.reader.exchange else "map"
+    ending = so_far.ending.behind(so_far.reader) if so_far.reader.exchange else so_far.ending
+    return so_far.fold(kind, len(so_far.job.stages), ending, so_far.riding)
+
+
+SHARDS = Kind(endings=(shards_ending,), before=_fitted)

@@ -5,8 +5,7 @@ from contextlib import suppress
 
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.stores.store import STATE, Store
-from penstock.prepare.ledger import TASKS
-from penstock.prepare.passes.announced import remove_announced
+from penstock.prepare.ledger import TASKS, remove_announced
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, read_manifest
 
 # Names that only penstock gives; a person's file that lies among them is left alone.

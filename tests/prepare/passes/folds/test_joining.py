@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
-from penstock.prepare.passes.folds.joining import joined
+from penstock.prepare.passes.folds.from_slices import joined
 from penstock.prepare.rows.rows import Rows, SetAside
 from penstock.prepare.sources import Reading, SourceOptions
 from tests.promises import workshop

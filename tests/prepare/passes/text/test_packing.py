@@ -24,11 +24,9 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Task
 from penstock.prepare.passes.folds.shards import ShardsInto
 from penstock.prepare.passes.text import packing
-from penstock.prepare.passes.text.best_fit import best_fit
-from penstock.prepare.passes.text.packing import Span
+from penstock.prepare.passes.text.packing import PackWork, Span, best_fit
 from penstock.prepare.passes.text.token_stream import TokenPart
 from penstock.prepare.passes.text.tokens import CONTENT, COUNTED, TokensInto
-from penstock.prepare.passes.text.work import PackWork
 from penstock.prepare.rows.rows import TOKENS, Rows
 from penstock.prepare.stages import build_stage
 from penstock.prepare.stages.pack import Pack, packed_schema
@@ -76,7 +74,7 @@ def packed(root: Path, tasks: list[Batches], stage: Pack, spans: int) -> tuple[d
     fixed = stage.length if stage.method == "wrapped" else 0
     schema = schema_from_arrow(packed_schema(pa.uint16(), fixed), "a test")
     into = ShardsInto(schema, SPLITS, "safetensors", spans, None)
-    work = PackWork(str(root), put_down(folder, tasks), stage, into, "")
+    work = PackWork(str(root), put_down(folder, tasks), stage, into)
     rows = [work.execute(Task(f"{n}", Span(n, spans), ""), SETTINGS, unseen) for n in range(spans)]
     shards = {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in SPLITS}
     write_manifest(folder, Manifest({"format": "safetensors"}, {}, schema, shards, (), (), (), ""))
@@ -254,7 +252,7 @@ def test_a_flipped_byte_in_any_region_of_a_part_is_named(tmp_path):
     (part,) = put_down(folder, tasks)
     schema = schema_from_arrow(packed_schema(pa.uint16(), 16), "a test")
     into = ShardsInto(schema, SPLITS, "safetensors", 1, None)
-    work = PackWork(str(tmp_path), (part,), Pack(length=16), into, "")
+    work = PackWork(str(tmp_path), (part,), Pack(length=16), into)
     path, whole = tmp_path / part.file.file, (tmp_path / part.file.file).read_bytes()
     for position in [*range(0, len(whole), 97), len(whole) - 1, len(whole) - 8]:
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x10]) + whole[position + 1 :])

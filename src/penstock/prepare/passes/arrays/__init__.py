@@ -1,2 +1,1 @@
-"""Arrays: samples as files of arrays. parts.py ends a fold, place.py places what it left, finishing.py does the last
-steps; batches.py keeps samples as batch files."""
+"""Arrays: samples as files of arrays. parts.py ends a fold, place.py places what it left, finishing.py is the end."""

@@ -1,7 +1,5 @@
 """Batches: the ending of a fold whose samples are kept as batch files, for a merge that comes later."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -9,7 +7,7 @@ from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes.folds.fold import Ending
 from penstock.prepare.passes.folds.shards_ending import ShardsEnding
-from penstock.prepare.passes.folds.sink import Into, Produced
+from penstock.prepare.passes.folds.sink import Into, Produced, Sink
 from penstock.prepare.passes.job import Job
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.samples.nulls import refuse_nulls
@@ -17,43 +15,29 @@ from penstock.shards.feature_names import FeatureNames
 from penstock.shards.foreign.batch_file import BatchFileWriter
 from penstock.shards.schema import Schema
 
-_HELD_BATCH = 1.3  # times its bytes: pieces of columns, and what writing them takes
+_HELD_BATCH = 1.3  # times its bytes, until it is full: pieces of columns, and what writing them takes
 
 
 @dataclass(frozen=True)
 class BatchesInto(Into):
-    """Writes samples as batch files, for a later merge."""
-
     schema: Schema
     batch_size: int
     feature_names: FeatureNames
 
-    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Batches:  # noqa: ARG002
-        return Batches(store, self, number, stack)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:  # noqa: ARG002
+        writer = BatchFileWriter(store, number, self.schema, self.batch_size, self.feature_names)
+        stack.callback(writer.close)
 
+        def write(rows: Rows) -> None:
+            refuse_nulls(rows)
+            for path, own in rows.by_file():
+                writer.write(rows.batch[own], path, rows.ordinals[own])
 
-class Batches:
-    def __init__(self, store: Store, into: BatchesInto, number: int, stack: ExitStack) -> None:
-        self._writer = BatchFileWriter(store, number, into.schema, into.batch_size, into.feature_names)
-        stack.callback(self._writer.close)
+        def finish() -> Produced:
+            shard = writer.commit()
+            return Produced(shards={"train": shard} if shard.records else {})
 
-    def write(self, rows: Rows) -> None:
-        refuse_nulls(rows)
-        for path, own in rows.by_file():
-            self._writer.write(rows.batch[own], path, rows.ordinals[own])
-
-    def finish(self) -> Produced:
-        shard = self._writer.commit()
-        return Produced(shards={"train": shard} if shard.records else {})
-
-
-@dataclass(frozen=True)
-class BatchesEnding(ShardsEnding):
-    batch_rows: int = 0  # of the largest file
-
-    def held_later(self, row_bytes: float) -> int:
-        """A batch file is held until it is full."""
-        return int(_HELD_BATCH * self.batch_rows * row_bytes)
+        return Sink(write, finish)
 
 
 def batches_ending(job: Job) -> Ending | None:
@@ -62,4 +46,4 @@ def batches_ending(job: Job) -> Ending | None:
     survey = job.survey
     into = BatchesInto(survey.output, job.config.batch_size, survey.feature_names)
     most = min(job.config.batch_size, max(map(survey.rows_of, survey.slices), default=0))
-    return BatchesEnding("batch files", into=into, is_for_good=True, splits=job.splits, batch_rows=most)
+    return ShardsEnding("batch files", into=into, is_for_good=True, splits=job.splits, held_rows=_HELD_BATCH * most)

@@ -1,7 +1,4 @@
-"""Arrays: the last steps of a job whose samples become .npy files: shared blocks, archives of heads, names of features.
-
-Called when every row is at its place.
-"""
+"""Finishing: the last steps of a job whose samples become .npy files, when every row is at its place."""
 
 import json
 import math
@@ -11,26 +8,16 @@ from dataclasses import asdict
 import numpy as np
 
 from penstock.base.stores.store import Store
+from penstock.prepare.ledger import announce
 from penstock.prepare.passes import Finished, Rows
-from penstock.prepare.passes.announced import announce
 from penstock.prepare.passes.job import Job
 from penstock.prepare.samples.groups import PartsByTask, prove_apart
 from penstock.prepare.stages.interfaces import split_of
+from penstock.shards import placed
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.feature_names import FEATURE_FILE
 from penstock.shards.foreign.batch_file import Member, write_archive
 from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
-from penstock.shards.placed import (
-    EDGES,
-    SPLIT_PROOF,
-    Array,
-    Layout,
-    PlacedColumn,
-    file_of,
-    finish_column,
-    finish_split,
-    read_placed,
-)
 from penstock.shards.schema import NUMBERS
 
 ARCHIVES = ("labels", "masks")  # `labels_train.npz` holds every column `labels_*`
@@ -43,7 +30,7 @@ def archive_bytes(job: Job) -> int:
     return job.rows * sum(np.dtype(NUMBERS[kind.number.name]).itemsize * math.prod(kind.shape) for kind in fixed)
 
 
-def finish_arrays(job: Job, layout: Layout, rows: Rows, store: Store, parts: PartsByTask = ()) -> Finished:
+def finish_arrays(job: Job, layout: placed.Layout, rows: Rows, store: Store, parts: PartsByTask = ()) -> Finished:
     """The one shard of each split, and the files made beside them. `rows` are those of the tasks that placed."""
     _announce(store, layout)
     extra = [*_proof(job, store, parts), *_feature_file(job, store)]
@@ -53,22 +40,22 @@ def finish_arrays(job: Job, layout: Layout, rows: Rows, store: Store, parts: Par
     splits: dict[str, tuple[ShardFacts, ...]] = {}
     for split, columns in finished.items():
         records = sum(row.shards[split].records for row in rows if split in row.shards)
-        splits[split] = (finish_split(store, split, records, columns, _metadata(job, records)),)
+        splits[split] = (placed.finish_split(store, split, records, columns, _metadata(job, records)),)
     return Finished(splits, tuple(extra))
 
 
-Columns = dict[PlacedColumn, Array]  # with the checksums of its blocks
+Columns = dict[placed.PlacedColumn, placed.Array]  # with the checksums of its blocks
 
 
-def _finished_columns(store: Store, columns: tuple[PlacedColumn, ...], rows: Rows) -> Columns:
-    noted = [row.states[EDGES] for row in rows]
+def _finished_columns(store: Store, columns: tuple[placed.PlacedColumn, ...], rows: Rows) -> Columns:
+    noted = [row.states[placed.EDGES] for row in rows]
     return {
-        column: finish_column(store, column, [edge for each in noted for edge in each.get(column.file, ())])
+        column: placed.finish_column(store, column, [edge for each in noted for edge in each.get(column.file, ())])
         for column in columns
     }
 
 
-def _announce(store: Store, layout: Layout) -> None:
+def _announce(store: Store, layout: placed.Layout) -> None:
     names = [FEATURE_FILE, *(f"{split}.checksums.json" for split in layout)]
     names += [f"{kind}_{split}.npz" for split in layout for kind in ARCHIVES]
     names += [column.file for columns in layout.values() for column in columns]
@@ -80,7 +67,7 @@ def _proof(job: Job, store: Store, parts: PartsByTask) -> Iterator[FileFacts]:
     split = split_of(job.stages)
     if split and split.by:
         found = prove_apart(store, job.splits, split.by, parts)
-        yield commit_file(store, SPLIT_PROOF, json.dumps(found, indent=1).encode() + b"\n")
+        yield commit_file(store, placed.SPLIT_PROOF, json.dumps(found, indent=1).encode() + b"\n")
 
 
 def _metadata(job: Job, records: int) -> dict[str, str]:
@@ -95,7 +82,7 @@ def _metadata(job: Job, records: int) -> dict[str, str]:
 def _feature_file(job: Job, store: Store) -> Iterator[FileFacts]:
     """`feature_cols.json` with the names of the columns of `X_train.npy`, where the input tells them."""
     for column, names in job.survey.feature_names.items():
-        if file_of(column, "train") == file_of("features", "train"):
+        if placed.file_of(column, "train") == placed.file_of("features", "train"):
             yield commit_file(store, FEATURE_FILE, json.dumps(names, indent=2).encode())
 
 
@@ -110,6 +97,6 @@ def _archives(store: Store, split: str, columns: Columns) -> Iterator[FileFacts]
             yield write_archive(store, f"{kind}_{split}.npz", members)
 
 
-def _member(store: Store, column: PlacedColumn, name: str, hashes: Array) -> Member:
-    pieces = read_placed(store, column, hashes)
+def _member(store: Store, column: placed.PlacedColumn, name: str, hashes: placed.Array) -> Member:
+    pieces = placed.read_placed(store, column, hashes)
     return name, np.dtype(f"<{column.dtype}"), (column.items, *column.row_shape), pieces

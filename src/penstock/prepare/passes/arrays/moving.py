@@ -1,20 +1,26 @@
 """Moving: one column of a part -> its place in the dataset's .npy file.
 
-It is copied inside the kernel; offsets are raised and normalized columns scaled on the way.
+It is copied inside the kernel; offsets are raised on the way, and stages applied that need an artifact: parts hold the
+samples before them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from penstock.base.faults import crash_point
 from penstock.base.stores.store import Store
+from penstock.prepare.passes.job import Job
 from penstock.prepare.rows.container import bytes_of
 from penstock.prepare.rows.part import PartColumn
+from penstock.prepare.stages.interfaces import Applies
 from penstock.prepare.stages.normalize import Scale
-from penstock.shards.placed import OFFSETS, Edge, PlacedColumn, Placer
+from penstock.prepare.stages.stage import Stage
+from penstock.shards.placed import OFFSETS, Edge, PlacedColumn, Placer, columns_of
+from penstock.shards.schema import Schema, schema_from_arrow
 
 _BYTES_AT_ONCE = 2 << 20
 
@@ -45,6 +51,30 @@ class Changes:
         rows = max(1, _BYTES_AT_ONCE // max(placed.item_bytes, 1))
         for start in range(0, len(values), rows):
             yield bytes_of(self.scales[placed.column].apply(placed.column, values[start : start + rows]))
+
+
+def part_schema(job: Job) -> Schema:
+    """Schema of the samples before normalization."""
+    applied = first_applied(job.stages)
+    if applied == len(job.stages):
+        return job.survey.output
+    return schema_from_arrow(job.survey.given[applied], "the columns before they are normalised")
+
+
+def first_applied(stages: tuple[Stage, ...]) -> int:
+    """The first stage that needs an artifact; in an arrays job nothing else stands behind it."""
+    return next((number for number, stage in enumerate(stages) if isinstance(stage, Applies)), len(stages))
+
+
+def changes_of(job: Job, artifacts: Mapping[int, Any]) -> Changes:
+    """The changes that the applied stages make to columns on their way."""
+    scales = {
+        name: stage
+        for number, stage in job.bound(first_applied(job.stages), len(job.stages), artifacts).items()
+        if isinstance(stage, Scale)
+        for name in stage.normalize.columns_of(job.survey.given[number])
+    }
+    return Changes(scales, {name: dtype for name, dtype, _ in columns_of(part_schema(job))})
 
 
 def place_views(store: Store, placed: PlacedColumn, number: int, views: Iterable[memoryview]) -> list[Edge]:

@@ -1,15 +1,12 @@
 """Parts: the samples of each task in a file of its own; when all are there, the place of every row. Next: place.py."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.passes import Rows as LedgerRows
-from penstock.prepare.passes.folds.sink import PARTS, Into, Produced
+from penstock.prepare.passes.folds.sink import PARTS, Into, Produced, Sink
 from penstock.prepare.rows.part import PartFile, PartWriter, open_part
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.samples.groups import Groups, PartsByTask
@@ -21,42 +18,31 @@ from penstock.shards.schema import Schema
 
 @dataclass(frozen=True)
 class PartsInto(Into):
-    """Writes samples into parts, which a later pass places."""
+    """Writes the samples of a task into a part, with the groups of them that each split has."""
 
     schema: Schema
     splits: tuple[str, ...]
     task_count: int
     group_by: tuple[str, ...]
 
-    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Parts:  # noqa: ARG002
-        return Parts(store, self, number, stack)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:  # noqa: ARG002
+        name = f"{PARTS}/{number:05d}-of-{self.task_count:05d}"
+        writer = PartWriter(store, name, self.schema, self.splits, stack)
+        groups = Groups(self.splits, self.group_by)
 
+        def write(rows: Rows) -> None:
+            refuse_nulls(rows)
+            groups.add(rows)
+            for number, split in enumerate(self.splits):
+                batch = rows.take_split(number)
+                if batch.num_rows:
+                    writer.write(split, batch)
 
-class Parts:
-    """The samples of one task, with the groups of them that each split has."""
+        def finish() -> Produced:
+            file = writer.finish(groups.encoded())
+            return Produced({split: ShardFacts(split, count, (file,)) for split, count in writer.records.items()})
 
-    def __init__(self, store: Store, into: PartsInto, number: int, stack: ExitStack) -> None:
-        self._splits = into.splits
-        self._writer = PartWriter(
-            store, f"{PARTS}/{number:05d}-of-{into.task_count:05d}", into.schema, into.splits, stack
-        )
-        self._groups = Groups(into.splits, into.group_by)
-
-    def write(self, rows: Rows) -> None:
-        refuse_nulls(rows)
-        self._groups.add(rows)
-        for number, split in enumerate(self._splits):
-            batch = rows.take_split(number)
-            if batch.num_rows:
-                self._writer.write(split, batch)
-
-    def finish(self) -> Produced:
-        file = self._writer.finish(self._groups.encoded())
-        return Produced({split: ShardFacts(split, count, (file,)) for split, count in self._writer.records.items()})
-
-
-def parts_of(rows: LedgerRows) -> PartsByTask:
-    return tuple(row.shards for row in rows)
+        return Sink(write, finish)
 
 
 def open_part_of(store: Store, shards: Mapping[str, ShardFacts]) -> PartFile:

@@ -7,21 +7,22 @@ from penstock.base.sizes import counted, format_size
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.passes import Facts, Finished, Holds, Left, Need, Rows, Task
-from penstock.prepare.passes.arrays.applied import changes_of, first_applied, part_schema
+from penstock.prepare.passes import Facts, Finished, Holds, Left, Need, Pass, Rows, Task
 from penstock.prepare.passes.arrays.finishing import archive_bytes, finish_arrays
-from penstock.prepare.passes.arrays.parts import lay_out_parts, parts_of
+from penstock.prepare.passes.arrays.moving import changes_of, first_applied, part_schema
+from penstock.prepare.passes.arrays.parts import lay_out_parts
 from penstock.prepare.passes.arrays.placing import Part, PlaceWork
-from penstock.prepare.passes.own_tasks import OwnTasks
-from penstock.shards.placed import PLACING, Layout, make_room
+from penstock.prepare.passes.job import Job
+from penstock.shards.placed import PLACING, make_room
 
 _HELD_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
 _BYTES_PER_SECOND = 1e9
 
 
 @dataclass(frozen=True)
-class Place(OwnTasks):
-    kind = "place"
+class Place(Pass):
+    job: Job
+    before: int  # the pass that left the parts
     is_for_good = True
 
     @property
@@ -35,8 +36,8 @@ class Place(OwnTasks):
     def tasks(self, above: str) -> tuple[Task, ...]:
         slices = len(self.job.survey.slices)
         parts = [Part(0, slices)] if self.task_count == 1 else [Part(number, number + 1) for number in range(slices)]
-        inputs = [(part, [part.describe()]) for part in parts]
-        return self.job.make_tasks(self.number, self.kind, above, len(self.job.stages), inputs)
+        inputs = [(part, [[part.number, part.last]]) for part in parts]
+        return self.job.make_tasks(self, above, len(self.job.stages), inputs)
 
     def _held_bytes(self, measured: Measured) -> int:
         """With merge_strategy: accumulative, everything is held first."""
@@ -65,17 +66,18 @@ class Place(OwnTasks):
         return Facts(stages, "parts", "output", f"{parts} of pass {self.before}")
 
     def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> PlaceWork:
-        parts, artifacts = parts_of(left.rows[self.before]), {each: of.artifact for each, of in left.learned.items()}
-        layout = self._layout(store, left.rows[self.before])
-        work = PlaceWork(store.root, parts, layout, changes_of(self.job, artifacts), self._is_in_memory)
-        if not any(row.states.get("layout") == work.identity for row in kept):
+        work = self._work(left, store)
+        if not any(row.identity == work.identity for row in kept):
             store.remove(PLACING)
         self._refuse_without_room(work, means)
-        make_room(store, layout)
+        make_room(store, work.layout)
         return work
 
-    def _layout(self, store: Store, rows: Rows) -> Layout:
-        return lay_out_parts(store, self.job.splits, part_schema(self.job), self.job.survey.output, parts_of(rows))
+    def _work(self, left: Left, store: Store) -> PlaceWork:
+        parts = tuple(row.shards for row in left.rows[self.before])
+        layout = lay_out_parts(store, self.job.splits, part_schema(self.job), self.job.survey.output, parts)
+        artifacts = {number: each.artifact for number, each in left.learned.items()}
+        return PlaceWork(store.root, parts, layout, changes_of(self.job, artifacts), self._is_in_memory)
 
     def _refuse_without_room(self, work: PlaceWork, means: Means) -> None:
         """merge_strategy: accumulative, now that it is known how much there is."""
@@ -90,5 +92,5 @@ class Place(OwnTasks):
             )
 
     def finish(self, left: Left, store: Store) -> Finished:
-        written = left.rows[self.before]
-        return finish_arrays(self.job, self._layout(store, written), left.rows[self.number], store, parts_of(written))
+        work = self._work(left, store)
+        return finish_arrays(self.job, work.layout, left.rows[self.number], store, work.parts)

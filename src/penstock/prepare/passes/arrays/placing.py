@@ -1,5 +1,4 @@
-"""Placing: the parts that tasks have left -> the dataset's .npy files, every row at its place. The worker's half of
-place.py.
+"""Placing: the parts that tasks have left -> the dataset's .npy files, every row at its place.
 
 Tasks write into the same files, each its own ranges; doing one again writes the same bytes to the same place.
 """
@@ -12,10 +11,9 @@ from penstock.base.fingerprint import fingerprint
 from penstock.base.stores import open_store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Lost, Report, Task
+from penstock.prepare.passes import Lost, Report, Task, Work
 from penstock.prepare.passes.arrays.moving import Changes, place_copy, place_views
 from penstock.prepare.passes.arrays.parts import open_part_of
-from penstock.prepare.passes.own_tasks import OwnWork
 from penstock.prepare.samples.groups import PartsByTask
 from penstock.shards.manifest import ShardFacts, Step
 from penstock.shards.placed import EDGES, Edges, Layout, PlacedColumn
@@ -28,15 +26,12 @@ class Part:
     number: int
     last: int
 
-    def describe(self) -> list[int]:
-        return [self.number, self.last]
-
     def __str__(self) -> str:
         return f"part {self.number}" if self.last == self.number + 1 else f"parts {self.number} to {self.last - 1}"
 
 
 @dataclass(frozen=True)
-class PlaceWork(OwnWork):
+class PlaceWork(Work):
     parts: PartsByTask
     layout: Layout
     changes: Changes
@@ -69,12 +64,11 @@ class PlaceWork(OwnWork):
                     column = file.column(split, placed.column)
                     if not len(column.pieces):
                         continue
-                    if self.in_memory:
-                        made = [memoryview(bytes(each)) for each in self.changes.made(column, placed, number)]
-                        held.append((placed, number, made))
-                        continue
                     found = edges.setdefault(placed.file, [])
-                    if self.changes.concern(placed):
+                    if self.in_memory:
+                        views = [memoryview(bytes(each)) for each in self.changes.made(column, placed, number)]
+                        held.append((placed, number, views))
+                    elif self.changes.concern(placed):
                         found += place_views(store, placed, number, self.changes.made(column, placed, number))
                     else:
                         found += place_copy(store, placed, number, column, file.name)
@@ -84,19 +78,11 @@ class PlaceWork(OwnWork):
             del file, column  # or the map would hold the pages
             store.forget_pages(name)
         for placed, number, views in held:
-            edges.setdefault(placed.file, []).extend(place_views(store, placed, number, views))
+            edges[placed.file] += place_views(store, placed, number, views)
         crash_point("place.before_ledger")
-        return LedgerRow(
-            task=task.name,
-            fingerprint=task.fingerprint,
-            shards={split: self._shard(split, part) for split in self.layout},
-            spill=None,
-            rejected=None,
-            steps={"place": Step("place", "", records, records)},
-            states={"layout": self.identity, EDGES: edges},
-            lost_files=(),
-            boot=store.session,
-        )
+        shards = {split: self._shard(split, part) for split in self.layout}
+        steps, states = {"place": Step("place", "", records, records)}, {"layout": self.identity, EDGES: edges}
+        return LedgerRow(task.name, task.fingerprint, shards, steps=steps, states=states, boot=store.session)
 
     def _shard(self, split: str, part: Part) -> ShardFacts:
         records = sum(each[split].records for each in self.parts[part.number : part.last] if split in each)

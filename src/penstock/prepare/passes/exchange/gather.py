@@ -1,6 +1,5 @@
-"""Gather: the reader of the buckets that an exchange left, of which a stage makes records."""
+"""Gather: the reader of the buckets that an exchange left, of which the stage that asked makes records."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,8 +11,8 @@ from penstock.prepare.budget.costs import Measured
 from penstock.prepare.passes import Account, Batches, Facts, Rows, Task
 from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.exchange.scatter import side_of
-from penstock.prepare.passes.folds.fold import Written
-from penstock.prepare.passes.job import Described, Job
+from penstock.prepare.passes.folds.fold import Reader, Written
+from penstock.prepare.passes.job import Inputs, Job
 from penstock.prepare.rows.exchange import Bucket, Exchange
 from penstock.prepare.rows.spill import rows_by_part
 from penstock.prepare.stages.interfaces import Exchanges
@@ -23,9 +22,7 @@ _MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to 
 
 
 @dataclass(frozen=True)
-class Buckets:
-    """The buckets of an exchange, of which the stage that asked for it makes records."""
-
+class Buckets(Reader):
     job: Job
     stage: int
     scatter: int  # the pass that spilled
@@ -42,7 +39,7 @@ class Buckets:
     def task_count(self) -> int:
         return self.buckets
 
-    def inputs(self) -> Sequence[Described]:
+    def inputs(self) -> Inputs:
         return [(Bucket(number), [number]) for number in range(self.buckets)]
 
     def batches(self, measured: Measured) -> Batches:
@@ -58,14 +55,7 @@ class Buckets:
         return Written(output, at_once, 2 * output / self.buckets)
 
     def source(self, takes_codes: bool) -> FromBuckets:  # noqa: ARG002
-        return FromBuckets(
-            stage=self.stage,
-            name=self.job.names[self.stage],
-            reducer=self.reducer,
-            exchange=self.exchange,
-            spills=self.spills,
-            refuses=self.job.config.on_bad_input == "fail",
-        )
+        return FromBuckets(self.stage, self.job.names[self.stage], self.reducer, self.spills)
 
     def order(self, tasks: list[Task], store: Store) -> list[Task]:
         """Buckets by their rows: a large one that comes last would leave the other workers idle."""

@@ -1,7 +1,5 @@
 """Scatter: the ending of a fold whose rows are spilled by bucket, for an exchange. Next: gather.py."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -10,7 +8,7 @@ from penstock.base.stores.store import STATE, Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Batches
 from penstock.prepare.passes.folds.fold import Ending
-from penstock.prepare.passes.folds.sink import Into, Produced
+from penstock.prepare.passes.folds.sink import Into, Produced, Sink
 from penstock.prepare.passes.job import Job
 from penstock.prepare.rows.container import FORMAT, begin_container
 from penstock.prepare.rows.exchange import Exchange, bucket_numbers, hash_keys
@@ -22,7 +20,8 @@ SPILL = f"{STATE}/spill"
 
 @dataclass(frozen=True)
 class SpillInto(Into):
-    """Spills the rows of a task for an exchange."""
+    """A spill is needed for minutes, and costs the disk nothing if it is gone by then; the ledger remembers in which
+    session of the store it was written, and in another it is written again."""
 
     number: int  # of the pass
     exchange: Exchange
@@ -31,36 +30,23 @@ class SpillInto(Into):
     def name(self, number: int) -> str:
         return f"{SPILL}/{self.number}-{number:05d}.spill"
 
-    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Spill:
-        return Spill(store, self, number, stack, settings.batch_bytes)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:
+        file = begin_container(store, self.name(number), stack, lasting=False)
+        writer = SpillWriter(file, self.buckets, settings.batch_bytes)
+
+        def write(rows: Rows) -> None:
+            if len(rows):
+                batch = with_codes(rows.batch)
+                hashes = hash_keys([batch.column(name) for name in self.exchange.by])
+                writer.write(batch, bucket_numbers(hashes, self.buckets))
+
+        return Sink(write, lambda: Produced(spill=writer.finish(), lasting=False))
 
     def for_trial(self) -> Into:
         return replace(self, buckets=1)
 
     def left(self, tasks: int) -> tuple[str, ...]:
         return tuple(self.name(number) for number in range(tasks))
-
-
-class Spill:
-    """The rows of one task by bucket.
-
-    It is needed for minutes, and costs the disk nothing if it is gone by then; the ledger remembers in which session of
-    the store it was written, and in another it is written again.
-    """
-
-    def __init__(self, store: Store, into: SpillInto, number: int, stack: ExitStack, batch_bytes: int) -> None:
-        self._into = into
-        file = begin_container(store, into.name(number), stack, lasting=False)
-        self._writer = SpillWriter(file, into.buckets, batch_bytes)
-
-    def write(self, rows: Rows) -> None:
-        if len(rows):
-            batch = with_codes(rows.batch)
-            hashes = hash_keys([batch.column(name) for name in self._into.exchange.by])
-            self._writer.write(batch, bucket_numbers(hashes, self._into.buckets))
-
-    def finish(self) -> Produced:
-        return Produced(spill=self._writer.finish(), lasting=False)
 
 
 def scatter_ending(job: Job, number: int, stage: int, exchange: Exchange, buckets: int) -> Ending:

@@ -3,16 +3,18 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from penstock.base.stores import open_store
 from penstock.prepare.budget.growth import growth_of
 from penstock.prepare.budget.points import Point
-from penstock.prepare.passes import nobody_watches
+from penstock.prepare.passes import Task, nobody_watches
 from penstock.prepare.passes.exchange.buckets import FromBuckets
-from penstock.prepare.passes.folds.chain import Count
+from penstock.prepare.passes.folds.source import Attempt
 from penstock.prepare.passes.folds.trying.cut_short import cut_short
 from penstock.prepare.passes.folds.trying.measure import Measuring, Tried
 from penstock.prepare.passes.folds.work import FoldWork
+from penstock.prepare.rows.exchange import Bucket
 from penstock.prepare.rows.spill import decoded_bytes
 from penstock.prepare.stages.interfaces import Applies
 
@@ -22,11 +24,7 @@ def try_buckets(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tried:
     later = [number for number, stage in work.stages.items() if isinstance(stage, Applies)]
     work = replace(work, fits=(*work.fits, *later))  # what needs an artifact is passed over
     store = open_store(work.root)
-
-    def run(number: int, size: int, grown: Callable[[], int]) -> Point:
-        return _gather_some(work, number, left[number], size, how, grown)
-
-    points = how.points((decoded_bytes(store, spill) for spill in left), run)
+    points = how.points((decoded_bytes(store, spill) for spill in left), partial(_gather_some, work, how, left))
     last = points[-1]
     facts = {
         "spilled_row_bytes": last.batch_bytes / max(last.rows, 1),
@@ -36,14 +34,17 @@ def try_buckets(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tried:
     return Tried(points, facts=facts)
 
 
-def _gather_some(work: FoldWork, number: int, spill: str, size: int, how: Measuring, grown: Callable[[], int]) -> Point:
+def _gather_some(
+    work: FoldWork, how: Measuring, spills: tuple[str, ...], number: int, size: int, grown: Callable[[], int]
+) -> Point:
     started = time.perf_counter()
     assert isinstance(work.source, FromBuckets)
     assert work.sink
-    source, store, first = replace(work.source, spills=(spill,)), open_store(work.root), Count()
+    source, settings = replace(work.source, spills=(spills[number],)), replace(how.settings, batch_bytes=size + 1)
     with cut_short(work, number, how.settings) as inside:
-        for rows in source.reduced(store, 0, size + 1, inside.chain, first, nobody_watches):
+        attempt = Attempt(work, Task("", Bucket(0), ""), settings, nobody_watches, inside.chain, [])
+        for rows in source.rows(attempt):
             inside.sink.write(inside.chain(rows))
     seconds = time.perf_counter() - started
-    point = Point(size, grown(), first.taken, first.made, inside.bytes, seconds)
-    return work.sink.weighed(point, store, number, inside.produced.shards)
+    point = Point(size, grown(), attempt.read.taken, attempt.read.made, inside.bytes, seconds)
+    return work.sink.weighed(point, open_store(work.root), number, inside.produced.shards)

@@ -1,7 +1,4 @@
-"""Fold: a pass that takes what a Reader gives through some stages, into an Ending. The worker's half: work.py.
-
-map, fit, scatter, gather and hash are folds with other plugs: `kind` is a word for them.
-"""
+"""Fold: a pass that takes what a Reader gives through some stages, into an Ending. The worker's half: work.py."""
 
 from __future__ import annotations
 
@@ -11,27 +8,13 @@ from functools import reduce
 from typing import Any, Protocol
 
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.costs import Measured, Measurement
+from penstock.prepare import passes
+from penstock.prepare.budget.costs import Measured
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_of
-from penstock.prepare.passes import (
-    Account,
-    Batches,
-    Facts,
-    Finished,
-    Holds,
-    Learned,
-    Left,
-    Need,
-    Rows,
-    Task,
-    Trial,
-    Tries,
-    inner_key,
-)
 from penstock.prepare.passes.folds.sink import Into
 from penstock.prepare.passes.folds.source import Source
 from penstock.prepare.passes.folds.work import FoldWork
-from penstock.prepare.passes.job import Described, Job
+from penstock.prepare.passes.job import Inputs, Job
 from penstock.prepare.rows.exchange import Exchange
 from penstock.prepare.rows.rows import INNER
 from penstock.prepare.stages.interfaces import busy_threads, fit_of
@@ -44,18 +27,18 @@ class Reader(Protocol):
     @property
     def word(self) -> str: ...  # that its costs go by
     @property
-    def buckets(self) -> int: ...  # of the exchange that it reads, if any
-    @property
-    def exchange(self) -> Exchange | None: ...
+    def exchange(self) -> Exchange | None: ...  # whose buckets it reads, each in a task
     @property
     def task_count(self) -> int: ...
-    def inputs(self) -> Sequence[Described]: ...
-    def batches(self, measured: Measured) -> Batches: ...
+    def inputs(self) -> Inputs: ...
+    def batches(self, measured: Measured) -> passes.Batches: ...
     def written(self, measured: Measured, workers: int) -> Written: ...
     def source(self, takes_codes: bool) -> Source: ...
-    def order(self, tasks: list[Task], store: Store) -> list[Task]: ...
-    def count(self, account: Account, rows: Rows) -> Account: ...
-    def facts(self) -> Facts: ...
+    def count(self, account: passes.Account, rows: passes.Rows) -> passes.Account: ...
+    def facts(self) -> passes.Facts: ...
+
+    def order(self, tasks: list[passes.Task], store: Store) -> list[passes.Task]:  # noqa: ARG002
+        return tasks
 
 
 @dataclass(frozen=True)
@@ -80,7 +63,8 @@ class Ending:
     word: str = ""  # that its costs go by, where it costs something else than its reader says
     places: tuple[Any, ...] = ()  # where rows go, if that is part of every fingerprint
     buckets: int = 0
-    batches: Batches | None = None
+    held_rows: float = 0.0  # rows of a task whose bytes a trial is too short to show
+    batches: passes.Batches | None = None
     holds_output: bool = False
     takes_codes: bool = False
     applies_artifacts: bool = False  # whether a pass behind applies what stages have learned
@@ -88,15 +72,11 @@ class Ending:
     hidden: tuple[int, ...] = ()
     exchange: Mapping[str, Any] = field(default_factory=dict)
 
-    def disk(self, rows: int, written: Written, cost: Measurement) -> tuple[int, int]:  # noqa: ARG002
-        """(bytes for later passes or on the way, bytes of the dataset)."""
-        return (int(rows * cost.output_row_bytes) if self.into else 0), 0
+    def disk(self, left: int, written: Written) -> tuple[int, int]:  # noqa: ARG002
+        """(bytes for later passes or on the way, bytes of the dataset), if all tasks leave so much."""
+        return (left if self.into else 0), 0
 
-    def held_later(self, row_bytes: float) -> int:  # noqa: ARG002
-        """Bytes that a task holds beyond what a trial shows."""
-        return 0
-
-    def driver(self, means: Means) -> Need | None:  # noqa: ARG002
+    def driver(self, means: Means) -> passes.Need | None:  # noqa: ARG002
         """Memory of the driver while it assembles the output."""
         return None
 
@@ -104,24 +84,21 @@ class Ending:
         """The ending of a fold that reads what an exchange left."""
         return self
 
-    def finish(self, rows: Rows, store: Store) -> Finished:  # noqa: ARG002
-        return Finished()
+    def finish(self, rows: passes.Rows, store: Store) -> passes.Finished:  # noqa: ARG002
+        return passes.Finished()
 
 
 @dataclass(frozen=True)
-class Fold:
+class Fold(passes.Pass):
     """The stages from `first` up to `last`, and the fits among them that it does."""
 
-    number: int
-    kind: str
     job: Job
     first: int
     last: int
     fits: tuple[int, ...]
     reader: Reader
     ending: Ending
-    tries: Tries  # how it is measured before there is a plan
-    read_at_end = False
+    tries: passes.Tries  # how it is measured before there is a plan
 
     @property
     def task_count(self) -> int:
@@ -136,18 +113,17 @@ class Fold:
         return self.ending.word or self.reader.word
 
     @property
-    def trial(self) -> Trial | None:
+    def trial(self) -> passes.Trial | None:
         """A fit costs what the pass behind it costs."""
-        return Trial(self._word, self._work({}, ""), self.tries) if self.ending.into else None
+        return passes.Trial(self._word, self._work({}, ""), self.tries) if self.ending.into else None
 
-    def tasks(self, above: str) -> tuple[Task, ...]:
-        buckets = max(self.reader.buckets, self.ending.buckets)
-        inputs = self.reader.inputs()
-        return self.job.make_tasks(self.number, self.kind, above, self.last, inputs, self.ending.only, buckets)
+    def tasks(self, above: str) -> tuple[passes.Task, ...]:
+        buckets = self.task_count if self.reader.exchange else self.ending.buckets
+        return self.job.make_tasks(self, above, self.last, self.reader.inputs(), self.ending.only, buckets)
 
-    def holds(self, means: Means) -> Holds:
+    def holds(self, means: Means) -> passes.Holds:
         measured = means.measured
-        return Holds(
+        return passes.Holds(
             measured.of(self._word),
             self.ending.batches or self.reader.batches(measured),
             output=self.reader.written(measured, 0).largest if self.ending.holds_output else 0.0,
@@ -161,13 +137,14 @@ class Fold:
         driver = self.ending.driver(means)
         side_by_side = 1 if settings.threads > 1 else workers  # threads were measured as they will be used
         speed = cost.rows_per_second * max(1, min(side_by_side, means.cores))
-        spill, output = self.ending.disk(rows, self.reader.written(means.measured, workers), cost)
+        written = self.reader.written(means.measured, workers)
+        spill, output = self.ending.disk(int(rows * cost.output_row_bytes), written)
         return Projection(max(memory, driver.bytes if driver else 0), spill, output, rows / speed, rows)
 
     def held_later(self, row_bytes: float) -> int:
-        return self.ending.held_later(row_bytes)
+        return int(self.ending.held_rows * row_bytes)
 
-    def facts(self) -> Facts:
+    def facts(self) -> passes.Facts:
         read, ending = self.reader.facts(), self.ending
         own = (each for each in range(self.first, self.last) if each not in ending.hidden)
         return replace(
@@ -179,10 +156,10 @@ class Fold:
             exchange={**ending.exchange, **read.exchange},
         )
 
-    def order(self, tasks: list[Task], store: Store) -> list[Task]:
+    def order(self, tasks: list[passes.Task], store: Store) -> list[passes.Task]:
         return self.reader.order(tasks, store) if tasks else tasks
 
-    def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> FoldWork:  # noqa: ARG002
+    def prepare(self, left: passes.Left, store: Store, kept: passes.Rows, means: Means) -> FoldWork:  # noqa: ARG002
         return self._work({number: each.artifact for number, each in left.learned.items()}, store.root)
 
     def _work(self, artifacts: Mapping[int, Any], root: str) -> FoldWork:
@@ -194,19 +171,20 @@ class Fold:
             fits=self.fits,
             sink=self.ending.into,
             code=self.job.code,
+            refuses=self.job.config.on_bad_input == "fail",
             is_for_good=self.is_for_good,
         )
 
-    def learn(self, left: Left, rows: Rows) -> Mapping[int, Learned]:  # noqa: ARG002
+    def learn(self, left: passes.Left, rows: passes.Rows) -> Mapping[int, passes.Learned]:  # noqa: ARG002
         """The states of each fit, merged from left to right in the order of the tasks."""
         found = {}
         for number in self.fits:
             fit = fit_of(self.job.stages[number])
             states = (row.states[str(number)] for row in rows)
-            found[number] = Learned(fit.finish(reduce(fit.merge, states, fit.pack(fit.start()))))
+            found[number] = passes.Learned(fit.finish(reduce(fit.merge, states, fit.pack(fit.start()))))
         return found
 
-    def count(self, account: Account, rows: Rows) -> Account:
+    def count(self, account: passes.Account, rows: passes.Rows) -> passes.Account:
         if not self.is_for_good:
             return account
         counted = dict(self.reader.count(account, rows))
@@ -215,18 +193,18 @@ class Fold:
             counted[str(number)] = summed(self.job.names[number], self.job.units[number], steps)
         return counted | self._inner(rows)
 
-    def _inner(self, rows: Rows) -> dict[str, Step]:
+    def _inner(self, rows: passes.Rows) -> dict[str, Step]:
         """Values inside rows, from the stage that counts them on. A column that is only called so is not counted."""
         found: dict[str, Step] = {}
         for number in range(self.first, self.last):
             if found or self.job.stages[number].counts:
-                steps = [row.steps[inner_key(number)] for row in rows if inner_key(number) in row.steps]
+                steps = [row.steps[passes.inner_key(number)] for row in rows if passes.inner_key(number) in row.steps]
                 step, passed_on = summed(self.job.names[number], INNER, steps), sum(each.passed_on for each in steps)
                 made = {INNER: passed_on} if passed_on != step.given else {}
-                found[inner_key(number)] = replace(step, made=made)
+                found[passes.inner_key(number)] = replace(step, made=made)
         return found
 
-    def finish(self, left: Left, store: Store) -> Finished:
+    def finish(self, left: passes.Left, store: Store) -> passes.Finished:
         return self.ending.finish(left.rows[self.number], store)
 
 

@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import pyarrow as pa
 
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Lost, Report, TaskInput
-from penstock.prepare.passes.folds.ahead import ahead
-from penstock.prepare.passes.folds.bad_records import refuse_bad_records, unreadable_rows
 from penstock.prepare.passes.folds.chain import Count
-from penstock.prepare.passes.folds.joining import joined
-from penstock.prepare.passes.folds.source import Attempt
-from penstock.prepare.rows.rows import RAISED, TOO_LARGE, Rows
+from penstock.prepare.passes.folds.source import Attempt, Source, refuse_bad_records, unreadable_rows
+from penstock.prepare.rows.rows import RAISED, TOO_LARGE, Rows, join
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment, readable, refuse_changed
 from penstock.prepare.sources.slices import Slice
-from penstock.prepare.stages.stage import Stage
 from penstock.shards.manifest import Step
 
+T = TypeVar("T")
 _ALWAYS_SET_ASIDE = (RAISED, TOO_LARGE)
+_SMALL = 4  # a batch of less than this part of what may be read at once waits for others
+_END = object()
 
 
 @dataclass(frozen=True)
-class FromSlices:
+class FromSlices(Source):
     """Reads slices inside a worker; with `refuses`, bad input stops the job."""
 
     reading: Reading
     refuses: bool
 
-    @property
-    def reducers(self) -> dict[int, Stage]:
-        return {}
-
     def may_lose(self, title: str) -> bool:
-        return title == TOO_LARGE or not self.refuses
-
-    def fails_on(self, part: UnreadablePart) -> bool:
-        """Whether the part stops the job. What a user's function raises never does: it is kept, with its traceback."""
-        return self.refuses and part.title not in _ALWAYS_SET_ASIDE
+        """What a user's function raises never stops the job: it is kept, with its traceback."""
+        return title in _ALWAYS_SET_ASIDE or not self.refuses
 
     def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:
         assert isinstance(piece, Slice)
@@ -138,3 +135,77 @@ def _row_bytes_of(piece: Slice, settings: Settings) -> float:
     if piece.rows <= 0:
         return settings.row_bytes
     return settings.row_bytes * max(piece.bytes / piece.rows / settings.stored_row_bytes, 1.0)
+
+
+def joined(items: Iterator[Rows | UnreadablePart], reading: Reading) -> Iterator[Rows | UnreadablePart]:
+    """Rows of many small files in batches of several files; what is large already passes as it is. Readers give batches
+    of one file, each takes its way through all stages, and a folder of a million short texts would make a million."""
+    held: list[Rows] = []
+    rows = size = 0
+    for item in items:
+        small = item if isinstance(item, Rows) and _is_small(item, reading) else None
+        if held and (small is None or not _are_alike(held[-1], small)):
+            yield join(held)
+            held, rows, size = [], 0, 0
+        if small is None:
+            yield item
+            continue
+        held.append(small)
+        rows += len(small) + sum(aside.count for aside in small.set_aside)  # of which lines are held, too
+        size += small.batch.nbytes
+        if rows >= reading.rows_at_once or size >= reading.bytes_at_once:
+            yield join(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield join(held)
+
+
+def _is_small(rows: Rows, reading: Reading) -> bool:
+    """Samples of a user's function stay apart: whoever runs it wants to know which file it is in."""
+    if rows.made_of or reading.options[rows.source].function:
+        return False
+    if any(pa.types.is_dictionary(kind) for kind in rows.batch.schema.types):  # several may be more than its codes hold
+        return False
+    return _SMALL * len(rows) < reading.rows_at_once and _SMALL * rows.batch.nbytes < reading.bytes_at_once
+
+
+def _are_alike(one: Rows, other: Rows) -> bool:
+    return one.source == other.source and one.batch.schema.equals(other.batch.schema)
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """The items, and their error at the end. One is ready, one is made on a thread: readers leave Python's lock."""
+    ready: queue.Queue[Any] = queue.Queue(1)
+    stopped = threading.Event()
+
+    def put(item: Any) -> bool:
+        while not stopped.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not put((item, None)):
+                    return
+            put((_END, None))
+        except BaseException as error:
+            put((_END, error))
+
+    thread = threading.Thread(target=work, daemon=True, name="ahead")
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            if item is _END:
+                return
+            yield item
+    finally:
+        stopped.set()
+        thread.join()

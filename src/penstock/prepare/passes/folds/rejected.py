@@ -17,10 +17,8 @@ _MOST_WAITING = 1 << 20
 
 
 class Rejected:
-    """Lines of rows that were set aside; the file appears with the task, if there is a line at all.
-
-    A pass that only measures writes no lines: the pass that does the same work for good sees the same rows again.
-    """
+    """The file appears with the task, if there is a line at all. A pass that only measures writes none: the pass that
+    does the same work for good sees the same rows again."""
 
     def __init__(
         self, store: Store, name: str, stack: ExitStack, writes: bool, files: Sequence[tuple[int, str]] = ()

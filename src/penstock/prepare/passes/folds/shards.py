@@ -1,7 +1,5 @@
 """Shards: the sink of a fold whose rows are the dataset: a file per task and split."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -12,7 +10,7 @@ import pyarrow as pa
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.budget.points import Point
-from penstock.prepare.passes.folds.sink import PARTS, Into, Produced
+from penstock.prepare.passes.folds.sink import PARTS, Into, Produced, Sink
 from penstock.prepare.rows.exchange import Exchange
 from penstock.prepare.rows.rows import Rows
 from penstock.shards.columns import Container, Hold, open_columns
@@ -24,16 +22,15 @@ from penstock.shards.shard import ShardWriter
 
 @dataclass(frozen=True)
 class ShardsInto(Into):
-    """Writes the shards of a task."""
-
     schema: Schema
     splits: tuple[str, ...]
     container: Container | Literal["arrayrecord"]
     task_count: int
     exchange: Exchange | None  # by which its records were grouped
 
-    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Shards:
-        return Shards(store, self, number, stack, settings.hold_bytes)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:
+        shards = Shards(store, self, number, stack, settings.hold_bytes)
+        return Sink(shards.write, shards.finish)
 
     def weighed(self, point: Point, store: Store, number: int, shards: Mapping[str, ShardFacts]) -> Point:
         """The point with its bytes as they will be in the dataset, and whose they are, by the names of columns."""

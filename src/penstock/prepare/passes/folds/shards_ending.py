@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.costs import Measurement
 from penstock.prepare.budget.means import Means, enough
 from penstock.prepare.passes import Finished, Need, Rows, shards_of
 from penstock.prepare.passes.folds.fold import Ending, Reader, Written
@@ -18,7 +17,7 @@ _MERGE_BYTES, _MERGE_RECORD_BYTES = 32 << 20, 75  # measured 20 MB and 60 B: doc
 class ShardsEnding(Ending):
     splits: tuple[str, ...] = ()
 
-    def disk(self, rows: int, written: Written, cost: Measurement) -> tuple[int, int]:  # noqa: ARG002
+    def disk(self, left: int, written: Written) -> tuple[int, int]:  # noqa: ARG002
         return written.at_once, written.in_all
 
     def behind(self, reader: Reader) -> Ending:
@@ -29,15 +28,14 @@ class ShardsEnding(Ending):
         return Finished(shards_of(rows, self.splits))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OneFile(ShardsEnding):
     """The records of all tasks in one ArrayRecord file per split, which the driver puts together."""
 
-    job: Job | None = None
+    job: Job
 
     def driver(self, means: Means) -> Need:
         """Bytes of the driver while it writes the file: its index is in memory until the end."""
-        assert self.job
         rows = self.job.rows * means.measured.slices.given_per_row
         records = means.measured.growth.records_of(rows) if means.measured.growth else 0
         needed = means.driver_bytes + _MERGE_BYTES + int(_MERGE_RECORD_BYTES * records)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.budget.means import Settings
@@ -28,18 +28,11 @@ class Produced:
     lasting: bool = True  # else it is there as long as the session of the store
 
 
-class Sink(Protocol):
-    def write(self, rows: Rows) -> None: ...
-    def finish(self) -> Produced: ...
+class Sink(NamedTuple):
+    """Takes the rows of a task, and finishes its files. By itself, that of a pass that only measures."""
 
-
-class Nothing:
-    """The sink of a pass that only measures."""
-
-    def write(self, rows: Rows) -> None: ...
-
-    def finish(self) -> Produced:
-        return Produced()
+    write: Callable[[Rows], None] = lambda _: None
+    finish: Callable[[], Produced] = Produced
 
 
 @dataclass(frozen=True)

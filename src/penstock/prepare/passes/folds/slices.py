@@ -1,35 +1,31 @@
 """Slices: the reader of the slices of the input. The worker's half: from_slices.py."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from penstock.base.sizes import counted
-from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import SLICES, Measured
-from penstock.prepare.passes import Account, Batches, Facts, Rows, Task
-from penstock.prepare.passes.folds.fold import Written, summed
+from penstock.prepare.passes import Account, Batches, Facts, Rows
+from penstock.prepare.passes.folds.fold import Reader, Written, summed
 from penstock.prepare.passes.folds.from_slices import FromSlices
-from penstock.prepare.passes.job import Described, Job
-from penstock.prepare.rows.exchange import Exchange
+from penstock.prepare.passes.job import Inputs, Job
 from penstock.shards.manifest import Step
 
 _BATCHES = Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
 
 
 @dataclass(frozen=True)
-class Slices:
+class Slices(Reader):
     job: Job
     word = SLICES
-    buckets = 0
-    exchange: Exchange | None = None
+    exchange = None
 
     @property
     def task_count(self) -> int:
         return len(self.job.survey.slices)
 
-    def inputs(self) -> Sequence[Described]:
+    def inputs(self) -> Inputs:
         slices = self.job.survey.slices
         return [
             (piece, [len(slices), piece.number, [segment.describe() for segment in piece.segments]]) for piece in slices
@@ -51,9 +47,6 @@ class Slices:
             texts = frozenset(field.name for field in survey.schema if pa.types.is_string(field.type))
             reading = replace(reading, codes=texts)
         return FromSlices(reading, self.job.config.on_bad_input == "fail")
-
-    def order(self, tasks: list[Task], store: Store) -> list[Task]:  # noqa: ARG002
-        return tasks
 
     def count(self, account: Account, rows: Rows) -> Account:
         """Files, rows that a user's function was given, and rows read."""

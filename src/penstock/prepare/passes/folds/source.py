@@ -1,17 +1,35 @@
-"""Source: the worker's half of a Reader, which gives the stages of a fold the rows of one task. Used by work.py."""
+"""Source: the worker's half of a Reader, which gives the stages of a fold the rows of one task. Used by work.py.
 
+What it cannot read becomes the error that stops the job, or a line in rejected/.
+"""
+
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.base.errors import InputError
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Lost, Report, Task, TaskInput, Work
 from penstock.prepare.passes.folds.chain import Chain, Count
-from penstock.prepare.rows.rows import Rows
+from penstock.prepare.rows.rows import Rows, SetAside, rejected_line
+from penstock.prepare.samples.values import DOES_NOT_FIT, MISSING_KEY, UNEXPECTED_KEY, WRONG_SHAPE, WRONG_TYPE
 from penstock.prepare.sources import UnreadablePart
+from penstock.prepare.sources.reading.bad_records import TOO_LARGE_RECORD
+from penstock.prepare.sources.reading.bad_text import REASON as NOT_UTF8
+from penstock.prepare.sources.slices import Segment
 from penstock.prepare.stages.stage import Stage
 from penstock.shards.manifest import Step
+
+_ADVICE = {  # what to do about a record or sample, by reason
+    NOT_UTF8: "mend the record, or have it repaired: `bad_utf8: repair` beside the input's path",
+    TOO_LARGE_RECORD: "allow more `memory:`",
+    MISSING_KEY: "yield it in every sample, or say what stands for it: `missing: {column: -1}`",
+    UNEXPECTED_KEY: "add it to `schema:`, or leave it out of the sample",
+    WRONG_SHAPE: "yield one shape, or declare the right one under `schema:`",
+    WRONG_TYPE: "yield what the type takes (an array has no null: -1, say), or declare another under `schema:`",
+    DOES_NOT_FIT: "declare a type under `schema:` that holds it",
+}
 
 
 @dataclass
@@ -30,14 +48,23 @@ class Attempt:
 
 
 class Source(Protocol):
+    """By itself, one that reads no files."""
+
     @property
-    def refuses(self) -> bool: ...  # whether bad input stops the job
-    @property
-    def reducers(self) -> dict[int, Stage]: ...  # stages that run inside the reader, whose fits it feeds itself
-    def may_lose(self, title: str) -> bool: ...
-    def fails_on(self, part: UnreadablePart) -> bool: ...
-    def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]: ...
-    def files(self, piece: TaskInput) -> list[tuple[int, str]]: ...  # (source, path), in the order they are read
+    def reducers(self) -> dict[int, Stage]:  # stages that run inside the reader, whose fits it feeds itself
+        return {}
+
+    def may_lose(self, title: str) -> bool:  # noqa: ARG002
+        """Whether the job goes on without a part or file that has this title."""
+        return False
+
+    def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:  # noqa: ARG002
+        return []
+
+    def files(self, piece: TaskInput) -> list[tuple[int, str]]:  # noqa: ARG002
+        """(source, path), in the order they are read."""
+        return []
+
     def rejected_name(self, number: int) -> str: ...
     def rows(self, attempt: Attempt) -> Iterator[Rows]: ...  # counted
     def steps(self, attempt: Attempt) -> dict[str, Step]: ...  # of what was read
@@ -50,4 +77,38 @@ def refusal(part: UnreadablePart) -> InputError:
         f"{part.title}{rows}: {part.reason}",
         where=f"{part.segment.location}, row {part.ordinal:,}" if part.rows >= 0 else part.segment.location,
         next_step="replace the file, or set `on_bad_input: set_aside` to go on without that part",
+    )
+
+
+def refuse_bad_records(rows: Rows, segment: Segment) -> None:
+    for aside in (*rows.set_aside, *(rows.made_of[1] if rows.made_of else ())):
+        raise _bad_record(aside, segment)
+
+
+def unreadable_rows(part: UnreadablePart) -> SetAside:
+    rows = part.rows if part.rows >= 0 else None
+    facts: dict[str, Any] = {"row_group": part.part} if part.title.startswith("unreadable") else {}
+    facts |= {"rows": rows, **({"traceback": part.trace} if part.trace else {})}
+    line = rejected_line(part.segment.source, part.segment.path, part.ordinal, part.title, detail=part.reason, **facts)
+    return SetAside(part.title, max(part.rows, 0), (line,))
+
+
+def _printable(text: str) -> str:
+    """The text with control characters escaped, so that a terminal does not obey them."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _bad_record(aside: SetAside, segment: Segment) -> InputError:
+    line = aside.kept[0]
+    if "sample" in line:
+        place = f"sample {line['sample']:,}, key {line['key']!r}"
+    else:
+        shown = line.get("raw") or (json.dumps(line["row"], ensure_ascii=False) if "row" in line else "")
+        place = f"line {line['line']:,}" if "line" in line else f"row {line['position']:,}"
+        place += f": {_printable(shown[:200])}" if shown else ""
+    mend = _ADVICE.get(aside.reason, "mend the record")
+    return InputError(
+        f"{aside.reason}: {line.get('detail', '')}".rstrip(": "),
+        where=f"{segment.location}, {place}",
+        next_step=f"{mend}, or set `on_bad_input: set_aside` to keep it in rejected/ and go on",
     )

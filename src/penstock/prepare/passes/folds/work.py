@@ -1,18 +1,16 @@
 """Work: the worker's half of a fold: a task's rows, from a source through some stages into a sink. Next: ledger.py."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.base.faults import crash_point
 from penstock.base.stores import open_store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Lost, Report, Task
+from penstock.prepare.passes import Lost, Report, Task, Work
 from penstock.prepare.passes.folds.chain import Chain, Tap
 from penstock.prepare.passes.folds.rejected import Rejected
-from penstock.prepare.passes.folds.sink import Into, Nothing, Sink
+from penstock.prepare.passes.folds.sink import Into, Sink
 from penstock.prepare.passes.folds.source import Attempt, Source, refusal
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stages.interfaces import Ends, Opens, fit_of, notes_of
@@ -20,18 +18,16 @@ from penstock.prepare.stages.stage import Stage
 
 
 @dataclass(frozen=True)
-class FoldWork:
+class FoldWork(Work):
     """The work of every task of a fold."""
 
-    root: str
     source: Source
     names: dict[int, str]
     stages: dict[int, Stage]  # by number, bound: those that need an artifact have it
     fits: tuple[int, ...]  # numbers of the stages whose reduction this pass runs
     sink: Into | None  # none: the pass only measures
-    code: tuple[tuple[str, str], ...]
+    refuses: bool = False  # whether bad input stops the job
     is_for_good: bool = True  # else a later pass does the same to the same rows, and writes what is set aside
-    identity: str = ""
 
     @property
     def notes(self) -> list[str]:
@@ -41,17 +37,14 @@ class FoldWork:
         return self.source.may_lose(title)
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:
-        """Do the task.
-
-        A part that cannot be decoded starts it anew without that part, so that what is kept of a damaged file never
-        depends on how far the reading had come.
-        """
+        """A part that cannot be decoded starts the task anew without that part, so that what is kept of a damaged file
+        never depends on how far the reading had come."""
         unreadable = self.source.given_up(task.input, lost)
         while True:
             try:
                 return self._attempt(task, settings, report, unreadable)
             except UnreadablePart as part:
-                if self.source.fails_on(part):
+                if not self.may_lose(part.title):
                     raise refusal(part) from part
                 unreadable.append(part)
 
@@ -60,7 +53,7 @@ class FoldWork:
         with ExitStack() as stack:
             name, files = self.source.rejected_name(number), self.source.files(task.input)
             rejected = Rejected(store, name, stack, self.is_for_good, files)
-            chain = self.open_chain(number, settings, rejected, self.source.refuses)
+            chain = self.open_chain(number, settings, rejected, self.refuses)
             attempt = Attempt(self, task, settings, report, chain, unreadable)
             sink = self.open_sink(number, stack, settings)
             for rows in self.source.rows(attempt):
@@ -94,13 +87,9 @@ class FoldWork:
         return Chain(stages, {each: Tap(fit_of(all_stages[each])) for each in self.fits}, rejected, refuses)
 
     def open_sink(self, number: int, stack: ExitStack, settings: Settings) -> Sink:
-        return self.sink.open(open_store(self.root), number, stack, settings) if self.sink else Nothing()
+        return self.sink.open(open_store(self.root), number, stack, settings) if self.sink else Sink()
 
     def close(self) -> None:
         for stage in self.stages.values():
             if isinstance(stage, Opens):
                 stage.closed()
-
-    def for_trial(self) -> FoldWork:
-        """The work, with a sink that takes some rows of some slices."""
-        return replace(self, sink=self.sink.for_trial() if self.sink else None)

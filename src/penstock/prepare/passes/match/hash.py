@@ -1,7 +1,5 @@
 """Hash: the ending of a fold that leaves the keys of its rows, to be matched. Next: match.py."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -10,7 +8,7 @@ import numpy as np
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes.folds.fold import Ending
-from penstock.prepare.passes.folds.sink import Into, Produced
+from penstock.prepare.passes.folds.sink import Into, Produced, Sink
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup.keys import Array, hash_texts, repeats, sort_order
 from penstock.prepare.stages.dedup.losers import LOCAL
@@ -21,13 +19,12 @@ _RUN_KEYS = 1 << 18  # 5 MB, and three times that while they are sorted; whole b
 
 @dataclass(frozen=True)
 class KeysInto(Into):
-    """Writes the keys of a task's documents."""
-
     number: int  # of the pass
     column: str
 
-    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Keys:  # noqa: ARG002
-        return Keys(store, f"{KEYS}/{self.number}-{number:05d}.keys", self.column, stack)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:  # noqa: ARG002
+        keys = Keys(store, f"{KEYS}/{self.number}-{number:05d}.keys", self.column, stack)
+        return Sink(keys.write, keys.finish)
 
 
 class Keys:

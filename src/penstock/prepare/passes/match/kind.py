@@ -11,7 +11,7 @@ def _compared(so_far: SoFar, number: int) -> SoFar:
     if not isinstance(stage, Compares):
         return so_far
     so_far = so_far.fold("hash", number, hash_ending(hashed, number, stage.column))
-    return so_far.also(Match(hashed + 1, so_far.job, hashed, number))
+    return so_far.also(Match(hashed + 1, "match", so_far.job, hashed, number))
 
 
 MATCH = Kind(before=_compared)

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.passes import Facts, Finished, Holds, Learned, Left, Need, Rows, Task
+from penstock.prepare.passes import Facts, Finished, Holds, Learned, Left, Need, Pass, Rows, Task, in_ranges
 from penstock.prepare.passes.job import Job
-from penstock.prepare.passes.match.work import KeyRange, MatchWork
-from penstock.prepare.passes.own_tasks import OwnTasks
+from penstock.prepare.passes.match.matching import KeyRange, MatchWork
 from penstock.prepare.rows.container import FORMAT
 from penstock.prepare.stages.dedup.dedup import Remembering
 from penstock.prepare.stages.dedup.leaving import Found
@@ -22,9 +21,10 @@ _ROWS_PER_SECOND = 5e6
 
 
 @dataclass(frozen=True)
-class Match(OwnTasks):
+class Match(Pass):
+    job: Job
+    before: int  # the pass that left the keys
     stage: int  # that compares rows
-    kind = "match"
 
     @property
     def remembered(self) -> Remembered | None:
@@ -34,7 +34,8 @@ class Match(OwnTasks):
 
     @property
     def task_count(self) -> int:
-        return range_count(self.job)
+        """Ranges of keys: what is too much for one is taken in pieces, so they decide nothing but speed."""
+        return max(1, min(_MOST_RANGES, self.job.rows // _KEYS_PER_RANGE))
 
     @property
     def read_at_end(self) -> bool:
@@ -43,12 +44,11 @@ class Match(OwnTasks):
     def tasks(self, above: str) -> tuple[Task, ...]:
         ranges = [(KeyRange(number), [number]) for number in range(self.task_count)]
         only = {"dedup": self.job.stages[self.stage].describe(), "container": FORMAT}
-        return self.job.make_tasks(self.number, self.kind, above, self.stage, ranges, only)
+        return self.job.make_tasks(self, above, self.stage, ranges, only)
 
     def holds(self, means: Means) -> Holds:
-        return Holds(
-            means.measured.slices, known=Need(_HELD_BYTES, "matching keys needs {needed}; {budget} is allowed")
-        )
+        need = Need(_HELD_BYTES, "matching keys needs {needed}; {budget} is allowed")
+        return Holds(means.measured.slices, known=need)
 
     def project(self, settings: Settings, means: Means) -> Projection:
         rows = self.job.rows
@@ -61,7 +61,7 @@ class Match(OwnTasks):
             (self.stage,),
             "keys",
             "duplicate marks",
-            f"the keys of pass {self.before}{self.in_ranges()}",
+            f"the keys of pass {self.before}{in_ranges(self.task_count)}",
             for_others=True,
             note=f"{stage} compares all documents: {hashed}, and they are left out behind it.",
         )
@@ -78,11 +78,6 @@ class Match(OwnTasks):
         """Keep the keys that are new for the jobs that come later."""
         remembered, losers = self.remembered, spills_of(left.rows[self.number])
         return Finished(last=lambda: remembered.save(entries_of(store, losers))) if remembered else Finished()
-
-
-def range_count(job: Job) -> int:
-    """Ranges of keys, each a task: what is too much for one is taken in pieces, so they decide nothing but speed."""
-    return max(1, min(_MOST_RANGES, job.rows // _KEYS_PER_RANGE))
 
 
 def spills_of(rows: Rows) -> tuple[FileFacts, ...]:

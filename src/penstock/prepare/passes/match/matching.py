@@ -1,21 +1,71 @@
-"""Matching: one range of keys, from all slices and from earlier jobs -> which rows lose, and to what. Next: losers.py.
+"""Matching: one range of keys, from all slices and from earlier jobs -> which rows lose, and to what.
 
 Of equal keys the first by position wins, unless an earlier job has had it already.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from penstock.base.stores.store import Store
+from penstock.base.faults import crash_point
+from penstock.base.fingerprint import fingerprint
+from penstock.base.stores import open_store
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.passes import Lost, Report, Task, Work
 from penstock.prepare.stages.dedup.keys import KEY, Array, repeats, sort_order
 from penstock.prepare.stages.dedup.losers import DUPLICATE, SEEN, put_losers
-from penstock.prepare.stages.dedup.runs import END_OF_KEYS, ENTRY, RunsFile, RunsWriter
+from penstock.prepare.stages.dedup.remembered import Remembered
+from penstock.prepare.stages.dedup.runs import END_OF_KEYS, ENTRY, KEYS, RunsFile, RunsWriter, open_written
 from penstock.shards.columns import FileFacts
+from penstock.shards.manifest import Step
 
 _KEYS_AT_ONCE = 1 << 18  # some 40 MB while they are sorted
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """One of the equal ranges into which all keys fall."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"keys, range {self.number}"
+
+
+@dataclass(frozen=True)
+class MatchWork(Work):
+    number: int  # of the pass
+    keys: tuple[FileFacts, ...]  # of each slice, in their order
+    remembered: Remembered | None
+    ranges: int
+
+    @cached_property
+    def identity(self) -> str:
+        return fingerprint([each.digest for each in self.keys])
+
+    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
+        """Write which rows of each slice lose, and, where they are to be remembered, the keys that are new."""
+        store = open_store(self.root)
+        files = [open_written(store, each) for each in self.keys]
+        found = match(files, self.remembered.open() if self.remembered else [], task.input.number, self.ranges)
+        name = f"{KEYS}/{self.number}-{task.input.number:05d}.losers"
+        rows = parts = 0
+        with ExitStack() as stack:
+            writer = RunsWriter(store, name, stack, KEY, lasting=False)
+            for parts, each in enumerate(found, start=1):
+                put_losers(writer, parts - 1, each.slices, each.numbers, each.reasons, len(files))
+                if self.remembered:
+                    writer.write(each.new)
+                rows += len(each.slices) + len(each.new)
+                report(rows)
+            facts = writer.finish({"parts": parts})
+        crash_point("match.before_ledger")
+        steps, states = {"match": Step("match", "", rows, rows)}, {"layout": self.identity}
+        return LedgerRow(task.name, task.fingerprint, spill=facts, steps=steps, states=states, boot=store.session)
 
 
 @dataclass(frozen=True)
@@ -78,19 +128,3 @@ def _is_in(keys: Array, known: Array) -> Array:
         places[left] += 1
         left = left[same & ~answer[left] & (places[left] < len(known))]
     return answer
-
-
-def write_matched(
-    store: Store, name: str, found: Iterable[Matched], slices: int, with_new: bool, report: Callable[[int], None]
-) -> tuple[FileFacts, int]:
-    """(the file of the losers, with or without the keys that are new; how many of both)."""
-    rows = parts = 0
-    with ExitStack() as stack:
-        writer = RunsWriter(store, name, stack, KEY, lasting=False)
-        for parts, each in enumerate(found, start=1):
-            put_losers(writer, parts - 1, each.slices, each.numbers, each.reasons, slices)
-            if with_new:
-                writer.write(each.new)
-            rows += len(each.slices) + len(each.new)
-            report(rows)
-        return writer.finish({"parts": parts}), rows

@@ -7,7 +7,8 @@ from penstock.prepare.passes.text.tokens import TokensEnding, tokens_ending
 
 def _packed(so_far: SoFar) -> SoFar:
     last = len(so_far.passes) - 1
-    return so_far.also(Packing(last + 1, so_far.job, last)) if isinstance(so_far.ending, TokensEnding) else so_far
+    is_packed = isinstance(so_far.ending, TokensEnding)
+    return so_far.also(Packing(last + 1, "pack", so_far.job, last)) if is_packed else so_far
 
 
 TEXT = Kind(endings=(tokens_ending,), behind=_packed)

@@ -4,14 +4,13 @@ from dataclasses import dataclass, replace
 
 from penstock.base.errors import PenstockError
 from penstock.base.stores.store import Store
+from penstock.prepare import passes
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.passes import Account, Facts, Finished, Holds, Left, Need, Rows, Task, inner_key, shards_of
 from penstock.prepare.passes.folds.fold import summed
 from penstock.prepare.passes.folds.shards import ShardsInto
-from penstock.prepare.passes.own_tasks import OwnTasks
-from penstock.prepare.passes.text.packing import Span
-from penstock.prepare.passes.text.token_stream import content_of, token_parts
-from penstock.prepare.passes.text.work import PackWork
+from penstock.prepare.passes.job import Job
+from penstock.prepare.passes.text.packing import PackWork, Span
+from penstock.prepare.passes.text.token_stream import token_parts
 from penstock.prepare.stages.pack import Pack
 from penstock.shards.packed import TOKENS
 
@@ -22,8 +21,9 @@ _BYTES_PER_SECOND = 4e8
 
 
 @dataclass(frozen=True)
-class Packing(OwnTasks):
-    kind = "pack"
+class Packing(passes.Pass):
+    job: Job
+    before: int  # the pass that left the tokens
     is_for_good = True
 
     @property
@@ -38,19 +38,18 @@ class Packing(OwnTasks):
         slices = len(self.job.survey.slices)
         return max(min(slices, _LEAST_SPANS), slices // _SLICES_PER_SPAN)
 
-    def tasks(self, above: str) -> tuple[Task, ...]:
-        spans = [Span(number, self.task_count) for number in range(self.task_count)]
-        inputs = [(span, [span.describe()]) for span in spans]
-        return self.job.make_tasks(self.number, self.kind, above, len(self.job.stages), inputs)
+    def tasks(self, above: str) -> tuple[passes.Task, ...]:
+        count = self.task_count
+        inputs = [(Span(number, count), [[number, count]]) for number in range(count)]
+        return self.job.make_tasks(self, above, len(self.job.stages), inputs)
 
     @property
     def _held_bytes(self) -> int:
         return _HELD_BYTES + _ROW_COPIES * self._pack.length
 
-    def holds(self, means: Means) -> Holds:
-        return Holds(
-            means.measured.slices, known=Need(self._held_bytes, "packing rows needs {needed}; {budget} is allowed")
-        )
+    def holds(self, means: Means) -> passes.Holds:
+        need = passes.Need(self._held_bytes, "packing rows needs {needed}; {budget} is allowed")
+        return passes.Holds(means.measured.slices, known=need)
 
     def project(self, settings: Settings, means: Means) -> Projection:
         output = int(self.job.rows * means.measured.slices.output_row_bytes)
@@ -58,32 +57,32 @@ class Packing(OwnTasks):
         memory = memory_with(settings.workers, self._held_bytes, means)
         return Projection(memory, at_once, output, output / _BYTES_PER_SECOND, self.job.rows)
 
-    def facts(self) -> Facts:
-        return Facts(
+    def facts(self) -> passes.Facts:
+        return passes.Facts(
             (len(self.job.stages) - 1,),
             "tokens",
             "output",
-            f"the tokens of pass {self.before}{self.in_ranges()}",
+            f"the tokens of pass {self.before}{passes.in_ranges(self.task_count)}",
             note="pack begins when all tokens are counted, so that rows do not depend on tasks.",
         )
 
-    def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> PackWork:  # noqa: ARG002
+    def prepare(self, left: passes.Left, store: Store, kept: passes.Rows, means: Means) -> PackWork:  # noqa: ARG002
         parts = token_parts(left.rows[self.before])
         container = self.job.config.format
         assert container in ("safetensors", "npy")
         into = ShardsInto(self.job.survey.output, self.job.splits, container, self.task_count, None)
-        return PackWork(store.root, parts, self._pack, into, content_of(parts))
+        return PackWork(store.root, parts, self._pack, into)
 
-    def count(self, account: Account, rows: Rows) -> Account:
+    def count(self, account: passes.Account, rows: passes.Rows) -> passes.Account:
         """The rows that were made of documents; every token that was counted must have been packed."""
         last = len(self.job.stages) - 1
         written = sum(shard.records for row in rows for shard in row.shards.values())
-        tokens, packed = account[inner_key(last)], summed("", TOKENS, [row.steps[TOKENS] for row in rows])
+        tokens, packed = account[passes.inner_key(last)], summed("", TOKENS, [row.steps[TOKENS] for row in rows])
         if packed.taken != tokens.given:
             raise PenstockError(f"defect: {tokens.given:,} tokens were counted and {packed.taken:,} packed")
         tokens = replace(tokens, given=packed.given, set_aside={**tokens.set_aside, **packed.set_aside})
         made = replace(account[str(last)], made={self.job.units[-1]: written})
-        return {**account, str(last): made, inner_key(last): tokens}
+        return {**account, str(last): made, passes.inner_key(last): tokens}
 
-    def finish(self, left: Left, store: Store) -> Finished:  # noqa: ARG002
-        return Finished(shards_of(left.rows[self.number], self.job.splits))
+    def finish(self, left: passes.Left, store: Store) -> passes.Finished:  # noqa: ARG002
+        return passes.Finished(passes.shards_of(left.rows[self.number], self.job.splits))

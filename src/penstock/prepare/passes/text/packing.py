@@ -1,18 +1,28 @@
-"""Packing: a stream of tokens -> rows of the dataset, each task a span of them. Next: work.py.
+"""Packing: a stream of tokens -> rows of the dataset, each task a span of them. The worker's half of pack.py.
 
 The documents of a split are one stream of tokens, in the order of their positions. Its length is known when all tasks
 have put theirs down, and with it where every row begins; so any task can make its span of rows alone.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.prepare.passes.text.best_fit import best_fit
-from penstock.prepare.passes.text.token_stream import Array, Stream
+from penstock.base.faults import crash_point
+from penstock.base.fingerprint import fingerprint
+from penstock.base.stores import open_store
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.passes import Lost, Report, Task, Work
+from penstock.prepare.passes.folds.shards import Shards, ShardsInto
+from penstock.prepare.passes.text.token_stream import Array, Stream, TokenPart, token_dtype
 from penstock.prepare.stages.pack import Pack, packed_schema
+from penstock.shards.manifest import Step
+from penstock.shards.packed import DOCUMENTS, TOKENS
 
 TAIL = "tail"
 _TOKENS_AT_ONCE = 1 << 20
@@ -29,11 +39,41 @@ class Span:
     def of(self, total: int) -> tuple[int, int]:
         return total * self.number // self.count, total * (self.number + 1) // self.count
 
-    def describe(self) -> list[int]:
-        return [self.number, self.count]
-
     def __str__(self) -> str:
         return f"span {self.number}"
+
+
+@dataclass(frozen=True)
+class PackWork(Work):
+    parts: tuple[TokenPart, ...]
+    pack: Pack
+    into: ShardsInto
+
+    @cached_property
+    def identity(self) -> str:
+        """Identity of all that is to be packed: rows that were made of something else must not stay."""
+        return fingerprint([part.content for part in self.parts])
+
+    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
+        """Write the shards of one span, one per split."""
+        span, store = task.input, open_store(self.root)
+        assert isinstance(span, Span)
+        given = documents = tail = 0
+        with ExitStack() as stack:
+            shards = Shards(store, self.into, span.number, stack, settings.hold_bytes)
+            for split in self.into.splits:
+                stream = Stream(store, self.parts, split, token_dtype(self.into.schema))
+                for batch in packed_rows(stream, self.pack, span):
+                    shards.add(split, batch)
+                    given += len(batch.column(TOKENS).flatten())
+                    documents += len(batch.column(DOCUMENTS).flatten())  # or pieces of them
+                    report(documents)
+                tail += tail_of(stream, self.pack) if span.number == span.count - 1 else 0
+            produced = shards.finish()
+        crash_point("pack.before_ledger")
+        tokens = Step("pack", TOKENS, given + tail, given, {TAIL: tail} if tail else {})
+        steps = {DOCUMENTS: Step("pack", "", documents, documents), TOKENS: tokens}
+        return LedgerRow(task.name, task.fingerprint, produced.shards, steps=steps, states={"layout": self.identity})
 
 
 def tail_of(stream: Stream, pack: Pack) -> int:
@@ -51,8 +91,9 @@ def packed_rows(stream: Stream, pack: Pack, span: Span) -> Iterator[pa.RecordBat
         yield from _one_each(stream, pack.length, *span.of(stream.total))
         return
     first, last = span.of(-(-stream.total // pack.window))
-    for window in range(first, last):
-        yield from _best_fit(stream, pack, window * pack.window)
+    for start in range(first * pack.window, last * pack.window, pack.window):
+        for cuts in _cuts(stream, pack.length, start, start + pack.window):
+            yield from _listed(cuts, best_fit(cuts.length, pack.length))
 
 
 def _wrapped(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
@@ -148,10 +189,33 @@ def _row_sizes(lengths: Array, length: int) -> Array:
     return sizes
 
 
-def _best_fit(stream: Stream, pack: Pack, first: int) -> Iterator[pa.RecordBatch]:
-    """Rows of one window."""
-    for cuts in _cuts(stream, pack.length, first, first + pack.window):
-        yield from _listed(cuts, best_fit(cuts.length, pack.length))
+def best_fit(lengths: Array, room: int) -> list[Array]:
+    """The numbers of the documents in each row. The longest go first, each into the row that it fills best.
+
+    Rows stand in the order of their first documents, and documents in a row in their own. A whole number serves as the
+    set of rooms that some row has left: its lowest bit from `length` on is the best fit.
+    """
+    left: dict[int, list[int]] = {}  # rows by the room that they have left
+    rooms = 0
+    rows: list[list[int]] = []
+    order = np.argsort(-lengths, kind="stable")
+    for number, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
+        fitting = rooms >> length
+        if fitting:
+            best = length + (fitting & -fitting).bit_length() - 1
+            row = left[best].pop()
+            if not left[best]:
+                rooms ^= 1 << best
+        else:
+            best, row = room, len(rows)
+            rows.append([])
+        rows[row].append(number)
+        rest = best - length
+        if rest:
+            if not left.setdefault(rest, []):
+                rooms |= 1 << rest
+            left[rest].append(row)
+    return [np.array(sorted(row)) for row in sorted(rows, key=min)]
 
 
 def _listed(cuts: _Cuts, rows: Sequence[Array]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,4 @@
-"""Token stream: the tokens that tasks have left -> one stream of a split's documents, in order of their positions.
-
-Where every token stands in it is known from the counts of the parts. Next: packing.py, which cuts it into rows.
-"""
+"""Token stream: the tokens that tasks have left -> one stream of a split's documents, in order of their positions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +10,7 @@ import numpy as np
 from penstock.base.fingerprint import fingerprint
 from penstock.base.stores.store import Store
 from penstock.prepare.passes import Rows
-from penstock.prepare.passes.text.counted import CONTENT, COUNTED
+from penstock.prepare.passes.text.tokens import CONTENT, COUNTED
 from penstock.prepare.rows.part import PartFile, open_part
 from penstock.shards.columns import FileFacts
 from penstock.shards.packed import TOKENS
@@ -55,11 +52,6 @@ def _part(file: FileFacts, states: Mapping[str, Any]) -> TokenPart:
     counted = states[COUNTED].items()
     tokens = {split: sum(each["tokens"] for each in sources.values()) for split, sources in counted}
     return TokenPart(file, tokens, fingerprint(states[CONTENT]))
-
-
-def content_of(parts: Sequence[TokenPart]) -> str:
-    """A name for all that these parts hold."""
-    return fingerprint([part.content for part in parts])
 
 
 def token_dtype(schema: Schema) -> str:

@@ -1,9 +1,10 @@
 """Tokens: the ending of a fold whose documents are packed by a later pass. Next: pack.py."""
 
-from __future__ import annotations
-
+import json
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,61 +15,84 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Finished
 from penstock.prepare.passes import Rows as LedgerRows
 from penstock.prepare.passes.folds.fold import Ending
-from penstock.prepare.passes.folds.sink import PARTS, Into, Produced
+from penstock.prepare.passes.folds.sink import PARTS, Into, Produced, Sink
 from penstock.prepare.passes.job import Job
-from penstock.prepare.passes.text.counted import CONTENT, COUNTED, Counted, commit_summary
 from penstock.prepare.rows.part import PLACES, PartWriter
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.pack import Pack, narrowed
-from penstock.shards.packed import TOKENS
+from penstock.shards.columns import commit_file
+from penstock.shards.packed import SUMMARY, TOKENS
 from penstock.shards.schema import Schema, schema_from_arrow
+
+COUNTED = "documents"  # in the states of a ledger row: by split and source, documents and tokens
+CONTENT = "content"  # likewise: hashes of the tokens and of their counts, whatever batches they came in
+_BINS = 32  # lengths of documents by powers of two
+Counted = dict[str, dict[str, Any]]  # by source
+
+
+def _count(lengths: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Documents, their tokens, and how many documents have 0, 1, 2 to 3, 4 to 7, ... tokens."""
+    bins = np.bincount(np.frexp(lengths)[1], minlength=_BINS)[:_BINS]
+    return {"documents": len(lengths), "tokens": int(lengths.sum()), "lengths": bins.tolist()}
+
+
+def _add(counted: Counted, source: str, more: Mapping[str, Any]) -> None:
+    one = counted.get(source) or _count(np.zeros(0))
+    lengths = [a + b for a, b in zip(one["lengths"], more["lengths"], strict=True)]
+    documents, tokens = one["documents"] + more["documents"], one["tokens"] + more["tokens"]
+    counted[source] = {"documents": documents, "tokens": tokens, "lengths": lengths}
 
 
 @dataclass(frozen=True)
 class TokensInto(Into):
-    """Writes the tokens of a task's documents."""
+    """Writes the documents of a task, by split: their ids, and how many each has."""
 
     schema: Schema
     splits: tuple[str, ...]
     task_count: int
 
-    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Tokens:  # noqa: ARG002
-        return Tokens(store, self, number, stack)
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:  # noqa: ARG002
+        name = f"{PARTS}/{number:05d}-of-{self.task_count:05d}"
+        writer = PartWriter(store, name, self.schema, self.splits, stack, lasting=False)
+        counted: dict[str, Counted] = {split: {} for split in self.splits}
+        hashers = {split: (xxhash.xxh3_128(), xxhash.xxh3_128()) for split in self.splits}
 
+        def write(rows: Rows) -> None:
+            for number, split in enumerate(self.splits):
+                batch = rows.take_split(number)
+                if batch.num_rows:
+                    writer.write(split, batch)
+                    lists = batch.column(TOKENS)
+                    lengths = np.diff(np.asarray(lists.offsets))
+                    _add(counted[split], str(rows.source), _count(lengths))
+                    for hasher, numbers in zip(hashers[split], (np.asarray(lists.flatten()), lengths), strict=True):
+                        hasher.update(np.ascontiguousarray(numbers).data)
 
-class Tokens:
-    """The documents of one slice, by split: their ids, and how many each has."""
+        def finish() -> Produced:
+            content = {split: [hasher.hexdigest() for hasher in both] for split, both in hashers.items()}
+            states = {COUNTED: counted, CONTENT: content}
+            return Produced(spill=writer.finish({}), states=states, lasting=False)
 
-    def __init__(self, store: Store, into: TokensInto, number: int, stack: ExitStack) -> None:
-        name = f"{PARTS}/{number:05d}-of-{into.task_count:05d}"
-        self._splits = into.splits
-        self._writer = PartWriter(store, name, into.schema, into.splits, stack, lasting=False)
-        self._counted: dict[str, dict[str, Counted]] = {split: {} for split in into.splits}
-        self._content = {split: (xxhash.xxh3_128(), xxhash.xxh3_128()) for split in into.splits}
-
-    def write(self, rows: Rows) -> None:
-        for number, split in enumerate(self._splits):
-            batch = rows.take_split(number)
-            if batch.num_rows:
-                self._writer.write(split, batch)
-                lists = batch.column(TOKENS)
-                lengths = np.diff(np.asarray(lists.offsets))
-                self._counted[split].setdefault(str(rows.source), Counted()).add(lengths)
-                for hasher, numbers in zip(self._content[split], (np.asarray(lists.flatten()), lengths), strict=True):
-                    hasher.update(np.ascontiguousarray(numbers).data)
-
-    def finish(self) -> Produced:
-        counted = {split: {source: vars(each) for source, each in of.items()} for split, of in self._counted.items()}
-        content = {split: [hasher.hexdigest() for hasher in both] for split, both in self._content.items()}
-        states = {COUNTED: counted, CONTENT: content}
-        return Produced(spill=self._writer.finish({}), states=states, lasting=False)
+        return Sink(write, finish)
 
 
 @dataclass(frozen=True)
 class TokensEnding(Ending):
     def finish(self, rows: LedgerRows, store: Store) -> Finished:
         """Summary of the documents by length."""
-        return Finished(summaries=(commit_summary(store, rows),))
+        summary = json.dumps(_summary(rows), indent=1).encode() + b"\n"
+        return Finished(summaries=(commit_file(store, SUMMARY, summary),))
+
+
+def _summary(rows: LedgerRows) -> dict[str, Any]:
+    """By split and source: documents, tokens, and how many documents have up to 0, 1, 3, 7, ... tokens."""
+    splits: dict[str, Counted] = {}
+    for row in rows:
+        for split, sources in row.states[COUNTED].items():
+            found = splits.setdefault(split, {})
+            for source, counted in sources.items():
+                _add(found, source, counted)
+    return {split: dict(sorted(sources.items(), key=lambda each: int(each[0]))) for split, sources in splits.items()}
 
 
 def tokens_ending(job: Job) -> Ending | None:

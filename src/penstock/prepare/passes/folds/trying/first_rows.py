@@ -1,8 +1,9 @@
 """First rows: how work that reads slices is tried."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from penstock.base.errors import PlanError
 from penstock.prepare.budget.points import SECONDS, Point
@@ -20,22 +21,23 @@ _BEGINNING_BYTES = 1 << 20  # of a giant's text, which are measured: a slow toke
 
 
 def try_first_rows(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tried:  # noqa: ARG001
-    work = _bound(work.for_trial(), how)
+    assert work.sink
+    sink = work.sink.for_trial()
+    work = _bound(replace(work, sink=sink), how)
+    sizes = (how.settings.batch_bytes >> shift for shift in (6, 3, 0))
+    points = how.points(sizes, partial(_read_some, work, how))
+    return Tried(points, sink.left(len(points)))
 
-    def run(number: int, size: int, grown: Callable[[], int]) -> Point:
-        return _read_some(work, how, size, number, grown)
 
-    points = how.points((how.settings.batch_bytes >> shift for shift in (6, 3, 0)), run)
-    return Tried(points, work.sink.left(len(points)) if work.sink else ())
-
-
-def _read_some(work: FoldWork, how: Measuring, size: int, number: int, grown: Callable[[], int]) -> Point:
+def _read_some(work: FoldWork, how: Measuring, number: int, size: int, grown: Callable[[], int]) -> Point:
     """A task cut short."""
     started = time.perf_counter()
     read, more_seconds = 0, 0.0
     whole_bytes, read_bytes = 1, 1  # of giant texts the beginnings are taken, and cost what a part of them would
+    assert isinstance(work.source, FromSlices)
+    source = work.source.sized(size, how.settings.row_bytes)
     with cut_short(work, number, replace(how.settings, batch_bytes=size)) as inside:
-        for batches, whole in enumerate(_batches(work, how, size), start=1):
+        for batches, whole in enumerate(source.first_rows(how.slices, how.settings.threads), start=1):
             begun = time.perf_counter()
             rows = _beginning(whole, work)
             read += len(rows) + sum(aside.count for aside in rows.set_aside)
@@ -55,11 +57,6 @@ def _read_some(work: FoldWork, how: Measuring, size: int, number: int, grown: Ca
     row_bytes = how.settings.row_bytes
     every = sum(piece.rows if piece.rows >= 0 else piece.bytes / row_bytes for piece in how.slices)
     return point.of_giants(whole_bytes / row_bytes, every)
-
-
-def _batches(work: FoldWork, how: Measuring, size: int) -> Iterator[Rows]:
-    assert isinstance(work.source, FromSlices)
-    return work.source.sized(size, how.settings.row_bytes).first_rows(how.slices, how.settings.threads)
 
 
 def _beginning(rows: Rows, work: FoldWork) -> Rows:
