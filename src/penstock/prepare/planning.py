@@ -7,9 +7,16 @@ from penstock.prepare.engines.choosing import open_trial
 from penstock.prepare.engines.trial_folder import in_folder
 from penstock.prepare.job.config import Config
 from penstock.prepare.passes.cutting import cut_passes
-from penstock.prepare.plan.measuring import driver_growth, trial_settings, trials_of, with_more
+from penstock.prepare.plan.measuring import (
+    assumed,
+    driver_growth,
+    is_small,
+    trial_settings,
+    trials_of,
+    with_engines,
+    with_more,
+)
 from penstock.prepare.plan.plan import Plan, make_plan
-from penstock.prepare.plan.small import assumed, is_small, with_engines
 from penstock.prepare.run.exports import refuse_columns, refuse_export
 from penstock.prepare.survey.taking import take_survey
 

@@ -31,10 +31,19 @@ from penstock.prepare.passes.match.matching import match
 from penstock.prepare.passes.match.work import KeyRange, MatchWork
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup import runs
-from penstock.prepare.stages.dedup.keys import KEY, hash_texts, repeats, sort_order
 from penstock.prepare.stages.dedup.losers import Bitmap, read_losers, set_bits
 from penstock.prepare.stages.dedup.remembered import Remembered, look_up
-from penstock.prepare.stages.dedup.runs import ENTRY, RunsWriter, entries_of, open_runs, open_written
+from penstock.prepare.stages.dedup.runs import (
+    ENTRY,
+    KEY,
+    RunsWriter,
+    entries_of,
+    hash_texts,
+    open_runs,
+    open_written,
+    repeats,
+    sort_order,
+)
 from penstock.shards.columns import FileFacts
 
 SETTINGS = Settings(0, 1 << 20, 0, 64.0, 64.0)

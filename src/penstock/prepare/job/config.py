@@ -14,9 +14,8 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.paths import dataset_path, local_path, normal_path
 from penstock.base.sizes import parse_size
-from penstock.prepare.job.job_file import read_job_file
+from penstock.prepare.job.job_file import Translated, read_job_file
 from penstock.prepare.job.older import krill, preprocessing
-from penstock.prepare.job.older.translated import Translated
 from penstock.prepare.job.source_config import FROZEN, SourceConfig, plain
 from penstock.prepare.job.stage_list import build_stages, describe_stage
 from penstock.prepare.stages.stage import Stage

@@ -15,7 +15,7 @@ from penstock.prepare.rows.rows import TOO_LARGE_PIECE, Rows, SetAside
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.stages.interfaces import Leaves, Locates, Opens, UsesThreads
 from penstock.prepare.stages.stage import Stage
-from penstock.prepare.tokenizers.encoder import Encoder, open_once
+from penstock.prepare.tokenizers import Encoder, open_once
 from penstock.prepare.tokenizers.file import (
     SpecialToken,
     TokenizerFile,

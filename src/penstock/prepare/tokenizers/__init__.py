@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.base.errors import InputError
+from penstock.base.stores.scratch import Scratch
+from penstock.prepare.budget.room import LARGE_ROW
 from penstock.prepare.tokenizers.cutting import Cutter, Places
 from penstock.prepare.tokenizers.engine import (
     Encoded,
@@ -31,6 +36,8 @@ from penstock.prepare.tokenizers.file import TokenizerFile, read_unchanged
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MOST_TOKENS = 2**31 - 1
 
 
 class Tokenizer:
@@ -111,6 +118,65 @@ def open_tokenizer(
     )
 
 
+# A process has one tokenizer: it is the largest thing there.
+open_once = lru_cache(maxsize=1)(open_tokenizer)
+
+
+@dataclass(frozen=True)
+class Encoder:
+    tokenizer: Tokenizer
+    dtype: np.dtype[Any]
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+
+    def encode(self, texts: pa.Array, scratch_folder: str) -> tuple[NDArray[Any], Offsets]:
+        """(ids, offsets): the ids of document i are `ids[offsets[i]:offsets[i + 1]]`."""
+        if texts.nbytes > LARGE_ROW:
+            return self._large(texts, scratch_folder)
+        return _with_ends(*self.tokenizer.encode(texts), self.begin, self.end)
+
+    def _large(self, texts: pa.Array, scratch_folder: str) -> tuple[NDArray[Any], Offsets]:
+        """Ids in a mapped file without a name, and offsets. Ids may take four times the memory of the text."""
+        begin, end = (np.array(ids, self.dtype) for ids in (self.begin, self.end))
+        offsets = [0]
+        with closing(Scratch(scratch_folder)) as scratch:
+            for row in range(len(texts)):
+                scratch.write(begin.tobytes())
+                self.tokenizer.encode_into(texts.slice(row, 1), lambda ids: scratch.write(ids.tobytes()))
+                scratch.write(end.tobytes())
+                offsets.append(scratch.size // self.dtype.itemsize)
+            _refuse_too_many(offsets[-1])
+            ids = np.frombuffer(scratch.map(), self.dtype) if scratch.size else np.empty(0, self.dtype)
+        return ids, np.array(offsets)
+
+
+def _refuse_too_many(tokens: int) -> None:
+    if tokens > MOST_TOKENS:
+        raise InputError(
+            f"one document has {tokens:,} tokens, and a list of Arrow's holds {MOST_TOKENS:,}",
+            next_step="cut the document in two before it is read",
+        )
+
+
+def _with_ends(
+    ids: NDArray[Any], offsets: Offsets, begin: Sequence[int], end: Sequence[int]
+) -> tuple[NDArray[Any], Offsets]:
+    """The ids with those of `begin` before and of `end` behind each document's."""
+    added = len(begin) + len(end)
+    if not added:
+        return ids, offsets
+    documents = len(offsets) - 1
+    wide = offsets + added * np.arange(documents + 1)
+    out = np.empty(len(ids) + added * documents, ids.dtype)
+    is_text = np.ones(len(out), bool)
+    for place, each in enumerate(begin):
+        out[wide[:-1] + place], is_text[wide[:-1] + place] = each, False
+    for place, each in enumerate(reversed(end), start=1):
+        out[wide[1:] - place], is_text[wide[1:] - place] = each, False
+    out[is_text] = ids
+    return out, wide
+
+
 def _text_parts(texts: pa.Array) -> tuple[TextBytes, Offsets]:
     """The bytes and offsets of an array of texts of any layout; no byte is copied where Arrow has them flat."""
     import pyarrow as pa  # not above: the process of a comparison does without
@@ -129,5 +195,4 @@ def _text_parts(texts: pa.Array) -> tuple[TextBytes, Offsets]:
 
 def _places(pieces: Offsets, offsets: Offsets) -> Offsets:
     """Numbers of `pieces` that are `offsets` of whole texts: a cut is inside a text, so equal ones are all of them."""
-    inside = np.isin(pieces, offsets, invert=True)
-    return np.flatnonzero(~inside)
+    return np.flatnonzero(np.isin(pieces, offsets))

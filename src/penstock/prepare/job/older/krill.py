@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.sizes import parse_size
-from penstock.prepare.job.older.translated import Translated, left_alone
+from penstock.prepare.job.job_file import Translated, left_alone
 from penstock.prepare.sources.registry import COMPRESSIONS, known_endings
 from penstock.prepare.sources.row_range import RowRange, parse_split
 

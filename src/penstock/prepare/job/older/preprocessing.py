@@ -11,7 +11,7 @@ import yaml
 
 from penstock.base import machine
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.prepare.job.older.translated import Translated, left_alone
+from penstock.prepare.job.job_file import Translated, left_alone
 
 BLOCK = "preprocessing"
 _KEYS = (

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.base.stores import open_store
-from penstock.prepare.budget.growth import growth_of
-from penstock.prepare.budget.points import Point
+from penstock.prepare.budget.costs import Point, growth_of
 from penstock.prepare.passes import nobody_watches
 from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.folds.chain import Count

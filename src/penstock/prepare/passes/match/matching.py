@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.base.stores.store import Store
-from penstock.prepare.stages.dedup.keys import KEY, Array, repeats, sort_order
 from penstock.prepare.stages.dedup.losers import DUPLICATE, SEEN, put_losers
-from penstock.prepare.stages.dedup.runs import END_OF_KEYS, ENTRY, RunsFile, RunsWriter
+from penstock.prepare.stages.dedup.runs import END_OF_KEYS, ENTRY, KEY, Array, RunsFile, RunsWriter, repeats, sort_order
 from penstock.shards.columns import FileFacts
 
 _KEYS_AT_ONCE = 1 << 18  # some 40 MB while they are sorted

@@ -17,8 +17,7 @@ from penstock.base.errors import InputError, IntegrityError
 from penstock.base.fingerprint import digest, fingerprint
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
-from penstock.prepare.stages.dedup.keys import HASH, KEY, Array
-from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_runs, read_index
+from penstock.prepare.stages.dedup.runs import HASH, KEY, Array, RunsFile, RunsWriter, open_runs, read_index
 
 VERSION = 2
 _NAME = re.compile(r"(\d{5})-([0-9a-f]{16})\.keys")
