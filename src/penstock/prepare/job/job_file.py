@@ -3,14 +3,14 @@
 import difflib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.files import special_kind
 from penstock.base.paths import local_path
 
@@ -139,3 +139,11 @@ def left_alone(keys: Iterable[Any], known: Iterable[str]) -> list[str]:
         if meant := difflib.get_close_matches(key, list(known), 1, _ALIKE):
             raise ConfigError(f"{key}: unknown key. Did you mean {meant[0]!r}?")
     return [f"not about preparing data, and left alone: {', '.join(ignored)}"] if ignored else []
+
+
+def refuse_unknown(written: Iterable[Any], known: Sequence[str], path: str = "") -> None:
+    for key in written:
+        if key not in known:
+            raise ConfigError(
+                f"{path}{key}: unknown key. Keys: {', '.join(known)}.{did_you_mean(str(key), list(known))}"
+            )

@@ -16,14 +16,7 @@ from penstock.prepare.stages.clean import require_text
 from penstock.prepare.stages.interfaces import Leaves, Locates, Opens, UsesThreads
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.tokenizers import Encoder, open_once
-from penstock.prepare.tokenizers.file import (
-    SpecialToken,
-    TokenizerFile,
-    find_tokenizer,
-    read_unchanged,
-    special_token,
-    template_begin,
-)
+from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer
 from penstock.prepare.tokenizers.proof import Choice, choose_engine
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.packed import TOKENIZER, TOKENS
@@ -61,7 +54,7 @@ class Tokenize(Locates):
     def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:  # noqa: ARG002
         file = find_tokenizer(self.tokenizer, folder)
         if self.add_bos == "template":
-            begin = template_begin(file)
+            begin = file.template_begin()
         else:
             begin = (self._special(file, "bos", self.bos, file.bos),) if self.add_bos else ()
         end = (self._special(file, "eos", self.eos, file.eos),) if self.add_eos else ()
@@ -69,7 +62,7 @@ class Tokenize(Locates):
 
     @staticmethod
     def _special(file: TokenizerFile, kind: str, named: str, known: SpecialToken | None) -> int:
-        found = special_token(file, named) if named else known
+        found = file.special_token(named) if named else known
         if found is None:
             raise ConfigError(
                 f"add_{kind}: nothing beside this tokenizer says which token that is",
@@ -140,7 +133,7 @@ class Located(Tokenize, UsesThreads, Opens, Leaves):
 
     def leave(self, store: Store) -> tuple[FileFacts, ...]:
         """The tokenizer: it tells what the tokens of the dataset mean."""
-        return (commit_file(store, TOKENIZER, read_unchanged(self.file)),)
+        return (commit_file(store, TOKENIZER, self.file.read_unchanged()),)
 
     @property
     def _choice(self) -> Choice:

@@ -10,9 +10,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,17 +23,8 @@ from penstock.base.errors import InputError
 from penstock.base.stores.scratch import Scratch
 from penstock.prepare.budget.room import LARGE_ROW
 from penstock.prepare.tokenizers.cutting import Cutter, Places
-from penstock.prepare.tokenizers.engine import (
-    Encoded,
-    Engine,
-    Offsets,
-    TextBytes,
-    encode_portion,
-    engine_module,
-    joined,
-    portions,
-)
-from penstock.prepare.tokenizers.file import TokenizerFile, read_unchanged
+from penstock.prepare.tokenizers.engine import Encoded, Engine, Offsets, TextBytes, engine_module
+from penstock.prepare.tokenizers.file import TokenizerFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,8 +58,11 @@ class Tokenizer:
         """(ids, offsets): the ids of text i are `ids[offsets[i]:offsets[i + 1]]`. A null has none."""
         data, offsets = _text_parts(texts)
         pieces = self._pieces(data, offsets)
-        ids, ends = joined(list(self._encoded(data, pieces)), self._dtype)
+        ids, ends = self.encode_pieces(data, pieces)
         return ids, (ends if pieces is offsets else ends[_places(pieces, offsets)])
+
+    def encode_pieces(self, data: TextBytes, pieces: Offsets) -> tuple[NDArray[Any], Offsets]:
+        return _joined(list(self._encoded(data, pieces)), self._dtype)
 
     def encode_into(self, texts: pa.Array, write: Callable[[NDArray[Any]], None]) -> None:
         """Hand the ids of all texts to `write` as they come. Only a few portions of them are held at a time."""
@@ -79,10 +74,10 @@ class Tokenizer:
         """The ids of each portion, in order."""
         encode = partial(self._encode, data)
         if not self._pool:
-            yield from map(encode, portions(pieces, self._portion_bytes))
+            yield from map(encode, _portions(pieces, self._portion_bytes))
             return
         waiting: deque[Future[Encoded]] = deque()
-        for portion in portions(pieces, self._portion_bytes):
+        for portion in _portions(pieces, self._portion_bytes):
             waiting.append(self._pool.submit(encode, portion))
             if len(waiting) > self._most_waiting:
                 yield waiting.popleft().result()
@@ -90,10 +85,10 @@ class Tokenizer:
             yield waiting.popleft().result()
 
     def _encode(self, data: TextBytes, offsets: Offsets) -> Encoded:
-        if offsets[-1] - offsets[0] <= 2 * self._portion_bytes:
-            return encode_portion(self._engine, data, offsets)
-        with self._large:  # a piece that cannot be cut; whoever let it in has counted one at a time
-            return encode_portion(self._engine, data, offsets)
+        start, end = int(offsets[0]), int(offsets[-1])
+        is_cut = end - start <= 2 * self._portion_bytes
+        with nullcontext() if is_cut else self._large:  # whoever let in a piece that is not has counted one at a time
+            return self._engine.encode(data[start:end], offsets - start)
 
     def largest_pieces(self, texts: pa.Array) -> Offsets:
         """For each text, how many bytes of it have to be encoded in one go."""
@@ -111,7 +106,7 @@ def open_tokenizer(
 ) -> Tokenizer:
     """`special_tokens`: whether `<|endoftext|>` inside a text is that text, or the token ("tokens"); `places`: where
     long texts may be cut."""
-    read_unchanged(file)
+    file.read_unchanged()
     module = engine_module(engine)
     return Tokenizer(
         module.Engine(file.location, special_tokens), Cutter(places), module.PORTION_BYTES, file.dtype, threads
@@ -175,6 +170,28 @@ def _with_ends(
         out[wide[1:] - place], is_text[wide[1:] - place] = each, False
     out[is_text] = ids
     return out, wide
+
+
+def _portions(offsets: Offsets, portion_bytes: int) -> Iterator[Offsets]:
+    """Runs of whole pieces of about `portion_bytes`, as slices of `offsets` that share their ends."""
+    starts = (offsets[:-1] - offsets[0]) // portion_bytes
+    cuts = np.flatnonzero(np.diff(starts)) + 1
+    for first, last in pairwise([0, *cuts.tolist(), len(offsets) - 1]):
+        yield offsets[first : last + 1]
+
+
+def _joined(encoded: list[Encoded], dtype: np.dtype[Any]) -> tuple[NDArray[Any], Offsets]:
+    """The portions as one, which empties the list."""
+    counts = [np.diff(offsets) for _, offsets in encoded]
+    ends = np.cumsum(np.concatenate([np.zeros(1, "i8"), *counts]), dtype="i8")
+    ids = np.empty(int(ends[-1]), dtype)
+    start = 0
+    encoded.reverse()
+    while encoded:  # each is let go when it is copied, and pages of `ids` are taken as they are written
+        flat, _ = encoded.pop()
+        ids[start : start + len(flat)] = flat
+        start += len(flat)
+    return ids, ends
 
 
 def _text_parts(texts: pa.Array) -> tuple[TextBytes, Offsets]:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.errors import ConfigError
 from penstock.base.sizes import parse_size
-from penstock.prepare.job.job_file import Translated, left_alone
+from penstock.prepare.job.job_file import Translated, left_alone, refuse_unknown
 from penstock.prepare.sources.registry import COMPRESSIONS, known_endings
 from penstock.prepare.sources.row_range import RowRange, parse_split
 
@@ -91,11 +91,8 @@ def _block(written: Mapping[str, Any], name: str) -> dict[str, Any]:
         return {}
     if not isinstance(block, dict):
         raise ConfigError(f"{name}: expected keys such as {next(iter(keys))}, got {block!r}")
-    for key in block if name == "preprocess" else ():
-        if key not in keys:
-            raise ConfigError(
-                f"{name}.{key}: unknown key. Keys: {', '.join(keys)}.{did_you_mean(str(key), list(keys))}"
-            )
+    if name == "preprocess":
+        refuse_unknown(block, list(keys), f"{name}.")
     return block
 
 
@@ -136,11 +133,7 @@ def _sources(datasets: Any) -> list[dict[str, Any]]:
 def _source(place: str, dataset: Any) -> dict[str, Any]:
     if not isinstance(dataset, dict) or not isinstance(dataset.get("path"), str):
         raise ConfigError(f"{place}: expected `path:`, `split:` and `text_column:`, got {dataset!r}")
-    for key in dataset:
-        if key not in _DATASET:
-            raise ConfigError(
-                f"{place}.{key}: unknown key. Keys: {', '.join(_DATASET)}.{did_you_mean(str(key), list(_DATASET))}"
-            )
+    refuse_unknown(dataset, _DATASET, f"{place}.")
     path, split = dataset["path"], str(dataset.get("split") or "train")
     rows = _row_range(place, split)
     if is_file := bool(_FILE.fullmatch(path.lower())):
