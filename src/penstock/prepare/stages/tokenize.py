@@ -165,13 +165,9 @@ class _Encode(Stage):
     def __call__(self, rows: Rows) -> Rows:
         number = rows.batch.schema.get_field_index(self.column)
         rows = self._without_too_large(rows, number)
-        texts = rows.batch.column(number)
-        ids, offsets = self.encoder.encode(texts, self.store.scratch_folder)
+        ids, offsets = self.encoder.encode(rows.batch.column(number), self.store.scratch_folder)
         lists = pa.ListArray.from_arrays(pa.array(offsets.astype("i4")), pa.array(ids))
-        names = rows.batch.schema.names
-        arrays = [lists if at == number else rows.batch.column(at) for at in range(len(names))]
-        names = [TOKENS if at == number else name for at, name in enumerate(names)]
-        return rows.with_batch(pa.RecordBatch.from_arrays(arrays, names=names))
+        return rows.with_batch(rows.batch.set_column(number, TOKENS, lists))
 
     def _without_too_large(self, rows: Rows, number: int) -> Rows:
         texts = rows.batch.column(number)

@@ -26,10 +26,7 @@ _BLOCKS = {  # block -> its keys, each with the name that it has at the top
 }
 _OWN = (
     "datasets",
-    "sequence_len",
-    "dataset_prepared_path",
-    "dataset_prepared_min_length",
-    "hub_tokenizer_id",
+    *(top for keys in _BLOCKS.values() for top in keys.values()),
     "preprocess_memory_efficient",
     "preprocess_chunk_size",
     "preprocess_save_shard_size",
@@ -169,17 +166,13 @@ def _refuse_split_of_files(place: str, split: str) -> None:
 def _stages(settings: Mapping[str, Any]) -> list[Any]:
     remember = settings.get("preprocess_dedup_cache_dir")
     least = settings.get("dataset_prepared_min_length", _LEAST_TOKENS)
+    tokenizer = _needed(settings, "hub_tokenizer_id")
+    tokenize = {"tokenizer": tokenizer, "add_bos": "template", "special_tokens": "tokens"}
     return [
         "clean",
         {"filter": f"characters(text) >= {_LEAST_CHARACTERS}"},
         {"dedup": {"remember": remember}} if remember else "dedup",
-        {
-            "tokenize": {
-                "tokenizer": _needed(settings, "hub_tokenizer_id"),
-                "add_bos": "template",
-                "special_tokens": "tokens",
-            }
-        },
+        {"tokenize": tokenize},
         {"filter": f"length(tokens) >= {least}"},
         {"pack": {"length": _needed(settings, "sequence_len"), "method": "wrapped"}},
     ]

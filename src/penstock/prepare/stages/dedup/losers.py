@@ -29,17 +29,11 @@ def put_losers(writer: RunsWriter, part: int, slices: Array, numbers: Array, rea
     writer.file.put_groups(f"losers {part}", losers, np.searchsorted(slices[order], np.arange(slice_count + 1)))
 
 
-@dataclass(frozen=True)
-class Bitmap:
-    """A bit for each row of a slice."""
-
-    bits: Array
-
-    def of(self, start: int, count: int) -> Array:
-        """Bits of rows `start` to `start + count`, as booleans."""
-        first = start // 8
-        bits = np.unpackbits(self.bits[first : (start + count + 7) // 8], bitorder="little")
-        return bits[start - 8 * first : start - 8 * first + count].astype(bool)
+def bits_of(bits: Array, start: int, count: int) -> Array:
+    """Bits of rows `start` to `start + count`, as booleans."""
+    first = start // 8
+    some = np.unpackbits(bits[first : (start + count + 7) // 8], bitorder="little")
+    return some[start - 8 * first : start - 8 * first + count].astype(bool)
 
 
 def set_bits(bits: Array, numbers: Array) -> None:
@@ -49,8 +43,8 @@ def set_bits(bits: Array, numbers: Array) -> None:
         np.bitwise_or.at(bits, some >> 3, np.left_shift(1, some & 7).astype("u1"))
 
 
-def read_losers(keys: RunsFile, buckets: Sequence[RunsFile], piece: int) -> tuple[Bitmap, Bitmap]:
-    """Losers of one slice, from its own file and all buckets: (the duplicates, those that earlier jobs have had)."""
+def read_losers(keys: RunsFile, buckets: Sequence[RunsFile], piece: int) -> tuple[Array, Array]:
+    """Losers of one slice, a bit for each row, from its file and all buckets: (duplicates, those of earlier jobs)."""
     duplicates = keys.file.array(LOCAL).copy()
     seen = np.zeros_like(duplicates)
     for file in buckets:
@@ -58,7 +52,7 @@ def read_losers(keys: RunsFile, buckets: Sequence[RunsFile], piece: int) -> tupl
             found = np.frombuffer(file.file.group(f"losers {part}", piece, f"the losers of slice {piece}"), _LOSER)
             set_bits(duplicates, found["number"][found["reason"] == DUPLICATE])
             set_bits(seen, found["number"][found["reason"] == SEEN])
-    return Bitmap(duplicates), Bitmap(seen)
+    return duplicates, seen
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,7 @@ class _Leaving(Ends):
     """Leaves out the losers of one slice, whose rows come one after the other, as many as were hashed."""
 
     keep: bool
-    losers: tuple[Bitmap, Bitmap]
+    losers: tuple[Array, Array]  # a bit for each row
     hashed: int
     number: int
     place: _Place
@@ -107,7 +101,7 @@ class _Leaving(Ends):
         self.place.rows += count
         if self.place.rows > self.hashed:
             raise self._other_rows(f"more than {self.hashed:,}")
-        duplicates, seen = (each.of(start, count) for each in self.losers)
+        duplicates, seen = (bits_of(each, start, count) for each in self.losers)
         rows = rows.keep(~seen, REASONS[SEEN], self.keep)
         return rows.keep(~duplicates[~seen], REASONS[DUPLICATE], self.keep)
 
