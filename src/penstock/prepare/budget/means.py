@@ -1,7 +1,4 @@
-"""Means: what a job may use; and the Settings and the Projection that a pass gets from it.
-
-Physical facts all: they change speed and memory, never a byte of output.
-"""
+"""Means: what a job may use, and the Settings and Projection of a pass. They change speed and memory, and no byte."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class Config(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _apart(self) -> Config:
+    def _fits_together(self) -> Config:
         output, batches = self.output_path, self.batches_path
         if batches and os.path.commonpath([os.path.abspath(output), os.path.abspath(batches)]) in (
             os.path.abspath(output),
@@ -153,10 +153,6 @@ class Config(BaseModel):
                 f"intermediate_dir: {self.intermediate_dir} and output: {self.output} lie one in the other; "
                 "give each a folder of its own"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_process(self) -> Config:
         if self.strategy == "sequential" and self.workers not in ("auto", 0, 1):
             raise ValueError(f"strategy: sequential is one process, and workers: {self.workers} asks for more")
         return self

@@ -1,7 +1,4 @@
-"""Measuring: which passes are tried, how, and what a trial is too short to show; a small job is not measured at all.
-
-Pure. Next: engines/trial.py.
-"""
+"""Measuring: which passes are tried and how, and what trials are too short to show. Small jobs are not tried. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace

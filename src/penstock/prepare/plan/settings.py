@@ -1,7 +1,4 @@
-"""Settings: how many workers, and how much each holds at a time, so that a pass fits. Next: plan.py.
-
-A strategy is a rule for choosing them. They change speed and memory, never a byte of output.
-"""
+"""Settings: how many workers, and how much each holds at a time, so that a pass fits; a strategy is a rule for that."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,4 @@
-"""Finishing: the rows of the ledger -> a dataset: files beside the shards, what does not belong removed, the manifest.
-
-Called by run.py when every task is done. The manifest is last: its presence means "done".
-"""
+"""Finishing: the rows of the ledger -> a dataset. The manifest is last: its presence means that it is done."""
 
 import itertools
 import json

@@ -1,8 +1,4 @@
-"""Tokenizer: an Arrow array of texts -> token ids, flat, and where each text's begin.
-
-`file.find_tokenizer` finds it, `proof.choose_engine` decides what runs it, `open_tokenizer` loads it. Nothing here adds
-a token: what begins and ends a text is the tokenize stage's.
-"""
+"""Tokenizer: an Arrow array of texts -> token ids, flat, and where each text's begin. An Encoder adds ends to them."""
 
 from __future__ import annotations
 
