@@ -19,7 +19,7 @@ from penstock.base.errors import ConfigError, InputError
 from penstock.base.memory import make_budget
 from penstock.prepare.job.config import make_config
 from penstock.prepare.job.source_config import SourceConfig
-from penstock.prepare.plan.small import is_small
+from penstock.prepare.plan.measuring import is_small
 from penstock.prepare.sources import Reading, read_segment, survey_file
 from penstock.prepare.sources.hub import SOURCE, Shard, Split, _names, hub_files
 from penstock.prepare.sources.reading.remote import RemoteFile

@@ -7,9 +7,8 @@ from penstock.prepare.engines.choosing import open_trial
 from penstock.prepare.engines.trial import in_folder
 from penstock.prepare.job.config import Config
 from penstock.prepare.passes.cutting import cut_passes
-from penstock.prepare.plan.measuring import driver_growth, trial_settings, trials_of, with_more
+from penstock.prepare.plan import measuring
 from penstock.prepare.plan.plan import Plan, make_plan
-from penstock.prepare.plan.small import assumed, is_small, with_engines
 from penstock.prepare.run.exports import refuse_columns, refuse_export
 from penstock.prepare.survey.taking import take_survey
 
@@ -21,17 +20,17 @@ def plan_of(config: Config) -> Plan:
         survey = take_survey(config, trial.scout, budget)
         trial.may_hold(_left_of(budget))  # the driver has grown with what it knows of the input
         refuse_columns(config, survey.output)
-        small = is_small(config, survey, budget)
-        survey = with_engines(survey, at_once=not small)
+        small = measuring.is_small(config, survey, budget)
+        survey = measuring.with_engines(survey, at_once=not small)
         job, passes = cut_passes(config, survey, budget.allowed)
         if small:
-            measured = assumed(survey)
+            measured = measuring.assumed(survey)
         else:
-            with in_folder(trials_of(passes)) as trials:
+            with in_folder(measuring.trials_of(passes)) as trials:
                 room = budget.allowed - 2 * own_memory().counted
-                measured = trial.measure(trials, survey.slices, trial_settings(job, cores), room)
-        measured = with_more(job, passes, cores, measured)
-    growth = driver_growth(passes, survey.files)
+                measured = trial.measure(trials, survey.slices, measuring.trial_settings(job, cores), room)
+        measured = measuring.with_more(job, passes, cores, measured)
+    growth = measuring.driver_growth(passes, survey.files)
     return make_plan(job, passes, Means.here(budget, cores, config.output_path, growth, measured))
 
 

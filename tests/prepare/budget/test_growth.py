@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.prepare.budget.costs import SLICES, Measured, assume
-from penstock.prepare.budget.growth import growth_of
-from penstock.prepare.budget.points import Point
+from penstock.prepare.budget.costs import SLICES, Measured, Point, assume, growth_of
 
 SMALL = Point(batch_bytes=1000, grown=0, rows=100, given=50, written=100 * 8 + 50 * 20, seconds=0.1)
 LARGE = replace(SMALL, rows=400, given=100, written=400 * 8 + 100 * 20)

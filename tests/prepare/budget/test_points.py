@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.prepare.budget.costs import measurement_of
-from penstock.prepare.budget.points import SECONDS, STEEP, Point, is_enough, line, slope
+from penstock.prepare.budget.costs import SECONDS, STEEP, Point, is_enough, line, measurement_of, slope
 
 KB, MB = 1 << 10, 1 << 20
 SMALL = Point(batch_bytes=64 * KB, grown=10 * MB + 3 * 64 * KB, rows=100, given=90, written=900, seconds=0.1)

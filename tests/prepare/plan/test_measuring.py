@@ -13,9 +13,8 @@ from penstock.base.memory import Budget
 from penstock.prepare.budget.costs import SLICES, Measured, Measurement, assume
 from penstock.prepare.job.config import make_config
 from penstock.prepare.passes import Trial
-from penstock.prepare.plan.measuring import driver_growth, trial_settings, trials_of, with_more
-from penstock.prepare.plan.small import is_small
-from penstock.prepare.plan.strategy import strategy_of
+from penstock.prepare.plan.measuring import driver_growth, is_small, trial_settings, trials_of, with_more
+from penstock.prepare.plan.settings import strategy_of
 
 MB = 1 << 20
 COST = Measurement(50 * MB, 10 * MB, 3.0, rows_per_second=1e6, output_row_bytes=100.0)

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.base.memory import Budget
-from penstock.prepare.budget.costs import SLICES, Measured, Measurement
-from penstock.prepare.budget.growth import Growth
+from penstock.prepare.budget.costs import SLICES, Growth, Measured, Measurement
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_of, memory_with
 from penstock.prepare.job.config import make_config
 from penstock.prepare.passes import Pass

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.base.errors import PenstockError
 from penstock.prepare.passes import Left
-from penstock.prepare.run.account import make_account, refuse_unbalanced
+from penstock.prepare.run.finishing import make_account, refuse_unbalanced
 from penstock.shards.manifest import Step
 
 READ = Step("read", "rows", 10, 9, {"bad record": 1})

@@ -30,10 +30,19 @@ from penstock.prepare.passes.match.hash import KeysInto
 from penstock.prepare.passes.match.matching import KeyRange, MatchWork, match
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup import runs
-from penstock.prepare.stages.dedup.keys import KEY, hash_texts, repeats, sort_order
-from penstock.prepare.stages.dedup.losers import Bitmap, read_losers, set_bits
+from penstock.prepare.stages.dedup.losers import bits_of, read_losers, set_bits
 from penstock.prepare.stages.dedup.remembered import Remembered, look_up
-from penstock.prepare.stages.dedup.runs import ENTRY, RunsWriter, entries_of, open_runs, open_written
+from penstock.prepare.stages.dedup.runs import (
+    ENTRY,
+    KEY,
+    RunsWriter,
+    entries_of,
+    hash_texts,
+    open_runs,
+    open_written,
+    repeats,
+    sort_order,
+)
 from penstock.shards.columns import FileFacts
 
 SETTINGS = Settings(0, 1 << 20, 0, 64.0, 64.0)
@@ -75,7 +84,7 @@ def lost(folder: Store, keys: tuple[FileFacts, ...], losers: list[FileFacts]) ->
         file = open_written(folder, facts)
         rows = file.file.facts["rows"]
         both = read_losers(file, [open_written(folder, each) for each in losers], number)
-        found.append((both[0].of(0, rows).tolist(), both[1].of(0, rows).tolist()))
+        found.append(tuple(bits_of(each, 0, rows).tolist() for each in both))
     return found
 
 
@@ -227,7 +236,7 @@ def test_a_bitmap_is_a_set_of_numbers(rows, data):
     count = data.draw(st.integers(0, rows - start))
     first = np.packbits(np.array([number in numbers[::2] for number in range(rows)], bool), bitorder="little")
     set_bits(first, np.array(numbers[1::2], "u4"))
-    assert Bitmap(first).of(start, count).tolist() == [number in numbers for number in range(start, start + count)]
+    assert bits_of(first, start, count).tolist() == [number in numbers for number in range(start, start + count)]
 
 
 def test_remembered_keys_are_read_a_little_at_a_time_however_many_there_are(tmp_path):

@@ -9,10 +9,10 @@ import pytest
 
 from penstock.base.errors import InputError
 from penstock.base.stores import open_store
+from penstock.prepare import tokenizers
 from penstock.prepare.budget.room import NOBODY_COUNTS
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.stages.tokenize import Tokenize
-from penstock.prepare.tokenizers import encoder
 from tests.prepare.stages.rows import make_rows
 from tests.promises import text_making
 
@@ -24,21 +24,21 @@ def test_tokens_of_large_documents_lie_in_a_file_and_are_the_same(tmp_path, monk
     texts = ["water " * 70_000, "", *text_making.documents(40, seed=3), None]
     stage = _opened(tmp_path, threads, ends)
     held = stage(make_rows({"text": texts})).batch
-    monkeypatch.setattr(encoder, "LARGE_ROW", 1000)
+    monkeypatch.setattr(tokenizers, "LARGE_ROW", 1000)
     in_a_file = stage(make_rows({"text": texts})).batch
     assert in_a_file.equals(held)
     assert not list(tmp_path.glob("out/**/*scratch*"))
 
 
 def test_large_documents_without_a_token_are_no_special_case(tmp_path, monkeypatch):
-    monkeypatch.setattr(encoder, "LARGE_ROW", -1)
+    monkeypatch.setattr(tokenizers, "LARGE_ROW", -1)
     given = _opened(tmp_path, 1, {"add_eos": False})(make_rows({"text": ["", ""]}))
     assert given.batch.column("tokens").to_pylist() == [[], []]
 
 
 def test_more_tokens_than_arrow_counts_are_refused_by_number(tmp_path, monkeypatch):
-    monkeypatch.setattr(encoder, "LARGE_ROW", 10)
-    monkeypatch.setattr(encoder, "MOST_TOKENS", 3)
+    monkeypatch.setattr(tokenizers, "LARGE_ROW", 10)
+    monkeypatch.setattr(tokenizers, "MOST_TOKENS", 3)
     with pytest.raises(InputError, match=r"one document has \d+ tokens, and a list of Arrow's holds 3"):
         _opened(tmp_path, 1, {})(make_rows({"text": ["water flows through pipes"]}))
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.prepare.budget.heap import give_back_memory
-from penstock.prepare.tokenizers.encoder import open_once
+from penstock.prepare.budget.means import give_back_memory
+from penstock.prepare.tokenizers import open_once
 
 
 @pytest.fixture(autouse=True, scope="module")

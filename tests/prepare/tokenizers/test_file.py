@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from penstock.base.errors import ConfigError, InputError
-from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer, special_token, template_begin
+from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer
 from penstock.prepare.tokenizers.outline import outline_of, without_special_tokens
 from tests.prepare.tokenizers.making import END, KINDS, definition, save, tokenizer_json
 from tests.promises import workshop
@@ -68,9 +68,9 @@ def test_the_first_who_names_a_token_of_the_tokenizer_is_believed(tmp_path: Path
 
 def test_a_token_can_be_named_by_its_text(tmp_path: Path) -> None:
     file = find_tokenizer(save("gpt2", tmp_path), "")
-    assert special_token(file, "!") == SpecialToken("!", 1)
+    assert file.special_token("!") == SpecialToken("!", 1)
     with pytest.raises(ConfigError, match="has no token '<eos>'"):
-        special_token(file, "<eos>")
+        file.special_token("<eos>")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -213,8 +213,8 @@ def test_what_a_template_puts_before_a_text_is_read_without_loading_the_tokenize
     without.mkdir()
     save("mixed case", with_template)
     save("qwen", without)
-    assert template_begin(find_tokenizer(str(with_template), "")) == (0,)
-    assert template_begin(find_tokenizer(str(without), "")) == ()
+    assert find_tokenizer(str(with_template), "").template_begin() == (0,)
+    assert find_tokenizer(str(without), "").template_begin() == ()
 
 
 def test_what_bert_puts_before_a_text_is_read_as_well(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_what_bert_puts_before_a_text_is_read_as_well(tmp_path: Path) -> None:
     rules = json.loads(path.read_text())
     rules["post_processor"] = {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
     path.write_text(json.dumps(rules))
-    assert template_begin(find_tokenizer(str(tmp_path), "")) == (2,)
+    assert find_tokenizer(str(tmp_path), "").template_begin() == (2,)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,67 @@
-"""Costs: what passes were measured to hold and take, by the word that they are measured as. Pure."""
+"""Costs: short runs of a little of a job (points) -> what passes hold and take, and how their output grows. Pure."""
 
+from __future__ import annotations
+
+import itertools
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from penstock.prepare.budget.growth import Growth
-from penstock.prepare.budget.points import STEEP, Point, line, slope
+STEEP = 8.0  # bytes per batch byte, where data are too few to measure it: more than any built-in stage was seen to take
+SECONDS = 2.0  # for one point: a stage so slow that this is not enough is measured on what it did
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a little of the job: its batch bytes, what the process had grown by, and what it did."""
+
+    batch_bytes: int
+    grown: int
+    rows: int
+    given: int
+    written: int
+    seconds: float
+    parts: int = 0  # bytes written on the way to a format of one file per split
+    rows_bytes: int = 0  # of `written`, what belongs to rows, and what to dictionaries; the rest belongs to records
+    dictionary_bytes: int = 0
+    is_of_giants: bool = False  # which are larger than any batch, and were measured by how they begin
+
+    def of_giants(self, usual_rows: float, every_row: float) -> Point:
+        """Count giants as so many rows of the usual size, but no more than there are: not every row costs as much."""
+        rows = max(self.rows, round(min(usual_rows, every_row)))
+        return replace(self, rows=rows, given=round(self.given / self.rows * rows), is_of_giants=True)
+
+
+def slope(points: Sequence[Point]) -> float:
+    """Bytes per batch byte, by the last two points that differ."""
+    growing = _growing(points)
+    if len(growing) == 1:
+        return STEEP
+    small, large = growing[-2:]
+    return (large.grown - small.grown) / (large.batch_bytes - small.batch_bytes)
+
+
+def line(points: Sequence[Point], size: int) -> float:
+    """Bytes that a batch of `size` would add."""
+    return points[-1].grown + slope(points) * (size - points[-1].batch_bytes)
+
+
+def is_enough(points: Sequence[Point], size: int, room: int) -> bool:
+    """Whether to leave out a batch of `size`: there is no time for it, or it would not fit into `room`."""
+    if points and points[-1].is_of_giants:  # read once: it is the same batch whatever its size was to be
+        return True
+    return len(points) == 2 and (points[-1].seconds > SECONDS / 2 or line(points, size) > room)
+
+
+def _growing(points: Sequence[Point]) -> list[Point]:
+    """Points whose batch is clearly larger than the one before. With little data, every batch holds all of it."""
+    kept = [points[0]]
+    for point in points[1:]:
+        if point.batch_bytes <= 2 * kept[-1].batch_bytes:
+            kept.pop()
+        kept.append(point)
+    return kept
+
 
 SLICES = "slices"  # the word of passes that read the input; what was not measured costs as much
 
@@ -70,3 +127,76 @@ def assume(row_bytes: float, stage_bytes: int) -> Measured:
     )
     growth = Growth(rows=1, records=1, step=2.0, exponents=(1.0, 1.0), row_bytes=row_bytes, record_bytes=0.0)
     return Measured({SLICES: cost}, row_bytes, growth, parts_per_output_byte=2.0, assumed=True)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Output of an exchange as its rows grow: so much per row, so much per record, and dictionaries.
+
+    Records grow more slowly than rows, the more slowly the more rows there are: `exponents` are those of the last
+    two steps, in each of which rows grew by `step`. Every bucket has dictionaries of its own, and they too grow
+    more slowly than its rows.
+    """
+
+    rows: int
+    records: int
+    step: float
+    exponents: tuple[float, float]
+    row_bytes: float
+    record_bytes: float
+    dictionary_bytes: float = 0.0  # of so many rows as were measured
+    dictionary_exponent: float = 1.0
+
+    def bytes_of(self, rows: float, buckets: int) -> float:
+        dictionary = self.dictionary_bytes * (rows / buckets / max(self.rows, 1)) ** self.dictionary_exponent
+        return float(rows * self.row_bytes + self.records_of(rows) * self.record_bytes + buckets * dictionary)
+
+    def records_of(self, rows: float) -> float:
+        before, exponent = self.exponents
+        fading = min(1.0, exponent / before) if before > 0 else 1.0
+        records, reached = float(self.records), float(self.rows)
+        while reached < rows:
+            growth = min(self.step, rows / reached)
+            exponent *= fading
+            records, reached = records * growth**exponent, reached * growth
+        return min(records, rows) if rows >= self.rows else self.records * rows / max(self.rows, 1)
+
+
+def growth_of(points: Sequence[Point]) -> Growth:
+    points = [points[0], *points] if len(points) == 1 else points  # of giants there is one
+    small, large = points[-2], points[-1]
+    exponents = [_exponent(*pair, "given") for pair in itertools.pairwise(points)]
+    if large.rows_bytes:
+        records = large.written - large.rows_bytes - large.dictionary_bytes
+        row_bytes, record_bytes = large.rows_bytes / max(large.rows, 1), records / max(large.given, 1)
+    else:  # a format whose records are sealed
+        row_bytes, record_bytes = _two_shares(small, large)
+    return Growth(
+        rows=large.rows,
+        records=large.given,
+        step=max(2.0, large.rows / max(small.rows, 1)),
+        exponents=(exponents[0], exponents[-1]),
+        row_bytes=row_bytes,
+        record_bytes=record_bytes,
+        dictionary_bytes=large.dictionary_bytes,
+        dictionary_exponent=_exponent(small, large, "dictionary_bytes"),
+    )
+
+
+def _two_shares(small: Point, large: Point) -> tuple[float, float]:
+    """(bytes per row, bytes per record) that explain what both points have written."""
+    determinant = small.rows * large.given - large.rows * small.given
+    if determinant:
+        rows_part = (small.written * large.given - large.written * small.given) / determinant
+        records_part = (small.rows * large.written - large.rows * small.written) / determinant
+        if rows_part >= 0 and records_part >= 0:
+            return rows_part, records_part
+    return large.written / max(large.rows, 1), 0.0
+
+
+def _exponent(small: Point, large: Point, what: str) -> float:
+    """With which `what` grows as rows grow from one point to the next."""
+    before, after = getattr(small, what), getattr(large, what)
+    if small.rows >= large.rows or not before or not after:
+        return 1.0
+    return min(1.0, max(0.0, math.log(after / before) / math.log(large.rows / small.rows)))

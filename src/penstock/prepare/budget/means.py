@@ -1,14 +1,13 @@
-"""Means: what a job may use; and the Settings and the Projection that a pass gets from it.
-
-Physical facts all: they change speed and memory, never a byte of output.
-"""
+"""Means: what a job may use, and the Settings and Projection of a pass. They change speed and memory, and no byte."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from penstock.base.memory import Budget, own_memory
+import pyarrow as pa
+
+from penstock.base.memory import Budget, give_back_heap, own_memory
 from penstock.base.stores import open_store
 from penstock.prepare.budget.costs import Measured, Measurement
 from penstock.prepare.budget.room import NOBODY_COUNTS, Room
@@ -77,3 +76,8 @@ def enough(needed: int) -> str:
 def memory_with(workers: int, held: int, means: Means) -> int:
     """Memory of a pass whose tasks hold `held` bytes, whatever they read."""
     return means.driver_bytes + (workers * (means.measured.slices.worker_bytes + held) or held)
+
+
+def give_back_memory() -> None:
+    pa.default_memory_pool().release_unused()
+    give_back_heap()

@@ -8,7 +8,7 @@ from penstock.prepare.engines.local import LocalEngine
 from penstock.prepare.engines.trial import Trial
 from penstock.prepare.job.config import Config
 from penstock.prepare.plan.plan import Plan
-from penstock.prepare.plan.strategy import strategy_of
+from penstock.prepare.plan.settings import strategy_of
 
 
 def make_engine(plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...]) -> Engine:

@@ -20,8 +20,7 @@ from penstock.base.child import live_as_child
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
 from penstock.base.user_code import code_identity
-from penstock.prepare.budget.heap import give_back_memory
-from penstock.prepare.budget.means import Settings
+from penstock.prepare.budget.means import Settings, give_back_memory
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.engines.events import Give
 from penstock.prepare.engines.task import execute

@@ -11,12 +11,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.errors import ConfigError
 from penstock.base.paths import dataset_path, local_path, normal_path
 from penstock.base.sizes import parse_size
-from penstock.prepare.job.job_file import read_job_file
+from penstock.prepare.job.job_file import Translated, read_job_file, refuse_unknown
 from penstock.prepare.job.older import krill, preprocessing
-from penstock.prepare.job.older.translated import Translated
 from penstock.prepare.job.source_config import FROZEN, SourceConfig, plain
 from penstock.prepare.job.stage_list import build_stages, describe_stage
 from penstock.prepare.stages.stage import Stage
@@ -144,7 +143,7 @@ class Config(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _apart(self) -> Config:
+    def _fits_together(self) -> Config:
         output, batches = self.output_path, self.batches_path
         if batches and os.path.commonpath([os.path.abspath(output), os.path.abspath(batches)]) in (
             os.path.abspath(output),
@@ -154,10 +153,6 @@ class Config(BaseModel):
                 f"intermediate_dir: {self.intermediate_dir} and output: {self.output} lie one in the other; "
                 "give each a folder of its own"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_process(self) -> Config:
         if self.strategy == "sequential" and self.workers not in ("auto", 0, 1):
             raise ValueError(f"strategy: sequential is one process, and workers: {self.workers} asks for more")
         return self
@@ -232,7 +227,7 @@ def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None =
     laid = {**file.written, **(overrides or {})}
     try:
         job = understood(laid).job
-        job |= {key: value for key, value in (overrides or {}).items() if key in job or key in _job_keys()}
+        job |= {key: value for key, value in (overrides or {}).items() if key in job or key in _keys_of(Config)}
         return make_config(job, folder=str(file.path.parent.absolute()))
     except ConfigError as error:
         error.where = error.where or file.place(error.what)
@@ -242,36 +237,29 @@ def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None =
 def understood(written: dict[str, Any]) -> Translated:
     """The job file that was written, or the one that another program's config means."""
     if preprocessing.BLOCK in written:
-        return preprocessing.translate(written, _job_keys())
-    return krill.translate(written, _job_keys()) if krill.is_krill(written) else Translated(written, ())
+        return preprocessing.translate(written, _keys_of(Config))
+    return krill.translate(written, _keys_of(Config)) if krill.is_krill(written) else Translated(written, ())
 
 
-def _job_keys() -> tuple[str, ...]:
-    return tuple(name for name, info in Config.model_fields.items() if not info.exclude)
+def _keys_of(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(info.alias or name for name, info in model.model_fields.items() if not info.exclude)
 
 
 def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
     """A Config from Python values; relative paths start at `folder`, or at the working directory."""
-    _refuse_unknown(written, Config, "")
+    refuse_unknown(written, _keys_of(Config))
     sources = written.get("input")
     for number, source in enumerate(sources if isinstance(sources, list | tuple) else [sources]):
         if isinstance(source, dict):
-            _refuse_unknown(source, SourceConfig, f"input[{number}].")
+            refuse_unknown(source, _keys_of(SourceConfig), f"input[{number}].")
     if isinstance(written.get("export"), dict):
-        _refuse_unknown(written["export"], ExportConfig, "export.")
+        refuse_unknown(written["export"], _keys_of(ExportConfig), "export.")
     try:
         config = Config(**{**written, "folder": folder or os.getcwd()})
     except ValidationError as error:
         raise ConfigError(_first_problem(error)) from error
     config.build_stages()  # so that a wrong option is told before any file is touched
     return config
-
-
-def _refuse_unknown(written: dict[str, Any], model: type[BaseModel], path: str) -> None:
-    known = [info.alias or name for name, info in model.model_fields.items() if not info.exclude]
-    for key in written:
-        if key not in known:
-            raise ConfigError(f"{path}{key}: unknown key. Keys: {', '.join(known)}.{did_you_mean(str(key), known)}")
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -1,14 +1,16 @@
-"""Job file: YAML on disk -> what it says, and on which line each key stands. Next: config.py."""
+"""Job file: YAML on disk -> what it says, and on which line each key stands; or what another program's config means."""
 
+import difflib
 import os
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.files import special_kind
 from penstock.base.paths import local_path
 
@@ -117,3 +119,31 @@ def _note_lines(node: yaml.Node | None, path: str, lines: dict[str, int]) -> Non
         for number, value in enumerate(node.value):
             lines[f"{path}[{number}]"] = value.start_mark.line + 1
             _note_lines(value, f"{path}[{number}]", lines)
+
+
+_ALIKE = 0.85  # `stage` is meant for `stages`; `compute`, which such configs have, is nothing of ours
+
+
+@dataclass(frozen=True)
+class Translated:
+    """The job file that the config means, and what of it means nothing here."""
+
+    job: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def left_alone(keys: Iterable[Any], known: Iterable[str]) -> list[str]:
+    """A note that names the keys which are about something else; refused is one that looks like a slip of the pen."""
+    ignored = [str(key) for key in keys]
+    for key in ignored:
+        if meant := difflib.get_close_matches(key, list(known), 1, _ALIKE):
+            raise ConfigError(f"{key}: unknown key. Did you mean {meant[0]!r}?")
+    return [f"not about preparing data, and left alone: {', '.join(ignored)}"] if ignored else []
+
+
+def refuse_unknown(written: Iterable[Any], known: Sequence[str], path: str = "") -> None:
+    for key in written:
+        if key not in known:
+            raise ConfigError(
+                f"{path}{key}: unknown key. Keys: {', '.join(known)}.{did_you_mean(str(key), list(known))}"
+            )

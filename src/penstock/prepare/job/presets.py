@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 REQUIRED = object()  # in place of a default
@@ -46,21 +45,19 @@ class TextPreset(Preset):
         return [{"clean": {}}, *short, {"dedup": {}}, {"tokenize": chosen["tokenizer"]}, {"pack": pack}]
 
 
-PRESETS: Mapping[str, Preset] = MappingProxyType(
-    {
-        "events": Preset("events", {"by": REQUIRED, "order": None, **_GROUPED}),
-        "pings": Preset(
-            "pings",
-            _GROUPED,
-            fixed={"by": "src_addr", "order": "event_time"},
-            types={
-                "src_addr": "string",
-                "event_time": "timestamp",
-                "dst_addr": "string",
-                "ip_version": "int8",
-                "rtt": "float32",
-            },
-        ),
-        "text": TextPreset("text", {"tokenizer": REQUIRED, "length": 2048, "method": "wrapped", "min_characters": 0}),
-    }
-)
+PRESETS: Mapping[str, Preset] = {
+    "events": Preset("events", {"by": REQUIRED, "order": None, **_GROUPED}),
+    "pings": Preset(
+        "pings",
+        _GROUPED,
+        fixed={"by": "src_addr", "order": "event_time"},
+        types={
+            "src_addr": "string",
+            "event_time": "timestamp",
+            "dst_addr": "string",
+            "ip_version": "int8",
+            "rtt": "float32",
+        },
+    ),
+    "text": TextPreset("text", {"tokenizer": REQUIRED, "length": 2048, "method": "wrapped", "min_characters": 0}),
+}

@@ -28,7 +28,9 @@ def build_stages(
         _check_schema(number, sources[number])
     stages: tuple[Stage, ...] = ()
     for number, each in enumerate(written):
-        stage = _build(number, each)
+        ((name, options),) = each.items()
+        with stage_errors(number, name):
+            stage = build_stage(name, options)
         stages = (*stages, stage.settled(stages) if isinstance(stage, Settles) else stage)
     return stages
 
@@ -62,13 +64,6 @@ def _words(written: Any) -> Iterator[str]:
         yield from (word for pair in written.items() for each in pair for word in _words(each))
     elif isinstance(written, list | tuple):
         yield from (word for each in written for word in _words(each))
-
-
-def _build(number: int, stage: dict[str, Any]) -> Stage:
-    ((name, written),) = stage.items()
-    with stage_errors(number, name):
-        return build_stage(name, written)
-    raise AssertionError  # for the type checker, which cannot know that the block does not swallow errors
 
 
 def _find_function(number: int, function: str) -> None:

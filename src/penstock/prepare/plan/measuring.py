@@ -1,21 +1,48 @@
-"""Measuring: which passes are tried, how, and what a trial is too short to show. Pure. Next: engines/trial.py."""
+"""Measuring: which passes are tried and how, and what trials are too short to show. Small jobs are not tried. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.base.memory import Budget
 from penstock.base.sizes import parse_size
-from penstock.prepare.budget.costs import SLICES, Measured
+from penstock.prepare.budget.costs import SLICES, Measured, assume
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.budget.room import Room, alone_room
+from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Pass, Trial
-from penstock.prepare.passes.job import Job
-from penstock.prepare.plan.settings import row_bytes_of, threads_of
+from penstock.prepare.passes.job import Job, user_code
+from penstock.prepare.plan.settings import row_bytes_of, strategy_of, threads_of
 from penstock.prepare.stages.interfaces import UsesThreads, busy_threads
+from penstock.prepare.survey.survey import Survey
 
+# Decoded bytes: from about there on, two workers are quicker than none, for all that they must start.
+_SMALL = 128 << 20
+_SMALL_NEEDS = 2 << 30  # free beside ten times that, since nobody watches it
 _BATCH_BYTES = 4 << 20
 _DRIVER_GROWTH = 8 << 20  # the event log, and what comes with a run
 _DESCRIBED_BYTES = 1 << 10  # of a file, in what a run remembers of its job
 _LEDGER_ROW_BYTES = 5 << 10  # as Python holds it; 4.2 kB were measured for a bucket of short keys
+
+
+def is_small(config: Config, survey: Survey, budget: Budget) -> bool:
+    """Whether there is little data, much memory, and no code but penstock's own."""
+    if strategy_of(config).is_own_choice or user_code(survey):
+        return False
+    decoded = sum(map(survey.rows_of, survey.slices)) * row_bytes_of(survey)
+    return decoded <= _SMALL and _SMALL_NEEDS + 10 * decoded <= budget.allowed
+
+
+def with_engines(survey: Survey, at_once: bool) -> Survey:
+    """Choose the engines of stages that have some; those of a small job are chosen while it is begun."""
+    stages = (
+        stage.ready(survey.sample, at_once) if isinstance(stage, UsesThreads) else stage for stage in survey.stages
+    )
+    return replace(survey, stages=tuple(stages))
+
+
+def assumed(survey: Survey) -> Measured:
+    own = (stage.assumed_bytes for stage in survey.stages if isinstance(stage, UsesThreads))
+    return assume(row_bytes_of(survey), max(own, default=0))
 
 
 def trials_of(passes: Sequence[Pass]) -> list[Trial]:

@@ -1,8 +1,4 @@
-"""Plan: turn a Config and what is known of its input and machine into passes of tasks that each fit. Next: run.py.
-
-Pure: `make_plan` reads nothing, writes nothing and hashes no row. What is logical (slices, buckets, names,
-fingerprints) comes from the job and its input; what is physical (settings.py) comes from the means it was given.
-"""
+"""Plan: turn a Config and what is known of its input and machine into passes of tasks that each fit. Pure."""
 
 import json
 from dataclasses import dataclass

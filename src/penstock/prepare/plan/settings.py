@@ -1,10 +1,7 @@
-"""Settings: how many workers, and how much each holds at a time, so that a pass fits. Next: plan.py.
+"""Settings: how many workers, and how much each holds at a time, so that a pass fits; a strategy is a rule for that."""
 
-A strategy is a rule for choosing them. They change speed and memory, never a byte of output.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from penstock.base.errors import PlanError
 from penstock.base.sizes import format_size, parse_size
@@ -12,9 +9,40 @@ from penstock.prepare.budget.costs import Measurement
 from penstock.prepare.budget.means import HOLD_MARGIN, MARGIN, SLACK_BYTES, Means, Settings, enough, memory_of
 from penstock.prepare.budget.room import Room, alone_room
 from penstock.prepare.job.config import Config
-from penstock.prepare.passes import Need, Pass
-from penstock.prepare.plan.strategy import Strategy, strategy_of
+from penstock.prepare.passes import Batches, Need, Pass
 from penstock.prepare.survey.survey import MANY_FILES, Survey
+
+
+@dataclass(frozen=True)
+class Strategy:
+    workers: int | None = None  # as many as there are cores
+    batches: Callable[[Batches], Batches] = lambda each: each
+    holds_output: bool = True
+    is_own_choice: bool = True  # of the job; else penstock chooses everything
+    advice: tuple[str, ...] = ()  # where memory is too small
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether there is no worker: the driver does the tasks itself."""
+        return self.workers == 0
+
+
+_BY_NAME = {
+    "auto": Strategy(is_own_choice=False),
+    "sequential": Strategy(workers=0),
+    "parallel": Strategy(
+        batches=lambda each: Batches(each.wanted, each.wanted, each.wanted),
+        advice=("strategy: streaming, which holds less at once",),
+    ),
+    "streaming": Strategy(batches=lambda each: Batches(each.good, each.good, each.least), holds_output=False),
+}
+
+
+def strategy_of(config: Config) -> Strategy:
+    found = _BY_NAME[config.strategy]
+    if config.workers == "auto" or found.is_inside:
+        return found
+    return replace(found, workers=config.workers, is_own_choice=True)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Exports: a finished dataset -> the folder for another library that `export:` asks for. Called by entry.py.
-
-It is made once: as long as the dataset, the place and the options are the same, it stays as it is.
-"""
+"""Exports: a finished dataset -> the folder for another library that `export:` asks for. Called by entry.py."""
 
 import json
 from typing import Any
@@ -48,7 +45,7 @@ def refuse_columns(config: Config, schema: Schema) -> None:
 
 
 def make_export(config: Config) -> None:
-    """Write it, whole or not at all, unless it is there."""
+    """Write it, whole or not at all, unless it is there: made of the same dataset, with the same options."""
     if not config.export:
         return
     store, place = open_store(config.output_path), config.export_path

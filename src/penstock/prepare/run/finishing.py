@@ -1,22 +1,20 @@
-"""Finishing: the rows of the ledger -> a dataset: files beside the shards, what does not belong removed, the manifest.
+"""Finishing: the rows of the ledger -> a dataset. The manifest is last: its presence means that it is done."""
 
-Called by run.py when every task is done. The manifest is last: its presence means "done".
-"""
-
+import itertools
 import json
 from collections.abc import Callable
 
+from penstock.base.errors import PenstockError
 from penstock.base.faults import crash_point
 from penstock.base.stores.store import STATE, Store
-from penstock.prepare.passes import Left
+from penstock.prepare.passes import Account, Left, inner_key
 from penstock.prepare.plan.plan import Plan, input_facts
 from penstock.prepare.rows.rows import rejected_line
-from penstock.prepare.run.account import make_account, refuse_unbalanced
 from penstock.prepare.run.clearing import remove_leftovers, remove_scaffolding
 from penstock.prepare.run.resume import is_redoing, remember_job
 from penstock.prepare.stages.interfaces import Leaves
 from penstock.shards.columns import FileFacts, commit_file
-from penstock.shards.manifest import Manifest, write_manifest
+from penstock.shards.manifest import Manifest, Step, write_manifest
 
 RUN = f"{STATE}/run.json"
 
@@ -81,3 +79,25 @@ def _write_bad_files(plan: Plan, store: Store) -> tuple[FileFacts, ...]:
         for each in plan.survey.bad_files
     ]
     return (commit_file(store, "rejected/files.jsonl", "".join(f"{line}\n" for line in lines).encode()),)
+
+
+def make_account(plan: Plan, left: Left, written: int) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """(files, rows read, each stage in its order, records written; values inside rows, where a stage counts them)."""
+    account: Account = {}
+    for planned in plan.passes:
+        account = planned.pass_.count(account, left.rows[planned.pass_.number])
+    steps = [account[key] for key in ("files", "rows", "read") if key in account]
+    steps += [account[str(number)] for number in range(len(plan.survey.stages))]
+    inner = [account[key] for number in range(len(plan.survey.stages)) if (key := inner_key(number)) in account]
+    return (*steps, Step("write", "records", steps[-1].passed_on, written)), tuple(inner)
+
+
+def refuse_unbalanced(account: tuple[Step, ...], inner: tuple[Step, ...] = ()) -> None:
+    """Each step must give on or set aside what it took, and the next must take what it gave."""
+    for step in (*account, *inner):
+        if not step.balances:
+            raise PenstockError(f"defect: the account of {step.step!r} does not balance: {step}")
+    for before, after in (*itertools.pairwise(account[1:]), *itertools.pairwise(inner)):
+        some = before.step == "rows" and before.passed_on < after.taken  # other sources gave the others
+        if before.passed_on != after.taken and not some:
+            raise PenstockError(f"defect: {after.step!r} took {after.taken:,} of {before.passed_on:,} {after.unit}")

@@ -83,11 +83,7 @@ class Progress:
             "not_read": [asdict(each) for each in plan.survey.unread],
             "output": plan.config.output_path,
             "machine": machine.describe(),
-            "versions": {
-                "numpy": np.__version__,
-                "pyarrow": pyarrow.__version__,
-                "python": platform.python_version(),
-            },
+            "versions": {"numpy": np.__version__, "pyarrow": pyarrow.__version__, "python": platform.python_version()},
         }
         return json.dumps(facts, indent=1).encode() + b"\n"
 

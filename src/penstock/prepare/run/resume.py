@@ -38,7 +38,7 @@ def finished(store: Store, plan: Plan, redo: bool) -> Manifest | None:
     try:
         manifest = read_manifest(store)
     except (IntegrityError, OutputError):
-        if not _same_job(store, plan):
+        if _read_job(store).get("job") != plan.job:
             raise
         return None  # this job's, damaged or of another version: the tasks in the ledger will make it anew
     if manifest.job == plan.job:
@@ -50,11 +50,6 @@ def finished(store: Store, plan: Plan, redo: bool) -> Manifest | None:
         where=store.root,
         next_step="choose another `output:`, or run with --redo to replace it",
     )
-
-
-def _same_job(store: Store, plan: Plan) -> bool:
-    before = _read_job(store)
-    return bool(before and before.get("job") == plan.job)
 
 
 def keep_or_forget(store: Store, plan: Plan, redo: bool) -> tuple[dict[str, LedgerRow], list[str]]:
@@ -91,16 +86,13 @@ def remember_job(store: Store, plan: Plan, redoing: bool) -> None:
 def is_redoing(store: Store, plan: Plan) -> bool:
     """Whether a redo of this very job has begun and is not finished."""
     before = _read_job(store)
-    return bool(before and before.get("redoing") and before.get("job") == plan.job)
+    return bool(before.get("redoing")) and before.get("job") == plan.job
 
 
 def changed(store: Store, plan: Plan) -> list[str]:
     """In words: what differs between the job that was last run here and this one. Nothing, if nothing."""
-    before = _read_job(store)
-    if before is None:
-        return []
-    after = _job(plan)
-    if before.get("job") == after["job"]:
+    before, after = _read_job(store), _job(plan)
+    if not before or before.get("job") == after["job"]:
         return []
     if before.get("format_version") != FORMAT_VERSION:
         return [f"format version {before.get('format_version')} -> {FORMAT_VERSION}"]
@@ -123,13 +115,12 @@ def _job(plan: Plan) -> dict[str, Any]:
     return json.loads(json.dumps(job))  # type: ignore[no-any-return]
 
 
-def _read_job(store: Store) -> dict[str, Any] | None:
-    if not store.exists(JOB):
-        return None
+def _read_job(store: Store) -> dict[str, Any]:
+    """Empty where nothing is known of an earlier run; fingerprints still decide what is kept."""
     try:
-        return json.loads(store.read(JOB))  # type: ignore[no-any-return]
+        return (json.loads(store.read(JOB)) if store.exists(JOB) else None) or {}
     except ValueError:
-        return None  # nothing is known of the earlier run; fingerprints still decide what is kept
+        return {}
 
 
 def _config_changes(before: Any, after: Any, path: str = "") -> list[str]:

@@ -1,7 +1,4 @@
-"""Run: turn a Plan into a Manifest. Pending tasks go to an engine, what they produced to the ledger.
-
-It decides nothing: plan.py said what to do, resume.py says what is done already.
-"""
+"""Run: turn a Plan into a Manifest. It decides nothing: plan.py said what to do, resume.py what is done already."""
 
 import os
 import socket

@@ -10,20 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.user_code import load_object, load_user_object
+from penstock.prepare.stages import interfaces
 from penstock.prepare.stages.function import FunctionStage
-from penstock.prepare.stages.interfaces import (
-    Adapts,
-    Binds,
-    Compares,
-    Ends,
-    Exchanges,
-    Fits,
-    Leaves,
-    Locates,
-    Opens,
-    Settles,
-    Splits,
-)
 from penstock.prepare.stages.stage import Stage
 
 if TYPE_CHECKING:
@@ -44,17 +32,17 @@ BUILT_IN = {
 }
 ENTRY_POINTS = "penstock.stages"
 _METHODS: dict[str, type[Stage]] = {
-    "bind": Binds,
-    "ended": Ends,
-    "exchange": Exchanges,
-    "fit": Fits,
-    "given": Adapts,
-    "keyed_by": Compares,
-    "leave": Leaves,
-    "located": Locates,
-    "opened": Opens,
-    "placed": Settles,
-    "splits": Splits,
+    "bind": interfaces.Binds,
+    "ended": interfaces.Ends,
+    "exchange": interfaces.Exchanges,
+    "fit": interfaces.Fits,
+    "given": interfaces.Adapts,
+    "keyed_by": interfaces.Compares,
+    "leave": interfaces.Leaves,
+    "located": interfaces.Locates,
+    "opened": interfaces.Opens,
+    "placed": interfaces.Settles,
+    "splits": interfaces.Splits,
 }
 
 

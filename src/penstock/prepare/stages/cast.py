@@ -181,8 +181,7 @@ def _fits(array: pa.Array, answer: pa.Array, lossy: bool) -> Array:
 
 def _is_equal(array: pa.Array, back: pa.Array) -> Array:
     if not pa.types.is_floating(array.type):
-        same: Array = np.asarray(pc.fill_null(pc.equal(array, back), False))
-        return same
+        return np.asarray(pc.fill_null(pc.equal(array, back), False))
     left, right = (np.asarray(each.cast(pa.float64()).fill_null(0.0)) for each in (array, back))
     equal: Array = ((left == right) | (np.isnan(left) & np.isnan(right))) & np.asarray(back.is_valid())
     return equal

@@ -1,7 +1,7 @@
 """Clean: text as it should be counted, compared and tokenized: valid, trimmed, and not empty."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,6 @@ from penstock.base.errors import ConfigError
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.stage import Stage, require_columns
 
-Array = np.ndarray[Any, Any]
 NULL, EMPTY = "null text", "empty text"
 
 

@@ -42,16 +42,13 @@ class FunctionStage(Adapts):
                 "they are counted",
             )
         answer = plain_batch(answer)
-        return answer if self.expected is None else self._cast(answer)
-
-    def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if batch.schema.equals(self.expected):
-            return batch
-        raise TaskError(
-            f"{self.target} returned other columns than for the first rows: {_columns(batch.schema)} now, "
-            f"{_columns(self.expected)} then",
-            next_step="give every array its type explicitly: pa.array(values, pa.float32())",
-        )
+        if self.expected is not None and not answer.schema.equals(self.expected):
+            raise TaskError(
+                f"{self.target} returned other columns than for the first rows: {_columns(answer.schema)} now, "
+                f"{_columns(self.expected)} then",
+                next_step="give every array its type explicitly: pa.array(values, pa.float32())",
+            )
+        return answer
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:
         """Only calling it can tell: it is called on the first rows, and on each half of them."""

@@ -1,8 +1,4 @@
-"""Interfaces: what a stage may be beside a stage. Who asks does so by `isinstance`, or by a function below.
-
-A stage that turns rows into rows has none of them. They come in the order in which a job meets them: when it is read,
-surveyed, cut into passes, planned, run and finished.
-"""
+"""Interfaces: what a stage may be beside a stage, in the order in which a job meets them. Asked for by `isinstance`."""
 
 from __future__ import annotations
 

@@ -11,16 +11,8 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError, PlanError, TaskError
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.stages.fitting.elements import (
-    Array,
-    array_of,
-    elements_of,
-    floating_columns,
-    require_numbers,
-    rows_at_once,
-    shape_of,
-    with_element_type,
-)
+from penstock.prepare.stages.fitting import elements
+from penstock.prepare.stages.fitting.elements import Array, shape_of
 from penstock.prepare.stages.fitting.moments import Moments
 from penstock.prepare.stages.interfaces import Applies, Fit
 from penstock.prepare.stages.stage import Stage, require_columns
@@ -85,10 +77,10 @@ class Normalize(Applies):
         columns = self.columns_of(schema)
         if self.columns is None and not columns:
             raise ConfigError(f"no floating-point column is left to normalize. Columns: {', '.join(schema.names)}")
-        require_numbers(schema, columns)
+        elements.require_numbers(schema, columns)
         self._refuse_elements(schema, columns)
         element = getattr(pa, self.type)()
-        retyped = {name: with_element_type(schema.field(name).type, element) for name in columns}
+        retyped = {name: elements.with_element_type(schema.field(name).type, element) for name in columns}
         return pa.schema([each.with_type(retyped[each.name]) if each.name in retyped else each for each in schema])
 
     def _refuse_elements(self, schema: pa.Schema, columns: tuple[str, ...]) -> None:
@@ -97,10 +89,10 @@ class Normalize(Applies):
         for entry, (_, last) in self._ranges.items():
             if not lists:
                 raise ConfigError(f"skip: {entry!r} means elements of a list, and no column to normalize is a list")
-            for name, elements in lists.items():
-                if last > elements:
+            for name, length in lists.items():
+                if last > length:
                     raise ConfigError(
-                        f"skip: {entry!r} is outside of column {name!r}, whose elements are 0 to {elements - 1}",
+                        f"skip: {entry!r} is outside of column {name!r}, whose elements are 0 to {length - 1}",
                         next_step="a range such as '10:20' goes up to its end, which is left out",
                     )
 
@@ -109,7 +101,7 @@ class Normalize(Applies):
 
     def columns_of(self, schema: pa.Schema) -> tuple[str, ...]:
         """The columns that are normalized when these are given."""
-        columns = floating_columns(schema) if self.columns is None else self.columns
+        columns = elements.floating_columns(schema) if self.columns is None else self.columns
         return tuple(name for name in columns if name not in self._left_alone)
 
     def skipped(self, shape: tuple[int, ...]) -> Array:
@@ -152,8 +144,8 @@ class Scale(Stage):
         return scaled(values.reshape(len(values), len(factors.mean)), factors).reshape(values.shape)
 
     def _array(self, name: str, array: pa.Array) -> pa.Array:
-        values, valid = elements_of(array)
-        return array_of(scaled(values, self._factors(name), valid).reshape(-1), array)
+        values, valid = elements.elements_of(array)
+        return elements.array_of(scaled(values, self._factors(name), valid).reshape(-1), array)
 
     def _factors(self, name: str) -> Factors:
         if name not in self._known:
@@ -183,7 +175,7 @@ class Scale(Stage):
 def scaled(values: Array, factors: Factors, valid: Array | None = None) -> Array:
     """(value - mean) / std of (rows, elements) in float64, then rounded; NaN where not `valid`."""
     answer = np.empty(values.shape, factors.type)
-    step = rows_at_once(values.shape[1])
+    step = elements.rows_at_once(values.shape[1])
     for start in range(0, len(values), step):
         piece = slice(start, start + step)
         wide = values[piece].astype("f8")

@@ -1,9 +1,4 @@
-"""Stage: a frozen value that turns Rows into Rows. Its fields are its YAML keys.
-
-A user's own code is a function on Arrow record batches (stages/function.py), or a Stage class where it needs to set
-rows aside. A stage that needs more than its rows has an interface for that: stages/interfaces.py. stages/__init__.py
-finds a stage by its name in the job.
-"""
+"""Stage: a frozen value that turns Rows into Rows. Its fields are its YAML keys. Next: interfaces.py."""
 
 import dataclasses
 import inspect

@@ -15,15 +15,8 @@ from penstock.prepare.rows.rows import TOO_LARGE_PIECE, Rows, SetAside
 from penstock.prepare.stages.clean import require_text
 from penstock.prepare.stages.interfaces import Leaves, Locates, Opens, UsesThreads
 from penstock.prepare.stages.stage import Stage
-from penstock.prepare.tokenizers.encoder import Encoder, open_once
-from penstock.prepare.tokenizers.file import (
-    SpecialToken,
-    TokenizerFile,
-    find_tokenizer,
-    read_unchanged,
-    special_token,
-    template_begin,
-)
+from penstock.prepare.tokenizers import Encoder, open_once
+from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer
 from penstock.prepare.tokenizers.proof import Choice, choose_engine
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.packed import TOKENIZER, TOKENS
@@ -61,7 +54,7 @@ class Tokenize(Locates):
     def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:  # noqa: ARG002
         file = find_tokenizer(self.tokenizer, folder)
         if self.add_bos == "template":
-            begin = template_begin(file)
+            begin = file.template_begin()
         else:
             begin = (self._special(file, "bos", self.bos, file.bos),) if self.add_bos else ()
         end = (self._special(file, "eos", self.eos, file.eos),) if self.add_eos else ()
@@ -69,7 +62,7 @@ class Tokenize(Locates):
 
     @staticmethod
     def _special(file: TokenizerFile, kind: str, named: str, known: SpecialToken | None) -> int:
-        found = special_token(file, named) if named else known
+        found = file.special_token(named) if named else known
         if found is None:
             raise ConfigError(
                 f"add_{kind}: nothing beside this tokenizer says which token that is",
@@ -140,7 +133,7 @@ class Located(Tokenize, UsesThreads, Opens, Leaves):
 
     def leave(self, store: Store) -> tuple[FileFacts, ...]:
         """The tokenizer: it tells what the tokens of the dataset mean."""
-        return (commit_file(store, TOKENIZER, read_unchanged(self.file)),)
+        return (commit_file(store, TOKENIZER, self.file.read_unchanged()),)
 
     @property
     def _choice(self) -> Choice:
@@ -172,13 +165,9 @@ class _Encode(Stage):
     def __call__(self, rows: Rows) -> Rows:
         number = rows.batch.schema.get_field_index(self.column)
         rows = self._without_too_large(rows, number)
-        texts = rows.batch.column(number)
-        ids, offsets = self.encoder.encode(texts, self.store.scratch_folder)
+        ids, offsets = self.encoder.encode(rows.batch.column(number), self.store.scratch_folder)
         lists = pa.ListArray.from_arrays(pa.array(offsets.astype("i4")), pa.array(ids))
-        names = rows.batch.schema.names
-        arrays = [lists if at == number else rows.batch.column(at) for at in range(len(names))]
-        names = [TOKENS if at == number else name for at, name in enumerate(names)]
-        return rows.with_batch(pa.RecordBatch.from_arrays(arrays, names=names))
+        return rows.with_batch(rows.batch.set_column(number, TOKENS, lists))
 
     def _without_too_large(self, rows: Rows, number: int) -> Rows:
         texts = rows.batch.column(number)

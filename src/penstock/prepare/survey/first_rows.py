@@ -5,7 +5,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from penstock.prepare.budget.heap import give_back_memory
+from penstock.prepare.budget.means import give_back_memory
 from penstock.prepare.sources import Reading, readable
 from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment, Slice

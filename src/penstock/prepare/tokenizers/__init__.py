@@ -1,36 +1,31 @@
-"""Tokenizer: an Arrow array of texts -> token ids, flat, and where each text's begin.
-
-`file.find_tokenizer` finds it, `proof.choose_engine` decides what runs it, `open_tokenizer` loads it. Nothing here adds
-a token: what begins and ends a text is the tokenize stage's.
-"""
+"""Tokenizer: an Arrow array of texts -> token ids, flat, and where each text's begin. An Encoder adds ends to them."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.base.errors import InputError
+from penstock.base.stores.scratch import Scratch
+from penstock.prepare.budget.room import LARGE_ROW
 from penstock.prepare.tokenizers.cutting import Cutter, Places
-from penstock.prepare.tokenizers.engine import (
-    Encoded,
-    Engine,
-    Offsets,
-    TextBytes,
-    encode_portion,
-    engine_module,
-    joined,
-    portions,
-)
-from penstock.prepare.tokenizers.file import TokenizerFile, read_unchanged
+from penstock.prepare.tokenizers.engine import Encoded, Engine, Offsets, TextBytes, engine_module
+from penstock.prepare.tokenizers.file import TokenizerFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MOST_TOKENS = 2**31 - 1
 
 
 class Tokenizer:
@@ -59,8 +54,11 @@ class Tokenizer:
         """(ids, offsets): the ids of text i are `ids[offsets[i]:offsets[i + 1]]`. A null has none."""
         data, offsets = _text_parts(texts)
         pieces = self._pieces(data, offsets)
-        ids, ends = joined(list(self._encoded(data, pieces)), self._dtype)
+        ids, ends = self.encode_pieces(data, pieces)
         return ids, (ends if pieces is offsets else ends[_places(pieces, offsets)])
+
+    def encode_pieces(self, data: TextBytes, pieces: Offsets) -> tuple[NDArray[Any], Offsets]:
+        return _joined(list(self._encoded(data, pieces)), self._dtype)
 
     def encode_into(self, texts: pa.Array, write: Callable[[NDArray[Any]], None]) -> None:
         """Hand the ids of all texts to `write` as they come. Only a few portions of them are held at a time."""
@@ -72,10 +70,10 @@ class Tokenizer:
         """The ids of each portion, in order."""
         encode = partial(self._encode, data)
         if not self._pool:
-            yield from map(encode, portions(pieces, self._portion_bytes))
+            yield from map(encode, _portions(pieces, self._portion_bytes))
             return
         waiting: deque[Future[Encoded]] = deque()
-        for portion in portions(pieces, self._portion_bytes):
+        for portion in _portions(pieces, self._portion_bytes):
             waiting.append(self._pool.submit(encode, portion))
             if len(waiting) > self._most_waiting:
                 yield waiting.popleft().result()
@@ -83,10 +81,10 @@ class Tokenizer:
             yield waiting.popleft().result()
 
     def _encode(self, data: TextBytes, offsets: Offsets) -> Encoded:
-        if offsets[-1] - offsets[0] <= 2 * self._portion_bytes:
-            return encode_portion(self._engine, data, offsets)
-        with self._large:  # a piece that cannot be cut; whoever let it in has counted one at a time
-            return encode_portion(self._engine, data, offsets)
+        start, end = int(offsets[0]), int(offsets[-1])
+        is_cut = end - start <= 2 * self._portion_bytes
+        with nullcontext() if is_cut else self._large:  # whoever let in a piece that is not has counted one at a time
+            return self._engine.encode(data[start:end], offsets - start)
 
     def largest_pieces(self, texts: pa.Array) -> Offsets:
         """For each text, how many bytes of it have to be encoded in one go."""
@@ -104,11 +102,92 @@ def open_tokenizer(
 ) -> Tokenizer:
     """`special_tokens`: whether `<|endoftext|>` inside a text is that text, or the token ("tokens"); `places`: where
     long texts may be cut."""
-    read_unchanged(file)
+    file.read_unchanged()
     module = engine_module(engine)
     return Tokenizer(
         module.Engine(file.location, special_tokens), Cutter(places), module.PORTION_BYTES, file.dtype, threads
     )
+
+
+# A process has one tokenizer: it is the largest thing there.
+open_once = lru_cache(maxsize=1)(open_tokenizer)
+
+
+@dataclass(frozen=True)
+class Encoder:
+    tokenizer: Tokenizer
+    dtype: np.dtype[Any]
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+
+    def encode(self, texts: pa.Array, scratch_folder: str) -> tuple[NDArray[Any], Offsets]:
+        """(ids, offsets): the ids of document i are `ids[offsets[i]:offsets[i + 1]]`."""
+        if texts.nbytes > LARGE_ROW:
+            return self._large(texts, scratch_folder)
+        return _with_ends(*self.tokenizer.encode(texts), self.begin, self.end)
+
+    def _large(self, texts: pa.Array, scratch_folder: str) -> tuple[NDArray[Any], Offsets]:
+        """Ids in a mapped file without a name, and offsets. Ids may take four times the memory of the text."""
+        begin, end = (np.array(ids, self.dtype) for ids in (self.begin, self.end))
+        offsets = [0]
+        with closing(Scratch(scratch_folder)) as scratch:
+            for row in range(len(texts)):
+                scratch.write(begin.tobytes())
+                self.tokenizer.encode_into(texts.slice(row, 1), lambda ids: scratch.write(ids.tobytes()))
+                scratch.write(end.tobytes())
+                offsets.append(scratch.size // self.dtype.itemsize)
+            _refuse_too_many(offsets[-1])
+            ids = np.frombuffer(scratch.map(), self.dtype) if scratch.size else np.empty(0, self.dtype)
+        return ids, np.array(offsets)
+
+
+def _refuse_too_many(tokens: int) -> None:
+    if tokens > MOST_TOKENS:
+        raise InputError(
+            f"one document has {tokens:,} tokens, and a list of Arrow's holds {MOST_TOKENS:,}",
+            next_step="cut the document in two before it is read",
+        )
+
+
+def _with_ends(
+    ids: NDArray[Any], offsets: Offsets, begin: Sequence[int], end: Sequence[int]
+) -> tuple[NDArray[Any], Offsets]:
+    """The ids with those of `begin` before and of `end` behind each document's."""
+    added = len(begin) + len(end)
+    if not added:
+        return ids, offsets
+    documents = len(offsets) - 1
+    wide = offsets + added * np.arange(documents + 1)
+    out = np.empty(len(ids) + added * documents, ids.dtype)
+    is_text = np.ones(len(out), bool)
+    for place, each in enumerate(begin):
+        out[wide[:-1] + place], is_text[wide[:-1] + place] = each, False
+    for place, each in enumerate(reversed(end), start=1):
+        out[wide[1:] - place], is_text[wide[1:] - place] = each, False
+    out[is_text] = ids
+    return out, wide
+
+
+def _portions(offsets: Offsets, portion_bytes: int) -> Iterator[Offsets]:
+    """Runs of whole pieces of about `portion_bytes`, as slices of `offsets` that share their ends."""
+    starts = (offsets[:-1] - offsets[0]) // portion_bytes
+    cuts = np.flatnonzero(np.diff(starts)) + 1
+    for first, last in pairwise([0, *cuts.tolist(), len(offsets) - 1]):
+        yield offsets[first : last + 1]
+
+
+def _joined(encoded: list[Encoded], dtype: np.dtype[Any]) -> tuple[NDArray[Any], Offsets]:
+    """The portions as one, which empties the list."""
+    counts = [np.diff(offsets) for _, offsets in encoded]
+    ends = np.cumsum(np.concatenate([np.zeros(1, "i8"), *counts]), dtype="i8")
+    ids = np.empty(int(ends[-1]), dtype)
+    start = 0
+    encoded.reverse()
+    while encoded:  # each is let go when it is copied, and pages of `ids` are taken as they are written
+        flat, _ = encoded.pop()
+        ids[start : start + len(flat)] = flat
+        start += len(flat)
+    return ids, ends
 
 
 def _text_parts(texts: pa.Array) -> tuple[TextBytes, Offsets]:
@@ -129,5 +208,4 @@ def _text_parts(texts: pa.Array) -> tuple[TextBytes, Offsets]:
 
 def _places(pieces: Offsets, offsets: Offsets) -> Offsets:
     """Numbers of `pieces` that are `offsets` of whole texts: a cut is inside a text, so equal ones are all of them."""
-    inside = np.isin(pieces, offsets, invert=True)
-    return np.flatnonzero(~inside)
+    return np.flatnonzero(np.isin(pieces, offsets))

@@ -9,24 +9,14 @@ import json
 import pickle
 import sys
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from penstock.base.child import live_as_child
+from penstock.prepare.tokenizers import Tokenizer
 from penstock.prepare.tokenizers.cutting import Cutter, Places
-from penstock.prepare.tokenizers.engine import (
-    DEFINITION,
-    Encoded,
-    Engine,
-    Offsets,
-    TextBytes,
-    encode_portion,
-    engine_module,
-    joined,
-    portions,
-)
+from penstock.prepare.tokenizers.engine import DEFINITION, Encoded, Offsets, TextBytes, engine_module
 
 _SHOWN = 40  # characters of a text that is told
 _PIECE_BYTES = 64  # so small that many a place is tried
@@ -72,10 +62,10 @@ def compare(question: Question) -> Answer:
 def _encoded(question: Question, name: str, data: TextBytes, *each: Offsets) -> list[Encoded]:
     """The engine is let go before there is another: two would take twice the memory."""
     module = engine_module(name)
-    engine: Engine = module.Engine(question.location, question.special_tokens)
-    encode = partial(encode_portion, engine, data)
+    engine = module.Engine(question.location, question.special_tokens)
     # As the job will: the definition holds hundreds of bytes for each token of a call.
-    return [joined(list(map(encode, portions(offsets, module.PORTION_BYTES))), np.dtype("u4")) for offsets in each]
+    tokenizer = Tokenizer(engine, Cutter(()), module.PORTION_BYTES, np.dtype("u4"))
+    return [tokenizer.encode_pieces(data, offsets) for offsets in each]
 
 
 def _flat(texts: tuple[str, ...]) -> tuple[TextBytes, Offsets]:

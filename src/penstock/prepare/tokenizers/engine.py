@@ -13,7 +13,6 @@ threads may call it at once.
 """
 
 import importlib
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -48,30 +47,3 @@ def strings(data: TextBytes, offsets: Offsets) -> list[str]:
     """The texts as Python has them, for engines that take no others."""
     view = data.data
     return [str(view[start:end], "utf-8") for start, end in pairwise(offsets.tolist())]
-
-
-def portions(offsets: Offsets, portion_bytes: int) -> Iterator[Offsets]:
-    """Runs of whole pieces of about `portion_bytes`, as slices of `offsets` that share their ends."""
-    starts = (offsets[:-1] - offsets[0]) // portion_bytes
-    cuts = np.flatnonzero(np.diff(starts)) + 1
-    for first, last in pairwise([0, *cuts.tolist(), len(offsets) - 1]):
-        yield offsets[first : last + 1]
-
-
-def encode_portion(engine: Engine, data: TextBytes, offsets: Offsets) -> Encoded:
-    start = int(offsets[0])
-    return engine.encode(data[start : int(offsets[-1])], offsets - start)
-
-
-def joined(encoded: list[Encoded], dtype: np.dtype[Any]) -> tuple[NDArray[Any], Offsets]:
-    """The portions as one, which empties the list."""
-    counts = [np.diff(offsets) for _, offsets in encoded]
-    ends = np.cumsum(np.concatenate([np.zeros(1, "i8"), *counts]), dtype="i8")
-    ids = np.empty(int(ends[-1]), dtype)
-    start = 0
-    encoded.reverse()
-    while encoded:  # each is let go when it is copied, and pages of `ids` are taken as they are written
-        flat, _ = encoded.pop()
-        ids[start : start + len(flat)] = flat
-        start += len(flat)
-    return ids, ends

@@ -45,6 +45,38 @@ class TokenizerFile:
         """The smallest that holds every id and that the loader reads."""
         return next(np.dtype(kind) for kind, ids in _IDS.items() if self.vocabulary_size <= ids)
 
+    def read_unchanged(self) -> bytes:
+        """Its content, if that is still what was found when the job was planned."""
+        with ReadFile(self.location) as handle:
+            data = handle.read()
+        if digest(data) != self.digest:
+            raise InputError(
+                "this tokenizer was changed while the job was running",
+                where=self.location,
+                next_step="run the same command: what the old one wrote is noticed and redone",
+            )
+        return data
+
+    def special_token(self, text: str) -> SpecialToken:
+        """The token that a job names by its text."""
+        known = read_outline(self.location).id_of(text)
+        if known is None:
+            raise ConfigError(f"the tokenizer has no token {text!r}", where=self.location)
+        return SpecialToken(text, known)
+
+    def template_begin(self) -> tuple[int, ...]:
+        """Ids that the tokenizer's own template puts before a text, as Llama's and BERT's do."""
+        processor = read_outline(self.location).rules.get("post_processor") or {}
+        ids: list[int] = []
+        for each in processor.get("processors") or [processor]:
+            if each.get("type") in ("BertProcessing", "RobertaProcessing"):
+                ids.append(int(each["cls"][1]))
+            for part in each.get("single") or []:
+                if "SpecialToken" not in part:
+                    break
+                ids += each["special_tokens"][part["SpecialToken"]["id"]]["ids"]
+        return tuple(ids)
+
 
 def find_tokenizer(name: str, folder: str) -> TokenizerFile:
     """`name`: a tokenizer.json, a directory that holds one, or a hub id; a relative path is relative to `folder`."""
@@ -170,38 +202,3 @@ def _special(outline: Outline, said: dict[str, Any], kind: str) -> SpecialToken 
     if isinstance(number, int) and (text := outline.token_of(number)) is not None:
         return SpecialToken(text, number)
     return None
-
-
-def read_unchanged(file: TokenizerFile) -> bytes:
-    """Its content, if that is still what was found when the job was planned."""
-    with ReadFile(file.location) as handle:
-        data = handle.read()
-    if digest(data) != file.digest:
-        raise InputError(
-            "this tokenizer was changed while the job was running",
-            where=file.location,
-            next_step="run the same command: what the old one wrote is noticed and redone",
-        )
-    return data
-
-
-def special_token(file: TokenizerFile, text: str) -> SpecialToken:
-    """The token that a job names by its text."""
-    known = read_outline(file.location).id_of(text)
-    if known is None:
-        raise ConfigError(f"the tokenizer has no token {text!r}", where=file.location)
-    return SpecialToken(text, known)
-
-
-def template_begin(file: TokenizerFile) -> tuple[int, ...]:
-    """Ids that the tokenizer's own template puts before a text, as Llama's and BERT's do; none where it has none."""
-    processor = read_outline(file.location).rules.get("post_processor") or {}
-    ids: list[int] = []
-    for each in processor.get("processors") or [processor]:
-        if each.get("type") in ("BertProcessing", "RobertaProcessing"):
-            ids.append(int(each["cls"][1]))
-        for part in each.get("single") or []:
-            if "SpecialToken" not in part:
-                break
-            ids += each["special_tokens"][part["SpecialToken"]["id"]]["ids"]
-    return tuple(ids)

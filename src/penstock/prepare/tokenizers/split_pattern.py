@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 LETTERS = frozenset(string.ascii_letters)
 HAN = frozenset("\u4e00\u8fff")  # the ends of a range within which no pattern may tell one character from another
 CHARACTERS = LETTERS | HAN | {" ", "\n"}
+_CLASSES = {"s": frozenset(" \n"), "w": LETTERS | HAN, "d": frozenset[str]()}  # the capital letter is all others
 _ESCAPES = {"r": "\r", "n": "\n", "t": "\t", "f": "\f", "v": "\v"}
 _CATEGORIES = re.compile(r"[LMNPSZC][a-z]?")
 _COUNT = re.compile(r"\{(\d+)(,?)(\d*)\}")
+_MARKS = {"*": (True, True), "+": (True, False), "?": (False, True)}  # whether more than one, whether none
 _LINE_ENDS = (r"\s*[\r\n]+", r"\s*[\r\n]")
 _SPACES_BUT_LAST = r"\s+(?!\S)"
 
@@ -97,16 +99,11 @@ class SplitPattern:
 
     def _counted(self) -> _Part:
         part = self._one()
-        repeated = nullable = False
         if count := _COUNT.match(self.source, self._place):
             self._place = count.end()
             repeated, nullable = count[2] == "," or int(count[1]) > 1, int(count[1]) == 0
-        elif self._take("*"):
-            repeated = nullable = True
-        elif self._take("+"):
-            repeated = True
-        elif self._take("?"):
-            nullable = True
+        else:
+            repeated, nullable = next((each for mark, each in _MARKS.items() if self._take(mark)), (False, False))
         if self.source[self._place : self._place + 1] in ("*", "+", "{") and self._place < len(self.source):
             raise NotUnderstood(self.source)
         self._take("?")  # as few as possible: the same matches, in another order
@@ -148,10 +145,7 @@ class SplitPattern:
                 raise NotUnderstood(self.source)
             if character == "\\":
                 matched |= self._escape()
-            elif self.source[self._place : self._place + 1] == "-" and self.source[self._place + 1 :][:1] not in (
-                "]",
-                "",
-            ):
+            elif self.source.startswith("-", self._place) and self.source[self._place + 1 :][:1] not in ("]", ""):
                 self._next()
                 matched |= self._range(character, self._next())
             else:
@@ -168,13 +162,9 @@ class SplitPattern:
         kind = self._next()
         if kind in "pP":
             return self._category(kind == "P")
-        if kind in "sS":
-            spaces = frozenset(" \n")
-            return spaces if kind == "s" else CHARACTERS - spaces
-        if kind in "wW":
-            return LETTERS | HAN if kind == "w" else CHARACTERS - LETTERS - HAN
-        if kind in "dD":
-            return frozenset() if kind == "d" else CHARACTERS
+        if kind.lower() in _CLASSES:
+            matched = _CLASSES[kind.lower()]
+            return matched if kind.islower() else CHARACTERS - matched
         if kind in _ESCAPES:
             return self._literal(_ESCAPES[kind])
         if kind.isalnum():

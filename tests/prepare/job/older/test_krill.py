@@ -9,7 +9,7 @@ import yaml
 
 from penstock.base.errors import ConfigError
 from penstock.prepare.job.config import load_config, understood
-from penstock.prepare.job.older.translated import Translated
+from penstock.prepare.job.job_file import Translated
 
 OLDER = {
     "sequence_len": 2048,

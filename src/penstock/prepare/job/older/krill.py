@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.errors import ConfigError
 from penstock.base.sizes import parse_size
-from penstock.prepare.job.older.translated import Translated, left_alone
+from penstock.prepare.job.job_file import Translated, left_alone, refuse_unknown
 from penstock.prepare.sources.registry import COMPRESSIONS, known_endings
 from penstock.prepare.sources.row_range import RowRange, parse_split
 
@@ -26,10 +26,7 @@ _BLOCKS = {  # block -> its keys, each with the name that it has at the top
 }
 _OWN = (
     "datasets",
-    "sequence_len",
-    "dataset_prepared_path",
-    "dataset_prepared_min_length",
-    "hub_tokenizer_id",
+    *(top for keys in _BLOCKS.values() for top in keys.values()),
     "preprocess_memory_efficient",
     "preprocess_chunk_size",
     "preprocess_save_shard_size",
@@ -91,11 +88,8 @@ def _block(written: Mapping[str, Any], name: str) -> dict[str, Any]:
         return {}
     if not isinstance(block, dict):
         raise ConfigError(f"{name}: expected keys such as {next(iter(keys))}, got {block!r}")
-    for key in block if name == "preprocess" else ():
-        if key not in keys:
-            raise ConfigError(
-                f"{name}.{key}: unknown key. Keys: {', '.join(keys)}.{did_you_mean(str(key), list(keys))}"
-            )
+    if name == "preprocess":
+        refuse_unknown(block, list(keys), f"{name}.")
     return block
 
 
@@ -136,11 +130,7 @@ def _sources(datasets: Any) -> list[dict[str, Any]]:
 def _source(place: str, dataset: Any) -> dict[str, Any]:
     if not isinstance(dataset, dict) or not isinstance(dataset.get("path"), str):
         raise ConfigError(f"{place}: expected `path:`, `split:` and `text_column:`, got {dataset!r}")
-    for key in dataset:
-        if key not in _DATASET:
-            raise ConfigError(
-                f"{place}.{key}: unknown key. Keys: {', '.join(_DATASET)}.{did_you_mean(str(key), list(_DATASET))}"
-            )
+    refuse_unknown(dataset, _DATASET, f"{place}.")
     path, split = dataset["path"], str(dataset.get("split") or "train")
     rows = _row_range(place, split)
     if is_file := bool(_FILE.fullmatch(path.lower())):
@@ -176,17 +166,13 @@ def _refuse_split_of_files(place: str, split: str) -> None:
 def _stages(settings: Mapping[str, Any]) -> list[Any]:
     remember = settings.get("preprocess_dedup_cache_dir")
     least = settings.get("dataset_prepared_min_length", _LEAST_TOKENS)
+    tokenizer = _needed(settings, "hub_tokenizer_id")
+    tokenize = {"tokenizer": tokenizer, "add_bos": "template", "special_tokens": "tokens"}
     return [
         "clean",
         {"filter": f"characters(text) >= {_LEAST_CHARACTERS}"},
         {"dedup": {"remember": remember}} if remember else "dedup",
-        {
-            "tokenize": {
-                "tokenizer": _needed(settings, "hub_tokenizer_id"),
-                "add_bos": "template",
-                "special_tokens": "tokens",
-            }
-        },
+        {"tokenize": tokenize},
         {"filter": f"length(tokens) >= {least}"},
         {"pack": {"length": _needed(settings, "sequence_len"), "method": "wrapped"}},
     ]

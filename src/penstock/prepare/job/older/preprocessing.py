@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from penstock.base import machine
-from penstock.base.errors import ConfigError, did_you_mean
-from penstock.prepare.job.older.translated import Translated, left_alone
+from penstock.base.errors import ConfigError
+from penstock.prepare.job.job_file import Translated, left_alone, refuse_unknown
 
 BLOCK = "preprocessing"
 _KEYS = (
@@ -88,10 +88,7 @@ def _checked(block: Any) -> dict[str, Any]:
     if not isinstance(block, dict):
         raise ConfigError(f"{BLOCK}: expected keys such as batch_size, got {block!r}")
     for key, value in block.items():
-        if key not in _KEYS:
-            raise ConfigError(
-                f"{BLOCK}.{key}: unknown key. Keys: {', '.join(_KEYS)}.{did_you_mean(str(key), list(_KEYS))}"
-            )
+        refuse_unknown([key], _KEYS, f"{BLOCK}.")
         if key in ("parallel", "verbose", "use_float32", "monitor_memory") and not isinstance(value, bool):
             raise ConfigError(f"{BLOCK}.{key}: {value!r} is neither true nor false")
     return block

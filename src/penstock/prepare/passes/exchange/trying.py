@@ -6,8 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.base.stores import open_store
-from penstock.prepare.budget.growth import growth_of
-from penstock.prepare.budget.points import Point
+from penstock.prepare.budget.costs import Point, growth_of
 from penstock.prepare.passes import Task, nobody_watches
 from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.folds.source import Attempt

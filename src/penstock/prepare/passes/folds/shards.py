@@ -8,8 +8,8 @@ from typing import Literal
 import pyarrow as pa
 
 from penstock.base.stores.store import Store
+from penstock.prepare.budget.costs import Point
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.budget.points import Point
 from penstock.prepare.passes.folds.sink import PARTS, Into, Produced, Sink
 from penstock.prepare.rows.exchange import Exchange
 from penstock.prepare.rows.rows import Rows

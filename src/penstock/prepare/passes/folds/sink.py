@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from penstock.base.stores.store import STATE, Store
+from penstock.prepare.budget.costs import Point
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.budget.points import Point
 from penstock.prepare.rows.rows import Rows
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts

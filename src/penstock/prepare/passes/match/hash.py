@@ -10,9 +10,8 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes.folds.fold import Ending
 from penstock.prepare.passes.folds.sink import Into, Produced, Sink
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.stages.dedup.keys import Array, hash_texts, repeats, sort_order
 from penstock.prepare.stages.dedup.losers import LOCAL
-from penstock.prepare.stages.dedup.runs import ENTRY, KEYS, RunsWriter
+from penstock.prepare.stages.dedup.runs import ENTRY, KEYS, Array, RunsWriter, hash_texts, repeats, sort_order
 
 _RUN_KEYS = 1 << 18  # 5 MB, and three times that while they are sorted; whole bytes of bits
 

@@ -10,7 +10,7 @@ from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.match.matching import KeyRange, MatchWork
 from penstock.prepare.rows.container import FORMAT
 from penstock.prepare.stages.dedup.dedup import Remembering
-from penstock.prepare.stages.dedup.leaving import Found
+from penstock.prepare.stages.dedup.losers import Found
 from penstock.prepare.stages.dedup.remembered import Remembered
 from penstock.prepare.stages.dedup.runs import entries_of
 from penstock.shards.columns import FileFacts

@@ -16,10 +16,20 @@ from penstock.base.stores import open_store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Lost, Report, Task, Work
-from penstock.prepare.stages.dedup.keys import KEY, Array, repeats, sort_order
 from penstock.prepare.stages.dedup.losers import DUPLICATE, SEEN, put_losers
 from penstock.prepare.stages.dedup.remembered import Remembered
-from penstock.prepare.stages.dedup.runs import END_OF_KEYS, ENTRY, KEYS, RunsFile, RunsWriter, open_written
+from penstock.prepare.stages.dedup.runs import (
+    END_OF_KEYS,
+    ENTRY,
+    KEY,
+    KEYS,
+    Array,
+    RunsFile,
+    RunsWriter,
+    open_written,
+    repeats,
+    sort_order,
+)
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import Step
 

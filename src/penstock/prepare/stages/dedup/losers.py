@@ -1,12 +1,18 @@
-"""Losers: the rows of a slice that a match has found to be repeated, written by bucket and read back by slice."""
+"""Losers: the rows of a slice that a match has found to be repeated: written by bucket, read by slice, left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.prepare.stages.dedup.keys import Array
-from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter
+from penstock.base.errors import TaskError
+from penstock.base.stores.store import Store
+from penstock.prepare.budget.room import Room
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.stages.dedup.runs import Array, RunsFile, RunsWriter, open_written
+from penstock.prepare.stages.interfaces import Ends, Opens
+from penstock.prepare.stages.stage import Stage
+from penstock.shards.columns import FileFacts
 
 DUPLICATE, SEEN = 0, 1
 REASONS = ("duplicate", "seen in an earlier job")
@@ -23,17 +29,11 @@ def put_losers(writer: RunsWriter, part: int, slices: Array, numbers: Array, rea
     writer.file.put_groups(f"losers {part}", losers, np.searchsorted(slices[order], np.arange(slice_count + 1)))
 
 
-@dataclass(frozen=True)
-class Bitmap:
-    """A bit for each row of a slice."""
-
-    bits: Array
-
-    def of(self, start: int, count: int) -> Array:
-        """Bits of rows `start` to `start + count`, as booleans."""
-        first = start // 8
-        bits = np.unpackbits(self.bits[first : (start + count + 7) // 8], bitorder="little")
-        return bits[start - 8 * first : start - 8 * first + count].astype(bool)
+def bits_of(bits: Array, start: int, count: int) -> Array:
+    """Bits of rows `start` to `start + count`, as booleans."""
+    first = start // 8
+    some = np.unpackbits(bits[first : (start + count + 7) // 8], bitorder="little")
+    return some[start - 8 * first : start - 8 * first + count].astype(bool)
 
 
 def set_bits(bits: Array, numbers: Array) -> None:
@@ -43,8 +43,8 @@ def set_bits(bits: Array, numbers: Array) -> None:
         np.bitwise_or.at(bits, some >> 3, np.left_shift(1, some & 7).astype("u1"))
 
 
-def read_losers(keys: RunsFile, buckets: Sequence[RunsFile], piece: int) -> tuple[Bitmap, Bitmap]:
-    """Losers of one slice, from its own file and all buckets: (the duplicates, those that earlier jobs have had)."""
+def read_losers(keys: RunsFile, buckets: Sequence[RunsFile], piece: int) -> tuple[Array, Array]:
+    """Losers of one slice, a bit for each row, from its file and all buckets: (duplicates, those of earlier jobs)."""
     duplicates = keys.file.array(LOCAL).copy()
     seen = np.zeros_like(duplicates)
     for file in buckets:
@@ -52,4 +52,67 @@ def read_losers(keys: RunsFile, buckets: Sequence[RunsFile], piece: int) -> tupl
             found = np.frombuffer(file.file.group(f"losers {part}", piece, f"the losers of slice {piece}"), _LOSER)
             set_bits(duplicates, found["number"][found["reason"] == DUPLICATE])
             set_bits(seen, found["number"][found["reason"] == SEEN])
-    return Bitmap(duplicates), Bitmap(seen)
+    return duplicates, seen
+
+
+@dataclass(frozen=True)
+class Found:
+    """Files that a match has left: the keys of each slice, and the losers of each bucket."""
+
+    keys: tuple[FileFacts, ...]
+    losers: tuple[FileFacts, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matched(Opens):
+    """Dedup when all keys were matched: it leaves out the rows that lose."""
+
+    keep: bool
+    found: Found
+
+    def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
+        keys = open_written(store, self.found.keys[number])
+        losers = [open_written(store, each) for each in self.found.losers]
+        found = read_losers(keys, losers, number)
+        return _Leaving(keep=self.keep, losers=found, hashed=keys.file.facts["rows"], number=number, place=_Place())
+
+    def closed(self) -> None: ...  # what was opened belongs to its task
+
+
+@dataclass
+class _Place:
+    """Rows of a slice that have come by."""
+
+    rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Leaving(Ends):
+    """Leaves out the losers of one slice, whose rows come one after the other, as many as were hashed."""
+
+    keep: bool
+    losers: tuple[Array, Array]  # a bit for each row
+    hashed: int
+    number: int
+    place: _Place
+
+    def __call__(self, rows: Rows) -> Rows:
+        start, count = self.place.rows, len(rows)
+        self.place.rows += count
+        if self.place.rows > self.hashed:
+            raise self._other_rows(f"more than {self.hashed:,}")
+        duplicates, seen = (bits_of(each, start, count) for each in self.losers)
+        rows = rows.keep(~seen, REASONS[SEEN], self.keep)
+        return rows.keep(~duplicates[~seen], REASONS[DUPLICATE], self.keep)
+
+    def ended(self) -> None:
+        if self.place.rows != self.hashed:
+            raise self._other_rows(f"{self.place.rows:,}")
+
+    def _other_rows(self, now: str) -> TaskError:
+        return TaskError(
+            f"dedup was given {now} documents of a slice of which {self.hashed:,} were hashed: which of them are "
+            "duplicates cannot be told",
+            where=f"slice {self.number}",
+            next_step="a stage before dedup, or the input, does not give the same rows twice: mend that and run again",
+        )

@@ -17,8 +17,7 @@ from penstock.base.errors import InputError, IntegrityError
 from penstock.base.fingerprint import digest, fingerprint
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
-from penstock.prepare.stages.dedup.keys import HASH, KEY, Array
-from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_runs, read_index
+from penstock.prepare.stages.dedup.runs import HASH, KEY, Array, RunsFile, RunsWriter, open_runs, read_index
 
 VERSION = 2
 _NAME = re.compile(r"(\d{5})-([0-9a-f]{16})\.keys")
@@ -96,7 +95,8 @@ def look_up(root: str, output: str, meaning: dict[str, Any], made_from: str) -> 
     _refuse_foreign(store, names)
     tag = digest(os.path.realpath(output).encode())[:16]
     of_path = [_read(store, name) for name in names if name.endswith(f"-{tag}.keys")]
-    own = _own(of_path, output, made_from) or f"{_next_number(names):05d}-{tag}.keys"
+    last = max((int(name[:5]) for name in names), default=0)
+    own = _own(of_path, output, made_from) or f"{last + 1:05d}-{tag}.keys"
     before = [_read(store, name) for name in names if int(name[:5]) < int(own[:5])]
     for each in before:
         _refuse_unlike(store, each, meaning)
@@ -129,10 +129,6 @@ def _held_against(output: str) -> set[str] | None:
     described = [options for stage in stages for options in stage.values() if isinstance(options, dict)]
     found = [options["remembered"] for options in described if "remembered" in options]
     return {each for several in found for each in several} if found else None
-
-
-def _next_number(names: list[str]) -> int:
-    return 1 + max((int(name[:5]) for name in names), default=0)
 
 
 def _read(store: Store, name: str) -> KeysFile:

@@ -1,10 +1,12 @@
-"""Runs: keys on disk, sorted, in small blocks of a container. Next: matching.py.
+"""Runs: texts -> keys, 128-bit hashes of them, sorted on disk in small blocks of a container. Next: matching.py.
 
+Equal texts have equal keys; two others share one with a chance of 2**-128 a pair.
 A run is some consecutive blocks whose keys ascend; a file may hold several. Who wants a range of keys reads the
 blocks that reach into it and no others, so that a question costs what its answer weighs. Remembered keys outlast jobs:
 these bytes change only with a new version in remembered.py.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,27 +14,54 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import xxhash
 
 from penstock.base.stores.store import STATE, Store
-from penstock.prepare.rows.container import (
-    Container,
-    Stored,
-    Words,
-    begin_container,
-    bytes_of,
-    open_container,
-    refuse_other_size,
-)
-from penstock.prepare.stages.dedup.keys import KEY, Array
+from penstock.prepare.rows import container
+from penstock.prepare.rows.container import Container
 from penstock.shards.columns import FileFacts
 
+Array = np.ndarray[Any, Any]
+HASH = "xxh3-128"
+KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
 KEYS = f"{STATE}/keys"
 ENTRY = np.dtype([*KEY.descr, ("number", "<u4")])  # of a row of this job: its number among those of its slice
 _BLOCK = np.dtype([("start", "<i8"), ("count", "<i8"), ("first", "<u8"), ("last", "<u8"), ("checksum", "<u8")])
 _BLOCK_KEYS = 512  # 10 kB: what is read too much at either end of a range
 _BLOCKS_AT_ONCE = 128
 END_OF_KEYS = 1 << 64
-_WORDS = Words("a file of keys", again="what made it is done again")
+_WORDS = container.Words("a file of keys", again="what made it is done again")
+
+
+def hash_texts(texts: pa.Array) -> Array:
+    """The key of each text; a null has that of an empty one, which is no document either."""
+    if not len(texts):
+        return np.zeros(0, KEY)
+    texts = texts.cast(pa.large_binary())
+    offsets = np.frombuffer(texts.buffers()[1], "i8")[texts.offset : texts.offset + len(texts) + 1]
+    data = memoryview(texts.buffers()[2] or b"")
+    hashed = xxhash.xxh3_128_digest
+    digests = b"".join([hashed(data[start:end]) for start, end in itertools.pairwise(offsets.tolist())])
+    words = np.frombuffer(digests, ">u8").reshape(-1, 2)
+    keys = np.empty(len(texts), KEY)
+    keys["high"], keys["low"] = words[:, 0], words[:, 1]
+    return keys
+
+
+def sort_order(keys: Array) -> Array:
+    """The stable order of keys: equal ones stay as they came."""
+    order = np.argsort(keys["high"], kind="stable")
+    high, low = keys["high"][order], keys["low"][order]
+    if ((high[1:] == high[:-1]) & (low[1:] != low[:-1])).any():  # two keys share 64 bits: seldom, so it may cost
+        return np.lexsort((keys["low"], keys["high"]))
+    return order
+
+
+def repeats(keys: Array) -> Array:
+    """For sorted keys: whether each equals the one before it."""
+    same = (keys["high"][1:] == keys["high"][:-1]) & (keys["low"][1:] == keys["low"][:-1])
+    return np.concatenate([np.zeros(min(1, len(keys)), bool), same])
 
 
 class RunsWriter:
@@ -40,7 +69,7 @@ class RunsWriter:
 
     def __init__(self, store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any], lasting: bool) -> None:
         self._dtype = dtype
-        self.file = begin_container(store, name, stack, lasting)
+        self.file = container.begin_container(store, name, stack, lasting)
         self._blocks: list[Array] = [np.zeros(0, _BLOCK)]
 
     def write(self, entries: Array) -> None:
@@ -48,7 +77,7 @@ class RunsWriter:
         starts = np.arange(0, len(entries), _BLOCK_KEYS)
         edges = np.append(starts, len(entries))
         blocks = np.zeros(len(starts), _BLOCK)
-        blocks["start"], blocks["checksum"] = self.file.write(bytes_of(entries), edges * self._dtype.itemsize)
+        blocks["start"], blocks["checksum"] = self.file.write(container.bytes_of(entries), edges * self._dtype.itemsize)
         blocks["count"] = np.diff(edges)
         blocks["first"], blocks["last"] = entries["high"][starts], entries["high"][edges[1:] - 1]
         self._blocks.append(blocks)
@@ -104,20 +133,20 @@ class RunsFile:
 @lru_cache(maxsize=4096)
 def open_runs(store: Store, name: str, written: str) -> RunsFile:
     """A file whose index has the digest `written`."""
-    file = open_container(Stored(store, name), _WORDS, written)
+    file = container.open_container(container.Stored(store, name), _WORDS, written)
     dtype = np.dtype([(name, kind) for name, kind in file.facts["entry"]])
     return RunsFile(file, dtype, file.array("blocks").view(_BLOCK))
 
 
 def open_written(store: Store, facts: FileFacts) -> RunsFile:
     """A file that a task has entered in the ledger."""
-    refuse_other_size(store, facts, _WORDS)
+    container.refuse_other_size(store, facts, _WORDS)
     return open_runs(store, facts.file, facts.digest)
 
 
 def read_index(store: Store, name: str) -> Container:
     """The file, of which nothing but the index was read."""
-    return open_container(Stored(store, name), _WORDS)
+    return container.open_container(container.Stored(store, name), _WORDS)
 
 
 def entries_of(store: Store, files: Iterable[FileFacts]) -> Iterator[Array]:

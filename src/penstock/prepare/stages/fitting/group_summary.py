@@ -93,17 +93,14 @@ class GroupSummary:
     def merge(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
         """Merge two buckets, which share no key."""
         left, right = _closed(left), _closed(right)
-        ends = {
-            "least": _end(min, left["least"], right["least"]),
-            "greatest": _end(max, left["greatest"], right["greatest"]),
-        }
         largest = [*left["largest"], *right["largest"]]
         return {
             **{name: left[name] + right[name] for name in ("keys", "records", "events")},
             "levels": [a + b for a, b in zip(left["levels"], right["levels"], strict=True)],
             "largest": sorted(largest, key=_fewest)[:LARGEST],
             "open": None,
-            **ends,
+            "least": _end(min, left["least"], right["least"]),
+            "greatest": _end(max, left["greatest"], right["greatest"]),
         }
 
     def finish(self, state: dict[str, Any]) -> dict[str, Any]:

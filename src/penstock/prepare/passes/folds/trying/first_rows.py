@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.base.errors import PlanError
-from penstock.prepare.budget.points import SECONDS, Point
+from penstock.prepare.budget.costs import SECONDS, Point
 from penstock.prepare.passes.folds.chain import Tap
 from penstock.prepare.passes.folds.from_slices import FromSlices
 from penstock.prepare.passes.folds.trying.cut_short import cut_short

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from penstock.base.memory import own_memory, peak_watched
-from penstock.prepare.budget.costs import Measured, Measurement, measurement_of
-from penstock.prepare.budget.heap import give_back_memory
-from penstock.prepare.budget.means import Settings
-from penstock.prepare.budget.points import Point, is_enough
+from penstock.prepare.budget.costs import Measured, Measurement, Point, is_enough, measurement_of
+from penstock.prepare.budget.means import Settings, give_back_memory
 from penstock.prepare.passes import Trial
 from penstock.prepare.sources.slices import Slice
 
