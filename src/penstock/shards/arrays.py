@@ -7,15 +7,13 @@ directions of each family of types sit one above the other.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import InputError
+from penstock.shards import arrow as pa
 from penstock.shards.schema import NUMBERS, Type, type_to_arrow
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Array = np.ndarray[Any, Any]
 MOST_RAGGED = 2**31 - 1  # what the offsets of Arrow's string, binary and list can count
@@ -48,8 +46,6 @@ def fixed_values(array: pa.Array, kind: Type) -> Array:
 
 
 def array_from_fixed(values: Array, kind: Type, valid: Array | None) -> pa.Array:
-    import pyarrow as pa
-
     arrow_type = type_to_arrow(kind)
     if kind.is_fixed_list:
         assert kind.inner
@@ -90,22 +86,16 @@ def list_parts(array: pa.Array, kind: Type) -> tuple[pa.Array, Array]:
 
 
 def array_from_text(flat: Array, offsets: Array, kind: Type, valid: Array | None) -> pa.Array:
-    import pyarrow as pa
-
     buffers = [_bitmap(valid), _arrow_offsets(offsets, kind), pa.py_buffer(flat)]
     return pa.Array.from_buffers(type_to_arrow(kind), len(offsets) - 1, buffers)
 
 
 def array_from_list(values: pa.Array, offsets: Array, kind: Type, valid: Array | None) -> pa.Array:
-    import pyarrow as pa
-
     buffers = [_bitmap(valid), _arrow_offsets(offsets, kind)]
     return pa.Array.from_buffers(type_to_arrow(kind), len(offsets) - 1, buffers, children=[values])
 
 
 def _arrow_offsets(offsets: Array, kind: Type) -> pa.Buffer:
-    import pyarrow as pa
-
     items = int(offsets[-1] - offsets[0])
     if not kind.is_large and items > MOST_RAGGED:
         raise ValueError(f"{items:,} bytes or values of {kind.name} do not fit one Arrow array: take fewer records")
@@ -121,8 +111,6 @@ def valid_values(array: pa.Array) -> Array | None:
 
 
 def _bitmap(valid: Array | None) -> pa.Buffer | None:
-    import pyarrow as pa
-
     return None if valid is None else pa.array(valid).buffers()[1]
 
 
@@ -137,9 +125,6 @@ def _without_inner_nulls(values: pa.Array, kind: Type) -> pa.Array:
 
 def fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
     """Put a fixed value under every null: Arrow leaves those bytes undefined, and output must not be."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not array.null_count:
         return array
     if kind.is_fixed_list:
@@ -148,7 +133,7 @@ def fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
         return pa.concat_arrays([array, filler]).take(indices)
     if kind.name == "decimal128":  # Arrow's own fill_null multiplies a decimal of negative scale
         return _zeroed(array, kind)
-    return pc.fill_null(array, pa.scalar(_zero(kind), array.type))
+    return pa.compute.fill_null(array, pa.scalar(_zero(kind), array.type))
 
 
 def _zeroed(array: pa.Array, kind: Type) -> pa.Array:

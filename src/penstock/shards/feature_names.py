@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from penstock.shards import arrow as pa
 
 FEATURE_FILE = "feature_cols.json"
 NAME_ARRAYS = {"strategic_features": "strategic_feature_names", "features": "feature_names"}  # by column

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import InputError
+from penstock.shards import arrow as pa
 from penstock.shards.arrays import (
     MOST_RAGGED,
     Array,
@@ -29,9 +30,6 @@ from penstock.shards.arrays import (
 from penstock.shards.columns import BLOCK, Column
 from penstock.shards.dictionary import Windows, indexed
 from penstock.shards.schema import Field, Schema, Type, type_to_arrow
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Columns = Mapping[str, Column]
 Pieces = Iterator[tuple[str, Array]]
@@ -147,8 +145,6 @@ def decode_record(schema: Schema, columns: Columns, row: int) -> dict[str, Any]:
 
 def decode_range(schema: Schema, columns: Columns, start: int, stop: int) -> pa.RecordBatch:
     """Records `start` to `stop` as Arrow, in the types they came in. Of a dictionary the part that their codes span."""
-    import pyarrow as pa
-
     arrays = [_decode_array(field, columns, start, stop) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in schema])
 
@@ -209,8 +205,6 @@ def _decode_array(field: Field, columns: Columns, start: int, stop: int) -> pa.A
 
 
 def _decode_dictionary(field: Field, columns: Columns, start: int, stop: int) -> pa.Array:
-    import pyarrow as pa
-
     codes, valid = _read_codes(field, columns, start, stop)
     low, high = _code_span(codes, valid)
     mask = None if valid is None else ~valid

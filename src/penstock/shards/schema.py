@@ -26,12 +26,10 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.base.errors import InputError, did_you_mean
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from penstock.shards import arrow as pa
 
 NUMBERS = {
     "int8": "i1",
@@ -165,8 +163,6 @@ def schema_from_arrow(schema: pa.Schema, where: str) -> Schema:
 
 
 def schema_to_arrow(schema: Schema) -> pa.Schema:
-    import pyarrow as pa
-
     return pa.schema([pa.field(field.name, type_to_arrow(field.parsed)) for field in schema])
 
 
@@ -197,8 +193,7 @@ def _field_from_arrow(field: pa.Field, where: str) -> Field:
 
 def type_from_arrow(kind: pa.DataType) -> str | None:
     """The type word, or None for a type that has no columns. `type_to_arrow` below is its inverse."""
-    import pyarrow.types as is_a
-
+    is_a = pa.types
     if is_a.is_timestamp(kind):
         return f"timestamp[{kind.unit}, {kind.tz}]" if kind.tz else f"timestamp[{kind.unit}]"
     if is_a.is_time(kind) or is_a.is_duration(kind):
@@ -236,8 +231,6 @@ def _fits_a_list(inner: Type) -> bool:
 
 
 def type_to_arrow(kind: Type) -> Any:
-    import pyarrow as pa
-
     if kind.name in ("timestamp", "time32", "time64", "duration"):
         return getattr(pa, kind.name)(*kind.arguments)
     if kind.name == "decimal128":

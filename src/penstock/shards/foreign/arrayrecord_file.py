@@ -11,7 +11,7 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import xxhash
@@ -20,12 +20,10 @@ from penstock.base.errors import FileError, IntegrityError, file_error
 from penstock.base.faults import operation
 from penstock.base.files import ReadFile
 from penstock.base.stores.store import Store
+from penstock.shards import arrow as pa
 from penstock.shards.columns import FileFacts, check_file, damaged_file, file_digest
 from penstock.shards.foreign.arrayrecord import encode_records, library
 from penstock.shards.manifest import ShardFacts
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUFFIX = ".arrayrecord"
 _AT_ONCE = 1 << 20  # bytes held before they are written, and read at a time

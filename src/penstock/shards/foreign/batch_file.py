@@ -15,21 +15,19 @@ import json
 import math
 import zipfile
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xxhash
 
 from penstock.base.errors import InputError
 from penstock.base.stores.store import Store, Writer
+from penstock.shards import arrow as pa
 from penstock.shards.arrays import Array, fixed_dtype, fixed_values
 from penstock.shards.columns import FileFacts
 from penstock.shards.feature_names import FeatureNames
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.schema import Field, Schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 METADATA = "metadata"
 METADATA_VERSION = 1

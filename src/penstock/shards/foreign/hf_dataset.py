@@ -13,13 +13,14 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.base.files import WriteFile
 from penstock.base.fingerprint import fingerprint
 from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores import open_store
 from penstock.base.stores.local import LocalStore
+from penstock.shards import arrow as pa
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign.export import (
     SHARD_SIZE,
@@ -39,9 +40,6 @@ from penstock.shards.foreign.hf_features import INPUT_IDS, Feature, features_of
 from penstock.shards.manifest import dataset_id
 from penstock.shards.packed import has_tokens
 from penstock.shards.schema import type_to_arrow
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _AT_ONCE = 2**20  # bytes of rows in a record batch
 _VERSION = 1  # of what is written: a change of it changes the fingerprints, by which that library caches
@@ -99,15 +97,11 @@ def _write_split(
 
 
 def _arrow_schema(features: list[Feature], described: dict[str, Any]) -> pa.Schema:
-    import pyarrow as pa
-
     fields = [pa.field(feature.name, type_to_arrow(feature.type)) for feature in features]
     return pa.schema(fields, metadata={"huggingface": json.dumps({"info": {"features": described}})})
 
 
 def _batches(dataset: Dataset, features: list[Feature], schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
     for columns, start, stop in row_ranges(dataset, dataset.schema, most):
         arrays = [feature.read(columns, start, stop) for feature in features]
         arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import ConfigError, did_you_mean
+from penstock.shards import arrow as pa
 from penstock.shards.columns import Column
 from penstock.shards.packed import (
     DOCUMENTS,
@@ -23,9 +24,6 @@ from penstock.shards.packed import (
 )
 from penstock.shards.record import decode_range
 from penstock.shards.schema import Field, Schema, Type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Columns = Mapping[str, Column]
 INPUT_IDS, LENGTHS = "input_ids", "seq_lengths"
@@ -102,8 +100,6 @@ def _read_lengths(columns: Columns, start: int, stop: int) -> pa.Array:
 
 
 def _list_array(values: np.ndarray[Any, Any], edges: np.ndarray[Any, Any]) -> pa.Array:
-    import pyarrow as pa
-
     return pa.ListArray.from_arrays(pa.array(edges.astype("i4")), pa.array(values))
 
 
