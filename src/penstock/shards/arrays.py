@@ -1,7 +1,6 @@
 """Arrays: an Arrow array taken apart into flat numpy arrays, and put together again. Used by record.py.
 
-Nothing is copied that need not be: parts are views of Arrow's buffers, and buffers views of mapped columns. The two
-directions of each family of types sit one above the other.
+Nothing is copied that need not be: parts are views of Arrow's buffers, and buffers views of mapped columns.
 """
 
 from __future__ import annotations

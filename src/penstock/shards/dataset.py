@@ -20,7 +20,7 @@ from penstock.shards import arrow as pa
 from penstock.shards.columns import Column, check_size, damaged_file, open_columns
 from penstock.shards.foreign import arrayrecord
 from penstock.shards.foreign.arrayrecord_file import SUFFIX, open_reader, read_records
-from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
+from penstock.shards.manifest import MANIFEST, Manifest, dataset_id, read_manifest
 from penstock.shards.record import decode_batches, decode_record
 from penstock.shards.schema import schema_to_arrow
 
@@ -97,6 +97,10 @@ class Dataset(Records):
         self._shards = manifest.splits[split]
         self._mapped: dict[int, dict[str, Column]] = {}  # in the order of their last use
         super().__init__(f"split {split!r}", [shard.records for shard in self._shards])
+
+    @property
+    def id(self) -> str:
+        return dataset_id(self._store)
 
     def columns(self, shard: int) -> dict[str, Column]:
         """The mapped columns of one shard, checked block by block as they are read."""

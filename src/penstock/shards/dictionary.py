@@ -35,7 +35,9 @@ class Windows:
         self._codes = 0  # that the windows before took
 
     def add(self, indices: Array, values: pa.Array) -> Iterator[tuple[Array, pa.Array]]:
-        lengths, seen = _text_lengths(values), _Seen(values)
+        # The bytes of each value, and 0 for index -1, which is a null.
+        lengths = np.append(pa.compute.binary_length(values).fill_null(0).to_numpy(), 0).astype("i8")
+        seen = _Seen(values)
         for step in range(0, len(indices), _STEP):
             part = indices[step : step + _STEP].astype(np.int64)
             while len(part):
@@ -130,11 +132,6 @@ def indexed(array: pa.Array, text: pa.DataType) -> Piece:
     if values.null_count:
         places = np.append(np.where(values.is_valid(), np.arange(len(values)), -1), -1)[places]
     return places, values if values.type == text else values.cast(text)
-
-
-def _text_lengths(values: pa.Array) -> Array:
-    """The bytes of each value, and 0 for index -1, which is a null."""
-    return np.append(pa.compute.binary_length(values).fill_null(0).to_numpy(), 0).astype("i8")
 
 
 def _merged(pieces: list[Piece]) -> Piece:

@@ -83,9 +83,6 @@ def _between(store: Store, split: str, parts: list[ShardFacts], low: int, high: 
     found = [np.empty(0, "u8")]
     for part in parts:
         groups = _groups_of(store, part, split)
-        first, last = (
-            np.searchsorted(groups, np.uint64(low)),
-            np.searchsorted(groups, np.uint64(high - 1), side="right"),
-        )
-        found.append(groups[first:last])
+        first = np.searchsorted(groups, np.uint64(low))
+        found.append(groups[first : np.searchsorted(groups, np.uint64(high - 1), side="right")])
     return np.unique(np.concatenate(found))

@@ -22,17 +22,8 @@ import numpy as np
 
 from penstock.base.errors import ConfigError, InputError, OutputError
 from penstock.shards import arrow as pa
-from penstock.shards.foreign.arrow_stream import (
-    Array,
-    Pieces,
-    StreamColumn,
-    cut,
-    no_nulls,
-    plain,
-    refuse_larger,
-    stream_column,
-    streams,
-)
+from penstock.shards.foreign import arrow_stream
+from penstock.shards.foreign.arrow_stream import Array, Pieces
 
 FORMAT = "arrayrecord"
 MEASUREMENTS = "measurements"
@@ -95,18 +86,20 @@ def encode_records(batch: pa.RecordBatch, key: str, order: str) -> Iterator[byte
     """
     if not batch.num_rows:
         return iter(())
-    keys = plain(batch.column(key))
+    keys = arrow_stream.plain(batch.column(key))
     lists = {name: batch.column(name) for name in batch.schema.names if name != key}
     rows = _event_counts(lists)
     times = _microseconds(order, lists.pop(order).flatten())
     _refuse_nulls(key, keys, order, times, rows)
     repeated = keys.take(pa.array(np.repeat(np.arange(len(rows)), rows)))
     events = [
-        stream_column(order, times, rows),
-        stream_column(key, repeated, rows),
-        *(stream_column(name, array.flatten(), rows) for name, array in lists.items()),
+        arrow_stream.stream_column(order, times, rows),
+        arrow_stream.stream_column(key, repeated, rows),
+        *(arrow_stream.stream_column(name, array.flatten(), rows) for name, array in lists.items()),
     ]
-    return map(bytes, _with_facts(streams(events, rows), keys, times.view(pa.int64()).to_numpy(), rows).pieces)
+    return map(
+        bytes, _with_facts(arrow_stream.streams(events, rows), keys, times.view(pa.int64()).to_numpy(), rows).pieces
+    )
 
 
 def _with_facts(measurements: Pieces, keys: pa.Array, times: Array, rows: Array) -> Pieces:
@@ -120,13 +113,13 @@ def _with_facts(measurements: Pieces, keys: pa.Array, times: Array, rows: Array)
         pa.array(first).view(pa.timestamp("us")),
         pa.array(last).view(pa.timestamp("us")),
     ]
-    refuse_larger(MEASUREMENTS, int(measurements.sizes.max()))
+    arrow_stream.refuse_larger(MEASUREMENTS, int(measurements.sizes.max()))
     offsets = np.stack([np.zeros_like(rows), measurements.sizes], 1).astype("i4")
-    buffers = (no_nulls(len(rows)), cut(offsets.reshape(-1), 2 * once), measurements)
+    buffers = (arrow_stream.no_nulls(len(rows)), arrow_stream.cut(offsets.reshape(-1), 2 * once), measurements)
     names = [name for name in _FACTS if name != MEASUREMENTS]
-    columns = [stream_column(name, fact, once) for name, fact in zip(names, facts, strict=True)]
-    columns.insert(1, StreamColumn(pa.field(MEASUREMENTS, pa.binary()), 0 * once, buffers))
-    return streams(columns, once)
+    columns = [arrow_stream.stream_column(name, fact, once) for name, fact in zip(names, facts, strict=True)]
+    columns.insert(1, arrow_stream.StreamColumn(pa.field(MEASUREMENTS, pa.binary()), 0 * once, buffers))
+    return arrow_stream.streams(columns, once)
 
 
 def source_id(key: str) -> int:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import xxhash
 
-from penstock.base.errors import FileError, IntegrityError, file_error
+from penstock.base.errors import IntegrityError, file_error
 from penstock.base.faults import operation
 from penstock.base.files import ReadFile
 from penstock.base.stores.store import Store
@@ -148,14 +148,9 @@ def _announced(path: str, act: Any, *arguments: bytes) -> None:
         act(*arguments)
     except OSError as error:
         raise file_error(error, "write", path) from error
-    except RuntimeError as error:
-        raise _write_error(error, path) from error
-
-
-def _write_error(error: RuntimeError, path: str) -> FileError:
-    """The library has only the text of the system's error."""
-    number = next((code for code in errno.errorcode if os.strerror(code) in str(error)), errno.EIO)
-    return file_error(OSError(number, os.strerror(number)), "write", path)
+    except RuntimeError as error:  # the library has only the text of the system's error
+        number = next((code for code in errno.errorcode if os.strerror(code) in str(error)), errno.EIO)
+        raise file_error(OSError(number, os.strerror(number)), "write", path) from error
 
 
 def check_record_file(store: Store, file: FileFacts, records: int) -> None:

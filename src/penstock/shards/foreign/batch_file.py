@@ -25,9 +25,8 @@ from penstock.base.stores.store import Store, Writer
 from penstock.shards import arrow as pa
 from penstock.shards.arrays import Array, fixed_dtype, fixed_values
 from penstock.shards.columns import FileFacts
-from penstock.shards.feature_names import FeatureNames
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.schema import Field, Schema
+from penstock.shards.schema import FeatureNames, Field, Schema
 
 METADATA = "metadata"
 METADATA_VERSION = 1

@@ -15,9 +15,8 @@ from penstock.base.sizes import counted, format_count, format_size
 from penstock.prepare.stages.fitting.group_summary import LARGEST
 from penstock.shards.dataset import ArrayRecordDataset, is_bare, open_dataset
 from penstock.shards.foreign.arrayrecord_file import SUFFIX
-from penstock.show.contents.keys import key_tables
-from penstock.show.contents.records import first_records, record_tables
-from penstock.show.contents.values import jsonable
+from penstock.show.contents.summary import key_tables
+from penstock.show.contents.values import first_records, jsonable, record_tables
 from penstock.show.tables import filled, make_list, make_table
 
 _AT_ONCE = 16  # records decoded together: one may be as large as the max_record it was made with

@@ -11,7 +11,7 @@ from penstock.prepare.passes import Lost, Report, TaskInput
 from penstock.prepare.passes.exchange.merging import Gathering, gather
 from penstock.prepare.passes.folds.chain import Chain, Count
 from penstock.prepare.passes.folds.source import Attempt
-from penstock.prepare.rows.exchange import Bucket, Exchange, Sorted
+from penstock.prepare.rows.order import Bucket, Exchange, Sorted
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.stages.interfaces import Exchanges

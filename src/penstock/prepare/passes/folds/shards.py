@@ -13,7 +13,7 @@ from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.budget.points import Point
 from penstock.prepare.passes.folds.sink import PARTS, Into, Produced
-from penstock.prepare.rows.exchange import Exchange
+from penstock.prepare.rows.order import Exchange
 from penstock.prepare.rows.rows import Rows
 from penstock.shards.columns import Container, Hold, open_columns
 from penstock.shards.foreign.arrayrecord_file import PartWriter, merge_parts

@@ -12,7 +12,7 @@ from penstock.prepare.passes import Account, Batches, Facts, Rows, Task
 from penstock.prepare.passes.folds.fold import Written, summed
 from penstock.prepare.passes.folds.from_slices import FromSlices
 from penstock.prepare.passes.job import Described, Job
-from penstock.prepare.rows.exchange import Exchange
+from penstock.prepare.rows.order import Exchange
 from penstock.shards.manifest import Step
 
 _BATCHES = Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
