@@ -34,7 +34,13 @@ def fixed_values(array: pa.Array, kind: Type) -> Array:
         return no_values(kind)
     if kind.is_fixed_list:
         assert kind.inner
-        return fixed_values(_without_inner_nulls(array.flatten(), kind), kind.inner).reshape(-1, *kind.shape)
+        inner = array.flatten()
+        if inner.null_count:
+            raise InputError(
+                f"a {kind.name} has {inner.null_count} nulls inside its lists, which flat columns cannot hold",
+                next_step="fill them in a stage of your own, for example with NaN",
+            )
+        return fixed_values(inner, kind.inner).reshape(-1, *kind.shape)
     if kind.name == "bool":
         flags: Array = array.to_numpy(zero_copy_only=False)
         return flags.view("u1")
@@ -113,15 +119,6 @@ def _bitmap(valid: Array | None) -> pa.Buffer | None:
     return None if valid is None else pa.array(valid).buffers()[1]
 
 
-def _without_inner_nulls(values: pa.Array, kind: Type) -> pa.Array:
-    if values.null_count:
-        raise InputError(
-            f"a {kind.name} has {values.null_count} nulls inside its lists, which flat columns cannot hold",
-            next_step="fill them in a stage of your own, for example with NaN",
-        )
-    return values
-
-
 def fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
     """Put a fixed value under every null: Arrow leaves those bytes undefined, and output must not be."""
     if not array.null_count:
@@ -131,21 +128,15 @@ def fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
         indices = pa.array(np.where(array.is_valid(), np.arange(len(array)), len(array)))
         return pa.concat_arrays([array, filler]).take(indices)
     if kind.name == "decimal128":  # Arrow's own fill_null multiplies a decimal of negative scale
-        return _zeroed(array, kind)
+        values = fixed_values(array, kind).copy()
+        values[np.asarray(array.is_null())] = 0
+        return array_from_fixed(values, kind, None)
     return pa.compute.fill_null(array, pa.scalar(_zero(kind), array.type))
 
 
-def _zeroed(array: pa.Array, kind: Type) -> pa.Array:
-    values = fixed_values(array, kind).copy()
-    values[np.asarray(array.is_null())] = 0
-    return array_from_fixed(values, kind, None)
-
-
 def _zero(kind: Type) -> Any:
-    if kind.is_text or kind.name == "fixed_size_binary":
-        return b"\0" * kind.width if kind.name == "fixed_size_binary" else ("" if "string" in kind.name else b"")
-    if kind.name == "bool":
-        return False
-    if kind.name.startswith("float"):
-        return 0.0
-    return 0
+    if kind.name == "fixed_size_binary":
+        return b"\0" * kind.width
+    if kind.is_text:
+        return "" if "string" in kind.name else b""
+    return False if kind.name == "bool" else 0.0 if kind.name.startswith("float") else 0

@@ -107,7 +107,12 @@ class ColumnWriter:
         pieces = self._columns.setdefault(column, _Pieces(dtype, array.shape[1:]))
         if array.size:
             view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-            pieces.add(view, _kept(array, view) if self._hold.take(len(view)) else self._spill(view))
+            piece: Piece = view
+            if not self._hold.take(len(view)):
+                piece = self._spill(view)
+            elif array.base is not None:  # a part of an Arrow buffer would keep the whole buffer
+                piece = bytes(view)
+            pieces.add(view, piece)
 
     def _spill(self, view: memoryview) -> tuple[int, int]:
         """Write it to the scratch file, and return its place there: (start, length)."""
@@ -133,11 +138,6 @@ class ColumnWriter:
         if self._scratch:
             return_scratch(self._scratch)
             self._scratch = None
-
-
-def _kept(array: np.ndarray[Any, Any], view: memoryview) -> Piece:
-    """The bytes of an array that owns them, or a copy: a part of an Arrow buffer would keep the whole buffer."""
-    return view if array.base is None else bytes(view)
 
 
 def _copy(pieces: _Pieces, scratch: Scratch | None, file: Writer) -> None:

@@ -295,7 +295,8 @@ def _text(flat: Array, kind: Type) -> str | bytes:
     return flat.tobytes().decode() if "string" in kind.name else flat.tobytes()
 
 
-_NUMPY_TIMES = {"timestamp": "M8", "duration": "m8", "time32": "m8", "time64": "m8"}
+_NUMPY_TIMES = {"timestamp": "M8", "duration": "m8", "time32": "m8", "time64": "m8"}  # in the unit that the type has
+_NUMPY_TIMES |= {"date32": "M8[D]", "date64": "M8[ms]"}
 
 
 def _typed(values: Any, kind: Type) -> Any:
@@ -303,7 +304,6 @@ def _typed(values: Any, kind: Type) -> Any:
     if kind.name == "bool":
         return values.astype(bool)
     if kind.name in _NUMPY_TIMES:
-        return values.astype("i8").view(f"{_NUMPY_TIMES[kind.name]}[{kind.arguments[0]}]")
-    if kind.name in ("date32", "date64"):
-        return values.astype("i8").view("M8[D]" if kind.name == "date32" else "M8[ms]")
+        unit = f"[{kind.arguments[0]}]" if kind.arguments else ""
+        return values.astype("i8").view(f"{_NUMPY_TIMES[kind.name]}{unit}")
     return values

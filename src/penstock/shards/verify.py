@@ -79,23 +79,26 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     """Check sizes, headers, every block, record counts, the account, that nothing is missing or foreign, and labels."""
     store = open_store(dataset_path(path))
     manifest = read_manifest(store)
-    problems, masks = _check_shards(store, manifest)
+    # Record files and batch files have no columns, and so no labels that could be held against masks.
+    schema = () if manifest.config.get("format") in (FORMAT, "npz") else manifest.schema
+    heads = masked_heads(schema)
+    problems, masks = _check_shards(store, manifest, heads)
     return Verification(
         dataset=dataset_id(store),
         files=len(manifest.files) + 1,
         bytes=sum(file.bytes for file in manifest.files),
         records=sum(map(manifest.records, manifest.splits)),
         problems=(*problems, *_other_problems(store, manifest)),
-        heads=_heads(manifest),
+        heads=heads,
         **vars(masks),
-        unchecked=unchecked_heads(manifest.schema) if manifest.config.get("format") not in (FORMAT, "npz") else (),
+        unchecked=unchecked_heads(schema),
     )
 
 
-def _check_shards(store: Store, manifest: Manifest) -> tuple[list[IntegrityError], MaskFindings]:
+def _check_shards(store: Store, manifest: Manifest, heads: Sequence[str]) -> tuple[list[IntegrityError], MaskFindings]:
     """Labels of a damaged shard are not held against its masks: what they were is not known."""
     problems: list[IntegrityError] = []
-    masks, heads = MaskFindings(), _heads(manifest)
+    masks = MaskFindings()
     for split, shards in manifest.splits.items():
         row = 0
         for shard in shards:
@@ -110,11 +113,6 @@ def _check_shards(store: Store, manifest: Manifest) -> tuple[list[IntegrityError
                 masks += mask_violations(columns, heads, split, row)
             row += shard.records
     return problems, masks
-
-
-def _heads(manifest: Manifest) -> tuple[str, ...]:
-    """Heads whose labels can be held against masks. Record files and batch files have no columns."""
-    return () if manifest.config.get("format") in (FORMAT, "npz") else masked_heads(manifest.schema)
 
 
 def _shard_problems(

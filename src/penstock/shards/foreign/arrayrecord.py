@@ -216,7 +216,9 @@ def _open(data: bytes, where: str) -> tuple[pa.Table, pa.Table]:
     if not shaped:
         raise _foreign(f"is not an Arrow stream of {', '.join(_FACTS)}: it starts with {data[:16]!r}", where)
     if not facts.schema.equals(_record_schema()):
-        _refuse_types(facts.schema.types, where)
+        for name, found, kind in zip(_FACTS, facts.schema.types, _record_schema().types, strict=True):
+            if found != kind:
+                raise _foreign(f"has {name} of type {found}, and the format {kind}", where)
     measurements = facts.column(MEASUREMENTS)[0].as_buffer() or b""
     try:
         events = pa.ipc.open_stream(measurements).read_all()
@@ -229,12 +231,6 @@ def _open(data: bytes, where: str) -> tuple[pa.Table, pa.Table]:
         raise _foreign(f"has more than one column {', '.join(repeated)}", where)
     _refuse_contradiction(facts, len(events), where)
     return facts.drop_columns(MEASUREMENTS), events
-
-
-def _refuse_types(types: list[pa.DataType], where: str) -> None:
-    for name, found, kind in zip(_FACTS, types, _record_schema().types, strict=True):
-        if found != kind:
-            raise _foreign(f"has {name} of type {found}, and the format {kind}", where)
 
 
 def _refuse_contradiction(facts: pa.Table, events: int, where: str) -> None:

@@ -29,9 +29,8 @@ class Asked:
     config: Config
     overrides: Sequence[Override] = ()
     preset: Preset | None = None
-    job: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the job file that a preset or another program's config is short for
+    # The job file that a preset or another program's config is short for.
+    job: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()  # keys of that config that mean nothing here
 
 

@@ -118,14 +118,8 @@ def _sources(summary: Mapping[str, Any], names: Sequence[Sequence[str]]) -> Iter
     for split, sources in summary.items():
         for number, each in sources.items():
             name = ", ".join(names[int(number)]) if int(number) < len(names) else f"input[{number}]"
-            counts = {"documents": each["documents"], "tokens": each["tokens"]}
-            yield {
-                "source": int(number),
-                "name": name,
-                "split": split,
-                **counts,
-                "share": each["tokens"] / max(1, total),
-            }
+            counts = {"documents": each["documents"], "tokens": each["tokens"], "share": each["tokens"] / max(1, total)}
+            yield {"source": int(number), "name": name, "split": split, **counts}
 
 
 def _lengths(histograms: Sequence[Sequence[int]]) -> list[Facts]:

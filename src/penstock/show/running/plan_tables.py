@@ -124,11 +124,9 @@ def _exchange_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
         if side:
             by = ", ".join(side["by"])
             order = f", in the order of {', '.join(side['order'])}" if side["order"] else ""
-            buckets = counted(side["buckets"], "bucket")
-            scattered = f"pass {each['number']} scatters rows into {buckets} by a hash of {by}"
-            behind = [
-                other for other in passes if (other["exchange"] or {}).get("from", {}).get("pass") == each["number"]
-            ]
+            buckets, number = counted(side["buckets"], "bucket"), each["number"]
+            scattered = f"pass {number} scatters rows into {buckets} by a hash of {by}"
+            behind = [other for other in passes if (other["exchange"] or {}).get("from", {}).get("pass") == number]
             gathered = f"pass {behind[-1]['number']} gathers each into records{order}"
             yield Text(f"{side['stage']} is an exchange: {scattered}, {gathered}.", style="dim")
 

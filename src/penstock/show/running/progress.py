@@ -86,12 +86,9 @@ class Bar:
         self._end_planning()
         if tracker.now - self._drawn >= _DRAW_SECONDS or tracker.ended:
             self._drawn = tracker.now
+            words = "  ".join([f"{tracker.share:4.0%}", *progress_words(tracker, self._console.width >= _WIDE)])
             self._progress.update(
-                self._bar,
-                completed=tracker.share,
-                description=tracker.kind,
-                words="  ".join([f"{tracker.share:4.0%}", *progress_words(tracker, self._console.width >= _WIDE)]),
-                refresh=True,
+                self._bar, completed=tracker.share, description=tracker.kind, words=words, refresh=True
             )
 
     def _end_planning(self) -> None:

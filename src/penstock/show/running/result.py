@@ -24,10 +24,8 @@ from penstock.show import tables
 
 def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
     facts = dataset_facts(open_store(plan.config.output_path), manifest)
-    not_read = [asdict(each) for each in plan.survey.unread]
-    not_seen = list(plan.survey.not_seen)
-    told = {"export": plan.config.export_path or None, "not_read": not_read, "not_seen": not_seen}
-    return {"already_done": already_done, **told, **facts}
+    survey = {"not_read": [asdict(each) for each in plan.survey.unread], "not_seen": list(plan.survey.not_seen)}
+    return {"already_done": already_done, "export": plan.config.export_path or None, **survey, **facts}
 
 
 def dataset_facts(store: Store, manifest: Manifest) -> dict[str, Any]:
