@@ -201,7 +201,6 @@ def _decode_dictionary(field: Field, columns: Columns, start: int, stop: int) ->
 
 
 def _read_validity(field: Field, columns: Columns, start: int, stop: int) -> Array | None:
-    """A mask of the values that are not null; None if all are not."""
     if f"{field.name}/valid" not in columns:
         return None
     valid = columns[f"{field.name}/valid"].read(start, stop).view(bool)

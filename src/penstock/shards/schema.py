@@ -301,7 +301,6 @@ def names_of(field: pa.Field) -> list[str] | None:
 
 
 def feature_names(schema: pa.Schema) -> FeatureNames:
-    """The names of every column that has them."""
     return {field.name: names for field in schema if (names := names_of(field)) is not None}
 
 

@@ -45,5 +45,4 @@ class ShardWriter:
         return ShardFacts(self.name, self.records, self._columns.commit(metadata))
 
     def close(self) -> None:
-        """Forget what was not committed."""
         self._columns.close()

@@ -20,7 +20,6 @@ _ENGINE = re.compile(r'File ".*penstock/prepare/(?:passes|engines)/.*\.py"')  # 
 
 
 def tell(error: BaseException, as_json: bool, debug: bool) -> int:
-    """Print what happened and answer the exit code."""
     known = known_error(error)
     with suppress(OSError):  # nobody listens any more; the exit code still tells
         _tell(known, error, as_json, debug)

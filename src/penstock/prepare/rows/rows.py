@@ -34,7 +34,6 @@ class SetAside:
     advice: str = ""  # for bad input, which stops a job with `on_bad_input: fail`: what to do about it
 
     def between(self, first: int, last: int) -> SetAside:
-        """Rejected rows with a position in the range."""
         kept = [line for line in self.kept if first <= line["position"] < last]
         return self if len(kept) == len(self.kept) else replace(self, count=len(kept), kept=kept)
 
@@ -138,7 +137,6 @@ class Rows:
         return int(np.asarray(lengths.fill_null(0))[numbers].sum())
 
     def take_split(self, split: int, columns: tuple[str, ...] | None = None) -> pa.RecordBatch:
-        """The rows of one split, of some columns or all."""
         batch = self.batch if columns is None else self.batch.select(list(columns))
         if self.splits is None:
             return batch if split == 0 else batch.slice(0, 0)

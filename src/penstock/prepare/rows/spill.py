@@ -101,7 +101,6 @@ class SpillWriter:
         self._entry_parts.append(parts[edges[:-1]].astype("i8"))
 
     def _put(self, sink: pa.BufferOutputStream, edges: list[int], chunks: list[tuple[int, int]]) -> None:
-        """Write some chunks in one go."""
         entries = np.zeros(len(chunks), ENTRY)
         entries["rows"], entries["decoded"] = np.array(chunks, "i8").reshape(-1, 2).T
         entries["length"] = np.diff(edges)
@@ -109,7 +108,6 @@ class SpillWriter:
         self._entries.append(entries)
 
     def finish(self) -> FileFacts:
-        """Write what is held and the index."""
         self._flush()
         entries = np.concatenate([np.zeros(0, ENTRY), *self._entries])
         parts = np.concatenate([np.zeros(0, "i8"), *self._entry_parts])
@@ -191,7 +189,6 @@ class Chunks:
 
 
 def read_chunks(source: container.Source, part: int) -> Chunks:
-    """The chunks of one part of a finished file."""
     file = container.open_container(source, _WORDS)
     entries = np.frombuffer(file.group(_CHUNKS, part, f"the index of part {part}"), ENTRY)
     return Chunks(replace(file, facts={}), entries)  # a gather task holds those of thousands of spills
@@ -203,7 +200,6 @@ def decoded_bytes(store: Store, name: str) -> int:
 
 
 def rows_by_part(store: Store, name: str) -> Array:
-    """Rows of each part of a committed file."""
     file = container.open_container(container.Stored(store, name), _WORDS)
     rows = np.append(0, np.cumsum(file.array(_CHUNKS).view(ENTRY)["rows"]))
     return np.diff(rows[file.groups(_CHUNKS)])

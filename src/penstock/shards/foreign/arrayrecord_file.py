@@ -74,7 +74,6 @@ class PartWriter:
         return ShardFacts(self.name, self.records, (file,))
 
     def close(self) -> None:
-        """Forget what was not committed."""
         if self._open:
             self._open = False
             self._commit.__exit__(GeneratorExit, GeneratorExit(), None)

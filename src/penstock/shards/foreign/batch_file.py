@@ -76,7 +76,6 @@ class BatchFileWriter:
         return ShardFacts(self.name, self.records, tuple(self._files))
 
     def close(self) -> None:
-        """Forget what was not committed."""
         if not self._committed:
             for facts in self._files:
                 self._store.remove(facts.file)
@@ -115,7 +114,6 @@ class BatchFileWriter:
 
 
 def refuse_unfit(schema: Schema, where: str) -> None:
-    """Raise InputError for a column that a batch file cannot hold."""
     for field in schema:
         kind = field.parsed.inner if field.parsed.is_dictionary else field.parsed
         assert kind

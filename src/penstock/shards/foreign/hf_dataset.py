@@ -90,7 +90,6 @@ def _batches(dataset: Dataset, features: list[Feature], schema: pa.Schema, most:
 
 
 def _messages(batches: Iterator[pa.RecordBatch], written: export.Written, most: int) -> Iterator[pa.Buffer]:
-    """Each batch as an Arrow stream has it, and counted."""
     for batch in batches:
         written.rows += batch.num_rows
         if written.tokens is not None:

@@ -94,7 +94,6 @@ def document_facts(record: Mapping[str, Any], decoder: Decoder | None) -> list[F
 
 
 def row_tables(name: str, documents: Sequence[Facts]) -> Iterator[RenderableType]:
-    """A row with its name, and its first tokens."""
     total = sum(len(each["tokens"]) for each in documents)
     yield Text.assemble("\n", (name, "bold"), f": {counted(total, 'token')}, {counted(len(documents), 'document')}")
     left = _MOST_TOKENS

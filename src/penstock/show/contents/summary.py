@@ -1,5 +1,4 @@
-"""Summary: what `group` leaves -> how many events the keys have, from when to when, and the largest keys; what a text
-job leaves -> what became of its documents and tokens, and how full its rows are."""
+"""Summary: what `group` or a text job leaves beside its shards -> facts about keys, or about documents and rows."""
 
 import json
 import math

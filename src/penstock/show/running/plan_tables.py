@@ -118,7 +118,6 @@ _PASS_ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def _exchange_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
-    """A sentence per exchange about its two sides."""
     for each in passes:
         side = (each["exchange"] or {}).get("to")
         if side:
@@ -132,7 +131,6 @@ def _exchange_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
 
 
 def _origin_lines(functions: list[dict[str, Any]]) -> Iterator[Text]:
-    """Origin of the columns of samples."""
     for each in functions:
         inferred = [column for column in each["columns"] if column["origin"] != DECLARED]
         files = counted(each["files_asked"], "file")

@@ -188,7 +188,6 @@ def _time(facts: dict[str, Any], run: dict[str, Any]) -> str:
 
 
 def memory_line(run: dict[str, Any]) -> str:
-    """Peak, projected and allowed memory."""
     allowed, projected = format_size(run["allowed_memory_bytes"]), format_size(run["projected_memory_bytes"])
     peak = run["peak_memory_bytes"]
     return f"peak {format_size(peak) if peak else 'not sampled'}, projected {projected}, allowed {allowed}"
