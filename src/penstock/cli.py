@@ -63,52 +63,42 @@ def _located(parameter: typer.CallbackParam, value: Any, located: Callable[..., 
         raise
 
 
+def _option(names: str, metavar: str | None, help: str, **others: Any) -> Any:
+    return typer.Option(*names.split(), metavar=metavar, help=help, **others)
+
+
 def _older(name: str, metavar: str, help: str, **others: Any) -> Any:
-    panel = "Older names, of the scripts that penstock replaces"
-    return typer.Option(name, metavar=metavar, help=help, rich_help_panel=panel, **others)
+    return _option(name, metavar, help, rich_help_panel="Older names, of the scripts that penstock replaces", **others)
 
 
 def _with_tokens(name: str, metavar: str | None, help: str, **others: Any) -> Any:
-    return typer.Option(name, metavar=metavar, help=help, rich_help_panel="With --tokens", **others)
+    return _option(name, metavar, help, rich_help_panel="With --tokens", **others)
 
 
+_JOB = "A job file (`penstock init` writes one), or a preset: events, pings, text."
 _MADE = "The folder that `penstock run` wrote"
-JobFile = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB",
-        callback=_local,
-        help="A job file (`penstock init` writes one), or a preset: events, pings, text.",
-    ),
-]
-Dataset = Annotated[str, typer.Argument(metavar="PATH", callback=_dataset, help=f"{_MADE}.")]
-Looked = Annotated[
-    str, typer.Argument(metavar="PATH", callback=_dataset, help=f"{_MADE}, or .arrayrecord files; quote patterns.")
-]
+_LOOKED = f"{_MADE}, or .arrayrecord files; quote patterns."
 _READ = "Read these files instead. Quote patterns; may be repeated."
-Input = Annotated[list[str] | None, typer.Option("--input", "-i", metavar="PATH", callback=_local, help=_READ)]
-Output = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="PATH", callback=_dataset, help="Write here instead.")
-]
-Memory = Annotated[
-    str | None, typer.Option("--memory", "-m", metavar="SIZE", help="For the whole process tree: 2GB, 512MiB, 50%.")
-]
-Workers = Annotated[
-    str | None, typer.Option("--workers", "-w", metavar="N", help="Processes; 0 works inside the driver, or auto.")
-]
 _ANY_KEY = "Any key of the job file, such as input.format=csv, or setting of a preset."
-Setting = Annotated[list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help=_ANY_KEY)]
-Strategy = Annotated[
-    str | None, typer.Option(metavar="NAME", help="auto, sequential, parallel or streaming; changes no byte.")
-]
-Format = Annotated[
-    str | None,
-    typer.Option("--format", "-f", metavar="NAME", help="Of the output: safetensors, npy, arrays, arrayrecord."),
-]
+_STRATEGIES = "auto, sequential, parallel or streaming; changes no byte."
+_FORMATS = "Of the output: safetensors, npy, arrays, arrayrecord."
+JobFile = Annotated[str, typer.Argument(metavar="JOB", callback=_local, help=_JOB)]
+Dataset = Annotated[str, typer.Argument(metavar="PATH", callback=_dataset, help=f"{_MADE}.")]
+Looked = Annotated[str, typer.Argument(metavar="PATH", callback=_dataset, help=_LOOKED)]
+Input = Annotated[list[str] | None, _option("--input -i", "PATH", _READ, callback=_local)]
+Output = Annotated[str | None, _option("--output -o", "PATH", "Write here instead.", callback=_dataset)]
+Memory = Annotated[str | None, _option("--memory -m", "SIZE", "For the whole process tree: 2GB, 512MiB, 50%.")]
+Workers = Annotated[str | None, _option("--workers -w", "N", "Processes; 0 works inside the driver, or auto.")]
+Setting = Annotated[list[str] | None, _option("--set -s", "KEY=VALUE", _ANY_KEY)]
+Strategy = Annotated[str | None, _option("--strategy", "NAME", _STRATEGIES)]
+Format = Annotated[str | None, _option("--format -f", "NAME", _FORMATS)]
 MemoryLimit = Annotated[str | None, _older("--memory-limit-gb", "N", "--memory of N GB.")]
 MaxRowSize = Annotated[str | None, _older("--max-row-size-mb", "N", "max_record of N MiB in `group`.")]
 TrainRatio = Annotated[str | None, _older("--train-ratio", "R", "test of 1 - R in `split`; 1: no split.")]
 Redo = Annotated[bool, typer.Option("--redo", help="Do everything again, replacing what is there.")]
+_SKIPPED = "Stop when the batch files are there (of intermediate_dir)."
+_BATCHES = "The folder of batch files; else the job's intermediate_dir."
+_LENGTH = "Tokens of a row: {}, or as the dataset has them."
 _LONGER_ROWS = "truncate: cut stored rows of tokens that are longer than --length."
 _AUGMENTED = "Of events: reorder them and their fields, and leave times out; as load(augment=...)."
 _FIELD_KINDS = "How events become tokens, by column: 'dst: ip, at: time, port: {int: 2}'."
@@ -230,9 +220,7 @@ def run(
     output_format: Format = None,
     settings: Setting = None,
     redo: Redo = False,
-    skip_merge: Annotated[
-        bool, typer.Option("--skip-merge", help="Stop when the batch files are there (of intermediate_dir).")
-    ] = False,
+    skip_merge: Annotated[bool, typer.Option("--skip-merge", help=_SKIPPED)] = False,
     memory_limit_gb: MemoryLimit = None,
     max_row_size_mb: MaxRowSize = None,
     train_ratio: TrainRatio = None,
@@ -259,17 +247,9 @@ def run(
 
 @app.command()
 def merge(
-    folder: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DIR", callback=_local, help="The folder of batch files; else the job's intermediate_dir."
-        ),
-    ] = None,
+    folder: Annotated[str | None, typer.Argument(metavar="DIR", callback=_local, help=_BATCHES)] = None,
     config: Annotated[
-        str,
-        typer.Option(
-            "--config", "-c", metavar="JOB", callback=_local, help="The job that the batch files were made for."
-        ),
+        str, _option("--config -c", "JOB", "The job that the batch files were made for.", callback=_local)
     ] = ...,  # type: ignore[assignment]
     output: Output = None,
     memory: Memory = None,
@@ -363,19 +343,16 @@ def verify(path: Dataset, as_json: AsJson = False, debug: Debug = False) -> int:
 
 _EXPORTS = "hf: for datasets.load_from_disk. maxtext: ArrayRecord of tf.train.Example. hdf5: one file."
 _EXPORT_PLACE = "The folder (hdf5: file) to write. [PATH-hf and so on]"
+_SHARDS = "Of a file, in a folder of several. [200MB]"
 
 
 @app.command()
 def export(
     path: Dataset,
-    to: Annotated[str, typer.Option(metavar="NAME", help=_EXPORTS)],
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="PATH", callback=_local, help=_EXPORT_PLACE)
-    ] = None,
-    split: Annotated[str | None, typer.Option(metavar="NAME", help="Only this split.")] = None,
-    shard_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Of a file, in a folder of several. [200MB]")
-    ] = None,
+    to: Annotated[str, _option("--to", "NAME", _EXPORTS)],
+    output: Annotated[str | None, _option("--output -o", "PATH", _EXPORT_PLACE, callback=_local)] = None,
+    split: Annotated[str | None, _option("--split", "NAME", "Only this split.")] = None,
+    shard_size: Annotated[str | None, _option("--shard-size", "SIZE", _SHARDS)] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
@@ -399,9 +376,7 @@ def inspect(
     batch: Annotated[int | None, _with_tokens("--batch", "K", "Its number. [0]", min=0)] = None,
     rows: Annotated[int | None, _with_tokens("--rows", "N", "Show so many. [3]", min=0)] = None,
     batch_size: Annotated[int | None, _with_tokens("--batch-size", "N", "Rows of it. [128]")] = None,
-    length: Annotated[
-        int | None, _with_tokens("--length", "N", "Tokens of a row: 256, or as the dataset has them.")
-    ] = None,
+    length: Annotated[int | None, _with_tokens("--length", "N", _LENGTH.format(256))] = None,
     overflow: Annotated[str | None, _with_tokens("--overflow", "NAME", _LONGER_ROWS)] = None,
     fill: Annotated[str | None, _with_tokens("--fill", "NAME", "packed or one_key.")] = None,
     seed: Annotated[int | None, _with_tokens("--seed", "N", "Of the order. [0]")] = None,
@@ -430,26 +405,20 @@ def inspect(
 def bench(
     path: Looked,
     step_ms: Annotated[
-        float | None, typer.Option(metavar="MS", help="Also against a consumer busy so long per step.")
+        float | None, _option("--step-ms", "MS", "Also against a consumer busy so long per step.")
     ] = None,
-    split: Annotated[str | None, typer.Option(metavar="NAME", help="The split to load. [train]")] = None,
-    batch_size: Annotated[int, typer.Option(metavar="N", help="Rows of a batch.")] = 128,
-    length: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens of a row: 1024, or as the dataset has them.")
-    ] = None,
-    overflow: Annotated[str | None, typer.Option(metavar="NAME", help=_LONGER_ROWS)] = None,
-    fill: Annotated[str | None, typer.Option(metavar="NAME", help="Of events: one_key, or packed. [packed]")] = None,
-    workers: Annotated[
-        str, typer.Option("--workers", "-w", metavar="N", help="Threads; 0 makes each batch when asked, or auto.")
-    ] = "auto",
-    memory: Annotated[
-        str | None, typer.Option("--memory", "-m", metavar="SIZE", help="For the whole process: 2GB, 512MiB, 50%.")
-    ] = None,
-    seconds: Annotated[float, typer.Option(metavar="S", help="How long each measurement takes.")] = 5.0,
-    cache: Annotated[str | None, typer.Option(metavar="NAME", help="memory: hold all columns. disk: map them.")] = None,
-    fields: Annotated[str | None, typer.Option(metavar="YAML", help=_FIELD_KINDS)] = None,
-    augment: Annotated[bool | None, typer.Option("--augment/--no-augment", help=_AUGMENTED)] = None,
-    columns: Annotated[str | None, typer.Option(metavar="NAMES", help="Only these, as arrays: x,label.")] = None,
+    split: Annotated[str | None, _option("--split", "NAME", "The split to load. [train]")] = None,
+    batch_size: Annotated[int, _option("--batch-size", "N", "Rows of a batch.")] = 128,
+    length: Annotated[int | None, _option("--length", "N", _LENGTH.format(1024))] = None,
+    overflow: Annotated[str | None, _option("--overflow", "NAME", _LONGER_ROWS)] = None,
+    fill: Annotated[str | None, _option("--fill", "NAME", "Of events: one_key, or packed. [packed]")] = None,
+    workers: Annotated[str, _option("--workers -w", "N", "Threads; 0 makes each batch when asked, or auto.")] = "auto",
+    memory: Annotated[str | None, _option("--memory -m", "SIZE", "For the whole process: 2GB, 512MiB, 50%.")] = None,
+    seconds: Annotated[float, _option("--seconds", "S", "How long each measurement takes.")] = 5.0,
+    cache: Annotated[str | None, _option("--cache", "NAME", "memory: hold all columns. disk: map them.")] = None,
+    fields: Annotated[str | None, _option("--fields", "YAML", _FIELD_KINDS)] = None,
+    augment: Annotated[bool | None, _option("--augment/--no-augment", None, _AUGMENTED)] = None,
+    columns: Annotated[str | None, _option("--columns", "NAMES", "Only these, as arrays: x,label.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
@@ -468,9 +437,7 @@ def bench(
 
 @app.command()
 def doctor(
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="PATH", callback=_local, help="Where datasets will go.")
-    ] = ".",
+    output: Annotated[str, _option("--output -o", "PATH", "Where datasets will go.", callback=_local)] = ".",
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:

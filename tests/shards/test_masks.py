@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
-from penstock.shards.masks import MaskViolation, masked_heads
 from penstock.shards.schema import schema_from_arrow
-from penstock.shards.verify import Verification
+from penstock.shards.verify import MaskViolation, Verification, masked_heads
 from tests.shards.making import write_dataset
 
 MASK = pa.list_(pa.int8(), 3)
@@ -136,7 +135,7 @@ def test_what_is_found_is_what_a_loop_over_rows_finds(tmp_path_factory, seed, ch
         if label != -1 and not (0 <= label < 3 and mask[label])
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.shards.masks._CHUNK", chunk)
+        patch.setattr("penstock.shards.verify._CHUNK", chunk)
         found = found_in(tmp_path_factory.mktemp("masks"), *parts)
     assert list(found.violations) == expected
     assert (found.violation_count, found.labels) == (len(expected), int((labels != -1).sum()))

@@ -1,21 +1,18 @@
 """Arrays: an Arrow array taken apart into flat numpy arrays, and put together again. Used by record.py.
 
-Nothing is copied that need not be: parts are views of Arrow's buffers, and buffers views of mapped columns. The two
-directions of each family of types sit one above the other.
+Nothing is copied that need not be: parts are views of Arrow's buffers, and buffers views of mapped columns.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import InputError
+from penstock.shards import arrow as pa
 from penstock.shards.schema import NUMBERS, Type, type_to_arrow
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Array = np.ndarray[Any, Any]
 MOST_RAGGED = 2**31 - 1  # what the offsets of Arrow's string, binary and list can count
@@ -37,7 +34,13 @@ def fixed_values(array: pa.Array, kind: Type) -> Array:
         return no_values(kind)
     if kind.is_fixed_list:
         assert kind.inner
-        return fixed_values(_without_inner_nulls(array.flatten(), kind), kind.inner).reshape(-1, *kind.shape)
+        inner = array.flatten()
+        if inner.null_count:
+            raise InputError(
+                f"a {kind.name} has {inner.null_count} nulls inside its lists, which flat columns cannot hold",
+                next_step="fill them in a stage of your own, for example with NaN",
+            )
+        return fixed_values(inner, kind.inner).reshape(-1, *kind.shape)
     if kind.name == "bool":
         flags: Array = array.to_numpy(zero_copy_only=False)
         return flags.view("u1")
@@ -48,8 +51,6 @@ def fixed_values(array: pa.Array, kind: Type) -> Array:
 
 
 def array_from_fixed(values: Array, kind: Type, valid: Array | None) -> pa.Array:
-    import pyarrow as pa
-
     arrow_type = type_to_arrow(kind)
     if kind.is_fixed_list:
         assert kind.inner
@@ -90,22 +91,16 @@ def list_parts(array: pa.Array, kind: Type) -> tuple[pa.Array, Array]:
 
 
 def array_from_text(flat: Array, offsets: Array, kind: Type, valid: Array | None) -> pa.Array:
-    import pyarrow as pa
-
     buffers = [_bitmap(valid), _arrow_offsets(offsets, kind), pa.py_buffer(flat)]
     return pa.Array.from_buffers(type_to_arrow(kind), len(offsets) - 1, buffers)
 
 
 def array_from_list(values: pa.Array, offsets: Array, kind: Type, valid: Array | None) -> pa.Array:
-    import pyarrow as pa
-
     buffers = [_bitmap(valid), _arrow_offsets(offsets, kind)]
     return pa.Array.from_buffers(type_to_arrow(kind), len(offsets) - 1, buffers, children=[values])
 
 
 def _arrow_offsets(offsets: Array, kind: Type) -> pa.Buffer:
-    import pyarrow as pa
-
     items = int(offsets[-1] - offsets[0])
     if not kind.is_large and items > MOST_RAGGED:
         raise ValueError(f"{items:,} bytes or values of {kind.name} do not fit one Arrow array: take fewer records")
@@ -121,25 +116,11 @@ def valid_values(array: pa.Array) -> Array | None:
 
 
 def _bitmap(valid: Array | None) -> pa.Buffer | None:
-    import pyarrow as pa
-
     return None if valid is None else pa.array(valid).buffers()[1]
-
-
-def _without_inner_nulls(values: pa.Array, kind: Type) -> pa.Array:
-    if values.null_count:
-        raise InputError(
-            f"a {kind.name} has {values.null_count} nulls inside its lists, which flat columns cannot hold",
-            next_step="fill them in a stage of your own, for example with NaN",
-        )
-    return values
 
 
 def fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
     """Put a fixed value under every null: Arrow leaves those bytes undefined, and output must not be."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not array.null_count:
         return array
     if kind.is_fixed_list:
@@ -147,21 +128,15 @@ def fill_nulls(array: pa.Array, kind: Type) -> pa.Array:
         indices = pa.array(np.where(array.is_valid(), np.arange(len(array)), len(array)))
         return pa.concat_arrays([array, filler]).take(indices)
     if kind.name == "decimal128":  # Arrow's own fill_null multiplies a decimal of negative scale
-        return _zeroed(array, kind)
-    return pc.fill_null(array, pa.scalar(_zero(kind), array.type))
-
-
-def _zeroed(array: pa.Array, kind: Type) -> pa.Array:
-    values = fixed_values(array, kind).copy()
-    values[np.asarray(array.is_null())] = 0
-    return array_from_fixed(values, kind, None)
+        values = fixed_values(array, kind).copy()
+        values[np.asarray(array.is_null())] = 0
+        return array_from_fixed(values, kind, None)
+    return pa.compute.fill_null(array, pa.scalar(_zero(kind), array.type))
 
 
 def _zero(kind: Type) -> Any:
-    if kind.is_text or kind.name == "fixed_size_binary":
-        return b"\0" * kind.width if kind.name == "fixed_size_binary" else ("" if "string" in kind.name else b"")
-    if kind.name == "bool":
-        return False
-    if kind.name.startswith("float"):
-        return 0.0
-    return 0
+    if kind.name == "fixed_size_binary":
+        return b"\0" * kind.width
+    if kind.is_text:
+        return "" if "string" in kind.name else b""
+    return False if kind.name == "bool" else 0.0 if kind.name.startswith("float") else 0

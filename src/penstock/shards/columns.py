@@ -1,12 +1,8 @@
 """Columns: flat arrays on disk, laid out in a container, mapped into memory, checked block by block.
 
-Writing: pieces of each column are hashed as they come and kept in memory while there is room, then written to a
-scratch file. When their sizes are known the container is laid out: pieces in memory are written, those in the scratch
-file copied into place inside the kernel. Memory does not grow with the shard.
-
-Reading: a column is a view of the mapped file, and a 64 KiB block is checked the first time it is touched.
-
-Two containers: safetensors (one self-describing file per shard) and npy (one file per column).
+Pieces are hashed as they come and kept in memory while there is room, then in a scratch file: memory does not grow with
+the shard. When their sizes are known, safetensors (one self-describing file per shard) or npy (one file per column) is
+laid out. A block of 64 KiB is checked the first time it is touched.
 """
 
 import base64
@@ -111,7 +107,12 @@ class ColumnWriter:
         pieces = self._columns.setdefault(column, _Pieces(dtype, array.shape[1:]))
         if array.size:
             view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-            pieces.add(view, _kept(array, view) if self._hold.take(len(view)) else self._spill(view))
+            piece: Piece = view
+            if not self._hold.take(len(view)):
+                piece = self._spill(view)
+            elif array.base is not None:  # a part of an Arrow buffer would keep the whole buffer
+                piece = bytes(view)
+            pieces.add(view, piece)
 
     def _spill(self, view: memoryview) -> tuple[int, int]:
         """Write it to the scratch file, and return its place there: (start, length)."""
@@ -139,11 +140,6 @@ class ColumnWriter:
             self._scratch = None
 
 
-def _kept(array: np.ndarray[Any, Any], view: memoryview) -> Piece:
-    """The bytes of an array that owns them, or a copy: a part of an Arrow buffer would keep the whole buffer."""
-    return view if array.base is None else bytes(view)
-
-
 def _copy(pieces: _Pieces, scratch: Scratch | None, file: Writer) -> None:
     for piece in pieces.pieces:
         if not isinstance(piece, tuple):
@@ -161,11 +157,7 @@ def _write_safetensors(
     header[CHECKSUMS] = {"dtype": "U64", "shape": [len(hashes)], "data_offsets": [0, end]}
     for column, pieces in columns.items():
         offsets = [end, end := end + pieces.bytes]
-        header[column] = {
-            "dtype": _SAFETENSORS_DTYPES[pieces.dtype],
-            "shape": pieces.shape,
-            "data_offsets": offsets,
-        }
+        header[column] = {"dtype": _SAFETENSORS_DTYPES[pieces.dtype], "shape": pieces.shape, "data_offsets": offsets}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     head = len(text).to_bytes(8, "little") + text
@@ -180,15 +172,13 @@ def _write_safetensors(
 def _write_npy(
     store: Store, name: str, columns: dict[str, _Pieces], scratch: Scratch | None, metadata: dict[str, str]
 ) -> tuple[FileFacts, ...]:
-    facts = []
-    for column, pieces in columns.items():
+    facts, every = [], [np.array(pieces.hashes, dtype="<u8") for pieces in columns.values()]
+    for (column, pieces), hashes in zip(columns.items(), every, strict=True):
         head = npy_header(pieces.dtype, pieces.shape)
-        hashes = np.array(pieces.hashes, dtype="<u8").tobytes()
         with store.commit(npy_name(name, column)) as file:
             file.write(head)
             _copy(pieces, scratch, file)
-        facts.append(FileFacts(npy_name(name, column), len(head) + pieces.bytes, digest(head, hashes)))
-    every = [np.array(pieces.hashes, dtype="<u8") for pieces in columns.values()]
+        facts.append(FileFacts(npy_name(name, column), len(head) + pieces.bytes, digest(head, hashes.tobytes())))
     facts.append(commit_file(store, f"{name}.checksums.json", checksum_table(list(columns), every, metadata)))
     return tuple(facts)
 

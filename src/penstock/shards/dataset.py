@@ -8,7 +8,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -16,15 +16,13 @@ from penstock.base.errors import ConfigError, OutputError, did_you_mean
 from penstock.base.paths import dataset_path, hidden_matches
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
+from penstock.shards import arrow as pa
 from penstock.shards.columns import Column, check_size, damaged_file, open_columns
 from penstock.shards.foreign import arrayrecord
 from penstock.shards.foreign.arrayrecord_file import SUFFIX, open_reader, read_records
-from penstock.shards.manifest import MANIFEST, Manifest, read_manifest
+from penstock.shards.manifest import MANIFEST, Manifest, dataset_id, read_manifest
 from penstock.shards.record import decode_batches, decode_record
 from penstock.shards.schema import schema_to_arrow
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 DEFAULT_SPLIT = "train"
 Range = tuple[int, int, int]  # a shard, the first of its records, and the one behind the last
@@ -67,8 +65,6 @@ class Records(ABC):
         return self._record(shard, int(row - self._starts[shard]))
 
     def _table(self, start: int, stop: int, step: int) -> pa.Table:
-        import pyarrow as pa
-
         if step != 1:
             raise ValueError("a slice of a dataset has no step: take the records one by one, or from the table")
         batches = list(self._batches(self._ranges(start, stop)))
@@ -101,6 +97,10 @@ class Dataset(Records):
         self._shards = manifest.splits[split]
         self._mapped: dict[int, dict[str, Column]] = {}  # in the order of their last use
         super().__init__(f"split {split!r}", [shard.records for shard in self._shards])
+
+    @property
+    def id(self) -> str:
+        return dataset_id(self._store)
 
     def columns(self, shard: int) -> dict[str, Column]:
         """The mapped columns of one shard, checked block by block as they are read."""

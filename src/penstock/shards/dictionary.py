@@ -8,14 +8,12 @@ memory is bounded by a window, and the outcome does not depend on how rows were 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import InputError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from penstock.shards import arrow as pa
 
 Array = np.ndarray[Any, Any]
 Piece = tuple[Array, "pa.Array"]  # (for each value its place in the array, -1 for a null; the array)
@@ -37,7 +35,9 @@ class Windows:
         self._codes = 0  # that the windows before took
 
     def add(self, indices: Array, values: pa.Array) -> Iterator[tuple[Array, pa.Array]]:
-        lengths, seen = _text_lengths(values), _Seen(values)
+        # The bytes of each value, and 0 for index -1, which is a null.
+        lengths = np.append(pa.compute.binary_length(values).fill_null(0).to_numpy(), 0).astype("i8")
+        seen = _Seen(values)
         for step in range(0, len(indices), _STEP):
             part = indices[step : step + _STEP].astype(np.int64)
             while len(part):
@@ -111,8 +111,6 @@ class _Seen:
 
     def take(self) -> Piece:
         """The values used so far; the next ones start anew."""
-        import pyarrow as pa
-
         used = np.concatenate([np.empty(0, np.int64), *self._used])
         piece = np.concatenate(self._indices), self._values.take(pa.array(used))
         self._places[used] = _NOT_SEEN
@@ -122,8 +120,6 @@ class _Seen:
 
 def indexed(array: pa.Array, text: pa.DataType) -> Piece:
     """A text array, plain or dictionary-encoded, as a piece; some of its values may be unused, repeated or null."""
-    import pyarrow as pa
-
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     indices, values = array.indices, array.dictionary
@@ -138,17 +134,8 @@ def indexed(array: pa.Array, text: pa.DataType) -> Piece:
     return places, values if values.type == text else values.cast(text)
 
 
-def _text_lengths(values: pa.Array) -> Array:
-    """The bytes of each value, and 0 for index -1, which is a null."""
-    import pyarrow.compute as pc
-
-    return np.append(pc.binary_length(values).fill_null(0).to_numpy(), 0).astype("i8")
-
-
 def _merged(pieces: list[Piece]) -> Piece:
     """One piece, in which no value is there twice."""
-    import pyarrow as pa
-
     encoded = pa.concat_arrays([values for _, values in pieces]).dictionary_encode()
     if len(pieces) == 1 and len(encoded.dictionary) == len(encoded):
         return pieces[0]

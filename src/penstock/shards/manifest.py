@@ -11,9 +11,8 @@ from typing import Any
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.fingerprint import digest, fingerprint
 from penstock.base.stores.store import STATE, Store
-from penstock.shards.columns import FileFacts
-from penstock.shards.feature_names import FeatureNames
-from penstock.shards.schema import Field, Schema
+from penstock.shards.columns import FileFacts, damaged_file
+from penstock.shards.schema import FeatureNames, Field, Schema
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 2
@@ -149,3 +148,14 @@ def read_manifest(store: Store) -> Manifest:
 
 def dataset_id(store: Store) -> str:
     return digest(store.read(MANIFEST))
+
+
+def read_artifact(store: Store, manifest: Manifest, name: str) -> bytes | None:
+    """None where the job left no such file."""
+    found = [file for file in manifest.artifacts if file.file == name]
+    if not found:
+        return None
+    data = store.read(name) if store.exists(name) else b""
+    if digest(data) != found[0].digest:
+        raise damaged_file(name, "is not the file that was written")
+    return data

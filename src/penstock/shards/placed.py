@@ -1,8 +1,7 @@
 """Placed: one .npy per column and split, which many tasks write at once, each the rows that are its own.
 
-Where every task's rows lie is known before the first is written, so nothing is merged. A file grows in
-`.penstock/placing` and is moved into the dataset when all of it is there. A block's checksum is computed by the task
-that writes the whole block, and at the end for the few blocks that two tasks share.
+Where every task's rows lie is known before the first is written, so nothing is merged. A block's checksum is computed
+by the task that writes the whole block, and at the end for the few blocks that two tasks share.
 """
 
 import math

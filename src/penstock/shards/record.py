@@ -1,37 +1,23 @@
 """Record: one row of a dataset. Encode Arrow arrays into flat columns; decode columns into values or Arrow.
 
-A list or a dictionary is encoded and decoded as its own columns and those of a field within it; what one Arrow array
-is in numpy is said in arrays.py, how text gets its codes in dictionary.py.
+A list or a dictionary has its own columns and those of a field within it.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import InputError
-from penstock.shards.arrays import (
-    MOST_RAGGED,
-    Array,
-    array_from_fixed,
-    array_from_list,
-    array_from_text,
-    fill_nulls,
-    fixed_values,
-    list_parts,
-    no_values,
-    text_parts,
-    valid_values,
-)
+from penstock.shards import arrays
+from penstock.shards import arrow as pa
+from penstock.shards.arrays import Array
 from penstock.shards.columns import BLOCK, Column
 from penstock.shards.dictionary import Windows, indexed
 from penstock.shards.schema import Field, Schema, Type, type_to_arrow
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Columns = Mapping[str, Column]
 Pieces = Iterator[tuple[str, Array]]
@@ -41,8 +27,7 @@ _FILLED = 2**20  # rows of validity filled in at a time, so that memory does not
 class Encoder:
     """Turns successive arrays of one field into pieces of its columns.
 
-    What it remembers between arrays is bounded: the row count, where ragged data ends, a window of a dictionary. A
-    list or a dictionary has a second encoder within, for the values it holds.
+    What it remembers between arrays is bounded: the row count, where ragged data ends, a window of a dictionary.
     """
 
     def __init__(self, field: Field) -> None:
@@ -65,7 +50,7 @@ class Encoder:
             yield f"{name}/bytes", np.empty(0, "u1")
             yield f"{name}/offsets", np.zeros(1, "i8")
         else:
-            yield name, no_values(kind)
+            yield name, arrays.no_values(kind)
         if self._inner:
             yield from self._inner.start()
 
@@ -73,11 +58,11 @@ class Encoder:
         if self._type.is_dictionary:
             yield from self._encode_dictionary(array)
         else:
-            yield from self._encode_validity(valid_values(array), len(array))
+            yield from self._encode_validity(arrays.valid_values(array), len(array))
             if self._type.is_list:
                 yield from self._encode_list(array)
             elif self._type.is_text:
-                flat, offsets = text_parts(fill_nulls(array, self._type), self._type)
+                flat, offsets = arrays.text_parts(arrays.fill_nulls(array, self._type), self._type)
                 yield f"{self.field.name}/bytes", flat
                 yield f"{self.field.name}/offsets", self._shift(offsets)
             else:
@@ -86,7 +71,7 @@ class Encoder:
 
     def _fixed(self, array: pa.Array) -> Array:
         try:
-            return fixed_values(fill_nulls(array, self._type), self._type)
+            return arrays.fixed_values(arrays.fill_nulls(array, self._type), self._type)
         except InputError as error:  # nulls inside lists
             error.where = f"column {self.field.name!r}"
             raise
@@ -108,7 +93,7 @@ class Encoder:
 
     def _encode_list(self, array: pa.Array) -> Pieces:
         assert self._inner
-        values, offsets = list_parts(array, self._type)
+        values, offsets = arrays.list_parts(array, self._type)
         yield f"{self.field.name}/offsets", self._shift(offsets)
         yield from self._inner.encode(values)
 
@@ -147,14 +132,12 @@ def decode_record(schema: Schema, columns: Columns, row: int) -> dict[str, Any]:
 
 def decode_range(schema: Schema, columns: Columns, start: int, stop: int) -> pa.RecordBatch:
     """Records `start` to `stop` as Arrow, in the types they came in. Of a dictionary the part that their codes span."""
-    import pyarrow as pa
-
-    arrays = [_decode_array(field, columns, start, stop) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in schema])
+    found = [_decode_array(field, columns, start, stop) for field in schema]
+    return pa.RecordBatch.from_arrays(found, names=[field.name for field in schema])
 
 
 def decode_batches(
-    schema: Schema, columns: Columns, start: int, stop: int, most: int = MOST_RAGGED
+    schema: Schema, columns: Columns, start: int, stop: int, most: int = arrays.MOST_RAGGED
 ) -> Iterator[pa.RecordBatch]:
     """Like `decode_range`, in as many batches as 32-bit offsets need: `most` bytes of text or list values in each."""
     pending = [(start, stop)]
@@ -200,17 +183,15 @@ def _decode_array(field: Field, columns: Columns, start: int, stop: int) -> pa.A
         return _decode_dictionary(field, columns, start, stop)
     valid = _read_validity(field, columns, start, stop)
     if kind.is_text:
-        return array_from_text(*_read_text(field, columns, start, stop), kind, valid)
+        return arrays.array_from_text(*_read_text(field, columns, start, stop), kind, valid)
     if kind.is_list:
         offsets = columns[f"{name}/offsets"].read(start, stop + 1)
         values = _decode_array(field.inner, columns, int(offsets[0]), int(offsets[-1]))
-        return array_from_list(values, offsets, kind, valid)
-    return array_from_fixed(columns[name].read(start, stop), kind, valid)
+        return arrays.array_from_list(values, offsets, kind, valid)
+    return arrays.array_from_fixed(columns[name].read(start, stop), kind, valid)
 
 
 def _decode_dictionary(field: Field, columns: Columns, start: int, stop: int) -> pa.Array:
-    import pyarrow as pa
-
     codes, valid = _read_codes(field, columns, start, stop)
     low, high = _code_span(codes, valid)
     mask = None if valid is None else ~valid
@@ -220,7 +201,6 @@ def _decode_dictionary(field: Field, columns: Columns, start: int, stop: int) ->
 
 
 def _read_validity(field: Field, columns: Columns, start: int, stop: int) -> Array | None:
-    """A mask of the values that are not null; None if all are not."""
     if f"{field.name}/valid" not in columns:
         return None
     valid = columns[f"{field.name}/valid"].read(start, stop).view(bool)
@@ -259,7 +239,7 @@ def _decode_value(field: Field, columns: Columns, row: int) -> Any:
     if kind.name == "fixed_size_binary":
         return values.tobytes()
     if kind.name == "decimal128":
-        return array_from_fixed(values.reshape(1, -1), kind, None)[0].as_py()
+        return arrays.array_from_fixed(values.reshape(1, -1), kind, None)[0].as_py()
     return _typed(values, kind)
 
 
@@ -273,8 +253,7 @@ def _decode_items(field: Field, columns: Columns, start: int, stop: int) -> Arra
     if kind.is_dictionary:
         codes, valid = _read_codes(field, columns, start, stop)
         return _decode_codes(field.inner, columns, codes, valid)
-    objects: Array = _decode_array(field, columns, start, stop).to_numpy(zero_copy_only=False)
-    return objects
+    return np.asarray(_decode_array(field, columns, start, stop).to_numpy(zero_copy_only=False))
 
 
 def _decode_codes(values: Field, columns: Columns, codes: Array, valid: Array | None) -> Array:
@@ -315,7 +294,8 @@ def _text(flat: Array, kind: Type) -> str | bytes:
     return flat.tobytes().decode() if "string" in kind.name else flat.tobytes()
 
 
-_NUMPY_TIMES = {"timestamp": "M8", "duration": "m8", "time32": "m8", "time64": "m8"}
+_NUMPY_TIMES = {"timestamp": "M8", "duration": "m8", "time32": "m8", "time64": "m8"}  # in the unit that the type has
+_NUMPY_TIMES |= {"date32": "M8[D]", "date64": "M8[ms]"}
 
 
 def _typed(values: Any, kind: Type) -> Any:
@@ -323,7 +303,6 @@ def _typed(values: Any, kind: Type) -> Any:
     if kind.name == "bool":
         return values.astype(bool)
     if kind.name in _NUMPY_TIMES:
-        return values.astype("i8").view(f"{_NUMPY_TIMES[kind.name]}[{kind.arguments[0]}]")
-    if kind.name in ("date32", "date64"):
-        return values.astype("i8").view("M8[D]" if kind.name == "date32" else "M8[ms]")
+        unit = f"[{kind.arguments[0]}]" if kind.arguments else ""
+        return values.astype("i8").view(f"{_NUMPY_TIMES[kind.name]}{unit}")
     return values

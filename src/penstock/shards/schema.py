@@ -22,34 +22,22 @@ People write and read fixed lists by their shape: `float32[893]`, `int8[8, 8]`.
 from __future__ import annotations
 
 import functools
+import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.base.errors import InputError, did_you_mean
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from penstock.shards import arrow as pa
 
 NUMBERS = {
-    "int8": "i1",
-    "int16": "i2",
-    "int32": "i4",
-    "int64": "i8",
-    "uint8": "u1",
-    "uint16": "u2",
-    "uint32": "u4",
-    "uint64": "u8",
-    "float16": "f2",
-    "float32": "f4",
-    "float64": "f8",
+    **{f"int{8 * size}": f"i{size}" for size in (1, 2, 4, 8)},
+    **{f"uint{8 * size}": f"u{size}" for size in (1, 2, 4, 8)},
+    **{f"float{8 * size}": f"f{size}" for size in (2, 4, 8)},
     "bool": "u1",
-    "date32": "i4",
-    "date64": "i8",
-    "time32": "i4",
-    "time64": "i8",
+    **{word: f"i{int(word[-2:]) // 8}" for word in ("date32", "date64", "time32", "time64")},
     "timestamp": "i8",
     "duration": "i8",
 }
@@ -57,7 +45,11 @@ TEXTS = ("string", "binary", "large_string", "large_binary")
 LISTS = ("list", "large_list")
 FIXED_LIST = "fixed_size_list"
 MOST_VALUES = 2**31 - 1  # that Arrow can count in a fixed list
+FEATURE_FILE = "feature_cols.json"
+NAME_ARRAYS = {"strategic_features": "strategic_feature_names", "features": "feature_names"}  # by column
 _SAFETENSORS_METADATA = "__metadata__"
+_KEY = b"penstock.feature_names"
+_MOST_SHOWN = 3
 _WORD = re.compile(r"([a-z_0-9]+)(?:<(.+)>)?(?:\(([^)]*)\))?(?:\[([^\]]*)\])?")
 _SHAPED = re.compile(r"(.+?)\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]")  # `int8[8, 8]`, `timestamp[us][3]`
 
@@ -141,6 +133,7 @@ class Field:
 
 
 Schema = tuple[Field, ...]
+FeatureNames = dict[str, list[str]]  # by column
 
 
 @functools.cache  # asked for with every record that is decoded
@@ -165,8 +158,6 @@ def schema_from_arrow(schema: pa.Schema, where: str) -> Schema:
 
 
 def schema_to_arrow(schema: Schema) -> pa.Schema:
-    import pyarrow as pa
-
     return pa.schema([pa.field(field.name, type_to_arrow(field.parsed)) for field in schema])
 
 
@@ -197,8 +188,7 @@ def _field_from_arrow(field: pa.Field, where: str) -> Field:
 
 def type_from_arrow(kind: pa.DataType) -> str | None:
     """The type word, or None for a type that has no columns. `type_to_arrow` below is its inverse."""
-    import pyarrow.types as is_a
-
+    is_a = pa.types
     if is_a.is_timestamp(kind):
         return f"timestamp[{kind.unit}, {kind.tz}]" if kind.tz else f"timestamp[{kind.unit}]"
     if is_a.is_time(kind) or is_a.is_duration(kind):
@@ -210,9 +200,11 @@ def type_from_arrow(kind: pa.DataType) -> str | None:
     if is_a.is_dictionary(kind):
         return _wrap("dictionary<{}>", kind.value_type, lambda inner: inner.is_text)
     if is_a.is_fixed_size_list(kind) and kind.list_size:
-        return _wrap(f"{FIXED_LIST}<{{}}>[{kind.list_size}]", kind.value_type, _fits_a_fixed_list)
+        words = f"{FIXED_LIST}<{{}}>[{kind.list_size}]"
+        return _wrap(words, kind.value_type, lambda inner: inner.is_number or inner.is_fixed_list)
     if is_a.is_list(kind) or is_a.is_large_list(kind):
-        return _wrap("large_list<{}>" if is_a.is_large_list(kind) else "list<{}>", kind.value_type, _fits_a_list)
+        name = "large_list" if is_a.is_large_list(kind) else "list"
+        return _wrap(f"{name}<{{}}>", kind.value_type, lambda inner: not inner.is_list and not inner.is_fixed_list)
     return _plain_word(kind)
 
 
@@ -227,17 +219,7 @@ def _wrap(pattern: str, inner: pa.DataType, fits: Callable[[Type], bool]) -> str
     return pattern.format(word) if word and fits(parse_type(word)) else None
 
 
-def _fits_a_fixed_list(inner: Type) -> bool:
-    return inner.is_number or inner.is_fixed_list
-
-
-def _fits_a_list(inner: Type) -> bool:
-    return not inner.is_list and not inner.is_fixed_list
-
-
 def type_to_arrow(kind: Type) -> Any:
-    import pyarrow as pa
-
     if kind.name in ("timestamp", "time32", "time64", "duration"):
         return getattr(pa, kind.name)(*kind.arguments)
     if kind.name == "decimal128":
@@ -302,3 +284,50 @@ def _meant(word: str) -> str:
     """A known word that is close; the bare name of a time is not one, as it has a unit."""
     times = {"timestamp": "timestamp[us]", "duration": "duration[us]", "time32": "time32[ms]", "time64": "time64[us]"}
     return did_you_mean(word.strip(), [times.get(each, each) for each in (*NUMBERS, *TEXTS)])
+
+
+# Names of the values in a row of features. They travel in the metadata of an Arrow field. Files of the array-batch
+# scripts hold them beside the features; files whose features stand in another order are read in the order of the first
+# file. A finished dataset has them in its manifest and in FEATURE_FILE.
+
+
+def with_names(field: pa.Field, names: Sequence[str] | None) -> pa.Field:
+    return field if names is None else field.with_metadata({_KEY: json.dumps(list(names)).encode()})
+
+
+def names_of(field: pa.Field) -> list[str] | None:
+    told = (field.metadata or {}).get(_KEY)
+    return None if told is None else [str(name) for name in json.loads(told)]
+
+
+def feature_names(schema: pa.Schema) -> FeatureNames:
+    return {field.name: names for field in schema if (names := names_of(field)) is not None}
+
+
+def order_of(names: list[str] | None, first: list[str] | None) -> list[int] | None:
+    """Positions of the first file's features in this file's rows; None if both have the same order."""
+    assert not misaligned(names, first)
+    if names is None or first is None or names == first:
+        return None
+    place = {name: number for number, name in enumerate(names)}
+    return [place[name] for name in first]
+
+
+def misaligned(names: list[str] | None, first: list[str] | None) -> str | None:
+    """Why the features of a file cannot be put in the order of the first file's; None where they can."""
+    if names is None and first is None:
+        return None
+    if names is None:
+        return "its features have no names, and those of the first file have: their order cannot be told"
+    if first is None:
+        return "its features have names, and those of the first file have none: their order cannot be told"
+    more, less = set(names) - set(first), set(first) - set(names)
+    told = [f"it has {_listed(more)}, which the first file has not"] if more else []
+    told += [f"it lacks {_listed(less)} of the first file"] if less else []
+    return "; ".join(told) or None
+
+
+def _listed(names: set[str]) -> str:
+    shown = ", ".join(map(repr, sorted(names)[:_MOST_SHOWN]))
+    more = f" and {len(names) - _MOST_SHOWN:,} more" if len(names) > _MOST_SHOWN else ""
+    return f"{'feature' if len(names) == 1 else 'features'} {shown}{more}"

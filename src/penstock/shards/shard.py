@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from penstock.base.stores.store import Store
+from penstock.shards import arrow as pa
 from penstock.shards.columns import ColumnWriter, Container, Hold
 from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
 from penstock.shards.record import encoders
 from penstock.shards.schema import Schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class ShardWriter:
@@ -48,5 +45,4 @@ class ShardWriter:
         return ShardFacts(self.name, self.records, self._columns.commit(metadata))
 
     def close(self) -> None:
-        """Forget what was not committed."""
         self._columns.close()

@@ -1,9 +1,14 @@
 """Verify: re-read every byte of a finished dataset and hold it against the manifest, and labels against their masks."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from penstock.base.errors import IntegrityError
 from penstock.base.paths import dataset_path
@@ -13,9 +18,37 @@ from penstock.shards.columns import Column, check_file, damaged_block, damaged_f
 from penstock.shards.foreign.arrayrecord import FORMAT
 from penstock.shards.foreign.arrayrecord_file import check_record_file
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, dataset_id, read_manifest
-from penstock.shards.masks import MaskFindings, MaskViolation, mask_violations, masked_heads, unchecked_heads
 from penstock.shards.record import Encoder, record_count
-from penstock.shards.schema import Schema
+from penstock.shards.schema import Schema, Type
+
+LABELS, MASKS = "labels_", "masks_"
+NO_LABEL = -1
+MOST_LISTED = 1000
+_CHUNK = 2**16  # rows looked at together, so that memory does not grow with the shard
+
+
+@dataclass(frozen=True)
+class MaskViolation:
+    """A label that its mask does not allow. `row` counts from the beginning of the split."""
+
+    split: str
+    row: int
+    head: str
+    label: int
+    allowed: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MaskFindings:
+    """Counts of labels that were held against their masks, and of those not allowed, with the first of these."""
+
+    labels: int = 0
+    violation_count: int = 0
+    violations: tuple[MaskViolation, ...] = ()
+
+    def __add__(self, other: MaskFindings) -> MaskFindings:
+        violations = (*self.violations, *other.violations)[:MOST_LISTED]
+        return MaskFindings(self.labels + other.labels, self.violation_count + other.violation_count, violations)
 
 
 @dataclass(frozen=True)
@@ -46,34 +79,33 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     """Check sizes, headers, every block, record counts, the account, that nothing is missing or foreign, and labels."""
     store = open_store(dataset_path(path))
     manifest = read_manifest(store)
-    problems, masks = _check_shards(store, manifest)
+    # Record files and batch files have no columns, and so no labels that could be held against masks.
+    schema = () if manifest.config.get("format") in (FORMAT, "npz") else manifest.schema
+    heads = masked_heads(schema)
+    problems, masks = _check_shards(store, manifest, heads)
     return Verification(
         dataset=dataset_id(store),
         files=len(manifest.files) + 1,
         bytes=sum(file.bytes for file in manifest.files),
         records=sum(map(manifest.records, manifest.splits)),
         problems=(*problems, *_other_problems(store, manifest)),
-        heads=_heads(manifest),
-        labels=masks.labels,
-        violation_count=masks.violation_count,
-        violations=masks.violations,
-        unchecked=unchecked_heads(manifest.schema) if manifest.config.get("format") not in (FORMAT, "npz") else (),
+        heads=heads,
+        **vars(masks),
+        unchecked=unchecked_heads(schema),
     )
 
 
-def _check_shards(store: Store, manifest: Manifest) -> tuple[list[IntegrityError], MaskFindings]:
+def _check_shards(store: Store, manifest: Manifest, heads: Sequence[str]) -> tuple[list[IntegrityError], MaskFindings]:
     """Labels of a damaged shard are not held against its masks: what they were is not known."""
     problems: list[IntegrityError] = []
-    masks, heads = MaskFindings(), _heads(manifest)
+    masks = MaskFindings()
     for split, shards in manifest.splits.items():
         row = 0
         for shard in shards:
-            if manifest.config.get("format") == "npz":
-                problems += [each for file in shard.files for each in _problem(check_file, store, file)]
-                continue
-            if manifest.config.get("format") == FORMAT:
-                records = shard.records
-                problems += [each for file in shard.files for each in _problem(check_record_file, store, file, records)]
+            if manifest.config.get("format") in (FORMAT, "npz"):
+                is_records = manifest.config["format"] == FORMAT
+                check = partial(check_record_file, records=shard.records) if is_records else check_file
+                problems += [each for file in shard.files for each in _problem(check, store, file)]
                 continue
             found, columns = _shard_problems(store, shard, manifest.schema)
             problems += found
@@ -81,11 +113,6 @@ def _check_shards(store: Store, manifest: Manifest) -> tuple[list[IntegrityError
                 masks += mask_violations(columns, heads, split, row)
             row += shard.records
     return problems, masks
-
-
-def _heads(manifest: Manifest) -> tuple[str, ...]:
-    """Heads whose labels can be held against masks. Record files and batch files have no columns."""
-    return () if manifest.config.get("format") in (FORMAT, "npz") else masked_heads(manifest.schema)
 
 
 def _shard_problems(
@@ -135,3 +162,62 @@ def _foreign_files(store: Store, manifest: Manifest) -> Iterator[IntegrityError]
         hidden = os.path.basename(name).startswith(".")  # what file browsers leave
         if name not in known and not name.startswith(f"{STATE}/") and not hidden:
             yield IntegrityError(f"{name} does not belong to this dataset", where=name, next_step="move it elsewhere")
+
+
+# Columns `labels_X` and `masks_X` of the same X, which is a head: one whole number per row says which class, a fixed
+# list of numbers or bools which classes were allowed.
+
+
+def masked_heads(schema: Schema) -> tuple[str, ...]:
+    """The heads that have both columns, each of its type, in the order of their labels."""
+    types = {field.name: field.parsed for field in schema}
+    labels = [name for name, kind in types.items() if name.startswith(LABELS) and kind.name.startswith(("int", "uint"))]
+    heads = [name.removeprefix(LABELS) for name in labels]
+    return tuple(head for head in heads if MASKS + head in types and _is_mask(types[MASKS + head]))
+
+
+def unchecked_heads(schema: Schema) -> tuple[str, ...]:
+    """Heads that have both columns, of types that do not say which class is allowed."""
+    names = {field.name for field in schema}
+    heads = [name.removeprefix(LABELS) for name in names if name.startswith(LABELS)]
+    return tuple(sorted(head for head in heads if MASKS + head in names and head not in masked_heads(schema)))
+
+
+def _is_mask(kind: Type) -> bool:
+    return kind.is_fixed_list and len(kind.shape) == 1 and kind.number.name.startswith(("int", "uint", "float", "bool"))
+
+
+def mask_violations(
+    columns: Mapping[str, Column], heads: Sequence[str], split: str, first_row: int = 0
+) -> MaskFindings:
+    """Hold the labels of one shard against their masks; `first_row` is the number of its first row in the split.
+
+    -1 and null are no label. A null mask allows no class.
+    """
+    found = MaskFindings()
+    rows = len(columns[LABELS + heads[0]]) if heads else 0
+    for start in range(0, rows, _CHUNK):
+        for_each = [_in_chunk(columns, head, split, first_row, start, min(rows, start + _CHUNK)) for head in heads]
+        listed = sorted((each for part in for_each for each in part.violations), key=lambda each: each.row)
+        found += replace(sum(for_each, MaskFindings()), violations=tuple(listed))
+    return found
+
+
+def _in_chunk(
+    columns: Mapping[str, Column], head: str, split: str, first_row: int, start: int, stop: int
+) -> MaskFindings:
+    labels, masks = columns[LABELS + head].read(start, stop), columns[MASKS + head].read(start, stop)
+    is_label = labels != NO_LABEL
+    if f"{LABELS}{head}/valid" in columns:
+        is_label &= columns[f"{LABELS}{head}/valid"].read(start, stop) != 0
+    is_class = (labels >= 0) & (labels < masks.shape[1])
+    place = np.where(is_class, labels, 0).astype("i8")
+    is_allowed = is_class & (masks[np.arange(len(masks)), place] != 0)
+    wrong = np.flatnonzero(is_label & ~is_allowed)
+    violations = tuple(
+        MaskViolation(
+            split, first_row + start + row, head, int(labels[row]), tuple(np.flatnonzero(masks[row]).tolist())
+        )
+        for row in wrong[:MOST_LISTED].tolist()
+    )
+    return MaskFindings(int(np.count_nonzero(is_label)), len(wrong), violations)

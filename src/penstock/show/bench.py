@@ -1,7 +1,6 @@
 """Bench: a dataset and a rhythm -> how fast its batches come, what they cost, and why a consumer would wait.
 
-Alone, the loader gives batches as fast as they are asked for. Against a consumer, each one is followed by a pause: from
-the host, a step of an accelerator is a time in which nothing is asked for.
+Against a consumer, each batch is followed by a pause: from the host, that is all a step of an accelerator is.
 """
 
 import gc

@@ -53,11 +53,13 @@ def doctor_facts(output: str) -> dict[str, Any]:
         _disk("output disk", output, "choose another `output:`, or free some space"),
         _disk("temporary disk", tempfile.gettempdir(), "set TMPDIR to a larger disk: plans try the first rows there"),
     ]
+    needed = {name: _version(name) or "missing" for name in _NEEDED}
+    optional = {name: version for name in _OPTIONAL if (version := _version(name))}
     checks = [*_memory_checks(), _cores(), _open_files(), *disks, _text()]
     return {
         "ok": all(check.status == "ok" for check in checks),
         "checks": [asdict(check) for check in checks],
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {"python": platform.python_version(), **needed, **optional},
         "platform": platform.platform(),
     }
 
@@ -154,19 +156,10 @@ def _file_system(place: Path) -> str:
 def _text() -> Check:
     """Libraries for text jobs. A missing one is no warning: other jobs need none."""
     found = {name: _version(name) for name in _TEXT}
-    there = [f"{name} {version}" for name, version in found.items() if version]
-    missing = [name for name, version in found.items() if not version]
-    words = [
-        *there,
-        *([f"not installed: {', '.join(f'{name} ({_TEXT[name]})' for name in missing)}"] if missing else []),
-    ]
+    words = [f"{name} {version}" for name, version in found.items() if version]
+    missing = ", ".join(f"{name} ({_TEXT[name]})" for name, version in found.items() if not version)
+    words += [f"not installed: {missing}"] if missing else []
     return Check("libraries for text", "ok", "; ".join(words))
-
-
-def _versions() -> dict[str, str]:
-    """Versions of all needed packages, and of the optional ones that are installed."""
-    found = {name: _version(name) or "missing" for name in _NEEDED}
-    return found | {name: version for name in _OPTIONAL if (version := _version(name))}
 
 
 def _version(name: str) -> str:

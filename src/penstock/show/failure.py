@@ -20,7 +20,6 @@ _ENGINE = re.compile(r'File ".*penstock/prepare/(?:passes|engines)/.*\.py"')  # 
 
 
 def tell(error: BaseException, as_json: bool, debug: bool) -> int:
-    """Print what happened and answer the exit code."""
     known = known_error(error)
     with suppress(OSError):  # nobody listens any more; the exit code still tells
         _tell(known, error, as_json, debug)
@@ -94,11 +93,6 @@ def _print(console: Console, text: Text) -> None:
     wrapped = textwrap.fill(
         text.plain, console.width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
-    console.print(_styled(wrapped, text), soft_wrap=True)
-
-
-def _styled(wrapped: str, text: Text) -> Text:
-    label = text.spans[0]
-    styled = Text(wrapped)
+    label, styled = text.spans[0], Text(wrapped)
     styled.stylize(label.style, label.start, label.end)
-    return styled
+    console.print(styled, soft_wrap=True)

@@ -21,15 +21,9 @@ def verification_facts(path: str, found: Verification) -> dict[str, Any]:
         "ok": found.ok,
         "dataset": found.dataset,
         "path": path,
-        "files": found.files,
-        "bytes": found.bytes,
-        "records": found.records,
+        **vars(found),
         "problems": [{name: getattr(each, name) for name in ("what", "where", "next_step")} for each in found.problems],
-        "heads": list(found.heads),
-        "labels": found.labels,
-        "violation_count": found.violation_count,
         "violations": [dataclasses.asdict(each) for each in found.violations],
-        "unchecked": list(found.unchecked),
         "exit_code": _exit_code(found),
     }
 

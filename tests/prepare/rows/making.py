@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from penstock.base.stores import open_store
 from penstock.prepare.passes.exchange.merging import Gathering, gather
-from penstock.prepare.rows import exchange as exchange_module
+from penstock.prepare.rows import order
 from penstock.prepare.rows.container import ContainerWriter, Stored
-from penstock.prepare.rows.exchange import Exchange, Sorted, bucket_numbers
-from penstock.prepare.rows.order import sort_rows
+from penstock.prepare.rows.order import Exchange, Sorted, bucket_numbers, sort_rows
 from penstock.prepare.rows.spill import SpillWriter, read_chunks, with_codes
 
 _MICROSECONDS = st.integers(-(2**40), 2**40)
@@ -84,7 +83,7 @@ def place(value: Any) -> tuple[Any, ...]:
 def in_order(table: pa.Table, exchange: Exchange) -> list[int]:
     """Row numbers in canonical order, by a stable sort of Python tuples."""
     named = {name: raw(table.column(name).combine_chunks()) for name in (*exchange.by, *exchange.order)}
-    hashes = exchange_module.hash_keys([table.column(name).combine_chunks() for name in exchange.by]).tolist()
+    hashes = order.hash_keys([table.column(name).combine_chunks() for name in exchange.by]).tolist()
     return sorted(
         range(table.num_rows), key=lambda row: (hashes[row], *(place(values[row]) for values in named.values()))
     )
@@ -121,7 +120,7 @@ def spill(
         with folder.commit(names[-1]) as file:
             writer = SpillWriter(ContainerWriter(file), buckets, hold_bytes)
             for batch in table.to_batches(max_chunksize=100):
-                hashes = exchange_module.hash_keys([batch.column(name) for name in exchange.by])
+                hashes = order.hash_keys([batch.column(name) for name in exchange.by])
                 writer.write(with_codes(batch), bucket_numbers(hashes, buckets))
             writer.finish()
     return names

@@ -13,16 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.prepare.rows import exchange as exchange_module
 from penstock.prepare.rows import order
-from penstock.prepare.rows.exchange import Exchange
-from penstock.prepare.rows.order import sort_words
+from penstock.prepare.rows.order import Exchange, sort_words
 from tests.prepare.rows import making
 
 COLLISIONS = {
-    "real": exchange_module.hash_keys,
+    "real": order.hash_keys,
     "constant": lambda columns: np.full(len(columns[0]), 7, "u8"),
-    "two values": lambda columns: exchange_module.hash_distinct(columns[0]) & np.uint64(1),
+    "two values": lambda columns: order.hash_distinct(columns[0]) & np.uint64(1),
 }
 
 
@@ -40,8 +38,7 @@ def cases(draw: Any) -> tuple[pa.Table, Exchange]:
 def hashing(name: str) -> Iterator[None]:
     """Keys that hash alike must still be told apart, and stand in the order of their values."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (exchange_module, order):
-            patch.setattr(module, "hash_keys", COLLISIONS[name])
+        patch.setattr(order, "hash_keys", COLLISIONS[name])
         yield
 
 
@@ -139,25 +136,25 @@ def test_buckets_one_after_the_other_are_in_the_order_of_the_hash():
     hashes = np.sort(rng.integers(0, 2**64, 5000, "u8"))
     hashes[:2], hashes[-1] = (0, 1), 2**64 - 1
     for buckets in (1, 2, 3, 7, 64, 4095, 4096):
-        numbers = exchange_module.bucket_numbers(hashes, buckets).tolist()
+        numbers = order.bucket_numbers(hashes, buckets).tolist()
         assert numbers == sorted(numbers)
         assert (numbers[0], numbers[-1]) == (0, buckets - 1)
         assert all(a <= b for a, b in itertools.pairwise(numbers))
 
 
 def test_buckets_take_even_shares_of_keys():
-    hashes = exchange_module.hash_keys([pa.array([f"user {n}" for n in range(64_000)])])
-    counts = np.bincount(exchange_module.bucket_numbers(hashes, 64), minlength=64)
+    hashes = order.hash_keys([pa.array([f"user {n}" for n in range(64_000)])])
+    counts = np.bincount(order.bucket_numbers(hashes, 64), minlength=64)
     assert counts.min() > 800
     assert counts.max() < 1200
 
 
 def test_the_number_of_buckets_comes_from_the_size_of_the_data():
-    count = exchange_module.bucket_count
+    count = order.bucket_count
     assert count(0, 64_000_000) == 1
     assert count(1, 64_000_000) == 1
-    assert count(64_000_000, 64_000_000) == exchange_module.BUCKETS_IN_A_SLICE
-    assert count(10**15, 64_000_000) == exchange_module.MOST_BUCKETS
+    assert count(64_000_000, 64_000_000) == order.BUCKETS_IN_A_SLICE
+    assert count(10**15, 64_000_000) == order.MOST_BUCKETS
     sizes = [count(size, 1000) for size in range(0, 5000, 7)]
     assert sizes == sorted(sizes)
 
@@ -168,5 +165,5 @@ def test_keys_hash_as_split_hashes_them_so_that_a_split_by_key_is_a_range_of_buc
 
     rows = make_rows({"a": ["x", "y", None], "b": [1, 2, 3]})
     stage = build_stage("split", {"by": ["a", "b"], "test": 0.5})
-    hashes = exchange_module.hash_keys([rows.batch.column("a"), rows.batch.column("b")])
+    hashes = order.hash_keys([rows.batch.column("a"), rows.batch.column("b")])
     assert stage.decide(hashes).tolist() == stage(rows).splits.tolist()

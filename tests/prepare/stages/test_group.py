@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, PenstockError, TaskError
-from penstock.prepare.rows.exchange import Exchange
+from penstock.prepare.rows.order import Exchange
 from penstock.prepare.stages import build_stage
 from penstock.prepare.stages.fitting.group_summary import LARGEST, GroupSummary
 from tests.prepare.rows import making
@@ -78,7 +78,7 @@ def _reference(rows: list[tuple[Any, int]], most: int) -> list[tuple[Any, int]]:
 
 def _grouped(table: pa.Table, most: int, run_rows: int) -> list[tuple[Any, int]]:
     """(key, rows) of each record when sorted rows come in runs of `run_rows`."""
-    from penstock.prepare.rows.exchange import Sorted
+    from penstock.prepare.rows.order import Sorted
 
     stage = build_stage("group", {"by": "k", "order": "t", "max_record": most})
     whole = making.sorted_rows(table, Exchange(("k",), ("t",)))
@@ -135,7 +135,7 @@ def test_how_much_is_sorted_at_once_shows_neither_in_records_nor_in_artifacts(tm
 
 def test_texts_of_rows_that_are_done_with_are_not_carried_on():
     """A bucket in many runs, every text another: what is handed on must not hold the texts of all runs before."""
-    from penstock.prepare.rows.exchange import Sorted
+    from penstock.prepare.rows.order import Sorted
 
     stage = build_stage("group", {"by": "k", "order": "t", "max_record": "1kB"})
 

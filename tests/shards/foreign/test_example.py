@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.shards.foreign.example import encode_examples
+from penstock.shards.foreign.maxtext import encode_examples
 
 
 def varint(value: int) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli import main
 from penstock.show.console import show
-from penstock.show.contents.keys import key_tables
+from penstock.show.contents.summary import key_tables
 from tests.shards.foreign.records import TWO, broken_text, foreign, write_records
 from tests.show.desk import EVENTS, KEYS, document, make_events
 

@@ -15,8 +15,7 @@ from tokenizers import Tokenizer, decoders, models
 
 import penstock
 from penstock.cli import main
-from penstock.show.contents.decoded import Decoder, row_tables, visible
-from penstock.show.contents.token_bytes import speller
+from penstock.show.contents.decoded import Decoder, row_tables, speller, visible
 from penstock.show.doctor import doctor_facts
 from tests.show.desk import document
 

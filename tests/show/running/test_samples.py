@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from penstock.cli import main
-from penstock.show.running.notices import notices
+from penstock.show.running.progress import notices
 from tests.show.desk import document
 
 FUNCTION = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.show.running.tracker import Tracker
+from penstock.show.running.progress import Tracker
 
 START = {
     "event": "start",

@@ -1,9 +1,8 @@
 """Container: a file that tasks leave for others: blocks with checksums, arrays of numbers, an index of facts.
 
 Blocks lie one after the other as they came, then arrays, then the index (JSON: facts, and where each array lies), then
-the index's checksum and length. Blocks and the table of where they lie are the business of whoever writes them:
-spill.py, part.py, runs.py. A reader takes one small range at the end, then what it wants, and checks what it takes.
-An array may be in groups with a checksum each: who wants one group reads no other.
+the index's checksum and length. A reader takes one small range at the end, then what it wants, and checks it.
+Who writes blocks (spill.py, part.py, runs.py) keeps a table of them. An array may be in groups with a checksum each.
 """
 
 import json

@@ -61,15 +61,8 @@ def combine(left: Array, right: Array) -> Array:
 
 def is_text(kind: pa.DataType) -> bool:
     is_a = pa.types
-    return bool(
-        is_a.is_string(kind)
-        or is_a.is_large_string(kind)
-        or is_a.is_binary(kind)
-        or is_a.is_large_binary(kind)
-        or is_a.is_fixed_size_binary(kind)
-        or is_a.is_string_view(kind)
-        or is_a.is_binary_view(kind)
-    )
+    is_plain = is_a.is_string(kind) or is_a.is_large_string(kind) or is_a.is_binary(kind) or is_a.is_large_binary(kind)
+    return bool(is_plain or is_a.is_fixed_size_binary(kind) or is_a.is_string_view(kind) or is_a.is_binary_view(kind))
 
 
 def has_hash(kind: pa.DataType) -> bool:

@@ -1,26 +1,71 @@
-"""Order: the canonical order of rows that share a bucket: hash of key, key, order columns, position.
+"""Order: bring the rows of a key together and in order, in bounded memory. The order is canonical: hash of key, key,
+order columns, position, whatever the buckets.
 
-Two views of it. `sort_rows` orders rows that are in memory. `sort_words` gives for each row a list of 64-bit words
-whose order, word after word, is the rows' order: merging.py cuts what does not fit in memory by them.
+The scatter side partitions rows into buckets, ranges of the key's hash, and spills them (spill.py). The gather side
+takes one bucket, sorts it (`sort_rows`), and hands it to the stage that asked for the exchange. A bucket that does not
+fit in memory is cut by `sort_words` first (merging.py): 64-bit words whose order, word after word, is the rows' order.
 
 Within a column values ascend; NaN comes after all numbers, null after everything, -0.0 ties with 0.0.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.prepare.rows.exchange import Exchange, Sorted, hash_keys
+from penstock.prepare.rows.hashing import combine, hash_distinct
 from penstock.prepare.rows.spill import codes_of, combined
 
 Array = np.ndarray[Any, Any]
+BUCKETS_IN_A_SLICE = 8  # a bucket is sorted in memory, with copies; a slice only passes through
+MOST_BUCKETS = 4096
 _TOP = np.uint64(1 << 63)
-_MOST = np.uint64(2**64 - 1)
 _WORD_BITS = 63
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Order of rows that a stage needs: those of equal `by` together, in the order of `order`, then of position."""
+
+    by: tuple[str, ...]
+    order: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The rows of one range of hashes. It is to a gather task what a Slice is to the others."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"bucket {self.number}"
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """A run of rows in order. `starts` are the rows at which a key begins; the first run of a bucket has row 0."""
+
+    batch: pa.RecordBatch
+    starts: Array
+
+
+def bucket_count(input_bytes: int, slice_bytes: int) -> int:
+    """From the size of the data alone, so that no machine decides where a record goes."""
+    return max(1, min(MOST_BUCKETS, -(-input_bytes * BUCKETS_IN_A_SLICE // max(slice_bytes, 1))))
+
+
+def hash_keys(columns: list[pa.Array]) -> Array:
+    """One uint64 per row: the hash that `split: {by: ...}` takes of the same columns."""
+    return reduce(combine, [hash_distinct(column) for column in columns])
+
+
+def bucket_numbers(hashes: Array, buckets: int) -> Array:
+    """Equal ranges of the hash, so that the buckets one after the other are in the order of the hash."""
+    return ((hashes >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype("u2")
 
 
 def sort_rows(batches: Iterable[pa.RecordBatch], exchange: Exchange) -> Sorted:

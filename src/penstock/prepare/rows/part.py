@@ -1,8 +1,6 @@
-"""Part: samples or tokens of one task on their way, in one container. A sink writes it; placing.py or token_stream.py
-reads it.
+"""Part: samples or tokens of one task on their way, in one container. Next: placing.py or token_stream.py.
 
-Pieces of columns lie as they come, of all splits, and a table per split and column tells where. Nothing is laid out
-and nothing waits: the order that readers want is made when the pieces are placed.
+Pieces of columns lie as they come, and a table per split and column tells where. Nothing is laid out and nothing waits.
 """
 
 from __future__ import annotations
@@ -15,18 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.base.stores.store import Store
-from penstock.prepare.rows.container import (
-    BLOCK,
-    FORMAT,
-    Array,
-    Container,
-    Mapped,
-    Words,
-    begin_container,
-    bytes_of,
-    open_container,
-    refuse_other_size,
-)
+from penstock.prepare.rows import container
+from penstock.prepare.rows.container import BLOCK, Array
 from penstock.shards.columns import FileFacts
 from penstock.shards.placed import OFFSETS
 from penstock.shards.record import encoders
@@ -35,24 +23,18 @@ from penstock.shards.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PLACES = ("parts", FORMAT)  # in the fingerprints of all tasks of a job that writes parts
+PLACES = ("parts", container.FORMAT)  # in the fingerprints of all tasks of a job that writes parts
 SUFFIX = ".part"
-_WORDS = Words("a file of samples or tokens")
+_WORDS = container.Words("a file of samples or tokens")
 
 
 class PartWriter:
     """Takes batches of any split. After `finish` the part appears when the stack is left; without it nothing does."""
 
     def __init__(
-        self,
-        store: Store,
-        name: str,
-        schema: Schema,
-        splits: tuple[str, ...],
-        stack: ExitStack,
-        lasting: bool = True,
+        self, store: Store, name: str, schema: Schema, splits: tuple[str, ...], stack: ExitStack, lasting: bool = True
     ) -> None:
-        self._file = begin_container(store, f"{name}{SUFFIX}", stack, lasting)
+        self._file = container.begin_container(store, f"{name}{SUFFIX}", stack, lasting)
         self._encoders = {split: encoders(schema) for split in splits}
         self._pieces: dict[str, list[tuple[int, int, int]]] = {}
         self.records = dict.fromkeys(splits, 0)
@@ -61,7 +43,7 @@ class PartWriter:
         for encoder, array in zip(self._encoders[split], batch.columns, strict=True):
             for column, piece in encoder.encode(array):
                 if piece.size:
-                    view = bytes_of(piece)
+                    view = container.bytes_of(piece)
                     (start,), (checksum,) = self._file.write(view, np.array([0, len(view)]))
                     self._pieces.setdefault(_table(split, column), []).append((start, len(view), checksum))
         self.records[split] += batch.num_rows
@@ -82,7 +64,7 @@ class PartColumn:
     """The pieces of one column, in order."""
 
     name: str
-    file: Container
+    file: container.Container
     pieces: Array
 
     @property
@@ -96,8 +78,7 @@ class PartColumn:
 
     def read(self) -> Iterator[tuple[int, memoryview]]:
         """Each piece with its place in the file, checked."""
-        for number, start in enumerate(self.pieces["start"].tolist()):
-            yield start, self.piece(number)
+        return ((start, self.piece(number)) for number, start in enumerate(self.pieces["start"].tolist()))
 
     def piece(self, number: int) -> memoryview:
         start, length, checksum = self.pieces[number].tolist()
@@ -107,7 +88,7 @@ class PartColumn:
 @dataclass(frozen=True)
 class PartFile:
     name: str
-    file: Container
+    file: container.Container
 
     def column(self, split: str, name: str) -> PartColumn:
         table = _table(split, name)
@@ -121,6 +102,6 @@ class PartFile:
 
 def open_part(store: Store, facts: FileFacts) -> PartFile:
     """The part, mapped. Size and index are held against the facts."""
-    refuse_other_size(store, facts, _WORDS)
-    mapped = Mapped(store.where(facts.file), store.map(facts.file))
-    return PartFile(facts.file, open_container(mapped, _WORDS, facts.digest))
+    container.refuse_other_size(store, facts, _WORDS)
+    mapped = container.Mapped(store.where(facts.file), store.map(facts.file))
+    return PartFile(facts.file, container.open_container(mapped, _WORDS, facts.digest))

@@ -34,7 +34,6 @@ class SetAside:
     advice: str = ""  # for bad input, which stops a job with `on_bad_input: fail`: what to do about it
 
     def between(self, first: int, last: int) -> SetAside:
-        """Rejected rows with a position in the range."""
         kept = [line for line in self.kept if first <= line["position"] < last]
         return self if len(kept) == len(self.kept) else replace(self, count=len(kept), kept=kept)
 
@@ -94,17 +93,18 @@ class Rows:
         """The rows where `mask` is true; the others are set aside for `reason`."""
         if mask.all():
             return self
-        dropped = np.flatnonzero(~mask)
-        kept = _Lines(self, dropped, reason) if keep_rejected else ()
-        return self._without(mask, SetAside(reason, len(dropped), kept, self._inner_of(dropped)))
+        return self._without(mask, reason, keep_rejected)
 
     def reject(self, mask: Array, reason: str, detail: Callable[[int], str], advice: str) -> Rows:
         """Like `keep`, but the others are bad input: `detail` says of a row what is, `advice` what to do about it."""
-        dropped = np.flatnonzero(~mask)
-        lines = _Lines(self, dropped, reason, detail)
-        return self._without(mask, SetAside(reason, len(dropped), lines, self._inner_of(dropped), advice))
+        return self._without(mask, reason, True, detail, advice)
 
-    def _without(self, mask: Array, aside: SetAside) -> Rows:
+    def _without(
+        self, mask: Array, reason: str, has_lines: bool, detail: Callable[[int], str] | None = None, advice: str = ""
+    ) -> Rows:
+        dropped = np.flatnonzero(~mask)
+        lines = _Lines(self, dropped, reason, detail) if has_lines else ()
+        aside = SetAside(reason, len(dropped), lines, self._inner_of(dropped), advice)
         return replace(
             self,
             batch=self.batch.filter(pa.array(mask)),
@@ -137,7 +137,6 @@ class Rows:
         return int(np.asarray(lengths.fill_null(0))[numbers].sum())
 
     def take_split(self, split: int, columns: tuple[str, ...] | None = None) -> pa.RecordBatch:
-        """The rows of one split, of some columns or all."""
         batch = self.batch if columns is None else self.batch.select(list(columns))
         if self.splits is None:
             return batch if split == 0 else batch.slice(0, 0)

@@ -1,10 +1,9 @@
 """Spill: rows on disk in parts, as Arrow chunks in a container. Next: merging.py.
 
-The table of chunks is in groups by part: whoever wants one part reads two small ranges and that part's chunks. Parts
-are the buckets of a scatter task, or the ranges of a bucket that is cut finer.
-
-A chunk is an Arrow IPC stream of one batch in which text is codes and the chunk's own dictionary. That is as small as
-lz4 makes plain text, at half the cost, and what gathers need anyway (benchmarks/LOG.md).
+Parts are the buckets of a scatter task, or the ranges of a bucket that is cut finer. The table of chunks is in groups
+by part: whoever wants one part reads two small ranges and that part's chunks. A chunk is an Arrow IPC stream of one
+batch in which text is codes and the chunk's own dictionary. That is as small as lz4 makes plain text, at half the cost,
+and what gathers need anyway (benchmarks/LOG.md).
 """
 
 import itertools
@@ -16,23 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.stores.store import Store
-from penstock.prepare.rows.container import (
-    BLOCK,
-    Array,
-    Container,
-    ContainerWriter,
-    Source,
-    Stored,
-    Words,
-    open_container,
-)
+from penstock.prepare.rows import container
+from penstock.prepare.rows.container import BLOCK, Array
 from penstock.prepare.rows.hashing import is_text
 from penstock.shards.columns import FileFacts
 
 ENTRY = np.dtype([*BLOCK.descr, ("rows", "<i8"), ("decoded", "<i8")])
 _CHUNKS = "chunks"
 _CHUNK_BYTES = 1 << 20  # of rows at most: who reads chunks holds one at a time
-_WORDS = Words("a spill file")
+_WORDS = container.Words("a spill file")
 
 
 def with_codes(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -46,13 +37,11 @@ def _coded(array: pa.Array) -> pa.Array:
         array = array.cast(pa.string() if pa.types.is_string_view(array.type) else pa.binary())
     if pa.types.is_dictionary(array.type):
         if is_text(array.type.value_type) and not array.dictionary.null_count:
-            return array if array.type.index_type == pa.int32() else _cast_codes(array)
+            if array.type.index_type == pa.int32():
+                return array
+            return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), array.dictionary)
         array = array.dictionary_decode()
     return array.dictionary_encode() if is_text(array.type) else array
-
-
-def _cast_codes(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), array.dictionary)
 
 
 def codes_of(array: pa.DictionaryArray, null: int) -> Array:
@@ -67,7 +56,7 @@ class SpillWriter:
     filter lets few rows through. How much it holds decides the chunks, and never the rows or their order in a part.
     """
 
-    def __init__(self, file: ContainerWriter, parts: int, hold_bytes: int) -> None:
+    def __init__(self, file: container.ContainerWriter, parts: int, hold_bytes: int) -> None:
         self._file, self._parts, self._hold_bytes = file, parts, hold_bytes
         self._waiting: list[tuple[pa.RecordBatch, Array]] = []
         self._waiting_bytes = 0
@@ -112,7 +101,6 @@ class SpillWriter:
         self._entry_parts.append(parts[edges[:-1]].astype("i8"))
 
     def _put(self, sink: pa.BufferOutputStream, edges: list[int], chunks: list[tuple[int, int]]) -> None:
-        """Write some chunks in one go."""
         entries = np.zeros(len(chunks), ENTRY)
         entries["rows"], entries["decoded"] = np.array(chunks, "i8").reshape(-1, 2).T
         entries["length"] = np.diff(edges)
@@ -120,7 +108,6 @@ class SpillWriter:
         self._entries.append(entries)
 
     def finish(self) -> FileFacts:
-        """Write what is held and the index."""
         self._flush()
         entries = np.concatenate([np.zeros(0, ENTRY), *self._entries])
         parts = np.concatenate([np.zeros(0, "i8"), *self._entry_parts])
@@ -143,8 +130,7 @@ def _decoded_bytes(batch: pa.RecordBatch) -> int:
 
 def combined(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     """The batches as one, their codes into one dictionary per column."""
-    table = pa.Table.from_batches(batches).unify_dictionaries()
-    table = table.combine_chunks()
+    table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
     return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
@@ -190,7 +176,7 @@ def _cut_codes(column: pa.DictionaryArray, edges: Array) -> list[pa.Array]:
 class Chunks:
     """Some chunks of one file, in the order in which their rows were written."""
 
-    file: Container
+    file: container.Container
     entries: Array
 
     @property
@@ -202,20 +188,18 @@ class Chunks:
             yield pa.ipc.open_stream(self.file.block(start, length, checksum)).read_next_batch()
 
 
-def read_chunks(source: Source, part: int) -> Chunks:
-    """The chunks of one part of a finished file."""
-    file = open_container(source, _WORDS)
+def read_chunks(source: container.Source, part: int) -> Chunks:
+    file = container.open_container(source, _WORDS)
     entries = np.frombuffer(file.group(_CHUNKS, part, f"the index of part {part}"), ENTRY)
     return Chunks(replace(file, facts={}), entries)  # a gather task holds those of thousands of spills
 
 
 def decoded_bytes(store: Store, name: str) -> int:
     """Decoded bytes of the first part of a committed file."""
-    return read_chunks(Stored(store, name), 0).decoded_bytes
+    return read_chunks(container.Stored(store, name), 0).decoded_bytes
 
 
 def rows_by_part(store: Store, name: str) -> Array:
-    """Rows of each part of a committed file."""
-    file = open_container(Stored(store, name), _WORDS)
+    file = container.open_container(container.Stored(store, name), _WORDS)
     rows = np.append(0, np.cumsum(file.array(_CHUNKS).view(ENTRY)["rows"]))
     return np.diff(rows[file.groups(_CHUNKS)])

@@ -9,8 +9,7 @@ from penstock.base.stores.store import STATE, Store
 from penstock.prepare.job.config import Config
 from penstock.shards.foreign.arrayrecord import FORMAT as ARRAYRECORD
 from penstock.shards.foreign.export import MARK, refuse_target
-from penstock.shards.foreign.hf_dataset import export_hf
-from penstock.shards.foreign.hf_features import features_of
+from penstock.shards.foreign.hf_dataset import export_hf, features_of
 from penstock.shards.manifest import dataset_id
 from penstock.shards.schema import Schema
 

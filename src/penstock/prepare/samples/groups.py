@@ -24,8 +24,6 @@ _AT_ONCE = 1 << 20  # groups that are compared at a time
 
 
 class Groups:
-    """The groups among the rows of one task, by split."""
-
     def __init__(self, splits: tuple[str, ...], by: tuple[str, ...]) -> None:
         self._splits, self._by = splits, by
         self._found = {split: np.empty(0, "u8") for split in splits}
@@ -39,7 +37,6 @@ class Groups:
             self._found[split] = np.union1d(self._found[split], here)
 
     def encoded(self) -> dict[str, str]:
-        """The groups of each split in order, for the index of the part."""
         return {split: base64.b64encode(found.astype("<u8").tobytes()).decode() for split, found in self._found.items()}
 
 
@@ -83,9 +80,6 @@ def _between(store: Store, split: str, parts: list[ShardFacts], low: int, high: 
     found = [np.empty(0, "u8")]
     for part in parts:
         groups = _groups_of(store, part, split)
-        first, last = (
-            np.searchsorted(groups, np.uint64(low)),
-            np.searchsorted(groups, np.uint64(high - 1), side="right"),
-        )
-        found.append(groups[first:last])
+        first = np.searchsorted(groups, np.uint64(low))
+        found.append(groups[first : np.searchsorted(groups, np.uint64(high - 1), side="right")])
     return np.unique(np.concatenate(found))

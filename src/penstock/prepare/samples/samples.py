@@ -5,7 +5,7 @@
 
 `take` must be called as each sample is yielded: a function may fill the same array or dict again for the next one, and
 `take` copies what could be changed. `convert` takes any run of what it gave; how samples are cut into runs decides
-nothing but speed. values.py says what fits a type.
+nothing but speed. fitting.py says what fits a type.
 """
 
 from __future__ import annotations
@@ -18,23 +18,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from penstock.base.errors import InputError
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.samples import fitting
+from penstock.prepare.samples.fitting import PLAIN, WRONG_TYPE, Array, Misfit, held, named
 from penstock.prepare.samples.schema import REQUIRED, Path, SampleField, SampleSchema, arrow_schema
-from penstock.prepare.samples.values import (
-    MISSING_KEY,
-    NOT_A_SAMPLE,
-    PLAIN,
-    UNEXPECTED_KEY,
-    WRONG_TYPE,
-    Array,
-    Misfit,
-    exact,
-    exact_text,
-    held,
-    is_utf8,
-    named,
-    together,
-)
 from penstock.shards.arrays import array_from_fixed
 
 Held = tuple[Any, ...] | Misfit  # a sample's values, as `take` orders them, or why there are none
@@ -53,7 +43,7 @@ class Problem:
 
     sample: int  # its number in the file
     key: str  # "labels.action_type"; "" where the sample itself is no dict
-    reason: str  # the same few words for the same kind of thing: see values.py
+    reason: str  # the same few words for the same kind of thing: see fitting.py
     detail: str  # "900 values, float32[893] was inferred from games/a.txt, sample 0"
 
 
@@ -127,7 +117,7 @@ class Converter:
             return misfit.with_traceback(None)  # which would keep the sample
         for place, each in zip(self._places, self._schema, strict=True):
             if values[place] is _ABSENT and each.missing is REQUIRED:
-                return Misfit(MISSING_KEY, each.told, each.key)
+                return Misfit(fitting.MISSING_KEY, each.told, each.key)
         return self._held(values)
 
     def convert(self, samples: Sequence[Held], first: int) -> tuple[pa.RecordBatch, Array, list[Problem]]:
@@ -169,11 +159,11 @@ def _found(sample: Any, keys: _Keys) -> list[Any]:
             dotted = ".".join(keys.path[: depth + 1])
             raise Misfit(WRONG_TYPE, f"{named(node)}, a dict with {', '.join(keys.names)} is expected", dotted)
     if not isinstance(node, dict):
-        raise Misfit(NOT_A_SAMPLE, f"{named(node)}, not a dict")
+        raise Misfit(fitting.NOT_A_SAMPLE, f"{named(node)}, not a dict")
     for key in node:
         if key not in keys.names:
             dotted = ".".join((*keys.path, str(key)))
-            raise Misfit(UNEXPECTED_KEY, f"the schema has {', '.join(keys.names)}", dotted)
+            raise Misfit(fitting.UNEXPECTED_KEY, f"the schema has {', '.join(keys.names)}", dotted)
     return [node.get(key, _ABSENT) for key in keys.columns]
 
 
@@ -199,7 +189,7 @@ def _filled(values: Sequence[Any], field: SampleField) -> tuple[Any, dict[int, M
 
 def _numbers(values: Sequence[Any], field: SampleField) -> tuple[Array, dict[int, Misfit]]:
     """All at once; or else those of a kind at once, such as int and np.int64 in turn; or else one by one."""
-    all_at_once = together(values, field.shape, field.number, field.rounds)
+    all_at_once = fitting.together(values, field.shape, field.number, field.rounds)
     if all_at_once is not None:
         return all_at_once, {}
     kinds: dict[Any, list[int]] = {}
@@ -210,7 +200,7 @@ def _numbers(values: Sequence[Any], field: SampleField) -> tuple[Array, dict[int
     wrong: dict[int, Misfit] = {}
     for places in kinds.values():
         some = [values[place] for place in places]
-        found = together(some, field.shape, field.number, field.rounds) if len(kinds) > 1 else None
+        found = fitting.together(some, field.shape, field.number, field.rounds) if len(kinds) > 1 else None
         if found is not None:
             numbers[places] = found
         else:
@@ -222,20 +212,20 @@ def _one_by_one(values: list[Any], places: list[int], into: Array, field: Sample
     wrong = {}
     for place, value in zip(places, values, strict=True):
         try:
-            alone = together([value], field.shape, field.number, field.rounds)
-            into[place] = exact(value, field.shape, field.number, field.rounds) if alone is None else alone[0]
+            alone = fitting.together([value], field.shape, field.number, field.rounds)
+            into[place] = fitting.exact(value, field.shape, field.number, field.rounds) if alone is None else alone[0]
         except Misfit as misfit:
             wrong[place] = _explained(misfit, field)
     return wrong
 
 
 def _texts(values: Sequence[Any], field: SampleField) -> tuple[Sequence[str], dict[int, Misfit]]:
-    if set(map(type, values)) == {str} and is_utf8("".join(values)):
+    if set(map(type, values)) == {str} and fitting.is_utf8("".join(values)):
         return values, {}
     texts, wrong = [], {}
     for place, value in enumerate(values):
         try:
-            texts.append(exact_text(value))
+            texts.append(fitting.exact_text(value))
         except Misfit as misfit:
             texts.append("")
             wrong[place] = _explained(misfit, field)
@@ -250,3 +240,27 @@ def _arrow(column: Any, field: SampleField, fits: Array) -> pa.Array:
     if field.parsed.is_text:
         return pa.array([text for text, fit in zip(column, fits, strict=True) if fit], pa.string())
     return array_from_fixed(column if fits.all() else column[fits], field.parsed, None)
+
+
+def refuse_nulls(rows: Rows) -> None:
+    for name, column in zip(rows.batch.schema.names, rows.batch.columns, strict=True):
+        missing = _null_rows(column)
+        if len(missing):
+            row = int(missing[0])
+            inside = "" if column.null_count else "a value inside a list of "
+            raise InputError(
+                f"{inside}column {name!r} is null, and an array has no place for that",
+                where=f"{rows.path_of(row)}, position {int(rows.ordinals[row]):,}",
+                next_step="fill it in a stage of your own, or drop such rows: `filter: " + f"{name} is not null`",
+            )
+
+
+def _null_rows(column: pa.Array) -> Array:
+    """Numbers of the rows that are null, or else of the lists that have a null inside."""
+    if column.null_count:
+        return np.flatnonzero(np.asarray(column.is_null()))
+    is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+    if not is_list or not column.flatten().null_count:
+        return np.zeros(0, "i8")
+    rows: Array = np.asarray(pc.list_parent_indices(column))[np.asarray(column.flatten().is_null())]
+    return rows

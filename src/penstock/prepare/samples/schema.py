@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, InputError, PenstockError, did_you_mean
-from penstock.prepare.samples.values import Array, Misfit, Shape, exact, exact_text, kind_of, named, whole_range
+from penstock.prepare.samples.fitting import Array, Misfit, Shape, exact, exact_text, kind_of, named, whole_range
 from penstock.shards.schema import Field, Type, parse_type, schema_to_arrow, short_type, type_from_short
 
 DECLARED = "declared"
@@ -205,7 +205,13 @@ def agreed_schema(found: Sequence[SampleSchema], missing: Mapping[str, Any]) -> 
         names = {field.name for field in schema}
         for field in agreed.values():
             if field.name not in names and field.name not in missing:
-                raise _key_conflict(field, schema[0].origin)
+                place, filler = schema[0].origin, "..." if field.parsed.is_text else -1
+                raise InputError(
+                    f"key {field.key!r} is in {field.origin}, but not in {place}",
+                    where=place,
+                    next_step="yield it in every sample, or say what stands for it where it is missing: "
+                    f"missing: {{{field.name}: {filler}}}",
+                )
     fields = list(agreed.values())
     _check_names(fields, InputError, None)
     return _with_missing(fields, missing)
@@ -219,15 +225,6 @@ def _type_conflict(first: SampleField, second: SampleField) -> InputError:
         f"key {first.key!r} is {words[0]} in {first.origin}, but {other} in {second.origin}",
         where=second.origin,
         next_step=f"yield one type and shape in every file, or declare all keys: schema: {_nested(first.path, better)}",
-    )
-
-
-def _key_conflict(field: SampleField, place: str) -> InputError:
-    return InputError(
-        f"key {field.key!r} is in {field.origin}, but not in {place}",
-        where=place,
-        next_step=f"yield it in every sample, or say what stands for it where it is missing: missing: {{{field.name}: "
-        f"{'...' if field.parsed.is_text else -1}}}",
     )
 
 

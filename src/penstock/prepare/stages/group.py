@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
 from penstock.base.sizes import parse_size
-from penstock.prepare.rows.exchange import Array, Exchange, Sorted
 from penstock.prepare.rows.hashing import is_text
+from penstock.prepare.rows.order import Array, Exchange, Sorted
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.rows.spill import codes_of, combined
 from penstock.prepare.stages.fitting.group_summary import GroupSummary

@@ -13,7 +13,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.stores.other_folder import OtherFolder
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.room import Room
-from penstock.prepare.rows.exchange import Exchange, Sorted
+from penstock.prepare.rows.order import Exchange, Sorted
 from penstock.prepare.stages.stage import Stage
 from penstock.shards.columns import FileFacts
 

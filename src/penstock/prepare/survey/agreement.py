@@ -14,7 +14,7 @@ from penstock.prepare.stages.stage import Stage
 from penstock.prepare.survey.checking import check_stages
 from penstock.prepare.survey.columns import columns_needed, named_columns
 from penstock.prepare.survey.first_rows import SAMPLE_BYTES, SAMPLE_ROWS, no_rows
-from penstock.shards.feature_names import misaligned, names_of
+from penstock.shards.schema import misaligned, names_of
 
 Surveyed = list[tuple[File, FileSurvey]]
 

@@ -23,8 +23,7 @@ from penstock.prepare.stages.interfaces import (
     exchanges_of,
 )
 from penstock.prepare.stages.stage import Stage
-from penstock.shards.feature_names import FeatureNames, feature_names
-from penstock.shards.schema import Schema, schema_from_arrow
+from penstock.shards.schema import FeatureNames, Schema, feature_names, schema_from_arrow
 
 
 def check_stages(

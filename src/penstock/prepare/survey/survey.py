@@ -13,8 +13,7 @@ from penstock.prepare.stages.interfaces import HoldsFolders
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.survey.agreement import BadFile
 from penstock.prepare.survey.listing import Unread
-from penstock.shards.feature_names import FeatureNames
-from penstock.shards.schema import Schema
+from penstock.shards.schema import FeatureNames, Schema
 
 MANY_FILES = 1000  # fewer are nothing beside what any job needs
 

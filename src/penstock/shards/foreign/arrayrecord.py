@@ -16,25 +16,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import ConfigError, InputError, OutputError
-from penstock.shards.foreign.arrow_stream import (
-    Array,
-    Pieces,
-    StreamColumn,
-    cut,
-    no_nulls,
-    plain,
-    refuse_larger,
-    stream_column,
-    streams,
-)
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from penstock.shards import arrow as pa
+from penstock.shards.foreign import arrow_stream
+from penstock.shards.foreign.arrow_stream import Array, Pieces
 
 FORMAT = "arrayrecord"
 MEASUREMENTS = "measurements"
@@ -43,8 +32,6 @@ _FACTS = ("src_id", MEASUREMENTS, "n_measurements", "time_span_seconds", "first_
 
 def refuse_unfit(schema: pa.Schema, by: tuple[str, ...], order: tuple[str, ...]) -> None:
     """Refuse a job whose rows this format cannot hold; `schema` is that of the rows before they are grouped."""
-    import pyarrow as pa
-
     library()
     if len(by) != 1:
         raise _unfit(f"takes one key, this job groups by {', '.join(by) or 'none'}", "name one column of text")
@@ -83,8 +70,7 @@ def _unfit(reason: str, next_step: str) -> ConfigError:
 
 
 def _holds(kind: pa.DataType) -> bool:
-    import pyarrow.types as is_a
-
+    is_a = pa.types
     if is_a.is_dictionary(kind):
         return _holds(kind.value_type)
     text = is_a.is_string(kind) or is_a.is_large_string(kind) or is_a.is_binary(kind) or is_a.is_large_binary(kind)
@@ -98,27 +84,25 @@ def encode_records(batch: pa.RecordBatch, key: str, order: str) -> Iterator[byte
     The bytes depend on the record alone, not on its neighbours in the batch. 1 ms a batch, 7 us a record and 30 ns an
     event: give it hundreds of records at a time.
     """
-    import pyarrow as pa
-
     if not batch.num_rows:
         return iter(())
-    keys = plain(batch.column(key))
+    keys = arrow_stream.plain(batch.column(key))
     lists = {name: batch.column(name) for name in batch.schema.names if name != key}
     rows = _event_counts(lists)
     times = _microseconds(order, lists.pop(order).flatten())
     _refuse_nulls(key, keys, order, times, rows)
     repeated = keys.take(pa.array(np.repeat(np.arange(len(rows)), rows)))
     events = [
-        stream_column(order, times, rows),
-        stream_column(key, repeated, rows),
-        *(stream_column(name, array.flatten(), rows) for name, array in lists.items()),
+        arrow_stream.stream_column(order, times, rows),
+        arrow_stream.stream_column(key, repeated, rows),
+        *(arrow_stream.stream_column(name, array.flatten(), rows) for name, array in lists.items()),
     ]
-    return map(bytes, _with_facts(streams(events, rows), keys, times.view(pa.int64()).to_numpy(), rows).pieces)
+    return map(
+        bytes, _with_facts(arrow_stream.streams(events, rows), keys, times.view(pa.int64()).to_numpy(), rows).pieces
+    )
 
 
 def _with_facts(measurements: Pieces, keys: pa.Array, times: Array, rows: Array) -> Pieces:
-    import pyarrow as pa
-
     once = np.ones(len(rows), "i8")
     stops = np.cumsum(rows)
     first, last = times[stops - rows], times[stops - 1]
@@ -129,13 +113,13 @@ def _with_facts(measurements: Pieces, keys: pa.Array, times: Array, rows: Array)
         pa.array(first).view(pa.timestamp("us")),
         pa.array(last).view(pa.timestamp("us")),
     ]
-    refuse_larger(MEASUREMENTS, int(measurements.sizes.max()))
+    arrow_stream.refuse_larger(MEASUREMENTS, int(measurements.sizes.max()))
     offsets = np.stack([np.zeros_like(rows), measurements.sizes], 1).astype("i4")
-    buffers = (no_nulls(len(rows)), cut(offsets.reshape(-1), 2 * once), measurements)
+    buffers = (arrow_stream.no_nulls(len(rows)), arrow_stream.cut(offsets.reshape(-1), 2 * once), measurements)
     names = [name for name in _FACTS if name != MEASUREMENTS]
-    columns = [stream_column(name, fact, once) for name, fact in zip(names, facts, strict=True)]
-    columns.insert(1, StreamColumn(pa.field(MEASUREMENTS, pa.binary()), 0 * once, buffers))
-    return streams(columns, once)
+    columns = [arrow_stream.stream_column(name, fact, once) for name, fact in zip(names, facts, strict=True)]
+    columns.insert(1, arrow_stream.StreamColumn(pa.field(MEASUREMENTS, pa.binary()), 0 * once, buffers))
+    return arrow_stream.streams(columns, once)
 
 
 def source_id(key: str) -> int:
@@ -166,8 +150,6 @@ def _refuse_nulls(key: str, keys: pa.Array, order: str, times: pa.Array, rows: A
 
 def _microseconds(name: str, times: pa.Array) -> pa.Array:
     """Without a zone: the instant in UTC."""
-    import pyarrow as pa
-
     try:
         return times.cast(pa.timestamp("us", times.type.tz)).view(pa.timestamp("us"))
     except pa.ArrowInvalid as error:
@@ -191,8 +173,6 @@ def decode_batch(records: list[bytes], path: str, first: int, like: pa.Schema | 
 
     All have events of the same columns, which are those of `like`, the schema of an earlier batch, if there is one.
     """
-    import pyarrow as pa
-
     opened = [_open(data, f"{path}, record {first + number:,}") for number, data in enumerate(records)]
     columns = {field.name: field.type.value_type for field in like or () if field.name not in _FACTS}
     columns = columns or _columns(opened[0][1].schema)
@@ -220,16 +200,12 @@ def facts_schema() -> pa.Schema:
 
 @cache
 def _record_schema() -> pa.Schema:
-    import pyarrow as pa
-
     kinds = [pa.int64(), pa.binary(), pa.int32(), pa.float64(), pa.timestamp("us"), pa.timestamp("us")]
     return pa.schema(list(zip(_FACTS, kinds, strict=True)))
 
 
 def _open(data: bytes, where: str) -> tuple[pa.Table, pa.Table]:
     """(facts without the measurements, events). Any program may have written them: all is checked, for 25 us."""
-    import pyarrow as pa
-
     broken = (pa.ArrowException, OSError, UnicodeDecodeError)  # the last: names of columns
     try:
         facts = pa.ipc.open_stream(data).read_all()
@@ -240,7 +216,9 @@ def _open(data: bytes, where: str) -> tuple[pa.Table, pa.Table]:
     if not shaped:
         raise _foreign(f"is not an Arrow stream of {', '.join(_FACTS)}: it starts with {data[:16]!r}", where)
     if not facts.schema.equals(_record_schema()):
-        _refuse_types(facts.schema.types, where)
+        for name, found, kind in zip(_FACTS, facts.schema.types, _record_schema().types, strict=True):
+            if found != kind:
+                raise _foreign(f"has {name} of type {found}, and the format {kind}", where)
     measurements = facts.column(MEASUREMENTS)[0].as_buffer() or b""
     try:
         events = pa.ipc.open_stream(measurements).read_all()
@@ -253,12 +231,6 @@ def _open(data: bytes, where: str) -> tuple[pa.Table, pa.Table]:
         raise _foreign(f"has more than one column {', '.join(repeated)}", where)
     _refuse_contradiction(facts, len(events), where)
     return facts.drop_columns(MEASUREMENTS), events
-
-
-def _refuse_types(types: list[pa.DataType], where: str) -> None:
-    for name, found, kind in zip(_FACTS, types, _record_schema().types, strict=True):
-        if found != kind:
-            raise _foreign(f"has {name} of type {found}, and the format {kind}", where)
 
 
 def _refuse_contradiction(facts: pa.Table, events: int, where: str) -> None:
@@ -290,8 +262,6 @@ def _unlike(before: dict[str, pa.DataType], found: dict[str, pa.DataType], where
 
 def _joined(tables: list[pa.Table]) -> list[pa.Array]:
     """The columns of all tables, which have the same: concat_tables would also have `not null` alike."""
-    import pyarrow as pa
-
     return [
         pa.chunked_array([chunk for table in tables for chunk in table.column(place).chunks], kind).combine_chunks()
         for place, kind in enumerate(tables[0].schema.types)
@@ -299,8 +269,6 @@ def _joined(tables: list[pa.Table]) -> list[pa.Array]:
 
 
 def _values(column: pa.ChunkedArray) -> Array:
-    import pyarrow as pa
-
     array, kind = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks(), column.type
     if pa.types.is_time(kind):  # as the native format gives it
         array = array.view(f"int{kind.bit_width}").cast(pa.int64()).view(pa.duration(kind.unit))

@@ -11,21 +11,19 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import xxhash
 
-from penstock.base.errors import FileError, IntegrityError, file_error
+from penstock.base.errors import IntegrityError, file_error
 from penstock.base.faults import operation
 from penstock.base.files import ReadFile
 from penstock.base.stores.store import Store
+from penstock.shards import arrow as pa
 from penstock.shards.columns import FileFacts, check_file, damaged_file, file_digest
 from penstock.shards.foreign.arrayrecord import encode_records, library
 from penstock.shards.manifest import ShardFacts
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUFFIX = ".arrayrecord"
 _AT_ONCE = 1 << 20  # bytes held before they are written, and read at a time
@@ -76,7 +74,6 @@ class PartWriter:
         return ShardFacts(self.name, self.records, (file,))
 
     def close(self) -> None:
-        """Forget what was not committed."""
         if self._open:
             self._open = False
             self._commit.__exit__(GeneratorExit, GeneratorExit(), None)
@@ -150,14 +147,9 @@ def _announced(path: str, act: Any, *arguments: bytes) -> None:
         act(*arguments)
     except OSError as error:
         raise file_error(error, "write", path) from error
-    except RuntimeError as error:
-        raise _write_error(error, path) from error
-
-
-def _write_error(error: RuntimeError, path: str) -> FileError:
-    """The library has only the text of the system's error."""
-    number = next((code for code in errno.errorcode if os.strerror(code) in str(error)), errno.EIO)
-    return file_error(OSError(number, os.strerror(number)), "write", path)
+    except RuntimeError as error:  # the library has only the text of the system's error
+        number = next((code for code in errno.errorcode if os.strerror(code) in str(error)), errno.EIO)
+        raise file_error(OSError(number, os.strerror(number)), "write", path) from error
 
 
 def check_record_file(store: Store, file: FileFacts, records: int) -> None:

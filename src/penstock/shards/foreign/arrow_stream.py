@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import InputError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from penstock.shards import arrow as pa
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 2**31 - 1  # what the offsets of Arrow's string and binary can count
@@ -56,8 +54,6 @@ class _Head:
 
 def streams(columns: list[StreamColumn], rows: Array) -> Pieces:
     """One IPC stream per record, of one batch with `rows[i]` rows."""
-    import pyarrow as pa
-
     schema = pa.schema([column.field for column in columns])
     head = _head(schema)
     heads = np.tile(head.words, (len(rows), 1))
@@ -86,8 +82,6 @@ def streams(columns: list[StreamColumn], rows: Array) -> Pieces:
 
 def _head(schema: pa.Schema) -> _Head:
     """Walk pyarrow's message of one row of nulls (no number in it is 0, which flatbuffers would leave out)."""
-    import pyarrow as pa
-
     batch = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     message = batch.serialize().to_pybytes()
     message = message[: 8 + int.from_bytes(message[4:8], "little")]  # without the body
@@ -117,8 +111,6 @@ def cut(flat: Array, counts: Array) -> Pieces:
 
 def stream_column(name: str, array: pa.Array, rows: Array) -> StreamColumn:
     """The rows of all records one after the other -> a column of their streams. Text leaves as plain string."""
-    import pyarrow as pa
-
     array = plain(array)
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     null_counts, validity = _validity(valid, rows)
@@ -134,8 +126,6 @@ def stream_column(name: str, array: pa.Array, rows: Array) -> StreamColumn:
 
 def plain(array: pa.Array) -> pa.Array:
     """Dictionaries decoded; text with 64-bit offsets, which the rows of many records may need."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(array.type):
         return plain(array.dictionary).take(array.indices)
     if pa.types.is_string(array.type):

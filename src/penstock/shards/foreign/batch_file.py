@@ -15,21 +15,18 @@ import json
 import math
 import zipfile
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xxhash
 
 from penstock.base.errors import InputError
 from penstock.base.stores.store import Store, Writer
+from penstock.shards import arrow as pa
 from penstock.shards.arrays import Array, fixed_dtype, fixed_values
 from penstock.shards.columns import FileFacts
-from penstock.shards.feature_names import FeatureNames
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.schema import Field, Schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from penstock.shards.schema import FeatureNames, Field, Schema
 
 METADATA = "metadata"
 METADATA_VERSION = 1
@@ -79,7 +76,6 @@ class BatchFileWriter:
         return ShardFacts(self.name, self.records, tuple(self._files))
 
     def close(self) -> None:
-        """Forget what was not committed."""
         if not self._committed:
             for facts in self._files:
                 self._store.remove(facts.file)
@@ -118,7 +114,6 @@ class BatchFileWriter:
 
 
 def refuse_unfit(schema: Schema, where: str) -> None:
-    """Raise InputError for a column that a batch file cannot hold."""
     for field in schema:
         kind = field.parsed.inner if field.parsed.is_dictionary else field.parsed
         assert kind

@@ -1,8 +1,7 @@
 """Export: a finished dataset -> a folder of files that other programs read, which appears whole or not at all.
 
-What the exports to folders (hf_dataset.py, maxtext.py) have in common: which splits there are, where the folder may be,
-how many rows are read at once, when a file is full. A folder is written beside its place, under a name that a later
-export of the same place finds and clears; its last file, export.json, tells that penstock wrote it.
+What hf_dataset.py and maxtext.py have in common. A folder is written beside its place, under a name that a later export
+of the same place finds and clears; its last file, export.json, tells that penstock wrote it.
 """
 
 import fcntl
@@ -119,14 +118,10 @@ def row_ranges(dataset: Dataset, schema: Schema, most: int) -> Iterator[tuple[di
         columns, start = dataset.columns(shard), 0
         while start < records:
             stop = min(records, start + _ROWS_AT_ONCE)
-            while stop - start > 1 and _row_bytes(schema, columns, start, stop) > most:
+            while stop - start > 1 and sum(_field_bytes(field, columns, start, stop) for field in schema) > most:
                 stop = start + (stop - start) // 2
             yield columns, start, stop
             start = stop
-
-
-def _row_bytes(schema: Schema, columns: Mapping[str, Column], start: int, stop: int) -> int:
-    return sum(_field_bytes(field, columns, start, stop) for field in schema)
 
 
 def _field_bytes(field: Field, columns: Mapping[str, Column], start: int, stop: int) -> int:

@@ -1,7 +1,6 @@
 """HDF5: a finished dataset -> one .h5 file, one group per split and in it one dataset per column, as they are.
 
-Numbers and fixed lists keep their shape and their bytes (times are the whole numbers they are stored as), text becomes
-variable-length UTF-8. Read and written some 4 MiB at a time; every block is checked on the way.
+Times are the whole numbers they are stored as, text becomes variable-length UTF-8. Every block is checked on the way.
 """
 
 import io

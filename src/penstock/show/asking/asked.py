@@ -1,7 +1,9 @@
 """Asked: the job file or preset that a command names, with the command's options on top -> a Config and its Plan."""
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,6 @@ from penstock.prepare.job.config import Config, load_config, make_config, unders
 from penstock.prepare.job.job_file import read_yaml
 from penstock.prepare.job.presets import PRESETS, Preset
 from penstock.prepare.plan.plan import Plan
-from penstock.show.asking.naming import naming
 from penstock.show.asking.older_names import into_stages, refuse_contradiction
 from penstock.show.asking.overrides import Override, lay_over
 from penstock.show.asking.preset_job import job_text, preset_job, with_casts
@@ -28,9 +29,8 @@ class Asked:
     config: Config
     overrides: Sequence[Override] = ()
     preset: Preset | None = None
-    job: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the job file that a preset or another program's config is short for
+    # The job file that a preset or another program's config is short for.
+    job: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()  # keys of that config that mean nothing here
 
 
@@ -38,7 +38,10 @@ def load_job(name: str, overrides: Sequence[Override], older: Sequence[Override]
     """The job file of that name, or the preset if there is none, with the overrides on top."""
     refuse_contradiction(older, overrides)
     if not os.path.isfile(name) and name in PRESETS:
-        return _load_preset(PRESETS[name], [*overrides, *older])
+        preset, every = PRESETS[name], [*overrides, *older]
+        job = preset_job(preset, every)
+        with naming(every, f"of preset {name}", preset):
+            return Asked(name, make_config(job), every, preset, job)
     if not os.path.exists(name):
         raise _missing(name)
     laid = {**_written(name), **lay_over(_written(name), overrides)}
@@ -55,12 +58,6 @@ def load_job(name: str, overrides: Sequence[Override], older: Sequence[Override]
         config = load_config(name, lay_over({**laid, **written}, every))
     is_ours = not translated.notes and written == laid
     return Asked(name, config, every, job={} if is_ours else written, notes=translated.notes)
-
-
-def _load_preset(preset: Preset, overrides: Sequence[Override]) -> Asked:
-    job = preset_job(preset, overrides)
-    with naming(overrides, f"of preset {preset.name}", preset):
-        return Asked(preset.name, make_config(job), overrides, preset, job)
 
 
 def plan_job(asked: Asked) -> Plan:
@@ -96,3 +93,36 @@ def _written(path: str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return {}
     return written if isinstance(written, dict) else {}
+
+
+@contextmanager
+def naming(overrides: Sequence[Override], about: str, preset: Preset | None = None) -> Iterator[None]:
+    """An error in what an option says names the option, not a line of the file."""
+    try:
+        yield
+    except ConfigError as error:
+        places = [
+            (place, -number) for number, each in enumerate(overrides) if (place := _place(error, each, preset)) >= 0
+        ]
+        if places:
+            error.where = f"{overrides[-min(places)[1]].option}, {about}"
+        error.where = error.where or about.removeprefix("on top of ").removeprefix("of ")
+        raise
+
+
+def _place(error: ConfigError, override: Override, preset: Preset | None) -> int:
+    """Position in the error's sentence of what the option says; -1 if it is not mentioned."""
+    if preset and override.keys[0] in preset.settings:  # a stage got it, and tells it by its name or its value
+        values = override.value if isinstance(override.value, list) else [override.value]
+        found = [error.what.find(word) for word in (f"{override.keys[0]}:", *map(repr, values))]
+        return min((place for place in found if place >= 0), default=-1)
+    spoken, said = _parts(error.what), _parts(override.path)
+    if override.keys[0] == "input" and spoken[1:2] == ["0"] and said[1:2] != ["0"]:
+        spoken.pop(1)  # one source may be written without a list
+    shared = min(len(spoken), len(said))
+    return 0 if spoken[:shared] == said[:shared] else -1
+
+
+def _parts(what: str) -> list[str]:
+    """`stages[1].split: a sentence` begins with a path into the job: stages, 1, split."""
+    return re.split(r"[.\[\]]+", re.split(r"[^\w.\[\]]", what)[0].rstrip("].["))

@@ -99,20 +99,13 @@ def job_schema() -> Schema:
     properties.pop("folder")
     properties["input"] = _input_schema()
     properties["export"]["anyOf"].append(export["properties"]["to"])
-    properties["stages"] = {
-        "description": "what is done to the rows, in this order",
-        "type": "array",
-        "items": _stage_schema(definitions),
-    }
+    stages = {"description": "what is done to the rows, in this order", "type": "array"}
+    properties["stages"] = {**stages, "items": _stage_schema(definitions)}
     properties["workers"] = {**properties["workers"], "anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 0}]}
     for name in ("memory", "slice_size"):
         properties[name] = _size(properties[name])
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **schema,
-        "title": "penstock job",
-        "$defs": definitions,
-    }
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, **schema, "title": "penstock job", "$defs": definitions}
 
 
 def _input_schema() -> Schema:

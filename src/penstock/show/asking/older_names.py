@@ -1,8 +1,4 @@
-"""Older names: flags of the scripts that penstock replaces -> the overrides they mean today.
-
-`--max-row-size-mb` and `--train-ratio` speak of options of a stage. A preset has settings of those names; in a job
-file the stage is looked for.
-"""
+"""Older names: flags of the scripts that penstock replaces -> the overrides they mean today."""
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation

@@ -101,7 +101,6 @@ on_bad_input: fail
 
 
 def write_starter(path: str) -> dict[str, Any]:
-    """Write the file where there is none yet."""
     try:
         with open(path, "x", encoding="utf-8") as file:
             file.write(STARTER)

@@ -15,9 +15,8 @@ from penstock.base.sizes import counted, format_count, format_size
 from penstock.prepare.stages.fitting.group_summary import LARGEST
 from penstock.shards.dataset import ArrayRecordDataset, is_bare, open_dataset
 from penstock.shards.foreign.arrayrecord_file import SUFFIX
-from penstock.show.contents.keys import key_tables
-from penstock.show.contents.records import first_records, record_tables
-from penstock.show.contents.values import jsonable
+from penstock.show.contents.summary import key_tables
+from penstock.show.contents.values import first_records, jsonable, record_tables
 from penstock.show.tables import filled, make_list, make_table
 
 _AT_ONCE = 16  # records decoded together: one may be as large as the max_record it was made with
@@ -100,7 +99,8 @@ def _key_of(src_id: int, facts: _Facts, dataset: ArrayRecordDataset, column: lis
 
 
 def file_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
-    yield make_list(_lines(facts))
+    files, records = counted(len(facts["paths"]), "file"), counted(facts["group"]["records"], "record")
+    yield make_list([("arrayrecord", f"{files}, {format_size(facts['bytes'])}, {records}")])
     rows = [(each["file"], format_count(each["records"]), format_size(each["bytes"])) for each in facts["paths"]]
     yield ""
     yield from filled(make_table("file", ">records", ">bytes"), rows, "file")
@@ -110,8 +110,3 @@ def file_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     fields = [(field["name"], field["type"]) for field in facts["schema"]]
     yield from filled(make_table("column", "type"), fields, "column")
     yield from record_tables(facts)
-
-
-def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    files = counted(len(facts["paths"]), "file")
-    yield "arrayrecord", f"{files}, {format_size(facts['bytes'])}, {counted(facts['group']['records'], 'record')}"

@@ -1,5 +1,7 @@
 """Decoded: the tokens of a row -> the text of each, document by document, in alternating colours."""
 
+import codecs
+import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,15 +14,18 @@ from rich.text import Text
 
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
-from penstock.shards.manifest import Manifest
+from penstock.shards.manifest import Manifest, read_artifact
 from penstock.shards.packed import TOKENIZER
-from penstock.show.contents.artifact import read_artifact
-from penstock.show.contents.token_bytes import Spell, are_characters, by_characters, is_stray, speller, stray_shown
 
 Facts = dict[str, Any]
 _MOST_TOKENS = 256  # of a row on a screen
 _STYLES = ("black on cyan", "black on yellow")  # a background shows blanks, too
 _SPECIAL = "bold white on red"
+Spell = Callable[[int], bytes]  # no bytes: the token is whole characters, and text by itself
+_PLAIN = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))  # bytes that stand for themselves, ByteLevel
+_OTHERS = (byte for byte in range(256) if byte not in _PLAIN)
+_BYTE_OF = {**{chr(byte): byte for byte in _PLAIN}, **{chr(256 + n): byte for n, byte in enumerate(_OTHERS)}}
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # of ByteFallback
 _JOINERS = "\u200c\u200d"  # invisible, and a part of how words and pictures are spelled
 
 
@@ -39,7 +44,7 @@ class Decoder:
         pieces: list[Facts] = []
         before: list[int] = []
         for held, data in by_characters(tokens, self.spell):
-            whole = are_characters(data)
+            whole = not any(map(is_stray, stray_shown(data)))
             text = self._added(before, held) if whole else data.decode("utf-8", "replace")
             stray = {} if whole else {"bytes": data.hex()}
             pieces.append({"text": text, "tokens": held, "special": held[-1] in self.special, **stray})
@@ -89,7 +94,6 @@ def document_facts(record: Mapping[str, Any], decoder: Decoder | None) -> list[F
 
 
 def row_tables(name: str, documents: Sequence[Facts]) -> Iterator[RenderableType]:
-    """A row with its name, and its first tokens."""
     total = sum(len(each["tokens"]) for each in documents)
     yield Text.assemble("\n", (name, "bold"), f": {counted(total, 'token')}, {counted(len(documents), 'document')}")
     left = _MOST_TOKENS
@@ -157,3 +161,47 @@ def _visible(character: str) -> str:
     if character in _JOINERS or unicodedata.category(character) not in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp"):
         return character
     return f"\\u{ord(character):04x}"
+
+
+def speller(tokenizer: Any) -> Spell:
+    """A function that spells tokens like the tokenizer's own decoder, for the two decoders that know of bytes."""
+    steps, added = repr(tokenizer.decoder), tokenizer.get_added_tokens_decoder()
+
+    def spell(token: int) -> bytes:
+        word = (None if token in added else tokenizer.id_to_token(token)) or ""
+        if "ByteLevel(" in steps:
+            return bytes(_BYTE_OF[each] for each in word) if _BYTE_OF.keys() >= set(word) else b""
+        found = _BYTE.fullmatch(word) if "ByteFallback(" in steps else None
+        return bytes.fromhex(found[1]) if found else b""
+
+    return spell
+
+
+def by_characters(tokens: Sequence[int], spell: Spell) -> Iterator[tuple[list[int], bytes]]:
+    """The tokens with their bytes, one by one; those that share characters together."""
+    held: list[int] = []
+    data = b""
+    for token in tokens:
+        spelled = spell(token)
+        if held and not (_ends_inside(data) and 0x80 <= (spelled or b"\0")[0] < 0xC0):
+            yield held, data
+            held, data = [], b""
+        held, data = [*held, token], data + spelled
+    if held:
+        yield held, data
+
+
+def _ends_inside(data: bytes) -> bool:
+    """Whether the last character is incomplete, so that the next bytes may complete it."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data)
+    return bool(decoder.getstate()[0])
+
+
+def stray_shown(data: bytes) -> str:
+    """As text, in which a byte that belongs to no character is one that `is_stray`."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def is_stray(character: str) -> bool:
+    return "\udc80" <= character <= "\udcff"

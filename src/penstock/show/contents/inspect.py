@@ -8,13 +8,12 @@ from rich.console import RenderableType
 from penstock.base.sizes import counted, format_seconds, format_size
 from penstock.base.stores import open_store
 from penstock.shards.dataset import is_bare, older_files, open_dataset
-from penstock.shards.manifest import Manifest, read_manifest
+from penstock.shards.manifest import read_manifest
 from penstock.shards.schema import short_type
 from penstock.show.contents.arrayrecord_files import file_facts, file_tables
-from penstock.show.contents.keys import key_facts, key_tables
-from penstock.show.contents.packed import packed_facts, packed_tables
-from penstock.show.contents.records import decoded_rows, first_records, record_tables
+from penstock.show.contents.summary import key_facts, key_tables, packed_facts, packed_tables
 from penstock.show.contents.unfinished import unfinished_facts, unfinished_lines
+from penstock.show.contents.values import decoded_rows, first_records, record_tables
 from penstock.show.running.result import account_tables, dataset_facts, group_lines, memory_line
 from penstock.show.tables import by_workers, filled, make_list, make_table, split_table
 
@@ -27,7 +26,7 @@ def inspect_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
         return unfinished
     manifest = read_manifest(store)
     facts = dataset_facts(store, manifest)
-    shown = split or _first_filled(manifest)
+    shown = split or next(filter(manifest.records, manifest.splits), next(iter(manifest.splits)))
     # Batch files (npz) are opened by numpy.
     samples = first_records(open_dataset(path, shown), records) if manifest.config["format"] != "npz" else []
     text = packed_facts(store, manifest, facts["run"])
@@ -40,10 +39,6 @@ def inspect_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
         "text": text,
         "records": {"split": shown, "first": samples, **(decoded_rows(store, manifest, samples) if text else {})},
     }
-
-
-def _first_filled(manifest: Manifest) -> str:
-    return next((split for split in manifest.splits if manifest.records(split)), next(iter(manifest.splits)))
 
 
 def inspect_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:

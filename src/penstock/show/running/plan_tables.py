@@ -118,23 +118,19 @@ _PASS_ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def _exchange_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
-    """A sentence per exchange about its two sides."""
     for each in passes:
         side = (each["exchange"] or {}).get("to")
         if side:
             by = ", ".join(side["by"])
             order = f", in the order of {', '.join(side['order'])}" if side["order"] else ""
-            buckets = counted(side["buckets"], "bucket")
-            scattered = f"pass {each['number']} scatters rows into {buckets} by a hash of {by}"
-            behind = [
-                other for other in passes if (other["exchange"] or {}).get("from", {}).get("pass") == each["number"]
-            ]
+            buckets, number = counted(side["buckets"], "bucket"), each["number"]
+            scattered = f"pass {number} scatters rows into {buckets} by a hash of {by}"
+            behind = [other for other in passes if (other["exchange"] or {}).get("from", {}).get("pass") == number]
             gathered = f"pass {behind[-1]['number']} gathers each into records{order}"
             yield Text(f"{side['stage']} is an exchange: {scattered}, {gathered}.", style="dim")
 
 
 def _origin_lines(functions: list[dict[str, Any]]) -> Iterator[Text]:
-    """Origin of the columns of samples."""
     for each in functions:
         inferred = [column for column in each["columns"] if column["origin"] != DECLARED]
         files = counted(each["files_asked"], "file")

@@ -27,7 +27,7 @@ def asked_facts(asked: Asked) -> dict[str, Any]:
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
-    survey = plan.survey
+    survey, means = plan.survey, plan.means
     store = open_store(plan.config.output_path)
     passes = pass_facts(store, plan)
     return {
@@ -45,18 +45,24 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
             "not_seen": list(survey.not_seen),
         },
         "functions": [_function_facts(plan, number) for number, each in enumerate(survey.sources) if each.function],
-        "memory": _memory_facts(plan),
+        # *allowed* is the budget, *reserved* what is held before a row is read, *projected* the peak.
+        "memory": {
+            "allowed_bytes": means.budget.allowed,
+            "allowed_by": means.budget.source,
+            "reserved_bytes": means.driver_bytes + plan.workers * means.measured.slices.worker_bytes,
+            "projected_bytes": plan.projected_memory,
+        },
         "notes": notes_of(survey.stages),
         "settings": {
             "strategy": plan.config.strategy,
             "workers": plan.workers,
             "threads": max(each.settings.threads for each in plan.passes),
-            "cores": plan.means.cores,
+            "cores": means.cores,
         },
         "disk": {
             "most_bytes": plan.output_bytes + sum(each.projected.spill_bytes for each in plan.passes),
             "kept_bytes": plan.output_bytes,
-            "free_bytes": plan.means.free_disk,
+            "free_bytes": means.free_disk,
         },
         "passes": passes,
         "schema": {
@@ -87,17 +93,6 @@ def _function_facts(plan: Plan, number: int) -> dict[str, Any]:
 def _files_of(plan: Plan, number: int) -> int:
     used = {each.path for piece in plan.survey.slices for each in piece.segments if each.source == number}
     return len(used | {each.path for each in plan.survey.bad_files if each.source == number})
-
-
-def _memory_facts(plan: Plan) -> dict[str, Any]:
-    """The three words: *allowed* is the budget, *reserved* what is held before a row is read, *projected* the peak."""
-    means = plan.means
-    return {
-        "allowed_bytes": means.budget.allowed,
-        "allowed_by": means.budget.source,
-        "reserved_bytes": means.driver_bytes + plan.workers * means.measured.slices.worker_bytes,
-        "projected_bytes": plan.projected_memory,
-    }
 
 
 def _column_facts(field: pa.Field) -> dict[str, str]:

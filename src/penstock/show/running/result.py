@@ -19,23 +19,13 @@ from penstock.shards.manifest import Manifest, Step, dataset_id
 from penstock.shards.packed import TOKENS
 from penstock.shards.placed import SPLIT_PROOF
 from penstock.shards.schema import Field
-from penstock.show.tables import (
-    account_table,
-    balance_line,
-    by_workers,
-    make_list,
-    not_seen_words,
-    split_table,
-    unread_words,
-)
+from penstock.show import tables
 
 
 def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
     facts = dataset_facts(open_store(plan.config.output_path), manifest)
-    not_read = [asdict(each) for each in plan.survey.unread]
-    not_seen = list(plan.survey.not_seen)
-    told = {"export": plan.config.export_path or None, "not_read": not_read, "not_seen": not_seen}
-    return {"already_done": already_done, **told, **facts}
+    survey = {"not_read": [asdict(each) for each in plan.survey.unread], "not_seen": list(plan.survey.not_seen)}
+    return {"already_done": already_done, "export": plan.config.export_path or None, **survey, **facts}
 
 
 def dataset_facts(store: Store, manifest: Manifest) -> dict[str, Any]:
@@ -93,21 +83,21 @@ def _split_facts(manifest: Manifest, split: str) -> dict[str, int]:
 def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     if facts["already_done"]:
         yield Text("This job is done already; nothing had to be written.\n")
-    yield split_table(facts["splits"])
+    yield tables.split_table(facts["splits"])
     yield ""
     yield from account_tables(facts)
     yield ""
-    yield make_list([*group_lines(facts), *_lines(facts)])
+    yield tables.make_list([*group_lines(facts), *_lines(facts)])
 
 
 def account_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     """The account of every record and token; for batch files, also that of their samples."""
     if facts["batches"]:
         yield Text("when the batch files were made:")
-        yield account_table(facts["batches"]["account"])
+        yield tables.account_table(facts["batches"]["account"])
         yield ""
-    yield account_table(facts["account"], facts["tokens"])
-    yield balance_line([*facts["account"], *facts["tokens"]])
+    yield tables.account_table(facts["account"], facts["tokens"])
+    yield tables.balance_line([*facts["account"], *facts["tokens"]])
 
 
 def group_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -123,9 +113,9 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if facts.get("export"):
         yield "export", facts["export"]
     if facts.get("not_read"):
-        yield "not read", unread_words(facts["not_read"])
+        yield "not read", tables.unread_words(facts["not_read"])
     if facts.get("not_seen"):
-        yield "not seen", not_seen_words(facts["not_seen"])
+        yield "not seen", tables.not_seen_words(facts["not_seen"])
     yield from (("empty", why) for why in _why_empty(facts))
     if aside := facts["first_rejected"]:
         detail = f": {aside['detail']}" if aside.get("detail") else ""
@@ -183,7 +173,7 @@ def _written(facts: dict[str, Any]) -> str:
 
 def _time(facts: dict[str, Any], run: dict[str, Any]) -> str:
     words = [format_seconds(run["seconds"]), f"{format_seconds(run['cpu_seconds'])} of CPU"]
-    words.append(by_workers(run["workers"]))
+    words.append(tables.by_workers(run["workers"]))
     kept = run["tasks_kept"]
     if facts["already_done"]:
         words.append("when it was made")
@@ -198,7 +188,6 @@ def _time(facts: dict[str, Any], run: dict[str, Any]) -> str:
 
 
 def memory_line(run: dict[str, Any]) -> str:
-    """Peak, projected and allowed memory."""
     allowed, projected = format_size(run["allowed_memory_bytes"]), format_size(run["projected_memory_bytes"])
     peak = run["peak_memory_bytes"]
     return f"peak {format_size(peak) if peak else 'not sampled'}, projected {projected}, allowed {allowed}"

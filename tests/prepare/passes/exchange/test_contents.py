@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.prepare.rows.exchange import hash_keys
+from penstock.prepare.rows.order import hash_keys
 from tests.prepare.rows import making
 from tests.promises import workshop
 

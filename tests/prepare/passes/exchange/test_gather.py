@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.prepare.passes.exchange import merging as gather
-from penstock.prepare.rows import exchange as exchange_module
 from penstock.prepare.rows import order
-from penstock.prepare.rows.exchange import Exchange
+from penstock.prepare.rows.order import Exchange
 from tests.prepare.rows import making
 
 ROWS = 1200
@@ -67,8 +66,7 @@ def _tables(columns: dict[str, object], pieces: int) -> list[pa.Table]:
 @pytest.mark.parametrize("name", CASES)
 def test_a_bucket_that_is_cut_comes_in_the_same_order_as_one_that_is_not(tmp_path, monkeypatch, name, hashing):
     if hashing == "constant":
-        for module in (exchange_module, order):
-            monkeypatch.setattr(module, "hash_keys", lambda columns: np.full(len(columns[0]), 2**64 - 1, "u8"))
+        monkeypatch.setattr(order, "hash_keys", lambda columns: np.full(len(columns[0]), 2**64 - 1, "u8"))
     columns, exchange = CASES[name]
     tables = _tables(columns, 3)
     names = making.spill(tmp_path, tables, exchange)

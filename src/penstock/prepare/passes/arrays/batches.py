@@ -10,10 +10,9 @@ from penstock.prepare.passes.folds.shards_ending import ShardsEnding
 from penstock.prepare.passes.folds.sink import Into, Produced, Sink
 from penstock.prepare.passes.job import Job
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.samples.nulls import refuse_nulls
-from penstock.shards.feature_names import FeatureNames
+from penstock.prepare.samples.samples import refuse_nulls
 from penstock.shards.foreign.batch_file import BatchFileWriter
-from penstock.shards.schema import Schema
+from penstock.shards.schema import FeatureNames, Schema
 
 _HELD_BATCH = 1.3  # times its bytes, until it is full: pieces of columns, and what writing them takes
 

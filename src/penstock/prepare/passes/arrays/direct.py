@@ -10,7 +10,7 @@ from penstock.prepare.passes.arrays.parts import PartsInto
 from penstock.prepare.passes.folds.sink import Into, Produced, Sink
 from penstock.prepare.rows.container import bytes_of
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.samples.nulls import refuse_nulls
+from penstock.prepare.samples.samples import refuse_nulls
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.placed import EDGES, Edges, Layout, Placer
 from penstock.shards.record import encoders

@@ -15,10 +15,9 @@ from penstock.prepare.samples.groups import PartsByTask, prove_apart
 from penstock.prepare.stages.interfaces import split_of
 from penstock.shards import placed
 from penstock.shards.columns import FileFacts, commit_file
-from penstock.shards.feature_names import FEATURE_FILE
 from penstock.shards.foreign.batch_file import Member, write_archive
 from penstock.shards.manifest import FORMAT_VERSION, ShardFacts
-from penstock.shards.schema import NUMBERS
+from penstock.shards.schema import FEATURE_FILE, NUMBERS
 
 ARCHIVES = ("labels", "masks")  # `labels_train.npz` holds every column `labels_*`
 

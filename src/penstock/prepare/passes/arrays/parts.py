@@ -10,7 +10,7 @@ from penstock.prepare.passes.folds.sink import PARTS, Into, Produced, Sink
 from penstock.prepare.rows.part import PartFile, PartWriter, open_part
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.samples.groups import Groups, PartsByTask
-from penstock.prepare.samples.nulls import refuse_nulls
+from penstock.prepare.samples.samples import refuse_nulls
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.placed import Layout, columns_of, lay_out
 from penstock.shards.schema import Schema

@@ -8,7 +8,7 @@ import numpy as np
 from penstock.base.stores import open_store
 from penstock.prepare.passes.exchange.merging import Gathering, gather
 from penstock.prepare.passes.folds.source import Attempt, Source
-from penstock.prepare.rows.exchange import Bucket, Sorted
+from penstock.prepare.rows.order import Bucket, Sorted
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.interfaces import Exchanges
 from penstock.prepare.stages.stage import Stage

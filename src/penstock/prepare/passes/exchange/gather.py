@@ -13,7 +13,7 @@ from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.exchange.scatter import side_of
 from penstock.prepare.passes.folds.fold import Reader, Written
 from penstock.prepare.passes.job import Inputs, Job
-from penstock.prepare.rows.exchange import Bucket, Exchange
+from penstock.prepare.rows.order import Bucket, Exchange
 from penstock.prepare.rows.spill import rows_by_part
 from penstock.prepare.stages.interfaces import Exchanges
 

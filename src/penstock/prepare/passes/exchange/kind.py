@@ -6,7 +6,7 @@ from penstock.prepare.passes.exchange.gather import Buckets
 from penstock.prepare.passes.exchange.scatter import scatter_ending
 from penstock.prepare.passes.exchange.trying import try_buckets
 from penstock.prepare.passes.kinds import Kind, SoFar
-from penstock.prepare.rows.exchange import bucket_count
+from penstock.prepare.rows.order import bucket_count
 from penstock.prepare.stages.interfaces import Exchanges
 
 

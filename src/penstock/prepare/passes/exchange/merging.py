@@ -15,8 +15,7 @@ import pyarrow as pa
 from penstock.base.stores.scratch import Scratch, borrow_scratch, return_scratch
 from penstock.base.stores.store import Store
 from penstock.prepare.rows.container import ContainerWriter, Stored
-from penstock.prepare.rows.exchange import Array, Exchange, Sorted
-from penstock.prepare.rows.order import Name, Word, sort_rows, sort_words
+from penstock.prepare.rows.order import Array, Exchange, Name, Sorted, Word, sort_rows, sort_words
 from penstock.prepare.rows.spill import Chunks, SpillWriter, read_chunks, with_codes
 
 _MOST_RANGES = 256

@@ -11,7 +11,7 @@ from penstock.prepare.passes.folds.fold import Ending
 from penstock.prepare.passes.folds.sink import Into, Produced, Sink
 from penstock.prepare.passes.job import Job
 from penstock.prepare.rows.container import FORMAT, begin_container
-from penstock.prepare.rows.exchange import Exchange, bucket_numbers, hash_keys
+from penstock.prepare.rows.order import Exchange, bucket_numbers, hash_keys
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.rows.spill import SpillWriter, with_codes
 

@@ -13,7 +13,7 @@ from penstock.prepare.passes.folds.source import Attempt
 from penstock.prepare.passes.folds.trying.cut_short import cut_short
 from penstock.prepare.passes.folds.trying.measure import Measuring, Tried
 from penstock.prepare.passes.folds.work import FoldWork
-from penstock.prepare.rows.exchange import Bucket
+from penstock.prepare.rows.order import Bucket
 from penstock.prepare.rows.spill import decoded_bytes
 from penstock.prepare.stages.interfaces import Applies
 

@@ -15,7 +15,7 @@ from penstock.prepare.passes.folds.sink import Into
 from penstock.prepare.passes.folds.source import Source
 from penstock.prepare.passes.folds.work import FoldWork
 from penstock.prepare.passes.job import Inputs, Job
-from penstock.prepare.rows.exchange import Exchange
+from penstock.prepare.rows.order import Exchange
 from penstock.prepare.rows.rows import INNER
 from penstock.prepare.stages.interfaces import busy_threads, fit_of
 from penstock.shards.manifest import Step

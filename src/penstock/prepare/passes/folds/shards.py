@@ -11,7 +11,7 @@ from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Point
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes.folds.sink import PARTS, Into, Produced, Sink
-from penstock.prepare.rows.exchange import Exchange
+from penstock.prepare.rows.order import Exchange
 from penstock.prepare.rows.rows import Rows
 from penstock.shards.columns import Container, Hold, open_columns
 from penstock.shards.foreign.arrayrecord_file import PartWriter, merge_parts

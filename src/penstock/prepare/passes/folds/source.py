@@ -13,7 +13,7 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Lost, Report, Task, TaskInput, Work
 from penstock.prepare.passes.folds.chain import Chain, Count
 from penstock.prepare.rows.rows import Rows, SetAside, rejected_line
-from penstock.prepare.samples.values import DOES_NOT_FIT, MISSING_KEY, UNEXPECTED_KEY, WRONG_SHAPE, WRONG_TYPE
+from penstock.prepare.samples.fitting import DOES_NOT_FIT, MISSING_KEY, UNEXPECTED_KEY, WRONG_SHAPE, WRONG_TYPE
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.sources.reading.bad_records import TOO_LARGE_RECORD
 from penstock.prepare.sources.reading.bad_text import REASON as NOT_UTF8

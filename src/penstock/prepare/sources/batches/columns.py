@@ -12,8 +12,7 @@ from penstock.prepare.sources.batches.contents import AGAIN, NAMED_AGAIN, Conten
 from penstock.prepare.sources.batches.members import DAMAGE, Take, open_rows
 from penstock.prepare.sources.slices import Segment
 from penstock.shards.arrays import array_from_fixed
-from penstock.shards.feature_names import misaligned, names_of, order_of
-from penstock.shards.schema import parse_type, type_to_arrow
+from penstock.shards.schema import misaligned, names_of, order_of, parse_type, type_to_arrow
 
 
 def open_columns(

@@ -24,9 +24,8 @@ from penstock.prepare.sources import SourceOptions, first_line, unusable
 from penstock.prepare.sources.batches.members import AT_ONCE, DAMAGE, Member, open_rows, read_members, unreadable
 from penstock.prepare.sources.batches.pickled import FRAME, is_metadata, open_pickles
 from penstock.shards.arrays import fixed_dtype
-from penstock.shards.feature_names import NAME_ARRAYS, FeatureNames, with_names
 from penstock.shards.foreign.batch_file import METADATA, METADATA_STARTS, METADATA_VERSION
-from penstock.shards.schema import FIXED_LIST, NUMBERS, parse_type, type_to_arrow
+from penstock.shards.schema import FIXED_LIST, NAME_ARRAYS, NUMBERS, FeatureNames, parse_type, type_to_arrow, with_names
 
 AGAIN, NAMED_AGAIN = "write the file again", "write the file again with those names"
 _AND_OTHERS = "said once, and true of any other such file"

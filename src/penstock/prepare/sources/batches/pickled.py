@@ -31,8 +31,8 @@ import numpy as np
 from penstock.base.child import Child, live_as_child, python_path
 from penstock.base.errors import InputError
 from penstock.prepare.sources import unusable
-from penstock.shards.feature_names import NAME_ARRAYS, FeatureNames
 from penstock.shards.foreign.batch_file import METADATA, write_npz
+from penstock.shards.schema import NAME_ARRAYS, FeatureNames
 
 Array = np.ndarray[Any, Any]
 Plain = tuple[dict[str, Array], FeatureNames]

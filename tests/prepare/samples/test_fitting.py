@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.prepare.samples.values import Misfit, exact, exact_text, held, together
+from penstock.prepare.samples.fitting import Misfit, exact, exact_text, held, together
 
 NAN, INF = float("nan"), float("inf")
 TYPES = [np.dtype(f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64)]

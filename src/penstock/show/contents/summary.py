@@ -1,4 +1,4 @@
-"""Packed: the summary that a text job leaves -> what became of its documents and tokens, and how full its rows are."""
+"""Summary: what `group` or a text job leaves beside its shards -> facts about keys, or about documents and rows."""
 
 import json
 import math
@@ -9,13 +9,75 @@ from rich.console import RenderableType
 
 from penstock.base.sizes import counted, format_count
 from penstock.base.stores.store import Store
-from penstock.shards.manifest import Manifest, Step
+from penstock.shards.manifest import Manifest, Step, read_artifact
 from penstock.shards.packed import SUMMARY
-from penstock.show.contents.artifact import read_artifact
+from penstock.show.contents.values import short
 from penstock.show.tables import filled, make_list, make_table
 
 Facts = dict[str, Any]
+_SUMMARY = "artifacts/group.json"
+_SHARES = (0.5, 0.9, 0.99)  # of the keys, whose sizes are told
 _BAR = 30  # characters of the longest
+
+
+def key_facts(store: Store, manifest: Manifest) -> Facts | None:
+    """The summary that `group` left; None if events were not grouped."""
+    data = read_artifact(store, manifest, _SUMMARY)
+    facts: Facts | None = json.loads(data) if data is not None else None
+    return facts
+
+
+def key_tables(facts: Facts) -> Iterator[RenderableType]:
+    yield make_list(_key_lines(facts))
+    if facts["events"] is not None and facts["largest"]:
+        yield ""
+        table = make_table("largest keys", ">events", ">share")
+        for each in facts["largest"]:
+            share = each["events"] / max(1, facts["events"])
+            table.add_row(_key(each["key"]), format_count(each["events"]), f"{share:.1%}")
+        yield table
+
+
+def _key_lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Records of the key alone do not tell how many events they had: `events` is null then, and not shown."""
+    keys, known = counted(facts["keys"], "key"), facts["events"] is not None
+    events = f"{counted(facts['events'], 'event')} of " if known else ""
+    by = f" ({', '.join(facts['by'])})" if facts["by"] else ""
+    yield "keys", f"{events}{keys}{by}, in {counted(facts['records'], 'record')}"
+    if facts["least"] is not None:
+        yield facts["order"][0], f"{facts['least']} to {facts['greatest']}"
+    if facts["keys"] and known:
+        mean = facts["events"] / facts["keys"]
+        yield "events a key", f"{mean:,.1f} on average; {_sizes(facts['keys_by_events'])}"
+
+
+def _key(key: Any) -> str:
+    return ", ".join(map(_key, key)) if isinstance(key, list) else "null" if key is None else short(key)
+
+
+def _sizes(keys_by_events: dict[str, int]) -> str:
+    """`59.4% of the keys have fewer than 8, 92.1% fewer than 32`: at the bounds that were counted, so exact."""
+    levels = sorted((int(level), count) for level, count in keys_by_events.items())
+    total = sum(count for _, count in levels)
+    words: dict[str, None] = {}
+    for wanted in _SHARES:
+        below = 0
+        for level, count in levels:
+            below += count
+            if below >= wanted * total:
+                words[f"{_share(below, total)} fewer than {2 * level or 1:,}"] = None
+                break
+    first, *others = words
+    share, _, bound = first.partition(" fewer")
+    return ", ".join([f"{share} of the keys have fewer{bound}", *others])
+
+
+def _share(part: int, whole: int) -> str:
+    """Rounded down: what is not all of them does not read 100%."""
+    return "all" if part == whole else f"{math.floor(1000 * part / whole) / 10:g}%"
+
+
+# Packed rows.
 
 
 def packed_facts(store: Store, manifest: Manifest, run: Mapping[str, Any]) -> Facts | None:
@@ -55,14 +117,8 @@ def _sources(summary: Mapping[str, Any], names: Sequence[Sequence[str]]) -> Iter
     for split, sources in summary.items():
         for number, each in sources.items():
             name = ", ".join(names[int(number)]) if int(number) < len(names) else f"input[{number}]"
-            counts = {"documents": each["documents"], "tokens": each["tokens"]}
-            yield {
-                "source": int(number),
-                "name": name,
-                "split": split,
-                **counts,
-                "share": each["tokens"] / max(1, total),
-            }
+            counts = {"documents": each["documents"], "tokens": each["tokens"], "share": each["tokens"] / max(1, total)}
+            yield {"source": int(number), "name": name, "split": split, **counts}
 
 
 def _lengths(histograms: Sequence[Sequence[int]]) -> list[Facts]:
@@ -73,9 +129,6 @@ def _lengths(histograms: Sequence[Sequence[int]]) -> list[Facts]:
         {"least": 2**number // 2, "most": 2**number - 1, "documents": counts[number]}
         for number in (range(used[0], used[-1] + 1) if used else ())
     ]
-
-
-# For people.
 
 
 def packed_tables(facts: Facts) -> Iterator[RenderableType]:

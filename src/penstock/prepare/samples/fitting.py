@@ -1,4 +1,4 @@
-"""Sample values: what a user's function put under a key -> numbers of a stated type, or why they do not fit.
+"""Fitting: what a user's function put under a key -> numbers of a stated type, or why they do not fit.
 
 Two ways to the same numbers:
 

@@ -1,0 +1,14 @@
+"""Arrow: pyarrow, imported when something of it is first used: who reads a dataset as numpy needs none of it."""
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):  # asked for by whoever looks through all modules
+        raise AttributeError(name)
+    import pyarrow
+
+    if name == "compute":
+        import pyarrow.compute
+    globals()[name] = getattr(pyarrow, name)  # from now on it is found without this function
+    return globals()[name]
