@@ -138,6 +138,10 @@ class UnreadablePart(Exception):
         return UnreadablePart(self.segment, self.part, start, stop - start, self.reason, self.title, self.trace)
 
 
+class Misnamed(InputError):
+    """A name in `types:` is no column of a file: a mistake of the job where it is one of no other file either."""
+
+
 class Source(ABC):
     """A format of files. The facts below are asked by those who survey, plan and run a job."""
 

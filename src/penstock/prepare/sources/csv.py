@@ -1,16 +1,16 @@
 """CSV and TSV: a header line, then rows. Types come from the first megabyte of the first file, or from `types:`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
 import pyarrow as pa
 
-from penstock.base.errors import InputError
+from penstock.base.errors import InputError, did_you_mean
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, unusable
+from penstock.prepare.sources import File, FileSurvey, Misnamed, Reading, Source, SourceOptions, unusable
 from penstock.prepare.sources.reading.bad_records import parse_records
 from penstock.prepare.sources.reading.chunks import BYTE_ORDER_MARK, SAMPLE_BYTES, head_of, line_ends, pieces_of
 from penstock.prepare.sources.reading.csv_records import (
@@ -21,7 +21,6 @@ from penstock.prepare.sources.reading.csv_records import (
     read_csv,
     row_pattern,
 )
-from penstock.prepare.sources.reading.declared import missing_column
 from penstock.prepare.sources.reading.exact import inferred_type
 from penstock.prepare.sources.registry import COMPRESSIONS
 from penstock.prepare.sources.slices import Segment
@@ -37,7 +36,7 @@ class Csv(Source):
         known = dict.fromkeys(dialect.names)
         for name in declared:
             if name not in known:
-                raise missing_column(name, known, file)
+                raise _missing_column(name, known, file)
         if options.text_column in dialect.names:
             declared[options.text_column] = pa.string()  # digits and dates are text where the job says so
         _refuse_types(dialect, declared, file.location)
@@ -99,6 +98,15 @@ def _names_in(line: bytes, delimiter: str) -> tuple[str, ...]:
 
 def _bad_header(file: File, reason: str) -> InputError:
     return InputError(f"its header line cannot be read: {reason}", where=f"{file.location}, line 1")
+
+
+def _missing_column(name: str, known: Iterable[str], file: File) -> Misnamed:
+    """The error for a file whose header has no such column."""
+    return Misnamed(
+        f"input[{file.source}].types names a column {name!r} that is not there.{did_you_mean(name, list(known))}",
+        where=f"{file.location}, line 1: {', '.join(known)}",
+        next_step="correct the name in `types:`",
+    )
 
 
 def _infer(body: bytes, dialect: Dialect, declared: dict[str, pa.DataType]) -> pa.Schema:
