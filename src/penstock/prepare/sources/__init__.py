@@ -6,7 +6,6 @@ To add a source, write a module with a `SOURCE`, a value of a class below `Sourc
 from __future__ import annotations
 
 import importlib
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,18 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.base.files import ReadFile
-from penstock.base.fingerprint import digest
 from penstock.base.stores.other_folder import OtherFolder
 from penstock.prepare.budget.room import most_line_bytes, most_row_bytes
 from penstock.prepare.rows.layouts import plain_schema
 from penstock.prepare.rows.rows import Rows, SetAside
 from penstock.prepare.samples.schema import SampleSchema
+from penstock.prepare.sources.reading.input_file import identity_of_ends, was_changed
 from penstock.prepare.sources.reading.text_column import TEXT_SCHEMA, as_text, refuse_no_text
 from penstock.prepare.sources.registry import SOURCES
 from penstock.prepare.sources.slices import Segment, Slice
-
-_ENDS = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -160,13 +156,7 @@ class Source(ABC):
     def read(self, segment: Segment, reading: Reading) -> Iterator[Rows | UnreadablePart]:
         """Rows of one segment, in order."""
 
-    def survey_alike(
-        self,
-        file: File,  # noqa: ARG002
-        options: SourceOptions,  # noqa: ARG002
-        slice_bytes: int,  # noqa: ARG002
-        known: pa.Schema,  # noqa: ARG002
-    ) -> FileSurvey | None:
+    def survey_alike(self, file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:  # noqa: ARG002
         """Survey a later file of a source whose first file tells the types; None if it must be surveyed anew."""
         return None
 
@@ -254,37 +244,3 @@ def refuse_changed(piece: Slice, reading: Reading) -> None:
     for segment in piece.segments:
         if source_of(reading.formats[segment.source]).identity(segment.location) != segment.identity:
             raise was_changed("this file was changed while the job was reading it", segment.location)
-
-
-def is_remote(location: str) -> bool:
-    return "://" in location
-
-
-def unusable(what: str, where: str, action: str = "replace the file") -> InputError:
-    """The error for a file that `on_bad_input: set_aside` would leave out."""
-    return InputError(what, where=where, next_step=f"{action}, or set `on_bad_input: set_aside` to go on without it")
-
-
-def was_changed(what: str, location: str) -> InputError:
-    return InputError(
-        what, where=location, next_step="let nothing write to the input during a run, then run the same command"
-    )
-
-
-def first_line(error: BaseException, lines: int = 1) -> str:
-    """A library's error message, in a line."""
-    return " ".join(str(error).strip().splitlines()[:lines]) or type(error).__name__
-
-
-def identity_of_ends(location: str) -> str:
-    """Size and hash of both ends: a file that was replaced or appended to gets another identity."""
-    if is_remote(location):  # it names a commit, and what that holds does not change
-        return digest(location.encode())
-    with ReadFile(location) as handle:
-        size = os.fstat(handle.fileno()).st_size
-        head = handle.read(_ENDS)
-        tail = head
-        if size > _ENDS:
-            handle.seek(size - _ENDS)
-            tail = handle.read(_ENDS)
-    return f"{size}-{digest(head, tail)}"

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.base.errors import InputError, did_you_mean
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Misnamed, Reading, Source, SourceOptions, unusable
+from penstock.prepare.sources import File, FileSurvey, Misnamed, Reading, Source, SourceOptions
 from penstock.prepare.sources.reading.bad_records import parse_records
 from penstock.prepare.sources.reading.chunks import BYTE_ORDER_MARK, SAMPLE_BYTES, head_of, line_ends, pieces_of
 from penstock.prepare.sources.reading.csv_records import (
@@ -22,6 +22,7 @@ from penstock.prepare.sources.reading.csv_records import (
     row_pattern,
 )
 from penstock.prepare.sources.reading.exact import inferred_type
+from penstock.prepare.sources.reading.input_file import unusable
 from penstock.prepare.sources.registry import COMPRESSIONS
 from penstock.prepare.sources.slices import Segment
 from penstock.shards.schema import parse_type, type_to_arrow

@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
-from penstock.prepare.sources import File, UnreadablePart, identity_of_ends, unusable
+from penstock.prepare.sources import File, UnreadablePart
 from penstock.prepare.sources.reading.gzipped import Gzipped
-from penstock.prepare.sources.reading.remote import open_input
+from penstock.prepare.sources.reading.input_file import identity_of_ends, open_input, unusable
 from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment
 

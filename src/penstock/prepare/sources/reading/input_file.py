@@ -1,4 +1,7 @@
-"""Remote file: a file of the hub, at a commit, read as if it lay here, through the `datasets` library."""
+"""Input file: a file, here or on the hub -> its bytes, size and identity, and the errors for one that cannot be used.
+
+A file of the hub is read at a commit, through the `datasets` library.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,13 @@ from typing import Any
 
 from penstock.base.errors import ConfigError, InputError, PenstockError
 from penstock.base.files import ReadFile
-from penstock.prepare.sources import first_line, is_remote
+from penstock.base.fingerprint import digest
+
+_ENDS = 64 * 1024
+
+
+def is_remote(location: str) -> bool:
+    return "://" in location
 
 
 def open_input(location: str) -> ReadFile | RemoteFile:
@@ -74,6 +83,20 @@ def size_of(location: str) -> int | None:
         return file.size
 
 
+def identity_of_ends(location: str) -> str:
+    """Size and hash of both ends: a file that was replaced or appended to gets another identity."""
+    if is_remote(location):  # it names a commit, and what that holds does not change
+        return digest(location.encode())
+    with ReadFile(location) as handle:
+        size = os.fstat(handle.fileno()).st_size
+        head = handle.read(_ENDS)
+        tail = head
+        if size > _ENDS:
+            handle.seek(size - _ENDS)
+            tail = handle.read(_ENDS)
+    return f"{size}-{digest(head, tail)}"
+
+
 def library(name: str = "datasets") -> Any:
     try:
         return importlib.import_module(name)
@@ -90,3 +113,19 @@ def unreachable(error: BaseException, where: str) -> InputError:
         where=where,
         next_step="check the id, the network and, if the dataset is private, HF_TOKEN; then run the same command",
     )
+
+
+def unusable(what: str, where: str, action: str = "replace the file") -> InputError:
+    """The error for a file that `on_bad_input: set_aside` would leave out."""
+    return InputError(what, where=where, next_step=f"{action}, or set `on_bad_input: set_aside` to go on without it")
+
+
+def was_changed(what: str, location: str) -> InputError:
+    return InputError(
+        what, where=location, next_step="let nothing write to the input during a run, then run the same command"
+    )
+
+
+def first_line(error: BaseException, lines: int = 1) -> str:
+    """A library's error message, in a line."""
+    return " ".join(str(error).strip().splitlines()[:lines]) or type(error).__name__
