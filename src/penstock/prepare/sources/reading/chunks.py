@@ -14,13 +14,13 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
+from penstock.prepare.rows.rows import Array
 from penstock.prepare.sources import File, UnreadablePart
 from penstock.prepare.sources.reading.gzipped import Gzipped
 from penstock.prepare.sources.reading.input_file import identity_of_ends, open_input, unusable
 from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment
 
-Array = np.ndarray[Any, Any]
 Chunk = bytes | bytearray
 Bytes = Chunk | memoryview
 Ends = Callable[[Bytes], Array]  # where each record of some bytes ends
@@ -39,11 +39,11 @@ def pieces_of(file: File, begin: int, slice_bytes: int, whole: bool) -> tuple[Se
         size = handle.seek(0, 2)
     identity = identity_of_ends(file.location)
     if compression_of(file.location):  # `begin` counts bytes that come out of it, `size` those that go in
-        return (Segment(file.source, file.path, file.location, identity, begin, begin + size, begin, -1, size),)
+        return (file.segment(identity, -1, size, begin, begin + size, begin),)
     starts = [begin] if whole else list(range(begin, size, slice_bytes))
     stops = [*starts[1:], size]
     return tuple(
-        Segment(file.source, file.path, file.location, identity, start, stop, start, -1, stop - start)
+        file.segment(identity, -1, stop - start, start, stop, start)
         for start, stop in zip(starts, stops, strict=False)
         if stop > start
     )
@@ -155,7 +155,10 @@ def read_chunks(segment: Segment, size: int, ends: Ends, most: int) -> Iterator[
         for number, chunk in enumerate(_chunks(segment, size, ends, most)):
             if number == segment.first == 0 and isinstance(chunk, bytearray) and chunk.startswith(BYTE_ORDER_MARK):
                 del chunk[: len(BYTE_ORDER_MARK)]
-            yield chunk
+            if ends is line_ends:
+                yield from _parts_of(chunk, most)
+            elif chunk:
+                yield chunk
     except (pa.ArrowException, OSError) as error:
         raise UnreadablePart(segment, 0, segment.ordinal, -1, str(error).partition("\n")[0]) from error
 
@@ -198,14 +201,15 @@ def _chunks(segment: Segment, size: int, ends: Ends, most: int) -> Iterator[byte
             yield held
 
 
-def parts_of(chunk: bytearray, ends: Ends) -> Iterator[bytearray]:
+def _parts_of(chunk: bytearray | Overlong, most: int) -> Iterator[bytearray | Overlong]:
     """Whole lines of at most MOST_BYTES together, or one that is longer: one line may bring a chunk to any size."""
-    while len(chunk) > MOST_BYTES and ends is line_ends:
-        end = chunk.rfind(b"\n", 0, MOST_BYTES) + 1 or chunk.find(b"\n") + 1 or len(chunk)
-        part, chunk = _cut(chunk, end)
-        yield part
-    if chunk:
-        yield chunk
+    for piece in [chunk] if isinstance(chunk, Overlong) else _without_overlong(chunk, most):
+        while not isinstance(piece, Overlong) and len(piece) > MOST_BYTES:
+            end = piece.rfind(b"\n", 0, MOST_BYTES) + 1 or piece.find(b"\n") + 1 or len(piece)
+            part, piece = _cut(piece, end)
+            yield part
+        if piece:
+            yield piece
 
 
 def _cut(held: bytearray, end: int) -> tuple[bytearray, bytearray]:
@@ -217,9 +221,14 @@ def _cut(held: bytearray, end: int) -> tuple[bytearray, bytearray]:
     return held, rest
 
 
-@lru_cache(maxsize=4)
-@lru_cache(maxsize=1)  # every bad record of a segment asks
-def lines_before(segment: Segment) -> int:
+def line_in_file(segment: Segment, line: int) -> int | None:
+    """The number in its file of a line of the segment; None far into a file."""
+    before = _lines_before(segment)
+    return before + line if before >= 0 else None
+
+
+@lru_cache(maxsize=4)  # every bad record of a segment asks
+def _lines_before(segment: Segment) -> int:
     """Number of lines that end before the segment's first record; -1 far into a file.
 
     The file is read up to there, which only bad records ask for. Were it done for every slice of a large file, each
@@ -274,9 +283,9 @@ def _read_past_line(stream: BinaryIO, size: int, left: int) -> tuple[int, bytes,
     return passed, b"", left
 
 
-def without_overlong(chunk: bytearray, ends: Ends, most: int) -> Iterator[bytearray | Overlong]:
+def _without_overlong(chunk: bytearray, most: int) -> Iterator[bytearray | Overlong]:
     """The chunk, or its pieces where whole lines in it are too long."""
-    if ends is not line_ends or len(chunk) <= most:
+    if len(chunk) <= most:
         yield chunk
         return
     stops = np.unique(np.append(line_ends(chunk), len(chunk)))
