@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import InputError
+from penstock.base.errors import InputError, did_you_mean
 from penstock.base.stores.other_folder import OtherFolder
 from penstock.prepare.budget.room import most_line_bytes, most_row_bytes
 from penstock.prepare.rows.layouts import plain_schema
 from penstock.prepare.rows.rows import Rows, SetAside
 from penstock.prepare.samples.schema import SampleSchema
 from penstock.prepare.sources.reading.input_file import identity_of_ends, was_changed
-from penstock.prepare.sources.reading.text_column import TEXT_SCHEMA, as_text, refuse_no_text
 from penstock.prepare.sources.registry import SOURCES
 from penstock.prepare.sources.slices import Segment, Slice
+
+TEXT_SCHEMA = pa.schema([("text", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -190,8 +191,43 @@ def survey_file(file: File, options: SourceOptions, slice_bytes: int, known: pa.
     surveyed = alike or source.survey(file, options, slice_bytes)
     if not options.text_column:
         return replace(surveyed, schema=plain_schema(surveyed.schema))
-    refuse_no_text(options.text_column, surveyed.schema, file.location)
+    _refuse_no_text(options.text_column, surveyed.schema, file.location)
     return FileSurvey(TEXT_SCHEMA, surveyed.pieces)
+
+
+def _refuse_no_text(column: str, schema: pa.Schema, location: str) -> None:
+    """Raise InputError unless the file has that column, of text."""
+    if column not in schema.names:
+        raise missing_column(column, schema.names, location)
+    kind = schema.field(column).type
+    if not is_text(kind):
+        raise InputError(
+            f"`text_column: {column}` is {kind}, not text",
+            where=location,
+            next_step=f"name a column of text, or write {column!r} as one; here are: {_shown(schema.names)}",
+        )
+
+
+def missing_column(column: str, names: Iterable[str], location: str) -> InputError:
+    known = list(names)
+    return InputError(
+        f"there is no column {column!r}, which `text_column` names.{did_you_mean(column, known)}",
+        where=location,
+        next_step=f"name one of its columns: {_shown(known)}",
+    )
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(names) or "it has none"
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text; one in which nothing but null was seen may."""
+    is_a = pa.types
+    if is_a.is_dictionary(kind):
+        return is_text(kind.value_type)
+    view = getattr(is_a, "is_string_view", None)  # older pyarrow has no such type
+    return bool(is_a.is_string(kind) or is_a.is_large_string(kind) or is_a.is_null(kind) or (view and view(kind)))
 
 
 def read_segment(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
@@ -226,7 +262,16 @@ def _all_rows(segment: Segment, reading: Reading, excluded: frozenset[int]) -> I
     schema = pa.schema([(column, pa.string())])
     alone = replace(reading, schema=schema, columns=(column,), strict=False, codes=frozenset())
     found = source.read(segment, alone)
-    return (as_text(rows, column, reading.columns) if isinstance(rows, Rows) else rows for rows in found)
+    return (_as_text(rows, column, reading.columns) if isinstance(rows, Rows) else rows for rows in found)
+
+
+def _as_text(rows: Rows, column: str, columns: tuple[str, ...]) -> Rows:
+    """The rows with that column as `text`, and with no other."""
+    array = rows.batch.column(column)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    batch = pa.RecordBatch.from_arrays([array.cast(pa.string())], schema=TEXT_SCHEMA)
+    return replace(rows, batch=batch.select(list(columns)))
 
 
 def readable(segment: Segment, reading: Reading) -> Iterator[Rows]:

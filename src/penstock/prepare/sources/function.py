@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.base.files import ReadFile
 from penstock.base.user_code import load_object
-from penstock.prepare.rows.rows import RAISED, Rows, SetAside, rejected_line
+from penstock.prepare.rows.rows import RAISED, Rows, SetAside
 from penstock.prepare.samples.samples import Converter, Held, Problem
 from penstock.prepare.samples.schema import arrow_schema
 from penstock.prepare.sources import (
@@ -195,16 +195,8 @@ def yielded_by(function: str, argument: Any) -> Iterator[Any]:
 
 
 def _set_aside(problem: Problem, segment: Segment, ordinal: int) -> SetAside:
-    line = rejected_line(
-        segment.source,
-        segment.path,
-        problem.sample + ordinal,
-        problem.reason,
-        sample=problem.sample,
-        key=problem.key,
-        detail=problem.detail,
-    )
-    return SetAside(problem.reason, 1, (line,))
+    facts = {"sample": problem.sample, "key": problem.key, "detail": problem.detail}
+    return segment.set_aside(problem.sample + ordinal, problem.reason, **facts)
 
 
 def _lost(segment: Segment, part: int, ordinal: int, rows: int, raised: Raised) -> UnreadablePart:

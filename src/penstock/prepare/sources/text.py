@@ -8,11 +8,10 @@ import pyarrow as pa
 
 from penstock.base.files import ReadFile
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
+from penstock.prepare.sources import TEXT_SCHEMA, File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
 from penstock.prepare.sources.reading import bad_records, chunks
 from penstock.prepare.sources.reading.bad_text import sound_text
 from penstock.prepare.sources.reading.chunks import BreaksOff, Chunk
-from penstock.prepare.sources.reading.text_column import TEXT_SCHEMA
 from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment
 

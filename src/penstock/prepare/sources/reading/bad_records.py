@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.prepare.rows.rows import Array, Rows, SetAside, rejected_line
+from penstock.prepare.rows.rows import Array, Rows, SetAside
 from penstock.prepare.sources import Reading
 from penstock.prepare.sources.reading.bad_text import KEPT, sound_text
 from penstock.prepare.sources.reading.chunks import (
@@ -200,8 +200,7 @@ def set_aside(
     text = bytes(raw[: 4 * KEPT]).rstrip(b"\r\n").decode("utf-8", "backslashreplace")[:KEPT]
     number = line_in_file(segment, line)
     place = {} if number is None else {"line": number}
-    kept = rejected_line(segment.source, segment.path, ordinal, reason, **place, detail=detail, raw=text)
-    return SetAside(reason, 1, (kept,))
+    return segment.set_aside(ordinal, reason, **place, detail=detail, raw=text)
 
 
 def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.json as arrow_json
 
 from penstock.prepare.rows.rows import Array
+from penstock.prepare.sources import is_text
 from penstock.prepare.sources.reading import exact, json_literals
 from penstock.prepare.sources.reading.chunks import Bytes, Chunk, Ends, line_ends
-from penstock.prepare.sources.reading.text_column import is_text
 from penstock.shards.schema import type_from_arrow
 
 # Escapes that are kept, pairs of halves among them; then the halves that stand alone.

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from penstock.prepare.budget.room import LARGE_ROW
 from penstock.prepare.rows.layouts import plain_batch
-from penstock.prepare.rows.rows import Array, Rows, SetAside, rejected_line
+from penstock.prepare.rows.rows import Array, Rows, SetAside
 from penstock.prepare.sources import Reading
 from penstock.prepare.sources.reading.bad_records import TOO_LARGE_RECORD
 from penstock.prepare.sources.reading.bad_text import as_binary, sound_text
@@ -62,8 +62,7 @@ def _text_bytes(batch: pa.RecordBatch) -> Array:
 
 def too_large(segment: Segment, ordinal: int, size: int, most_bytes: int) -> SetAside:
     detail = f"its text has {size:,} bytes, and this memory allows a row of {most_bytes:,}"
-    line = rejected_line(segment.source, segment.path, ordinal, TOO_LARGE_RECORD, detail=detail)
-    return SetAside(TOO_LARGE_RECORD, 1, (line,))
+    return segment.set_aside(ordinal, TOO_LARGE_RECORD, detail=detail)
 
 
 def is_giant(batch: pa.RecordBatch) -> bool:
