@@ -15,17 +15,9 @@ import pyarrow as pa
 
 from penstock.prepare.rows.rows import Array, Rows, SetAside
 from penstock.prepare.sources import Reading
+from penstock.prepare.sources.reading import chunks
 from penstock.prepare.sources.reading.bad_text import KEPT, sound_text
-from penstock.prepare.sources.reading.chunks import (
-    BreaksOff,
-    Bytes,
-    Chunk,
-    Ends,
-    Overlong,
-    line_ends,
-    line_in_file,
-    read_chunks,
-)
+from penstock.prepare.sources.reading.chunks import Bytes, Chunk, Ends
 from penstock.prepare.sources.slices import Segment
 
 BROKEN_OFF = "the file breaks off"
@@ -64,19 +56,19 @@ def read_records(segment: Segment, reading: Reading, ends: Ends, schema: pa.Sche
     """The segment's records, chunk by chunk, each with its position and, where it is bad, its line."""
     ordinal, line = segment.ordinal, 0
     try:
-        for chunk in read_chunks(segment, reading.bytes_at_once, ends, reading.most_record_bytes):
-            if isinstance(chunk, Overlong):
+        for chunk in chunks.read_chunks(segment, reading.bytes_at_once, ends, reading.most_record_bytes):
+            if isinstance(chunk, chunks.Overlong):
                 detail = (
                     f"it has {chunk.size:,} bytes, and this memory allows a record of {reading.most_record_bytes:,}"
                 )
                 aside = set_aside(chunk.begin, segment, ordinal, line + 1, detail, TOO_LARGE_RECORD)
                 lines, rows = 1, only(aside, segment, schema)
             else:
-                lines, rows = len(line_ends(chunk)), make(chunk, segment, ordinal, line)
+                lines, rows = len(chunks.line_ends(chunk)), make(chunk, segment, ordinal, line)
             yield rows
             ordinal += len(rows) + sum(aside.count for aside in rows.set_aside)
             line += lines
-    except BreaksOff as broken:
+    except chunks.BreaksOff as broken:
         aside = set_aside(broken.rest, segment, ordinal, line + 1, broken.reason, BROKEN_OFF)
         yield only(aside, segment, schema)
 
@@ -111,14 +103,14 @@ def parse_chunk(data: Chunk, segment: Segment, ordinal: int, line: int, parser: 
             bad |= {first + number: reason for number, reason in worse.items()}
     mask = np.ones(len(starts), bool)
     mask[list(bad)] = False
-    lines = cache(lambda: 1 + line + np.searchsorted(line_ends(data), starts, "right"))  # only bad records ask
+    lines = cache(lambda: 1 + line + np.searchsorted(chunks.line_ends(data), starts, "right"))  # only bad records ask
     aside = tuple(
         set_aside(data[starts[number] : ends[number]], segment, ordinal + number, int(lines()[number]), reason)
         for number, reason in sorted(bad.items())
     )
     batch = _joined(batches, parser.schema)
     rows = Rows(batch, segment.source, (segment.path,), ordinal + np.flatnonzero(mask), None, aside)
-    return sound_text(rows, repair, lambda row: line_in_file(segment, int(lines()[mask][row])))
+    return sound_text(rows, repair, lambda row: chunks.line_in_file(segment, int(lines()[mask][row])))
 
 
 def record_bounds(data: Chunk, parser: Parser) -> tuple[Array, Array]:
@@ -198,7 +190,7 @@ def set_aside(
     raw: Chunk, segment: Segment, ordinal: int, line: int, detail: str, reason: str = "not a valid record"
 ) -> SetAside:
     text = bytes(raw[: 4 * KEPT]).rstrip(b"\r\n").decode("utf-8", "backslashreplace")[:KEPT]
-    number = line_in_file(segment, line)
+    number = chunks.line_in_file(segment, line)
     place = {} if number is None else {"line": number}
     return segment.set_aside(ordinal, reason, **place, detail=detail, raw=text)
 
