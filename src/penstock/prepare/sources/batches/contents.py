@@ -62,13 +62,9 @@ class Contents:
 
     def stretches(self, own_path: str, rows_at_once: int) -> Iterator[tuple[str, Array]]:
         """(file, ordinals) of the next rows: of one file each, and no more than asked for."""
-        if self.runs is None:
-            for start in range(0, self.rows, rows_at_once):
-                yield own_path, np.arange(start, min(start + rows_at_once, self.rows))
-            return
         held: list[Array] = []
         path, room = "", rows_at_once
-        for name, first, count in self.runs:
+        for name, first, count in [(own_path, 0, self.rows)] if self.runs is None else self.runs:
             if held and name != path:
                 yield path, np.concatenate(held)
                 held, room = [], rows_at_once

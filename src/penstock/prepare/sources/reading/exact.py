@@ -1,13 +1,6 @@
-"""Exact: values as a file spells them -> the type that changes none of them.
+"""Exact: values as a file spells them -> the first type that changes none of them, or string.
 
-| type | values that it keeps |
-|---|---|
-| int64, uint64 | integers that print as they are spelled: not `007`, `+5`, `-0` or `0x1f` |
-| bool | `true`, `True`, `TRUE`, `false`, `False`, `FALSE` |
-| float64 | `nan`, `inf`, `infinity`, and numbers; from 2^53 on, one without an exponent must be equal to its float64 |
-
-Inference takes the first of these types that keeps every value, or string. Integers alone are never float64.
-A fraction becomes the nearest float64. Spaces around a value of these types are not part of it.
+`keeps` is the definition; docs/decisions/0020-inference.md says what it means and why.
 """
 
 import re

@@ -87,7 +87,7 @@ class JsonParser:
     def together(self, data: Chunk, starts: Array, ends: Array) -> bool:
         """No JSON value has `}` at the end of one line and `{` at the start of the next: none spans two lines.
 
-        It also exact.keeps a line that says `null` from the parser, which such a line kills.
+        It also keeps a line that says `null` from the parser, which such a line kills.
         """
         view = np.frombuffer(data, "u1")
         last = np.maximum(ends - 2, 0)
