@@ -11,7 +11,8 @@ from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import TEXT_SCHEMA, File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
 from penstock.prepare.sources.reading import bad_records, chunks
 from penstock.prepare.sources.reading.bad_text import sound_text
-from penstock.prepare.sources.reading.chunks import BreaksOff, Chunk
+from penstock.prepare.sources.reading.chunks import Chunk
+from penstock.prepare.sources.reading.input_file import BreaksOff, open_text
 from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment
 
@@ -86,7 +87,7 @@ def _contents(location: str, most: int) -> Chunk:
             return handle.read()
     held = bytearray()
     try:
-        with chunks.open_text(location) as stream:
+        with open_text(location) as stream:
             while data := stream.read(_READ_AT_ONCE):
                 held += data
                 if len(held) > most:

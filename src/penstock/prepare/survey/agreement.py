@@ -71,12 +71,11 @@ def _survey_files(
     bad = []
     not_seen: list[str] = []
     misnamed: dict[int, Misnamed] = {}
-    slice_bytes = config.slice_bytes
     schemas: dict[int, pa.Schema] = {}  # by source: of the last file that tells, held once however many have it
     for file in files:
         try:
             known = schemas.get(file.source)
-            found = survey_file(file, sources[file.source], slice_bytes, known)
+            found = survey_file(file, sources[file.source], config.slice_bytes, known)
             if known is None and _tells_columns(file, found):
                 _refuse_misspelled(file, found)
                 not_seen += found.not_seen

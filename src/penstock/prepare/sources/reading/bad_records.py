@@ -18,6 +18,7 @@ from penstock.prepare.sources import Reading
 from penstock.prepare.sources.reading import chunks
 from penstock.prepare.sources.reading.bad_text import KEPT, sound_text
 from penstock.prepare.sources.reading.chunks import Bytes, Chunk, Ends
+from penstock.prepare.sources.reading.input_file import BreaksOff
 from penstock.prepare.sources.slices import Segment
 
 BROKEN_OFF = "the file breaks off"
@@ -68,7 +69,7 @@ def read_records(segment: Segment, reading: Reading, ends: Ends, schema: pa.Sche
             yield rows
             ordinal += len(rows) + sum(aside.count for aside in rows.set_aside)
             line += lines
-    except chunks.BreaksOff as broken:
+    except BreaksOff as broken:
         aside = set_aside(broken.rest, segment, ordinal, line + 1, broken.reason, BROKEN_OFF)
         yield only(aside, segment, schema)
 

@@ -3,21 +3,17 @@
 A record belongs to the segment in which its first byte lies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.prepare.rows.rows import Array
 from penstock.prepare.sources import File, UnreadablePart
-from penstock.prepare.sources.reading.gzipped import Gzipped
-from penstock.prepare.sources.reading.input_file import identity_of_ends, open_input, unusable
+from penstock.prepare.sources.reading.input_file import BreaksOff, identity_of_ends, open_input, open_text, unusable
 from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment
 
@@ -47,75 +43,6 @@ def pieces_of(file: File, begin: int, slice_bytes: int, whole: bool) -> tuple[Se
         for start, stop in zip(starts, stops, strict=False)
         if stop > start
     )
-
-
-def open_text(location: str) -> BinaryIO:
-    """The file's bytes, decompressed where its name says so."""
-    return cast(BinaryIO, Unpacked(location) if compression_of(location) else open_input(location))
-
-
-class BreaksOff(Exception):
-    """A compressed file ends in the middle. `rest` is what came out of it behind the last whole record."""
-
-    def __init__(self, reason: str, rest: Chunk = b"") -> None:
-        super().__init__(reason)
-        self.reason, self.rest = reason, rest
-
-
-class Unpacked:
-    """A compressed file's bytes. Of one that ends in the middle every byte that can be had, then BreaksOff.
-
-    Arrow's decompressor loses what it has made of the bytes before the break if it is asked for more. So it is asked
-    anew from the start, for less and less at a time: how much comes out does not depend on how much was asked for.
-    Gzipped gives these bytes before it raises.
-    """
-
-    def __init__(self, location: str) -> None:
-        self._location = location
-        self._given, self._broken = 0, ""
-        self._stream = self._open()
-
-    def _open(self) -> Any:
-        compression, file = compression_of(self._location), open_input(self._location)
-        return (
-            Gzipped(file) if compression == "gzip" else pa.CompressedInputStream(pa.PythonFile(file, "r"), compression)
-        )
-
-    def __enter__(self) -> Unpacked:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stream.close()
-
-    def read(self, size: int) -> bytes:
-        if self._broken:
-            raise BreaksOff(self._broken)
-        try:
-            data: bytes = self._stream.read(size)
-        except OSError as error:
-            if "Truncated" not in str(error):
-                raise
-            self._broken = "it ends in the middle of its compressed data"
-            data = b"" if isinstance(self._stream, Gzipped) else self._before_the_break(size)
-            if not data:
-                raise BreaksOff(self._broken) from error
-        self._given += len(data)
-        return data
-
-    def _before_the_break(self, size: int) -> bytes:
-        found = b""
-        for step in (1 << 16, 1 << 8, 1):
-            with closing(self._open()) as stream:
-                _skip(stream, self._given + len(found))
-                with suppress(OSError):
-                    while len(found) < size and (more := stream.read(min(step, size - len(found)))):
-                        found += more
-        return found
-
-
-def _skip(stream: Any, size: int) -> None:
-    while size > 0:
-        size -= len(stream.read(min(size, 1 << 20)))
 
 
 def head_of(file: File, ends: Ends, at_least: bytes = b"") -> bytes:

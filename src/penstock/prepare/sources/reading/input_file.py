@@ -1,4 +1,4 @@
-"""Input file: a file, here or on the hub -> its bytes, size and identity, and the errors for one that cannot be used.
+"""Input file: a file, here or on the hub -> its bytes, decompressed; its identity; errors for one that cannot be used.
 
 A file of the hub is read at a commit, through the `datasets` library.
 """
@@ -8,13 +8,20 @@ from __future__ import annotations
 import importlib
 import io
 import os
-from typing import Any
+import zlib
+from contextlib import closing, suppress
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
 
 from penstock.base.errors import ConfigError, InputError, PenstockError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
+from penstock.prepare.sources.registry import compression_of
 
 _ENDS = 64 * 1024
+_READ_AT_ONCE = 64 * 1024
+_GZIP = 31  # tells zlib to expect gzip's header and checksum
 
 
 def is_remote(location: str) -> bool:
@@ -73,6 +80,130 @@ class RemoteFile(io.RawIOBase):
         if self._file is not None:
             self._file.close()
         super().close()
+
+
+def open_text(location: str) -> BinaryIO:
+    """The file's bytes, decompressed where its name says so."""
+    return cast(BinaryIO, Unpacked(location) if compression_of(location) else open_input(location))
+
+
+class BreaksOff(Exception):
+    """A compressed file ends in the middle. `rest` is what came out of it behind the last whole record."""
+
+    def __init__(self, reason: str, rest: bytes | bytearray = b"") -> None:
+        super().__init__(reason)
+        self.reason, self.rest = reason, rest
+
+
+class Unpacked:
+    """A compressed file's bytes. Of one that ends in the middle every byte that can be had, then BreaksOff.
+
+    Arrow's decompressor loses what it has made of the bytes before the break if it is asked for more. So it is asked
+    anew from the start, for less and less at a time: how much comes out does not depend on how much was asked for.
+    Gzipped gives these bytes before it raises.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._given, self._broken = 0, ""
+        self._stream = self._open()
+
+    def _open(self) -> Any:
+        compression, file = compression_of(self._location), open_input(self._location)
+        return (
+            Gzipped(file) if compression == "gzip" else pa.CompressedInputStream(pa.PythonFile(file, "r"), compression)
+        )
+
+    def __enter__(self) -> Unpacked:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stream.close()
+
+    def read(self, size: int) -> bytes:
+        if self._broken:
+            raise BreaksOff(self._broken)
+        try:
+            data: bytes = self._stream.read(size)
+        except OSError as error:
+            if "Truncated" not in str(error):
+                raise
+            self._broken = "it ends in the middle of its compressed data"
+            data = b"" if isinstance(self._stream, Gzipped) else self._before_the_break(size)
+            if not data:
+                raise BreaksOff(self._broken) from error
+        self._given += len(data)
+        return data
+
+    def _before_the_break(self, size: int) -> bytes:
+        found = b""
+        for step in (1 << 16, 1 << 8, 1):
+            with closing(self._open()) as stream:
+                _skip(stream, self._given + len(found))
+                with suppress(OSError):
+                    while len(found) < size and (more := stream.read(min(step, size - len(found)))):
+                        found += more
+        return found
+
+
+def _skip(stream: Any, size: int) -> None:
+    while size > 0:
+        size -= len(stream.read(min(size, 1 << 20)))
+
+
+class Gzipped:
+    """The bytes of a gzip file, member after member. Zeros behind a member are padding, as for gzip(1).
+
+    Raises OSError where the file is damaged, and one that says "Truncated" where it ends inside a member.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._packed = b""  # read, and not used yet
+        self._member: Any = None  # None between members
+        self._members = 0
+
+    def close(self) -> None:
+        self._file.close()
+
+    def read(self, size: int) -> bytes:
+        """As many bytes as asked for; fewer only at the end."""
+        pieces: list[bytes] = []
+        while size > 0 and self._has_more():
+            ended = not self._packed
+            data = self._unpack(size)
+            size -= len(data)
+            pieces.append(data)
+            if ended and not data and self._member:
+                if any(pieces):
+                    break
+                raise OSError("Truncated gzip file")
+        return b"".join(pieces)
+
+    def _has_more(self) -> bool:
+        """Whether a member is open, or another one follows."""
+        self._packed = self._packed or self._file.read(_READ_AT_ONCE)
+        while not self._member and self._members:
+            self._packed = self._packed.lstrip(b"\0")
+            if self._packed:
+                break
+            self._packed = self._file.read(_READ_AT_ONCE)
+            if not self._packed:
+                return False
+        self._member = self._member or zlib.decompressobj(_GZIP)
+        return True
+
+    def _unpack(self, size: int) -> bytes:
+        try:
+            data: bytes = self._member.decompress(self._packed, size)
+        except zlib.error as error:
+            raise OSError(f"zlib: {error}") from error
+        if self._member.eof:
+            self._packed = self._member.unused_data
+            self._member, self._members = None, self._members + 1
+        else:
+            self._packed = self._member.unconsumed_tail
+        return data
 
 
 def size_of(location: str) -> int | None:
