@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.errors import InputError, OutputError
-from penstock.prepare.sources import UnreadablePart, text
+from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.sources.reading import chunks
 from tests.prepare.sources.reader import read, survey
 
