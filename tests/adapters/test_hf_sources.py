@@ -22,7 +22,7 @@ from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.plan.measuring import is_small
 from penstock.prepare.sources import Reading, read_segment, survey_file
 from penstock.prepare.sources.hub import SOURCE, Shard, Split, _names, hub_files
-from penstock.prepare.sources.reading.remote import RemoteFile
+from penstock.prepare.sources.reading.input_file import RemoteFile
 from penstock.prepare.sources.row_range import parse_split
 from penstock.prepare.survey.scouting import scout
 from penstock.prepare.survey.taking import take_survey

@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock.base.errors import InputError
 from penstock.prepare.job.config import make_config
-from penstock.prepare.sources import identity_of_ends
+from penstock.prepare.sources.reading.input_file import identity_of_ends
 from penstock.prepare.sources.registry import compression_of, format_of
 
 

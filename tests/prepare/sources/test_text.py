@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.errors import InputError, OutputError
-from penstock.prepare.sources import UnreadablePart, text
+from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.sources.reading import chunks
 from tests.prepare.sources.reader import read, survey
 
@@ -123,7 +123,6 @@ def test_a_folder_without_a_document_says_which_files_would_be(tmp_path):
 
 def test_a_line_that_is_too_long_for_a_column_stands_aside_and_the_others_arrive(tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "MOST_BYTES", 10)
-    monkeypatch.setattr(text, "MOST_BYTES", 10)
     lines = ["a", "tencharact", "eleven char", "b", "", "twelve chars", "ten behind", "c"]
     for end in ("\n", "\r\n"):
         for final in ("", end):

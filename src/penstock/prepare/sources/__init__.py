@@ -6,28 +6,25 @@ To add a source, write a module with a `SOURCE`, a value of a class below `Sourc
 from __future__ import annotations
 
 import importlib
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import InputError
-from penstock.base.files import ReadFile
-from penstock.base.fingerprint import digest
+from penstock.base.errors import InputError, did_you_mean
 from penstock.base.stores.other_folder import OtherFolder
 from penstock.prepare.budget.room import most_line_bytes, most_row_bytes
 from penstock.prepare.rows.layouts import plain_schema
 from penstock.prepare.rows.rows import Rows, SetAside
 from penstock.prepare.samples.schema import SampleSchema
-from penstock.prepare.sources.reading.text_column import TEXT_SCHEMA, as_text, refuse_no_text
+from penstock.prepare.sources.reading.input_file import identity_of_ends, was_changed
 from penstock.prepare.sources.registry import SOURCES
 from penstock.prepare.sources.slices import Segment, Slice
 
-_ENDS = 64 * 1024
+TEXT_SCHEMA = pa.schema([("text", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -138,6 +135,10 @@ class UnreadablePart(Exception):
         return UnreadablePart(self.segment, self.part, start, stop - start, self.reason, self.title, self.trace)
 
 
+class Misnamed(InputError):
+    """A name in `types:` is no column of a file: a mistake of the job where it is one of no other file either."""
+
+
 class Source(ABC):
     """A format of files. The facts below are asked by those who survey, plan and run a job."""
 
@@ -156,13 +157,7 @@ class Source(ABC):
     def read(self, segment: Segment, reading: Reading) -> Iterator[Rows | UnreadablePart]:
         """Rows of one segment, in order."""
 
-    def survey_alike(
-        self,
-        file: File,  # noqa: ARG002
-        options: SourceOptions,  # noqa: ARG002
-        slice_bytes: int,  # noqa: ARG002
-        known: pa.Schema,  # noqa: ARG002
-    ) -> FileSurvey | None:
+    def survey_alike(self, file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema) -> FileSurvey | None:  # noqa: ARG002
         """Survey a later file of a source whose first file tells the types; None if it must be surveyed anew."""
         return None
 
@@ -196,8 +191,43 @@ def survey_file(file: File, options: SourceOptions, slice_bytes: int, known: pa.
     surveyed = alike or source.survey(file, options, slice_bytes)
     if not options.text_column:
         return replace(surveyed, schema=plain_schema(surveyed.schema))
-    refuse_no_text(options.text_column, surveyed.schema, file.location)
+    _refuse_no_text(options.text_column, surveyed.schema, file.location)
     return FileSurvey(TEXT_SCHEMA, surveyed.pieces)
+
+
+def _refuse_no_text(column: str, schema: pa.Schema, location: str) -> None:
+    """Raise InputError unless the file has that column, of text."""
+    if column not in schema.names:
+        raise missing_column(column, schema.names, location)
+    kind = schema.field(column).type
+    if not is_text(kind):
+        raise InputError(
+            f"`text_column: {column}` is {kind}, not text",
+            where=location,
+            next_step=f"name a column of text, or write {column!r} as one; here are: {_shown(schema.names)}",
+        )
+
+
+def missing_column(column: str, names: Iterable[str], location: str) -> InputError:
+    known = list(names)
+    return InputError(
+        f"there is no column {column!r}, which `text_column` names.{did_you_mean(column, known)}",
+        where=location,
+        next_step=f"name one of its columns: {_shown(known)}",
+    )
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(names) or "it has none"
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text; one in which nothing but null was seen may."""
+    is_a = pa.types
+    if is_a.is_dictionary(kind):
+        return is_text(kind.value_type)
+    view = getattr(is_a, "is_string_view", None)  # older pyarrow has no such type
+    return bool(is_a.is_string(kind) or is_a.is_large_string(kind) or is_a.is_null(kind) or (view and view(kind)))
 
 
 def read_segment(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:
@@ -232,7 +262,16 @@ def _all_rows(segment: Segment, reading: Reading, excluded: frozenset[int]) -> I
     schema = pa.schema([(column, pa.string())])
     alone = replace(reading, schema=schema, columns=(column,), strict=False, codes=frozenset())
     found = source.read(segment, alone)
-    return (as_text(rows, column, reading.columns) if isinstance(rows, Rows) else rows for rows in found)
+    return (_as_text(rows, column, reading.columns) if isinstance(rows, Rows) else rows for rows in found)
+
+
+def _as_text(rows: Rows, column: str, columns: tuple[str, ...]) -> Rows:
+    """The rows with that column as `text`, and with no other."""
+    array = rows.batch.column(column)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    batch = pa.RecordBatch.from_arrays([array.cast(pa.string())], schema=TEXT_SCHEMA)
+    return replace(rows, batch=batch.select(list(columns)))
 
 
 def readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
@@ -250,37 +289,3 @@ def refuse_changed(piece: Slice, reading: Reading) -> None:
     for segment in piece.segments:
         if source_of(reading.formats[segment.source]).identity(segment.location) != segment.identity:
             raise was_changed("this file was changed while the job was reading it", segment.location)
-
-
-def is_remote(location: str) -> bool:
-    return "://" in location
-
-
-def unusable(what: str, where: str, action: str = "replace the file") -> InputError:
-    """The error for a file that `on_bad_input: set_aside` would leave out."""
-    return InputError(what, where=where, next_step=f"{action}, or set `on_bad_input: set_aside` to go on without it")
-
-
-def was_changed(what: str, location: str) -> InputError:
-    return InputError(
-        what, where=location, next_step="let nothing write to the input during a run, then run the same command"
-    )
-
-
-def first_line(error: BaseException, lines: int = 1) -> str:
-    """A library's error message, in a line."""
-    return " ".join(str(error).strip().splitlines()[:lines]) or type(error).__name__
-
-
-def identity_of_ends(location: str) -> str:
-    """Size and hash of both ends: a file that was replaced or appended to gets another identity."""
-    if is_remote(location):  # it names a commit, and what that holds does not change
-        return digest(location.encode())
-    with ReadFile(location) as handle:
-        size = os.fstat(handle.fileno()).st_size
-        head = handle.read(_ENDS)
-        tail = head
-        if size > _ENDS:
-            handle.seek(size - _ENDS)
-            tail = handle.read(_ENDS)
-    return f"{size}-{digest(head, tail)}"

@@ -13,17 +13,9 @@ import pyarrow as pa
 from penstock.base.files import ReadFile
 from penstock.prepare.rows.layouts import without_metadata
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import (
-    File,
-    FileSurvey,
-    Reading,
-    Source,
-    SourceOptions,
-    UnreadablePart,
-    first_line,
-    unusable,
-)
+from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
 from penstock.prepare.sources.reading.bad_text import as_binary
+from penstock.prepare.sources.reading.input_file import first_line, unusable
 from penstock.prepare.sources.reading.large_rows import sound_rows
 from penstock.prepare.sources.slices import Segment
 

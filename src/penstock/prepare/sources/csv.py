@@ -1,28 +1,21 @@
 """CSV and TSV: a header line, then rows. Types come from the first megabyte of the first file, or from `types:`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
 import pyarrow as pa
 
-from penstock.base.errors import InputError
+from penstock.base.errors import InputError, did_you_mean
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, unusable
+from penstock.prepare.sources import File, FileSurvey, Misnamed, Reading, Source, SourceOptions
 from penstock.prepare.sources.reading.bad_records import parse_records
-from penstock.prepare.sources.reading.chunks import BYTE_ORDER_MARK, SAMPLE_BYTES, head_of, line_ends, pieces_of
-from penstock.prepare.sources.reading.csv_records import (
-    OPEN_QUOTE,
-    CsvParser,
-    Dialect,
-    quoted_ends,
-    read_csv,
-    row_pattern,
-)
-from penstock.prepare.sources.reading.declared import missing_column
+from penstock.prepare.sources.reading.chunks import BYTE_ORDER_MARK, SAMPLE_BYTES, head_of, pieces_of
+from penstock.prepare.sources.reading.csv_records import OPEN_QUOTE, CsvParser, Dialect, ends_of, read_csv, row_pattern
 from penstock.prepare.sources.reading.exact import inferred_type
+from penstock.prepare.sources.reading.input_file import unusable
 from penstock.prepare.sources.registry import COMPRESSIONS
 from penstock.prepare.sources.slices import Segment
 from penstock.shards.schema import parse_type, type_to_arrow
@@ -37,7 +30,7 @@ class Csv(Source):
         known = dict.fromkeys(dialect.names)
         for name in declared:
             if name not in known:
-                raise missing_column(name, known, file)
+                raise _missing_column(name, known, file)
         if options.text_column in dialect.names:
             declared[options.text_column] = pa.string()  # digits and dates are text where the job says so
         _refuse_types(dialect, declared, file.location)
@@ -56,7 +49,7 @@ class Csv(Source):
         options = reading.options[segment.source]
         _, dialect = _open(file, options)
         parser = CsvParser(dialect, reading.wanted, frozenset(reading.columns) - options.types.keys())
-        yield from parse_records(segment, reading, parser, parser.ends if dialect.quoted else line_ends)
+        yield from parse_records(segment, reading, parser)
 
 
 SOURCE = Csv()
@@ -67,10 +60,11 @@ def _open(file: File, options: SourceOptions) -> tuple[bytes, Dialect]:
     is_tabbed = re.search(rf"\.tsv({'|'.join(map(re.escape, COMPRESSIONS))})?$", file.location, re.IGNORECASE)
     delimiter = options.delimiter or ("\t" if is_tabbed else ",")
     quoted = options.newlines_in_values
-    sample = head_of(file, (lambda data: quoted_ends(data, delimiter)) if quoted else line_ends)
+    ends_in = ends_of(delimiter, quoted)
+    sample = head_of(file, ends_in)
     if not sample.strip():
         raise unusable("the file is empty: not even a header line", file.location, "remove it")
-    ends = quoted_ends(sample, delimiter) if quoted else line_ends(sample)
+    ends = ends_in(sample)
     if not len(ends) and len(sample) >= SAMPLE_BYTES:
         raise _bad_header(file, f"it is longer than {SAMPLE_BYTES:,} bytes")
     header_bytes = int(ends[0]) if len(ends) else len(sample)
@@ -94,11 +88,20 @@ def _header(line: bytes, delimiter: str, file: File) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)  # most files of a source have the same
 def _names_in(line: bytes, delimiter: str) -> tuple[str, ...]:
-    return tuple(read_csv(line + b"\n", delimiter, None, {}).schema.names)
+    return tuple(read_csv(line + b"\n", Dialect((), 0, delimiter, True, ()), {}).schema.names)
 
 
 def _bad_header(file: File, reason: str) -> InputError:
     return InputError(f"its header line cannot be read: {reason}", where=f"{file.location}, line 1")
+
+
+def _missing_column(name: str, known: Iterable[str], file: File) -> Misnamed:
+    """The error for a file whose header has no such column."""
+    return Misnamed(
+        f"input[{file.source}].types names a column {name!r} that is not there.{did_you_mean(name, list(known))}",
+        where=f"{file.location}, line 1: {', '.join(known)}",
+        next_step="correct the name in `types:`",
+    )
 
 
 def _infer(body: bytes, dialect: Dialect, declared: dict[str, pa.DataType]) -> pa.Schema:
@@ -106,7 +109,7 @@ def _infer(body: bytes, dialect: Dialect, declared: dict[str, pa.DataType]) -> p
     types = dict.fromkeys(dialect.names, pa.string())
     kinds = dict.fromkeys(dialect.names, pa.null())
     with suppress(pa.ArrowInvalid):  # not a single row
-        batch = read_csv(body, dialect.delimiter, dialect, types, on_bad_row=lambda _row: "skip")
+        batch = read_csv(body, dialect, types, on_bad_row=lambda _row: "skip")
         kinds = {
             name: pa.null() if name in declared else inferred_type(texts, dialect.null_values)
             for name, texts in zip(dialect.names, batch.columns, strict=True)

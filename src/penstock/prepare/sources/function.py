@@ -19,19 +19,11 @@ import pyarrow as pa
 
 from penstock.base.files import ReadFile
 from penstock.base.user_code import load_object
-from penstock.prepare.rows.rows import RAISED, Rows, SetAside, rejected_line
+from penstock.prepare import sources
+from penstock.prepare.rows.rows import RAISED, Rows, SetAside
 from penstock.prepare.samples.samples import Converter, Held, Problem
 from penstock.prepare.samples.schema import arrow_schema
-from penstock.prepare.sources import (
-    File,
-    FileSurvey,
-    Reading,
-    Source,
-    SourceOptions,
-    UnreadablePart,
-    read_segment,
-    survey_file,
-)
+from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
 from penstock.prepare.sources.registry import format_of
 from penstock.prepare.sources.slices import Segment
 
@@ -77,7 +69,7 @@ SOURCE = Function()
 
 def survey_rows(file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
     """Survey of the table whose rows the function is given."""
-    return survey_file(replace(file, format=format_of(file.location, options.format)), options, slice_bytes)
+    return sources.survey_file(replace(file, format=format_of(file.location, options.format)), options, slice_bytes)
 
 
 def _read_file(segment: Segment, reading: Reading) -> Iterator[Rows | UnreadablePart]:
@@ -123,7 +115,7 @@ def _row_batches(segment: Segment, reading: Reading) -> Iterator[Rows | Unreadab
     formats = (*reading.formats[: segment.source], format_of(segment.location, options.format))
     inner = replace(reading, schema=schema, columns=tuple(schema.names), strict=False, formats=formats)
     held: list[Rows] = []
-    for rows in read_segment(segment, inner, reading.excluded):
+    for rows in sources.read_segment(segment, inner, reading.excluded):
         if isinstance(rows, UnreadablePart):
             yield rows
             continue
@@ -195,16 +187,8 @@ def yielded_by(function: str, argument: Any) -> Iterator[Any]:
 
 
 def _set_aside(problem: Problem, segment: Segment, ordinal: int) -> SetAside:
-    line = rejected_line(
-        segment.source,
-        segment.path,
-        problem.sample + ordinal,
-        problem.reason,
-        sample=problem.sample,
-        key=problem.key,
-        detail=problem.detail,
-    )
-    return SetAside(problem.reason, 1, (line,))
+    facts = {"sample": problem.sample, "key": problem.key, "detail": problem.detail}
+    return segment.set_aside(problem.sample + ordinal, problem.reason, **facts)
 
 
 def _lost(segment: Segment, part: int, ordinal: int, rows: int, raised: Raised) -> UnreadablePart:

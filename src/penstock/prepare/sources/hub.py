@@ -24,18 +24,9 @@ from penstock.base.errors import InputError, PenstockError
 from penstock.base.files import special_kind
 from penstock.base.fingerprint import fingerprint
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import (
-    File,
-    FileSurvey,
-    Reading,
-    Source,
-    SourceOptions,
-    UnreadablePart,
-    first_line,
-    identity_of_ends,
-)
+from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
 from penstock.prepare.sources.reading.bad_text import sound_text
-from penstock.prepare.sources.reading.remote import library, size_of, unreachable
+from penstock.prepare.sources.reading.input_file import first_line, identity_of_ends, library, size_of, unreachable
 from penstock.prepare.sources.registry import COMPRESSIONS
 from penstock.prepare.sources.slices import Segment
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from penstock.base.errors import InputError
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions
+from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, missing_column
 from penstock.prepare.sources.reading.bad_records import parse_records
 from penstock.prepare.sources.reading.chunks import BYTE_ORDER_MARK, head_of, line_ends, pieces_of
-from penstock.prepare.sources.reading.json_literals import TOO_DEEP, has_large_float, nests_too_deep, settled_types
+from penstock.prepare.sources.reading.exact import has_large_float
+from penstock.prepare.sources.reading.json_literals import TOO_DEEP, nests_too_deep, settled_types
 from penstock.prepare.sources.reading.json_records import JsonParser, is_told, mended, object_on, read_json
-from penstock.prepare.sources.reading.text_column import missing_column
 from penstock.prepare.sources.slices import Segment
 from penstock.shards.schema import parse_type, type_to_arrow
 
@@ -53,7 +53,7 @@ class JsonLines(Source):
         inferred = frozenset(known.names) - options.types.keys() - {options.text_column}
         as_text = frozenset(field.name for field in known if field.metadata == AS_TEXT) | options.types.keys()
         parser = JsonParser(_bare(wanted), _bare(known), reading.strict, inferred, as_text)
-        yield from parse_records(segment, reading, parser, line_ends)
+        yield from parse_records(segment, reading, parser)
 
 
 SOURCE = JsonLines()

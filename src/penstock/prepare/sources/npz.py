@@ -12,11 +12,11 @@ from penstock.base.stores import open_store
 from penstock.base.stores.other_folder import OtherFolder
 from penstock.base.stores.store import Store
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart, first_line
-from penstock.prepare.sources.batches.columns import open_columns
-from penstock.prepare.sources.batches.contents import open_contents
+from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
+from penstock.prepare.sources.batches.contents import open_columns, open_contents
 from penstock.prepare.sources.batches.members import DAMAGE
 from penstock.prepare.sources.reading.bad_text import sound_text
+from penstock.prepare.sources.reading.input_file import first_line
 from penstock.prepare.sources.slices import Segment, Slice
 from penstock.shards.manifest import MANIFEST, dataset_id, read_manifest
 

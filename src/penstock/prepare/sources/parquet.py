@@ -12,20 +12,17 @@ from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
 from penstock.prepare.rows.layouts import without_metadata
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import (
-    File,
-    FileSurvey,
-    Reading,
-    Source,
-    SourceOptions,
-    UnreadablePart,
+from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
+from penstock.prepare.sources.reading.input_file import (
+    RemoteFile,
     first_line,
+    identity_of_ends,
     is_remote,
+    open_input,
     unusable,
     was_changed,
 )
 from penstock.prepare.sources.reading.large_rows import sound_rows, too_large
-from penstock.prepare.sources.reading.remote import RemoteFile, open_input
 from penstock.prepare.sources.slices import Segment
 
 # Compressed pages are fetched this much at a time per column; without it Arrow holds a whole column chunk.
@@ -53,7 +50,7 @@ class Parquet(Source):
             except (pa.ArrowException, OSError, ValueError) as error:
                 where = f"{file.location}, footer, {size:,} bytes"
                 raise unusable(f"not a readable Parquet file: {first_line(error)}", where) from error
-            known = digest(file.location.encode()) if is_remote(file.location) else _identity_of(source, size)
+            known = identity_of_ends(file.location) if is_remote(file.location) else _identity_of(source, size)
         _refuse_twins(schema, file.location)
         pieces, ordinal = [], 0
         for number in range(metadata.num_row_groups):
@@ -65,8 +62,8 @@ class Parquet(Source):
 
     def identity(self, location: str) -> str:
         """Size and hash of the footer, which names every column chunk's place, size and statistics."""
-        if is_remote(location):  # it names a commit, and what that holds does not change
-            return digest(location.encode())
+        if is_remote(location):
+            return identity_of_ends(location)
         with ReadFile(location) as handle:
             return _identity_of(handle, handle.seek(0, 2))
 

@@ -8,16 +8,14 @@ whole where the range counts from the end or in percent. Then the pieces with an
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import InputError
-from penstock.prepare.rows.rows import Rows
+from penstock.prepare.rows.rows import Array, Rows
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment
 from penstock.prepare.sources.slices import Segment
 
-Array = np.ndarray[Any, Any]
 _BOUND = r"(-?\d[\d_]*)(%?)"
 _RANGE = re.compile(rf"(?P<split>[^\[\]()]+)\[(?:{_BOUND})?:(?:{_BOUND})?\]")
 _EXAMPLES = "train[:1000], train[10%:20%] or train[-100:]"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.base.sizes import more_files
+from penstock.prepare.rows.rows import SetAside, rejected_line
 
 
 @dataclass(frozen=True, slots=True)  # there may be a million
@@ -31,6 +32,10 @@ class Segment:
     def first_ordinal(self) -> int:
         """Ordinal of the first row that is read."""
         return self.keeps[0] if self.keeps else self.ordinal
+
+    def set_aside(self, ordinal: int, reason: str, **facts: Any) -> SetAside:
+        """A row of it that cannot be used, with what `rejected/` tells about it."""
+        return SetAside(reason, 1, (rejected_line(self.source, self.path, ordinal, reason, **facts),))
 
     def __str__(self) -> str:
         return f"{self.path} [{self.first}:{self.last}]"

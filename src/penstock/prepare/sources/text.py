@@ -8,26 +8,11 @@ import pyarrow as pa
 
 from penstock.base.files import ReadFile
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
-from penstock.prepare.sources.reading.bad_records import (
-    BROKEN_OFF,
-    TOO_LARGE_RECORD,
-    line_in_file,
-    only,
-    read_records,
-    set_aside,
-)
+from penstock.prepare.sources import TEXT_SCHEMA, File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
+from penstock.prepare.sources.reading import bad_records, chunks
 from penstock.prepare.sources.reading.bad_text import sound_text
-from penstock.prepare.sources.reading.chunks import (
-    BYTE_ORDER_MARK,
-    MOST_BYTES,
-    BreaksOff,
-    Chunk,
-    line_ends,
-    open_text,
-    pieces_of,
-)
-from penstock.prepare.sources.reading.text_column import TEXT_SCHEMA
+from penstock.prepare.sources.reading.chunks import Chunk
+from penstock.prepare.sources.reading.input_file import BreaksOff, open_text
 from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment
 
@@ -41,7 +26,7 @@ class Text(Source):
 
     def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
         if options.document == "line":
-            return FileSurvey(TEXT_SCHEMA, pieces_of(file, 0, slice_bytes, whole=False))
+            return FileSurvey(TEXT_SCHEMA, chunks.pieces_of(file, 0, slice_bytes, whole=False))
         known = self.identity(file.location)
         size = int(known.partition("-")[0])
         return FileSurvey(TEXT_SCHEMA, (file.segment(known, 1, max(size, 1)),))
@@ -50,7 +35,7 @@ class Text(Source):
         repair = reading.repairs(segment)
         if reading.options[segment.source].document == "line":
             make = partial(_lines, repair=repair)
-            yield from read_records(segment, reading, line_ends, TEXT_SCHEMA, make)
+            yield from bad_records.read_records(segment, reading, chunks.line_ends, TEXT_SCHEMA, make)
         else:
             yield _document(segment, repair, _LINES_A_FILE * reading.most_record_bytes)
 
@@ -60,29 +45,29 @@ SOURCE = Text()
 
 def _document(segment: Segment, repair: bool, allowed: int) -> Rows:
     """`allowed` are the bytes that memory has room for."""
-    most = min(allowed, MOST_BYTES)
+    most = min(allowed, chunks.MOST_BYTES)
     try:
         data = _contents(segment.location, most)
     except BreaksOff as broken:
-        return _none(segment, broken.rest, broken.reason, BROKEN_OFF)
+        return _none(segment, broken.rest, broken.reason, bad_records.BROKEN_OFF)
     except _TooLong as error:
-        if most == MOST_BYTES:
+        if most == chunks.MOST_BYTES:
             return _none(segment, error.begin, _too_long(), TOO_LONG)
         detail = f"it has more than the {allowed:,} bytes that this memory allows a document"
-        return _none(segment, error.begin, detail, TOO_LARGE_RECORD)
+        return _none(segment, error.begin, detail, bad_records.TOO_LARGE_RECORD)
     except (pa.ArrowException, OSError) as error:
         raise UnreadablePart(segment, 0, 0, 1, str(error).partition("\n")[0], "unreadable file") from error
-    first = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
+    first = len(chunks.BYTE_ORDER_MARK) if data.startswith(chunks.BYTE_ORDER_MARK) else 0
     rows = _rows(data, np.array([first, len(data)], "i4"), segment, 0)
     return sound_text(rows, repair, lambda _row: 1)
 
 
 def _too_long() -> str:
-    return f"a document has at most {MOST_BYTES:,} bytes"
+    return f"a document has at most {chunks.MOST_BYTES:,} bytes"
 
 
 def _none(segment: Segment, data: Chunk, detail: str, reason: str, ordinal: int = 0, line: int = 1) -> Rows:
-    return only(set_aside(data, segment, ordinal, line, detail, reason), segment, TEXT_SCHEMA)
+    return bad_records.only(bad_records.set_aside(data, segment, ordinal, line, detail, reason), segment, TEXT_SCHEMA)
 
 
 class _TooLong(Exception):
@@ -115,17 +100,17 @@ def _contents(location: str, most: int) -> Chunk:
 def _lines(data: Chunk, segment: Segment, ordinal: int, line: int, repair: bool) -> Rows:
     """A document a line, without its end; an empty line is an empty document. More than MOST_BYTES are one line."""
     end_bytes = 2 if data.endswith(b"\r\n") else int(data.endswith(b"\n"))
-    if len(data) - end_bytes > MOST_BYTES:
+    if len(data) - end_bytes > chunks.MOST_BYTES:
         return _none(segment, data, _too_long(), TOO_LONG, ordinal, line + 1)
     if b"\r\n" in data:
         data = data.replace(b"\r\n", b"\n")
-    ends = line_ends(data)
+    ends = chunks.line_ends(data)
     ends -= np.arange(1, len(ends) + 1)  # in the text without newlines
     text = data.translate(None, b"\n")
     if not data.endswith(b"\n"):
         ends = np.append(ends, len(text))
     rows = _rows(text, np.concatenate([[0], ends]).astype("i4"), segment, ordinal)
-    return sound_text(rows, repair, lambda row: line_in_file(segment, line + row + 1))
+    return sound_text(rows, repair, lambda row: chunks.line_in_file(segment, line + row + 1))
 
 
 def _rows(data: Chunk, offsets: np.ndarray[tuple[int], np.dtype[np.int32]], segment: Segment, ordinal: int) -> Rows:

@@ -4,15 +4,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.base.errors import InputError
+from penstock.base.errors import InputError, did_you_mean
 from penstock.prepare.job.config import Config
 from penstock.prepare.rows.layouts import refuse_other_layouts
-from penstock.prepare.sources import File, FileSurvey, Reading, SourceOptions, source_of, survey_file
-from penstock.prepare.sources.reading.declared import Misnamed, refuse_misspelled
+from penstock.prepare.sources import File, FileSurvey, Misnamed, Reading, SourceOptions, source_of, survey_file
 from penstock.prepare.sources.slices import Segment
 from penstock.prepare.stages.stage import Stage
-from penstock.prepare.survey.checking import check_stages
-from penstock.prepare.survey.columns import columns_needed, named_columns
+from penstock.prepare.survey.checking import check_stages, columns_needed, named_columns
 from penstock.prepare.survey.first_rows import SAMPLE_BYTES, SAMPLE_ROWS, no_rows
 from penstock.shards.schema import misaligned, names_of
 
@@ -73,14 +71,13 @@ def _survey_files(
     bad = []
     not_seen: list[str] = []
     misnamed: dict[int, Misnamed] = {}
-    slice_bytes = config.slice_bytes
     schemas: dict[int, pa.Schema] = {}  # by source: of the last file that tells, held once however many have it
     for file in files:
         try:
             known = schemas.get(file.source)
-            found = survey_file(file, sources[file.source], slice_bytes, known)
+            found = survey_file(file, sources[file.source], config.slice_bytes, known)
             if known is None and _tells_columns(file, found):
-                refuse_misspelled(file, found)
+                _refuse_misspelled(file, found)
                 not_seen += found.not_seen
             if known is not None and known.equals(found.schema, check_metadata=True):  # names of features
                 found = replace(found, schema=known)
@@ -101,6 +98,26 @@ def _survey_files(
             f"none of the {len(files)} files can be read", where=f"the first: {bad[0].path}: {bad[0].detail}"
         )
     return good, bad, not_seen
+
+
+def _refuse_misspelled(file: File, survey: FileSurvey) -> None:
+    """Refuse names that none of the first rows has, and that look like another one. Others may come in later rows."""
+    known = [name for name in survey.schema.names if name not in survey.not_seen]
+    for name in survey.not_seen:
+        column = name.partition(".")[0]
+        if column != name and column in known:
+            raise Misnamed(
+                f"input[{file.source}].types: {name!r} is a field of the column {column!r}, and `types:` is about "
+                "whole columns",
+                where=file.location,
+                next_step=f"take the field with `select: [{name}]`, then give it a type with `cast:`",
+            )
+        if guess := did_you_mean(name, known):
+            raise Misnamed(
+                f"input[{file.source}].types: none of the first rows has a field {name!r}.{guess}",
+                where=f"{file.location}, whose first rows have: {', '.join(known)}",
+                next_step="correct the name in `types:`; for a field that comes later, put a row that has it first",
+            )
 
 
 def _tells_columns(file: File, found: FileSurvey) -> bool:

@@ -1,4 +1,4 @@
-"""Checking: the stages of a job against the columns they will be given, before a row is used. Called by taking.py."""
+"""Checking: the stages of a job against the columns they need and will be given, before a row is used."""
 
 import sys
 from contextlib import redirect_stdout
@@ -12,18 +12,23 @@ from penstock.prepare.job.stage_list import stage_errors
 from penstock.prepare.rows.order import sort_rows
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.rows.spill import with_codes
-from penstock.prepare.stages.interfaces import (
-    Adapts,
-    Applies,
-    Exchanges,
-    Fits,
-    Locates,
-    MindsPlace,
-    Splits,
-    exchanges_of,
-)
+from penstock.prepare.stages import interfaces
+from penstock.prepare.stages.select import path_to
 from penstock.prepare.stages.stage import Stage
 from penstock.shards.schema import FeatureNames, Schema, feature_names, schema_from_arrow
+
+
+def named_columns(stages: tuple[Stage, ...]) -> tuple[str, ...]:
+    """Every column that a stage names."""
+    return tuple(sorted(frozenset[str]().union(*(stage.needs(frozenset()) or () for stage in stages))))
+
+
+def columns_needed(stages: tuple[Stage, ...], schema: pa.Schema) -> frozenset[str] | None:
+    """The input columns some stage or the output uses; None means all of them. A field is read with its column."""
+    needed: frozenset[str] | None = None
+    for stage in reversed(stages):
+        needed = stage.needs(needed)
+    return None if needed is None else frozenset((path_to(name, schema) or (name,))[0] for name in needed)
 
 
 def check_stages(
@@ -45,13 +50,13 @@ def check_stages(
     for number, (name, stage) in enumerate(zip(config.stage_names, stages, strict=True)):
         given.append(schema)
         with stage_errors(number, name), redirect_stdout(sys.stderr):  # a user's function may print
-            if isinstance(stage, Locates):
+            if isinstance(stage, interfaces.Locates):
                 stage = stage.located(config.folder, config.output_path, tuple(checked), made_from)
             schema = stage.output_schema(schema, rows.batch)
-            if isinstance(stage, Adapts):
+            if isinstance(stage, interfaces.Adapts):
                 stage = stage.adapted(given[-1], schema)
         checked.append(stage)
-        if isinstance(stage, Applies) or not stage.is_tried:
+        if isinstance(stage, interfaces.Applies) or not stage.is_tried:
             rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, ("",), np.arange(0))
         else:
             with redirect_stdout(sys.stderr):
@@ -62,7 +67,7 @@ def check_stages(
 
 def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:
     """Records that a stage with an exchange makes of the first rows, as if there were no others."""
-    if not isinstance(stage, Exchanges):
+    if not isinstance(stage, interfaces.Exchanges):
         return rows
     runs = [sort_rows([with_codes(rows.batch)], stage.exchange())] if len(rows) else []
     records = list(stage.reduce(iter(runs)))
@@ -72,15 +77,15 @@ def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:
 
 def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
     """One split at most, and nothing measured before it: statistics of test rows would leak into training."""
-    split = [number for number, stage in enumerate(stages) if isinstance(stage, Splits)]
+    split = [number for number, stage in enumerate(stages) if isinstance(stage, interfaces.Splits)]
     if len(split) > 1:
         raise ConfigError(f"stages[{split[1]}]: a second split would overrule the first; name all shares in one")
     named = list(zip(config.stage_names, stages, strict=True))
     for number, (name, stage) in enumerate(named):
-        if isinstance(stage, MindsPlace):
+        if isinstance(stage, interfaces.MindsPlace):
             with stage_errors(number, name):
                 stage.refuse_place(named[:number], named[number + 1 :], config.format)
-    exchanges = exchanges_of(stages)
+    exchanges = interfaces.exchanges_of(stages)
     if split and exchanges and split[0] < exchanges[-1]:
         raise ConfigError(
             f"stages[{split[0]}].split: it stands before {config.stage_names[exchanges[-1]]}, "
@@ -88,7 +93,7 @@ def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
             next_step=f"move it behind stages[{exchanges[-1]}]: there it decides by key",
         )
     for number, stage in enumerate(stages[: split[0]] if split else ()):
-        if isinstance(stage, Fits) and not isinstance(stage, Exchanges):
+        if isinstance(stage, interfaces.Fits) and not isinstance(stage, interfaces.Exchanges):
             raise ConfigError(
                 f"stages[{number}].{config.stage_names[number]}: it measures training rows, but stands before split",
                 next_step=f"move it behind stages[{split[0]}]",

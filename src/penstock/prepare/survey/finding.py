@@ -3,7 +3,7 @@
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,15 +16,7 @@ from penstock.prepare.sources import File, source_of
 from penstock.prepare.sources.registry import COMPRESSIONS, folder_endings, format_of
 from penstock.prepare.sources.row_range import RowRange
 from penstock.prepare.sources.saved import UNNAMED, is_saved, saved_files, saved_name
-from penstock.prepare.survey.listing import (
-    Tally,
-    Unread,
-    files_below,
-    files_matching,
-    holds_unfinished_batches,
-    is_finished_batches,
-    written_by_penstock,
-)
+from penstock.prepare.survey import listing
 
 
 @dataclass(frozen=True)
@@ -33,7 +25,7 @@ class Found:
 
     files: list[File]
     ranges: dict[int, RowRange]  # by source
-    unread: tuple[Unread, ...]
+    unread: tuple[listing.Unread, ...]
 
     @property
     def formats(self) -> tuple[str, ...]:
@@ -43,7 +35,7 @@ class Found:
 
 
 def find_files(config: Config) -> Found:
-    tally = Tally()
+    tally = listing.Tally()
     files = [file for number, source in enumerate(config.input) for file in _files_of(config, number, source, tally)]
     _refuse_twice(files)
     ranges = {number: rows for number, source in enumerate(config.input) if (rows := _row_range(config, source))}
@@ -57,7 +49,7 @@ def _row_range(config: Config, source: SourceConfig) -> RowRange | None:
     return None if is_all else source.row_range
 
 
-def _files_of(config: Config, number: int, source: SourceConfig, tally: Tally) -> list[File]:
+def _files_of(config: Config, number: int, source: SourceConfig, tally: listing.Tally) -> list[File]:
     """Files of one source in bytewise order of their paths relative to the pattern's fixed part; batch files by the
     numbers in those paths."""
     found: dict[str, File] = {}
@@ -179,8 +171,12 @@ def _refuse_twice(files: list[File]) -> None:
     for file in files:
         folder, name = os.path.split(file.location)
         is_link = os.path.islink(file.location)
-        if is_link:
-            _refuse_lost_link(file.location)
+        if is_link and not os.path.exists(file.location):
+            raise InputError(
+                f"this link leads nowhere: there is no file {os.readlink(file.location)}",
+                where=file.location,
+                next_step="bring back the file that it leads to, or remove the link",
+            )
         place = os.path.realpath(file.location) if is_link else os.path.join(real_folder(folder), name)
         first = seen.setdefault(place, file)
         if first is not file:
@@ -189,15 +185,6 @@ def _refuse_twice(files: list[File]) -> None:
                 where=f"{first.location} (input[{first.source}]) and {file.location} (input[{file.source}])",
                 next_step="let each file match one pattern of one source",
             )
-
-
-def _refuse_lost_link(place: str) -> None:
-    if not os.path.exists(place):
-        raise InputError(
-            f"this link leads nowhere: there is no file {os.readlink(place)}",
-            where=place,
-            next_step="bring back the file that it leads to, or remove the link",
-        )
 
 
 def _written(config: Config) -> tuple[str, ...]:
@@ -232,7 +219,7 @@ def _endings_of(source: SourceConfig) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(ending + packed for ending in group for packed in ("", *COMPRESSIONS)) for group in groups)
 
 
-def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: Tally) -> tuple[str, list[str]]:
+def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: listing.Tally) -> tuple[str, list[str]]:
     """(the folder that positions are relative to, the files). A folder means every file below it of a known ending."""
     own = frozenset(map(os.path.abspath, written))
     if others := hidden_matches(pattern):
@@ -242,9 +229,8 @@ def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: 
             next_step="rename or remove the one whose name looks like a pattern",
         )
     if os.path.isdir(pattern):
-        enters = is_finished_batches if source.npz else _nowhere
-        _refuse_dataset(pattern, enters)
-        below = _others(files_below(pattern, own, enters, tally), pattern, written)
+        _refuse_dataset(pattern, bool(source.npz))
+        below = _others(listing.files_below(pattern, own, bool(source.npz), tally), pattern, written)
         groups = ([each for each in below if each.lower().endswith(group)] for group in _endings_of(source))
         taken = next(filter(None, groups), [])
         chosen = set(taken)
@@ -257,16 +243,12 @@ def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: 
     root = pattern
     while glob.has_magic(root):
         root = os.path.dirname(root)
-    return root, _others(files_matching(pattern, root, own, tally), root, written)
+    return root, _others(listing.files_matching(pattern, root, own, tally), root, written)
 
 
-def _nowhere(_folder: str) -> bool:
-    return False
-
-
-def _refuse_dataset(folder: str, enters: Callable[[str], bool]) -> None:
-    if written_by_penstock(folder) and not enters(folder):
-        if enters is is_finished_batches and holds_unfinished_batches(folder):
+def _refuse_dataset(folder: str, reads_batches: bool) -> None:
+    if listing.written_by_penstock(folder) and not (reads_batches and listing.is_finished_batches(folder)):
+        if reads_batches and listing.holds_unfinished_batches(folder):
             raise InputError(
                 "the job that writes batch files to this folder is not finished",
                 where=folder,
@@ -282,9 +264,9 @@ def _refuse_dataset(folder: str, enters: Callable[[str], bool]) -> None:
 
 def _refuse_outputs(folder: str) -> None:
     """The `datasets` library takes every file of a folder, also what penstock wrote there."""
-    _refuse_dataset(folder, _nowhere)
-    tally = Tally()
-    for _ in files_below(folder, frozenset(), _nowhere, tally):
+    _refuse_dataset(folder, reads_batches=False)
+    tally = listing.Tally()
+    for _ in listing.files_below(folder, frozenset(), False, tally):
         pass
     for each in tally.unread():
         if each.is_output:
@@ -304,7 +286,7 @@ def _refuse_special(place: str) -> None:
         )
 
 
-def _only(tally: Tally) -> str:
+def _only(tally: listing.Tally) -> str:
     """Names of unread things, for an error message."""
     there = ", ".join(f"{each.count:,} {each.what} ({each.first})" for each in tally.unread()[:3])
     return f"; not read there: {there}" if there else ""

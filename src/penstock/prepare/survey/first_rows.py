@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from penstock.prepare.budget.means import give_back_memory
 from penstock.prepare.sources import Reading, readable
+from penstock.prepare.sources.reading.large_rows import shortened
 from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment, Slice
-from penstock.prepare.survey.shortening import shortened
 
 SAMPLE_ROWS = 100
 SAMPLE_BYTES = 256 * 1024

@@ -3,7 +3,7 @@
 import glob
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -62,9 +62,9 @@ def ending_of(place: str) -> str:
     return f"{inner}{ending}" or NO_ENDING
 
 
-def files_below(root: str, own: frozenset[str], enters: Callable[[str], bool], tally: Tally) -> Iterator[str]:
+def files_below(root: str, own: frozenset[str], reads_batches: bool, tally: Tally) -> Iterator[str]:
     """Every file below a folder. `own` are the folders that the job writes. Folders that penstock wrote are left out,
-    except those that `enters` says yes to.
+    except finished batch files where those are read.
 
     A link that leads nowhere counts as a file: finding.py refuses it, where leaving it out would say nothing.
     """
@@ -73,7 +73,7 @@ def files_below(root: str, own: frozenset[str], enters: Callable[[str], bool], t
         folder = waiting.pop()
         entries = _entries(folder)
         what = _what_wrote(folder, {entry.name for entry in entries}, own) if folder != root else None
-        if what and not enters(folder):
+        if what and not (reads_batches and is_finished_batches(folder)):
             tally.add(what, folder)
             continue
         for entry in entries:

@@ -1,17 +1,21 @@
 """Taking: turn a Config into a Survey. Reads listings, footers, headers and a hundred rows; writes nothing."""
 
+import math
+
+from penstock.base.errors import PlanError
 from penstock.base.fingerprint import fingerprint
-from penstock.base.memory import Budget
+from penstock.base.memory import Budget, own_memory
+from penstock.base.sizes import format_size
 from penstock.prepare.job.config import Config
 from penstock.prepare.survey.agreement import agree
 from penstock.prepare.survey.checking import check_stages
-from penstock.prepare.survey.cutting import in_ranges, slices_of
-from penstock.prepare.survey.driver_room import refuse_too_many
 from penstock.prepare.survey.finding import find_files
 from penstock.prepare.survey.first_rows import beginnings_of, first_rows
 from penstock.prepare.survey.formats import refuse_unfit_format
 from penstock.prepare.survey.scouting import Scout, scout_sources
-from penstock.prepare.survey.survey import Survey, describe_files
+from penstock.prepare.survey.survey import MANY_FILES, Survey, describe_files, in_ranges, slices_of
+
+_FILE_BYTES = 1536  # of the driver's memory for each file, at the most: benchmarks/RESULTS.md
 
 
 def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> Survey:
@@ -19,7 +23,7 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
     stages = config.build_stages()
     found = find_files(config)
     if budget:
-        refuse_too_many(len(found.files), budget)
+        _refuse_too_many(len(found.files), budget)
     sources, scouted = scout_sources(config, found.files, scout)
     agreed = agree(config, stages, sources, found.files)
     reading = agreed.reading(found.formats)
@@ -54,3 +58,19 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
         feature_names=names,
         not_seen=agreed.not_seen,
     )
+
+
+def _refuse_too_many(files: int, budget: Budget) -> None:
+    """The driver holds something of every file: it must not be killed while it counts them."""
+    if files < MANY_FILES:
+        return
+    held = own_memory().counted
+    needed = held + files * _FILE_BYTES
+    if needed > budget.allowed:
+        raise PlanError(
+            f"the input has {files:,} files, and the driver needs {format_size(needed)} to plan them: "
+            f"{format_size(held)} of its own and about {_FILE_BYTES:,} bytes per file; "
+            f"{budget} allows {format_size(budget.allowed)}",
+            where="counted when the input was listed",
+            next_step=f"memory: {math.ceil(1.5 * needed / 10e6) * 10}MB, or join small files into larger ones",
+        )

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import yaml
 
 from penstock.base.errors import ConfigError, did_you_mean
@@ -12,9 +13,10 @@ from penstock.prepare.job.config import Config, make_config
 from penstock.prepare.job.presets import REQUIRED, Preset
 from penstock.prepare.run.halves import written
 from penstock.prepare.stages.interfaces import exchanges_of
-from penstock.prepare.survey.casts import casts_needed
 from penstock.prepare.survey.scouting import scout
+from penstock.prepare.survey.survey import Survey
 from penstock.prepare.survey.taking import take_survey
+from penstock.shards.schema import type_from_arrow
 from penstock.show.asking.overrides import Override, lay_over
 
 _KEYS = [name for name, field in Config.model_fields.items() if not field.exclude]
@@ -88,7 +90,7 @@ def with_casts(preset: Preset, config: Config) -> Config:
     if not preset.casts_for(config.format):
         return config
     survey = take_survey(config, scout, make_budget(config.memory))
-    casts = casts_needed(preset, survey)
+    casts = _casts_needed(preset, survey)
     if not casts:
         return config
     job = written(config)
@@ -100,3 +102,49 @@ def with_casts(preset: Preset, config: Config) -> Config:
 def job_text(job: Mapping[str, Any]) -> str:
     """A job as a file: one line per stage."""
     return str(yaml.safe_dump(dict(job), sort_keys=False, default_flow_style=None, width=1000, allow_unicode=True))
+
+
+def _casts_needed(preset: Preset, survey: Survey) -> dict[str, str]:
+    """Columns that need another type, and which: readers of pings in ArrayRecord files expect its very types.
+
+    Numbers are cast to numbers, and times to microseconds; another difference is refused.
+    """
+    group = exchanges_of(survey.stages)[0]
+    given = survey.given[group]
+    found = {name: _plain(given.field(name).type) for name in preset.types if name in given.names}
+    wrong = {name: kind for name, kind in found.items() if not _is_written_as(kind, preset.types[name])}
+    refused = {name: kind for name, kind in wrong.items() if not _is_castable(kind, preset.types[name])}
+    if refused:
+        differences = ", ".join(f"{name} is {kind} and not {preset.types[name]}" for name, kind in refused.items())
+        raise ConfigError(
+            f"in ArrayRecord files, readers of {preset.name} expect its very types: {differences}",
+            where="format: arrayrecord",
+            next_step="add `- cast: {rtt: float32}` before `group` (`penstock plan` prints the job file to put it in), "
+            "declare text columns (--set input.types.rtt=float32), leave the format out, or take the preset `events`, "
+            "which takes any types",
+        )
+    return {name: _target(kind, preset.types[name]) for name, kind in wrong.items()}
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_written_as(kind: pa.DataType, word: str) -> bool:
+    """Text is written as plain string, and times as microseconds, which hold seconds and milliseconds too."""
+    if word == "timestamp":
+        return bool(pa.types.is_timestamp(kind) and kind.unit != "ns")
+    return (type_from_arrow(kind) or "").removeprefix("large_") == word
+
+
+def _is_castable(kind: pa.DataType, word: str) -> bool:
+    if word == "timestamp":
+        return bool(pa.types.is_timestamp(kind))
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return bool(is_number and word != "string")
+
+
+def _target(kind: pa.DataType, word: str) -> str:
+    if word != "timestamp":
+        return word
+    return f"timestamp[us, {kind.tz}]" if kind.tz else "timestamp[us]"

@@ -1,4 +1,4 @@
-"""Npz contents: a .npz file -> its columns, their types and its rows, whoever wrote it. For npz.py.
+"""Npz contents: a .npz file -> its columns, their types, and its rows as Arrow, whoever wrote it. For npz.py.
 
 Three writers are understood: penstock itself (foreign/batch_file.py), whose rows come back with the positions they had;
 anyone's `np.savez` of arrays; and lists of dicts, which are pickles and go through pickled.py where they are trusted.
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,16 +21,38 @@ import pyarrow as pa
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.prepare.rows.rows import Array
-from penstock.prepare.sources import SourceOptions, first_line, unusable
-from penstock.prepare.sources.batches.members import AT_ONCE, DAMAGE, Member, open_rows, read_members, unreadable
+from penstock.prepare.sources import Reading, SourceOptions, UnreadablePart
+from penstock.prepare.sources.batches.members import AT_ONCE, DAMAGE, Member, Take, open_rows, read_members, unreadable
 from penstock.prepare.sources.batches.pickled import FRAME, is_metadata, open_pickles
-from penstock.shards.arrays import fixed_dtype
+from penstock.prepare.sources.reading.input_file import first_line, unusable
+from penstock.prepare.sources.slices import Segment
+from penstock.shards.arrays import array_from_fixed, fixed_dtype
 from penstock.shards.foreign.batch_file import METADATA, METADATA_STARTS, METADATA_VERSION
-from penstock.shards.schema import FIXED_LIST, NAME_ARRAYS, NUMBERS, FeatureNames, parse_type, type_to_arrow, with_names
+from penstock.shards.schema import (
+    FIXED_LIST,
+    NAME_ARRAYS,
+    NUMBERS,
+    FeatureNames,
+    misaligned,
+    names_of,
+    order_of,
+    parse_type,
+    type_to_arrow,
+    with_names,
+)
 
 AGAIN, NAMED_AGAIN = "write the file again", "write the file again with those names"
-_AND_OTHERS = "said once, and true of any other such file"
+_TRUSTING = (
+    "trust_pickle is on: opening a pickle can run any code that is in it, with your rights. Each file is opened in "
+    "a process of its own"
+)
+_LEFT_OUT_TABLE = (
+    f"{FRAME!r} is a pickled table: it is left out, unopened. For a column of it, name the column in a stage, such "
+    "as `split: {by: game_id, ...}`"
+)
 _said: set[str] = set()
+Column = Callable[[int], pa.Array]  # its next so many rows
+Say = Callable[[str, str], None]  # a kind of oddity, and what is odd
 
 
 @dataclass(frozen=True)
@@ -49,13 +72,9 @@ class Contents:
 
     def stretches(self, own_path: str, rows_at_once: int) -> Iterator[tuple[str, Array]]:
         """(file, ordinals) of the next rows: of one file each, and no more than asked for."""
-        if self.runs is None:
-            for start in range(0, self.rows, rows_at_once):
-                yield own_path, np.arange(start, min(start + rows_at_once, self.rows))
-            return
         held: list[Array] = []
         path, room = "", rows_at_once
-        for name, first, count in self.runs:
+        for name, first, count in [(own_path, 0, self.rows)] if self.runs is None else self.runs:
             if held and name != path:
                 yield path, np.concatenate(held)
                 held, room = [], rows_at_once
@@ -74,7 +93,7 @@ class Contents:
 @contextmanager
 def open_contents(location: str, options: SourceOptions, aloud: bool = False) -> Iterator[Contents]:
     """`aloud`: say what is odd about the file. The survey does; a hundred workers need not say it again."""
-    say = _say_once if aloud else lambda _kind, _text: None
+    say: Say = partial(_say_once, location) if aloud else lambda _kind, _text: None
     with ExitStack() as stack:
         handle: BinaryIO = stack.enter_context(io.BufferedReader(ReadFile(location)))
         archive, members = read_members(handle, location)
@@ -83,20 +102,18 @@ def open_contents(location: str, options: SourceOptions, aloud: bool = False) ->
         names: FeatureNames = {}
         if any(not is_metadata(member.name) for member in pickles):
             _refuse_untrusted(pickles, location, options)
-            say("trusted pickle", _trusting(location))
+            say("trusted pickle", _TRUSTING)
             handle, names = stack.enter_context(open_pickles(location))
             archive, members = read_members(handle, location)
         elif pickles:
-            say("pickle left out", _leaving_out(pickles[0].name, location))
+            danger = "is a pickle, and opening one can run any code that is in it"
+            say("pickle left out", f"{pickles[0].name!r} {danger}: it is left out, unopened")
         contents = _contents(archive, members, names, location)
         if has_frame:
             contents = _with_frame(contents, location, options, say, stack)
         known = {FRAME, *contents.columns, *(NAME_ARRAYS[name] for name in contents.names if name in NAME_ARRAYS)}
         for name in [each.name for each in members if not is_metadata(each.name) and each.name not in known]:
-            say(
-                "array left out",
-                f"{name!r} does not have one row per sample and is left out ({location}; {_AND_OTHERS})",
-            )
+            say("array left out", f"{name!r} does not have one row per sample and is left out")
         yield contents
 
 
@@ -116,15 +133,14 @@ def _contents(archive: zipfile.ZipFile, members: list[Member], names: FeatureNam
     return Contents(columns, words, rows, names=names)
 
 
-def _with_frame(
-    contents: Contents, location: str, options: SourceOptions, say: Callable[[str, str], None], stack: ExitStack
-) -> Contents:
+def _with_frame(contents: Contents, location: str, options: SourceOptions, say: Say, stack: ExitStack) -> Contents:
     """Add the columns of the pickled table that stages name and the arrays lack."""
     wanted = [name for name in options.named if name not in contents.columns]
     if not (wanted and options.trust_pickle):
-        say("table left out", _leaving_out_table(location, options))
+        trust = "" if options.trust_pickle else " and `trust_pickle: true` beside `npz:`"
+        say("table left out", f"{_LEFT_OUT_TABLE}{trust}")
         return contents
-    say("trusted pickle", _trusting(location))
+    say("trusted pickle", _TRUSTING)
     handle, _ = stack.enter_context(open_pickles(location, wanted))
     archive, found = read_members(handle, location)
     columns = {member.name: (archive, member) for member in found if not is_metadata(member.name)}
@@ -226,11 +242,12 @@ def _fits(member: Member, word: str, rows: int) -> bool:
     return member.dtype.kind == "U" and member.shape == (rows,)
 
 
-def _say_once(kind: str, text: str) -> None:
+def _say_once(location: str, kind: str, text: str) -> None:
     """Warn once per process: the same is true of file after file."""
     if kind not in _said:
         _said.add(kind)
-        warnings.warn(text, UserWarning, stacklevel=2)
+        told = f"{text} ({location}; said once, and true of any other such file)"
+        warnings.warn(told, UserWarning, stacklevel=2)
 
 
 def _refuse_untrusted(pickles: list[Member], location: str, options: SourceOptions) -> None:
@@ -243,23 +260,54 @@ def _refuse_untrusted(pickles: list[Member], location: str, options: SourceOptio
         )
 
 
-def _trusting(location: str) -> str:
-    return (
-        "trust_pickle is on: opening a pickle can run any code that is in it, with your rights. Each file is opened in "
-        f"a process of its own ({location}; {_AND_OTHERS})"
-    )
+def open_columns(contents: Contents, segment: Segment, reading: Reading, stack: ExitStack) -> dict[str, Column]:
+    _refuse_other_types(contents, segment, reading)
+    return {name: _column(contents, name, segment, reading, stack) for name in reading.columns}
 
 
-def _leaving_out_table(location: str, options: SourceOptions) -> str:
-    trust = "" if options.trust_pickle else " and `trust_pickle: true` beside `npz:`"
-    return (
-        f"{FRAME!r} is a pickled table: it is left out, unopened. For a column of it, name the column in a stage, such "
-        f"as `split: {{by: game_id, ...}}`{trust} ({location}; {_AND_OTHERS})"
-    )
+def _column(contents: Contents, name: str, segment: Segment, reading: Reading, stack: ExitStack) -> Column:
+    kind = parse_type(contents.words[name])
+    take = _take(contents, name, segment, stack)
+    if not kind.is_fixed:
+        return lambda count: _text(take(count), type_to_arrow(kind))
+    order = _order_of_names(contents, name, segment, reading)
+    if order is None:
+        return lambda count: array_from_fixed(take(count), kind, None)
+    return lambda count: array_from_fixed(take(count)[:, order], kind, None)
 
 
-def _leaving_out(name: str, location: str) -> str:
-    return (
-        f"{name!r} is a pickle, and opening one can run any code that is in it: it is left out, unopened "
-        f"({location}; {_AND_OTHERS})"
-    )
+def _take(contents: Contents, name: str, segment: Segment, stack: ExitStack) -> Take:
+    try:
+        return open_rows(*contents.columns[name], stack)
+    except DAMAGE as error:
+        raise UnreadablePart(segment, 0, 0, contents.rows, first_line(error)) from error
+
+
+def _text(values: Array, kind: pa.DataType) -> pa.Array:
+    """Text as its bytes, whatever they are: `sound_text` sets aside what is not UTF-8."""
+    if values.dtype.kind == "U":
+        encoded = [text.encode("utf-8", "surrogatepass") for text in values.tolist()]
+    else:
+        encoded = values.tolist()
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    binary = pa.array(encoded, pa.large_binary() if pa.types.is_large_string(plain) else pa.binary())
+    text = pa.Array.from_buffers(plain, len(binary), binary.buffers())
+    return text.dictionary_encode() if pa.types.is_dictionary(kind) else text
+
+
+def _refuse_other_types(contents: Contents, segment: Segment, reading: Reading) -> None:
+    schema = contents.schema
+    for name in reading.columns:
+        found = schema.field(name).type if name in schema.names else "not there"
+        if found != reading.schema.field(name).type:
+            what = f"column {name!r} is {found}, not {reading.schema.field(name).type} as in the first file"
+            raise unusable(what, segment.location, AGAIN)
+
+
+def _order_of_names(contents: Contents, name: str, segment: Segment, reading: Reading) -> Array | None:
+    """Places of the first file's features in this file's rows; None where they stand alike, or nobody tells."""
+    first, names = names_of(reading.schema.field(name)), contents.names.get(name)
+    if wrong := misaligned(names, first):  # the survey says it, too, unless the file was replaced since
+        raise unusable(f"column {name!r}: {wrong}", segment.location, NAMED_AGAIN)
+    order = order_of(names, first)
+    return None if order is None else np.array(order)

@@ -22,7 +22,7 @@ import numpy as np
 from penstock.base.errors import InputError
 from penstock.base.stores.scratch import Scratch
 from penstock.prepare.rows.rows import Array
-from penstock.prepare.sources import first_line, unusable
+from penstock.prepare.sources.reading.input_file import first_line, unusable
 
 AT_ONCE = 1 << 20
 _END_BYTES, _MANY = 22, 0xFFFF  # of a zip's last record, without its comment; members that it cannot count

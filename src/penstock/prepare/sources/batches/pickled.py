@@ -30,7 +30,7 @@ import numpy as np
 
 from penstock.base.child import Child, live_as_child, python_path
 from penstock.base.errors import InputError
-from penstock.prepare.sources import unusable
+from penstock.prepare.sources.reading.input_file import unusable
 from penstock.shards.foreign.batch_file import METADATA, write_npz
 from penstock.shards.schema import NAME_ARRAYS, FeatureNames
 

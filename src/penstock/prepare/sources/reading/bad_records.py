@@ -6,29 +6,19 @@ depend on the record alone: not on its neighbours, nor on where chunks end.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.prepare.rows.rows import Rows, SetAside, rejected_line
+from penstock.prepare.rows.rows import Array, Rows, SetAside
 from penstock.prepare.sources import Reading
+from penstock.prepare.sources.reading import chunks
 from penstock.prepare.sources.reading.bad_text import KEPT, sound_text
-from penstock.prepare.sources.reading.chunks import (
-    Array,
-    BreaksOff,
-    Bytes,
-    Chunk,
-    Ends,
-    Overlong,
-    line_ends,
-    lines_before,
-    parts_of,
-    read_chunks,
-    without_overlong,
-)
+from penstock.prepare.sources.reading.chunks import Bytes, Chunk, Ends
+from penstock.prepare.sources.reading.input_file import BreaksOff
 from penstock.prepare.sources.slices import Segment
 
 BROKEN_OFF = "the file breaks off"
@@ -46,7 +36,8 @@ class Parser(Protocol):
     def blank(self) -> bytes:
         """A record of these characters alone is no record."""
 
-    def ends(self, data: Bytes) -> Array: ...
+    @property
+    def ends(self) -> Ends: ...
     def parse(self, data: Bytes) -> pa.RecordBatch: ...
     def together(self, data: Chunk, starts: Array, ends: Array) -> bool:
         """Whether as many rows as records proves that each row is one of the records."""
@@ -58,25 +49,23 @@ class Parser(Protocol):
         """Records of the same length, without what is no text; None where nothing was to be done, or asked."""
 
 
-class MakeRows(Protocol):
-    """Rows of a chunk. `ordinal` is the position of its first record, `line` how many lines stand before it."""
-
-    def __call__(self, data: Chunk, segment: Segment, ordinal: int, line: int) -> Rows: ...
+# Rows of a chunk. It is given the position of the first record, and how many lines stand before it.
+MakeRows = Callable[[Chunk, Segment, int, int], Rows]
 
 
 def read_records(segment: Segment, reading: Reading, ends: Ends, schema: pa.Schema, make: MakeRows) -> Iterator[Rows]:
     """The segment's records, chunk by chunk, each with its position and, where it is bad, its line."""
     ordinal, line = segment.ordinal, 0
     try:
-        for chunk in _pieces(segment, reading, ends):
-            if isinstance(chunk, Overlong):
+        for chunk in chunks.read_chunks(segment, reading.bytes_at_once, ends, reading.most_record_bytes):
+            if isinstance(chunk, chunks.Overlong):
                 detail = (
                     f"it has {chunk.size:,} bytes, and this memory allows a record of {reading.most_record_bytes:,}"
                 )
                 aside = set_aside(chunk.begin, segment, ordinal, line + 1, detail, TOO_LARGE_RECORD)
                 lines, rows = 1, only(aside, segment, schema)
             else:
-                lines, rows = len(line_ends(chunk)), make(chunk, segment, ordinal, line)
+                lines, rows = len(chunks.line_ends(chunk)), make(chunk, segment, ordinal, line)
             yield rows
             ordinal += len(rows) + sum(aside.count for aside in rows.set_aside)
             line += lines
@@ -90,22 +79,10 @@ def only(aside: SetAside, segment: Segment, schema: pa.Schema) -> Rows:
     return Rows(_joined([], schema), segment.source, (segment.path,), np.arange(0), None, (aside,))
 
 
-def _pieces(segment: Segment, reading: Reading, ends: Ends) -> Iterator[bytearray | Overlong]:
-    for chunk in read_chunks(segment, reading.bytes_at_once, ends, reading.most_record_bytes):
-        if isinstance(chunk, Overlong):
-            yield chunk
-            continue
-        for piece in without_overlong(chunk, ends, reading.most_record_bytes):
-            if isinstance(piece, Overlong):
-                yield piece
-            else:
-                yield from parts_of(piece, ends)
-
-
-def parse_records(segment: Segment, reading: Reading, parser: Parser, ends: Ends) -> Iterator[Rows]:
+def parse_records(segment: Segment, reading: Reading, parser: Parser) -> Iterator[Rows]:
     """The segment's records, those that the parser takes as rows."""
     make = partial(parse_chunk, parser=parser, repair=reading.repairs(segment))
-    return read_records(segment, reading, ends, parser.schema, make)
+    return read_records(segment, reading, parser.ends, parser.schema, make)
 
 
 def parse_chunk(data: Chunk, segment: Segment, ordinal: int, line: int, parser: Parser, repair: bool) -> Rows:
@@ -127,20 +104,14 @@ def parse_chunk(data: Chunk, segment: Segment, ordinal: int, line: int, parser: 
             bad |= {first + number: reason for number, reason in worse.items()}
     mask = np.ones(len(starts), bool)
     mask[list(bad)] = False
-    lines = cache(lambda: 1 + line + np.searchsorted(line_ends(data), starts, "right"))  # only bad records ask
+    lines = cache(lambda: 1 + line + np.searchsorted(chunks.line_ends(data), starts, "right"))  # only bad records ask
     aside = tuple(
         set_aside(data[starts[number] : ends[number]], segment, ordinal + number, int(lines()[number]), reason)
         for number, reason in sorted(bad.items())
     )
     batch = _joined(batches, parser.schema)
     rows = Rows(batch, segment.source, (segment.path,), ordinal + np.flatnonzero(mask), None, aside)
-    return sound_text(rows, repair, lambda row: line_in_file(segment, int(lines()[mask][row])))
-
-
-def line_in_file(segment: Segment, line: int) -> int | None:
-    """The number in its file of a line of the segment; None far into a file."""
-    before = lines_before(segment)
-    return before + line if before >= 0 else None
+    return sound_text(rows, repair, lambda row: chunks.line_in_file(segment, int(lines()[mask][row])))
 
 
 def record_bounds(data: Chunk, parser: Parser) -> tuple[Array, Array]:
@@ -220,10 +191,9 @@ def set_aside(
     raw: Chunk, segment: Segment, ordinal: int, line: int, detail: str, reason: str = "not a valid record"
 ) -> SetAside:
     text = bytes(raw[: 4 * KEPT]).rstrip(b"\r\n").decode("utf-8", "backslashreplace")[:KEPT]
-    number = line_in_file(segment, line)
+    number = chunks.line_in_file(segment, line)
     place = {} if number is None else {"line": number}
-    kept = rejected_line(segment.source, segment.path, ordinal, reason, **place, detail=detail, raw=text)
-    return SetAside(reason, 1, (kept,))
+    return segment.set_aside(ordinal, reason, **place, detail=detail, raw=text)
 
 
 def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

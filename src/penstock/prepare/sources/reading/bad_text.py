@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.prepare.rows.rows import Rows, SetAside, jsonable
+from penstock.prepare.rows.rows import Array, Rows, SetAside, jsonable
 
-Array = np.ndarray[Any, Any]
 REASON = "text is not UTF-8"
 KEPT = 64 * 1024  # characters of a bad record, or of one of its values, that rejected/ keeps
 _REPAIRED_AT_ONCE = 1 << 20
@@ -78,19 +77,20 @@ class _Lines(Sequence[dict[str, Any]]):
 
 
 def _what_is_bad(name: str, value: pa.Scalar) -> str | None:
-    if not (value.is_valid and (pa.types.is_binary(value.type) or pa.types.is_large_binary(value.type))):
+    error = _utf8_error(value) if _is_binary(value) else None
+    if error is None:
         return None
-    try:
-        codecs.utf_8_decode(value.as_buffer(), "strict", True)
-        return None
-    except UnicodeDecodeError as error:
-        return f"column {name!r}, byte {error.start:,} is 0x{error.object[error.start]:02x}: {error.reason}"
+    return f"column {name!r}, byte {error.start:,} is 0x{error.object[error.start]:02x}: {error.reason}"
 
 
 def _shown(value: pa.Scalar) -> Any:
-    if value.is_valid and (pa.types.is_binary(value.type) or pa.types.is_large_binary(value.type)):
+    if _is_binary(value):
         return bytes(value.as_buffer()[: 4 * KEPT]).decode("utf-8", "backslashreplace")[:KEPT]
     return jsonable(value)
+
+
+def _is_binary(value: pa.Scalar) -> bool:
+    return bool(value.is_valid and value.type in (pa.binary(), pa.large_binary()))
 
 
 def _repaired(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -124,15 +124,13 @@ def _is_utf8(array: pa.Array) -> Array:
         return answer
     if pa.types.is_nested(array.type):
         return _is_utf8_inside(array)
-    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
-        return np.ones(len(array), bool)
-    if not len(array) or _is_ascii(array):
-        return np.ones(len(array), bool)
-    try:
-        array.validate(full=True)
-        return np.ones(len(array), bool)
-    except pa.ArrowInvalid:
-        return np.array([_decodes(value) for value in as_binary(array)])
+    is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    if is_text and len(array) and not _is_ascii(array):
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            return np.array([_utf8_error(value) is None for value in as_binary(array)])
+    return np.ones(len(array), bool)
 
 
 def _is_utf8_inside(array: pa.Array) -> Array:
@@ -171,13 +169,13 @@ def _is_ascii(array: pa.Array) -> bool:
     return not len(text) or int(text.max()) < 128
 
 
-def _decodes(value: pa.Scalar) -> bool:
+def _utf8_error(value: pa.Scalar) -> UnicodeDecodeError | None:
     try:
         if value.is_valid:
             codecs.utf_8_decode(value.as_buffer(), "strict", True)
-        return True
-    except UnicodeDecodeError:
-        return False
+    except UnicodeDecodeError as error:
+        return error
+    return None
 
 
 def _without_unused(array: pa.Array) -> pa.Array:

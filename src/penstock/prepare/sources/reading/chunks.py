@@ -3,24 +3,20 @@
 A record belongs to the segment in which its first byte lies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.prepare.sources import File, UnreadablePart, identity_of_ends, unusable
-from penstock.prepare.sources.reading.gzipped import Gzipped
-from penstock.prepare.sources.reading.remote import open_input
+from penstock.prepare.rows.rows import Array
+from penstock.prepare.sources import File, UnreadablePart
+from penstock.prepare.sources.reading.input_file import BreaksOff, identity_of_ends, open_input, open_text, unusable
 from penstock.prepare.sources.registry import compression_of
 from penstock.prepare.sources.slices import Segment
 
-Array = np.ndarray[Any, Any]
 Chunk = bytes | bytearray
 Bytes = Chunk | memoryview
 Ends = Callable[[Bytes], Array]  # where each record of some bytes ends
@@ -39,83 +35,14 @@ def pieces_of(file: File, begin: int, slice_bytes: int, whole: bool) -> tuple[Se
         size = handle.seek(0, 2)
     identity = identity_of_ends(file.location)
     if compression_of(file.location):  # `begin` counts bytes that come out of it, `size` those that go in
-        return (Segment(file.source, file.path, file.location, identity, begin, begin + size, begin, -1, size),)
+        return (file.segment(identity, -1, size, begin, begin + size, begin),)
     starts = [begin] if whole else list(range(begin, size, slice_bytes))
     stops = [*starts[1:], size]
     return tuple(
-        Segment(file.source, file.path, file.location, identity, start, stop, start, -1, stop - start)
+        file.segment(identity, -1, stop - start, start, stop, start)
         for start, stop in zip(starts, stops, strict=False)
         if stop > start
     )
-
-
-def open_text(location: str) -> BinaryIO:
-    """The file's bytes, decompressed where its name says so."""
-    return cast(BinaryIO, Unpacked(location) if compression_of(location) else open_input(location))
-
-
-class BreaksOff(Exception):
-    """A compressed file ends in the middle. `rest` is what came out of it behind the last whole record."""
-
-    def __init__(self, reason: str, rest: Chunk = b"") -> None:
-        super().__init__(reason)
-        self.reason, self.rest = reason, rest
-
-
-class Unpacked:
-    """A compressed file's bytes. Of one that ends in the middle every byte that can be had, then BreaksOff.
-
-    Arrow's decompressor loses what it has made of the bytes before the break if it is asked for more. So it is asked
-    anew from the start, for less and less at a time: how much comes out does not depend on how much was asked for.
-    Gzipped gives these bytes before it raises.
-    """
-
-    def __init__(self, location: str) -> None:
-        self._location = location
-        self._given, self._broken = 0, ""
-        self._stream = self._open()
-
-    def _open(self) -> Any:
-        compression, file = compression_of(self._location), open_input(self._location)
-        return (
-            Gzipped(file) if compression == "gzip" else pa.CompressedInputStream(pa.PythonFile(file, "r"), compression)
-        )
-
-    def __enter__(self) -> Unpacked:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stream.close()
-
-    def read(self, size: int) -> bytes:
-        if self._broken:
-            raise BreaksOff(self._broken)
-        try:
-            data: bytes = self._stream.read(size)
-        except OSError as error:
-            if "Truncated" not in str(error):
-                raise
-            self._broken = "it ends in the middle of its compressed data"
-            data = b"" if isinstance(self._stream, Gzipped) else self._before_the_break(size)
-            if not data:
-                raise BreaksOff(self._broken) from error
-        self._given += len(data)
-        return data
-
-    def _before_the_break(self, size: int) -> bytes:
-        found = b""
-        for step in (1 << 16, 1 << 8, 1):
-            with closing(self._open()) as stream:
-                _skip(stream, self._given + len(found))
-                with suppress(OSError):
-                    while len(found) < size and (more := stream.read(min(step, size - len(found)))):
-                        found += more
-        return found
-
-
-def _skip(stream: Any, size: int) -> None:
-    while size > 0:
-        size -= len(stream.read(min(size, 1 << 20)))
 
 
 def head_of(file: File, ends: Ends, at_least: bytes = b"") -> bytes:
@@ -155,7 +82,10 @@ def read_chunks(segment: Segment, size: int, ends: Ends, most: int) -> Iterator[
         for number, chunk in enumerate(_chunks(segment, size, ends, most)):
             if number == segment.first == 0 and isinstance(chunk, bytearray) and chunk.startswith(BYTE_ORDER_MARK):
                 del chunk[: len(BYTE_ORDER_MARK)]
-            yield chunk
+            if ends is line_ends:
+                yield from _parts_of(chunk, most)
+            elif chunk:
+                yield chunk
     except (pa.ArrowException, OSError) as error:
         raise UnreadablePart(segment, 0, segment.ordinal, -1, str(error).partition("\n")[0]) from error
 
@@ -198,14 +128,15 @@ def _chunks(segment: Segment, size: int, ends: Ends, most: int) -> Iterator[byte
             yield held
 
 
-def parts_of(chunk: bytearray, ends: Ends) -> Iterator[bytearray]:
+def _parts_of(chunk: bytearray | Overlong, most: int) -> Iterator[bytearray | Overlong]:
     """Whole lines of at most MOST_BYTES together, or one that is longer: one line may bring a chunk to any size."""
-    while len(chunk) > MOST_BYTES and ends is line_ends:
-        end = chunk.rfind(b"\n", 0, MOST_BYTES) + 1 or chunk.find(b"\n") + 1 or len(chunk)
-        part, chunk = _cut(chunk, end)
-        yield part
-    if chunk:
-        yield chunk
+    for piece in [chunk] if isinstance(chunk, Overlong) else _without_overlong(chunk, most):
+        while not isinstance(piece, Overlong) and len(piece) > MOST_BYTES:
+            end = piece.rfind(b"\n", 0, MOST_BYTES) + 1 or piece.find(b"\n") + 1 or len(piece)
+            part, piece = _cut(piece, end)
+            yield part
+        if piece:
+            yield piece
 
 
 def _cut(held: bytearray, end: int) -> tuple[bytearray, bytearray]:
@@ -217,9 +148,14 @@ def _cut(held: bytearray, end: int) -> tuple[bytearray, bytearray]:
     return held, rest
 
 
-@lru_cache(maxsize=4)
-@lru_cache(maxsize=1)  # every bad record of a segment asks
-def lines_before(segment: Segment) -> int:
+def line_in_file(segment: Segment, line: int) -> int | None:
+    """The number in its file of a line of the segment; None far into a file."""
+    before = _lines_before(segment)
+    return before + line if before >= 0 else None
+
+
+@lru_cache(maxsize=4)  # every bad record of a segment asks
+def _lines_before(segment: Segment) -> int:
     """Number of lines that end before the segment's first record; -1 far into a file.
 
     The file is read up to there, which only bad records ask for. Were it done for every slice of a large file, each
@@ -274,9 +210,9 @@ def _read_past_line(stream: BinaryIO, size: int, left: int) -> tuple[int, bytes,
     return passed, b"", left
 
 
-def without_overlong(chunk: bytearray, ends: Ends, most: int) -> Iterator[bytearray | Overlong]:
+def _without_overlong(chunk: bytearray, most: int) -> Iterator[bytearray | Overlong]:
     """The chunk, or its pieces where whole lines in it are too long."""
-    if ends is not line_ends or len(chunk) <= most:
+    if len(chunk) <= most:
         yield chunk
         return
     stops = np.unique(np.append(line_ends(chunk), len(chunk)))

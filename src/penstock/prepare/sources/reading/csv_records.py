@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,15 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from penstock.prepare.sources.reading.chunks import Array, Bytes, Chunk, line_ends
-from penstock.prepare.sources.reading.exact import (
-    KINDS,
-    LONGEST_INTEGER,
-    exact_array,
-    has_infinity,
-    how_to_declare,
-    keeps,
-)
+from penstock.prepare.rows.rows import Array
+from penstock.prepare.sources.reading import exact
+from penstock.prepare.sources.reading.chunks import Bytes, Chunk, Ends, line_ends
 from penstock.shards.schema import type_from_arrow
 
 OPEN_QUOTE = "a value starts with a quote that does not end on its line: set `newlines_in_values: true` if it goes on"
@@ -27,13 +21,18 @@ _QUOTE = ord('"')
 
 @dataclass(frozen=True)
 class Dialect:
-    """The file's way to write rows. With `quoted`, a newline between quotes ends nothing."""
+    """The file's way to write rows. With `quoted`, a newline between quotes ends nothing. Without `names`, the first
+    line is the header."""
 
     names: tuple[str, ...]
     header_bytes: int
     delimiter: str
     quoted: bool
     null_values: tuple[str, ...]
+
+
+def ends_of(delimiter: str, quoted: bool) -> Ends:
+    return partial(quoted_ends, delimiter=delimiter) if quoted else line_ends
 
 
 def quoted_ends(data: Bytes, delimiter: str) -> Array:
@@ -90,21 +89,22 @@ class CsvParser:
     def _row(self) -> re.Pattern[bytes]:
         return row_pattern(self.dialect.delimiter)
 
-    def ends(self, data: Bytes) -> Array:
-        return quoted_ends(data, self.dialect.delimiter) if self.dialect.quoted else line_ends(data)
+    @cached_property
+    def ends(self) -> Ends:
+        return ends_of(self.dialect.delimiter, self.dialect.quoted)
 
     def parse(self, data: Bytes) -> pa.RecordBatch:
-        batch = read_csv(data, self.dialect.delimiter, self.dialect, self._read_as, self.schema.names)
+        batch = read_csv(data, self.dialect, self._read_as, self.schema.names)
         self._refuse_infinite(batch, data)
         return self._exact(batch) if self._exact_names else batch
 
     def _refuse_infinite(self, batch: pa.RecordBatch, data: Bytes) -> None:
         """Infinities are rare, so only a column that has one is looked at as the file spells it."""
-        names = [name for name in batch.schema.names if has_infinity(batch.column(name))]
+        names = [name for name in batch.schema.names if exact.has_infinity(batch.column(name))]
         if not names:
             return
         types = {name: pa.binary() for name in names}
-        spelled = read_csv(data, self.dialect.delimiter, self.dialect, types, names)
+        spelled = read_csv(data, self.dialect, types, names)
         for name in names:
             infinite = spelled.column(name).filter(pc.is_inf(batch.column(name)))
             numbers = infinite.filter(pc.match_substring_regex(infinite, "[0-9]"))
@@ -118,7 +118,7 @@ class CsvParser:
         """The columns of which each value is looked at as the file spells it, by type."""
         names: dict[pa.DataType, list[str]] = {}
         for field in self.schema:
-            if field.name in self.inferred and field.type in KINDS:
+            if field.name in self.inferred and field.type in exact.KINDS:
                 names.setdefault(field.type, []).append(field.name)
         return names
 
@@ -133,7 +133,7 @@ class CsvParser:
         rows = batch.num_rows
         for kind, names in self._exact_names.items():
             texts = pa.concat_arrays([arrays[name] for name in names])
-            whole = exact_array(texts, kind, self.dialect.null_values)
+            whole = exact.exact_array(texts, kind, self.dialect.null_values)
             arrays |= {name: whole.slice(number * rows, rows) for number, name in enumerate(names)}
         return pa.RecordBatch.from_arrays(list(arrays.values()), schema=self.schema)
 
@@ -166,13 +166,13 @@ class CsvParser:
 
         types = {name: pa.binary() for name in self.schema.names}
         try:
-            batch = read_csv(b"".join(records), self.dialect.delimiter, self.dialect, types, self.schema.names, skip)
+            batch = read_csv(b"".join(records), self.dialect, types, self.schema.names, skip)
         except pa.ArrowInvalid:  # not a single row was left
             return reasons
         left = [number for number in range(len(records)) if number not in reasons]
         for field, values in zip(self.schema, batch.columns, strict=True):
             inferred = field.name in self.inferred
-            fitting = _stay if inferred and field.type in KINDS else _has_shape
+            fitting = _stay if inferred and field.type in exact.KINDS else _has_shape
             for row in np.flatnonzero(~fitting(values, field.type, self.dialect.null_values)):
                 reasons.setdefault(left[row], _wrong_value(field, values[int(row)].as_py(), inferred))
         return reasons
@@ -187,13 +187,13 @@ def _split_reason(record: bytes, dialect: Dialect) -> str:
 def _wrong_value(field: pa.Field, value: bytes, inferred: bool) -> str:
     text = value[:100].decode("utf-8", "backslashreplace")
     reason = f"column {field.name!r}: {text!r} is not {type_from_arrow(field.type)}"
-    return f"{reason}, {how_to_declare(field.name)}" if inferred else reason
+    return f"{reason}, {exact.how_to_declare(field.name)}" if inferred else reason
 
 
 def _stay(values: pa.Array, kind: pa.DataType, null_values: tuple[str, ...]) -> Array:
     """Mask of the values that are the ones the file spells."""
     texts = (value.decode("utf-8", "replace") for value in values.to_pylist())
-    return np.array([text in null_values or keeps(text, kind) for text in texts], bool)
+    return np.array([text in null_values or exact.keeps(text, kind) for text in texts], bool)
 
 
 # What a value of each family looks like, at least; the parser decides about the ones that do.
@@ -214,7 +214,7 @@ def _has_shape(values: pa.Array, kind: pa.DataType, null_values: tuple[str, ...]
         high = 2 ** (kind.bit_width - signed)
         for row in np.flatnonzero(fitting):
             text = values[int(row)].as_py()
-            is_short = len(text) <= LONGEST_INTEGER
+            is_short = len(text) <= exact.LONGEST_INTEGER
             fitting[row] = b"x" in text.lower() or (is_short and (-high if signed else 0) <= int(text) < high)
     null: Array = np.asarray(pc.is_in(values, pa.array([value.encode() for value in null_values], pa.binary())))
     return np.logical_or(fitting, null)
@@ -235,27 +235,27 @@ def _shape_of(kind: pa.DataType) -> str | None:
 
 def read_csv(
     data: Bytes,
-    delimiter: str,
-    dialect: Dialect | None,
+    dialect: Dialect,
     types: dict[str, pa.DataType],
     columns: list[str] | None = None,
     on_bad_row: Any = None,
 ) -> pa.RecordBatch:
-    """One batch of all rows. Without a dialect the first line is the header."""
-    names = list(dialect.names) if dialect else None
+    """One batch of all rows."""
     table = arrow_csv.read_csv(
         pa.BufferReader(pa.py_buffer(data)),
-        read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+        read_options=arrow_csv.ReadOptions(
+            use_threads=False, block_size=len(data) + 1, column_names=list(dialect.names) or None
+        ),
         parse_options=arrow_csv.ParseOptions(
-            delimiter=delimiter,
-            newlines_in_values=dialect is None or dialect.quoted,
+            delimiter=dialect.delimiter,
+            newlines_in_values=dialect.quoted,
             ignore_empty_lines=True,
             invalid_row_handler=on_bad_row,
         ),
         convert_options=arrow_csv.ConvertOptions(
             column_types=types,
             include_columns=columns,
-            null_values=list(dialect.null_values) if dialect else None,
+            null_values=list(dialect.null_values),
             check_utf8=False,
         ),
     ).combine_chunks()

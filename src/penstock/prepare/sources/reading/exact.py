@@ -1,25 +1,18 @@
-"""Exact: values as a file spells them -> the type that changes none of them.
+"""Exact: values as a file spells them -> the first type that changes none of them, or string.
 
-| type | values that it keeps |
-|---|---|
-| int64, uint64 | integers that print as they are spelled: not `007`, `+5`, `-0` or `0x1f` |
-| bool | `true`, `True`, `TRUE`, `false`, `False`, `FALSE` |
-| float64 | `nan`, `inf`, `infinity`, and numbers; from 2^53 on, one without an exponent must be equal to its float64 |
-
-Inference takes the first of these types that keeps every value, or string. Integers alone are never float64.
-A fraction becomes the nearest float64. Spaces around a value of these types are not part of it.
+`keeps` is the definition; docs/decisions/0020-inference.md says what it means and why.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Array = np.ndarray[Any, Any]
+from penstock.prepare.rows.rows import Array
+
 KINDS = (pa.int64(), pa.uint64(), pa.bool_(), pa.float64())  # in the order in which inference tries them
 ALL_EXACT = 2.0**53  # every integer below it is a float64
 _BOUNDS = {pa.int64(): (-(2**63), 2**63), pa.uint64(): (0, 2**64)}
@@ -58,13 +51,27 @@ def _is_exact(number: str) -> bool:
 
 def has_infinity(array: pa.Array) -> bool:
     """Whether a float in the array, or in what it holds, may be infinite; one that is null may say so too."""
+    return _any_float(array, np.isinf)
+
+
+def has_large_float(array: pa.Array) -> bool:
+    """Whether a float64 in the array, or in what it holds, may have been another integer in the file."""
+    return _any_float(array, lambda values: np.abs(values) >= ALL_EXACT)
+
+
+def _any_float(array: pa.Array, ask: Callable[[Array], Array]) -> bool:
     kind, is_a = array.type, pa.types
     if is_a.is_floating(kind):
-        values = np.frombuffer(array.buffers()[1], f"f{kind.bit_width // 8}") if len(array) else np.zeros(0)
-        return bool(np.isinf(values[array.offset : array.offset + len(array)]).any())
+        return bool(ask(_numpy(array)).any())
     if is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind):
-        return has_infinity(array.values)
-    return is_a.is_struct(kind) and any(has_infinity(array.field(number)) for number in range(kind.num_fields))
+        return _any_float(array.values, ask)
+    return is_a.is_struct(kind) and any(_any_float(array.field(number), ask) for number in range(kind.num_fields))
+
+
+def _numpy(array: pa.Array) -> Array:
+    """The values of an array of floats, with anything where it is null."""
+    values = np.frombuffer(array.buffers()[1], f"f{array.type.bit_width // 8}") if len(array) else np.zeros(0)
+    return values[array.offset : array.offset + len(array)]
 
 
 def is_too_large(number: str, kind: pa.DataType) -> bool:
@@ -142,11 +149,6 @@ def _cast(given: pa.Array, kind: pa.DataType) -> pa.Array:
 def _refuse_if(changed: bool) -> None:
     if changed:
         raise pa.ArrowInvalid("a value would be changed")
-
-
-def _numpy(array: pa.Array) -> Array:
-    """The values of a float64 array, with anything where it is null."""
-    return np.frombuffer(array.buffers()[1], "f8")[array.offset : array.offset + len(array)]
 
 
 def _looks_plain(given: pa.Array, kind: pa.DataType) -> bool:

@@ -6,10 +6,10 @@ read here, token by token, without recursion.
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.prepare.sources.reading.exact import ALL_EXACT, is_too_large, keeps, type_of_numbers
@@ -29,7 +29,7 @@ Kind = Any  # a pa.DataType, or None where the schema does not reach
 
 
 class Literal(NamedTuple):
-    """A number, true or false, spelled from `start` to `end` of its line."""
+    """A number, true or false, spelled from `start` to `end` of the data."""
 
     path: Path
     kind: Kind
@@ -50,12 +50,13 @@ def nests_too_deep(line: bytes) -> bool:
     return False
 
 
-def literals_in(line: bytes, schema: pa.Schema) -> Iterator[Literal]:
+def literals_in(data: bytes, schema: pa.Schema, start: int = 0, end: int = sys.maxsize) -> Iterator[Literal]:
+    """Literals of the line from `start` to `end`."""
     kind: Kind = pa.struct(list(schema))
     path: Path = ()
     around: list[tuple[Kind, Path]] = []
     text = b""
-    for token in _TOKEN.finditer(line):
+    for token in _TOKEN.finditer(data, start, end):
         mark = token[0][:1]
         if mark == b'"':
             text = token[0]
@@ -90,19 +91,6 @@ def _member(kind: Kind, path: Path, key: bytes) -> tuple[Kind, Path]:
     return (kind.field(number).type if number >= 0 else None), (*path, name)
 
 
-def has_large_float(array: pa.Array) -> bool:
-    """Whether a float64 in the array, or in what it holds, may have been another integer in the file."""
-    is_a = pa.types
-    if is_a.is_list(array.type):
-        return has_large_float(array.values)
-    if is_a.is_struct(array.type):
-        return any(has_large_float(array.field(number)) for number in range(array.type.num_fields))
-    if array.type != pa.float64() or not len(array):
-        return False
-    values = np.frombuffer(array.buffers()[1], "f8")[array.offset : array.offset + len(array)]
-    return bool((np.abs(values) >= ALL_EXACT).any())
-
-
 def plain_check(kind: Kind) -> Callable[[Any], bool]:
     """Makes a quick check: yes for values that the type surely keeps as they are spelled, no for all that need a look.
 
@@ -129,24 +117,15 @@ def plain_check(kind: Kind) -> Callable[[Any], bool]:
 
 def inexact_literal(data: bytes, schema: pa.Schema) -> Literal | None:
     """The first literal in lines of JSON that its float64 would change."""
-    for line in _lines_with(_LONG_INTEGER, data):
-        for literal in literals_in(data[line], schema):
-            if literal.kind == pa.float64() and not keeps(literal.text, literal.kind):
-                return literal
-    return None
+    floats = (each for each in _literals_near(_LONG_INTEGER, data, schema) if each.kind == pa.float64())
+    return next((each for each in floats if not keeps(each.text, each.kind)), None)
 
 
 def infinite_literal(data: bytes, schema: pa.Schema) -> Literal | None:
     """The first number in lines of JSON that its float type would make infinite."""
-    for line in _lines_with(_LARGE_NUMBER, data):
-        for literal in literals_in(data[line], schema):
-            if (
-                literal.kind is not None
-                and pa.types.is_floating(literal.kind)
-                and is_too_large(literal.text, literal.kind)
-            ):
-                return literal
-    return None
+    known = (each for each in _literals_near(_LARGE_NUMBER, data, schema) if each.kind is not None)
+    floats = (each for each in known if pa.types.is_floating(each.kind))
+    return next((each for each in floats if is_too_large(each.text, each.kind)), None)
 
 
 def settled_types(lines: list[bytes], schema: pa.Schema) -> pa.Schema:
@@ -176,13 +155,10 @@ def literals_as_text(data: bytes, schema: pa.Schema) -> bytes:
     if not len(schema):
         return data
     pieces, at = [], 0
-    for line in _lines_with(_before_literals(schema), data):
-        for literal in literals_in(data[line], schema):
-            if literal.kind is not None and (
-                pa.types.is_string(literal.kind) or pa.types.is_large_string(literal.kind)
-            ):
-                pieces += [data[at : line.start + literal.start], b'"', literal.text.encode(), b'"']
-                at = line.start + literal.end
+    for literal in _literals_near(_before_literals(schema), data, schema):
+        if literal.kind in (pa.string(), pa.large_string()):
+            pieces += [data[at : literal.start], b'"', literal.text.encode(), b'"']
+            at = literal.end
     return b"".join([*pieces, data[at:]])
 
 
@@ -200,10 +176,10 @@ def _before_literals(schema: pa.Schema) -> re.Pattern[bytes]:
     return re.compile(b"|".join(keys))
 
 
-def _lines_with(pattern: re.Pattern[bytes], data: bytes) -> Iterator[slice]:
-    """Yield the lines in which the pattern occurs."""
+def _literals_near(pattern: re.Pattern[bytes], data: bytes, schema: pa.Schema) -> Iterator[Literal]:
+    """Literals of the lines in which the pattern occurs."""
     position = 0
     while found := pattern.search(data, position):
         start = data.rfind(b"\n", 0, found.start()) + 1
         position = data.find(b"\n", found.end()) + 1 or len(data)
-        yield slice(start, position)
+        yield from literals_in(data, schema, start, position)

@@ -11,21 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
-from penstock.prepare.sources.reading.chunks import Array, Bytes, Chunk, line_ends
-from penstock.prepare.sources.reading.exact import KINDS, LONGEST_INTEGER, has_infinity, how_to_declare, keeps
-from penstock.prepare.sources.reading.json_literals import (
-    ITEM,
-    TOO_DEEP,
-    Literal,
-    has_large_float,
-    inexact_literal,
-    infinite_literal,
-    literals_as_text,
-    literals_in,
-    nests_too_deep,
-    plain_check,
-)
-from penstock.prepare.sources.reading.text_column import is_text
+from penstock.prepare.rows.rows import Array
+from penstock.prepare.sources import is_text
+from penstock.prepare.sources.reading import exact, json_literals
+from penstock.prepare.sources.reading.chunks import Bytes, Chunk, Ends, line_ends
 from penstock.shards.schema import type_from_arrow
 
 # Escapes that are kept, pairs of halves among them; then the halves that stand alone.
@@ -38,8 +27,7 @@ class JsonParser:
     """Parses lines into `schema`. When `strict`, a field that is not in `known` makes its line bad.
 
     A number that the type of an `inferred` column would change makes its line bad as well, and so does one that a float
-    type would make infinite. In `as_text` columns, text
-    may be written as a number, true or false.
+    type would make infinite. In `as_text` columns, text may be written as a number, true or false.
     """
 
     schema: pa.Schema
@@ -49,8 +37,9 @@ class JsonParser:
     as_text: frozenset[str] = frozenset()
     blank: ClassVar[bytes] = b" \t\r\n"
 
-    def ends(self, data: Bytes) -> Array:
-        return line_ends(data)
+    @property
+    def ends(self) -> Ends:
+        return line_ends
 
     @cached_property
     def _readable(self) -> pa.Schema:
@@ -66,20 +55,20 @@ class JsonParser:
 
     @cached_property
     def _plain(self) -> dict[str, Callable[[Any], bool]]:
-        return {field.name: plain_check(field.type) for field in self.known}
+        return {field.name: json_literals.plain_check(field.type) for field in self.known}
 
     def parse(self, data: Bytes) -> pa.RecordBatch:
         batch = self._read(data)
-        if any(has_large_float(batch.column(name)) for name in self._inferred.names):
-            literal = inexact_literal(bytes(data), self._inferred)
+        if any(exact.has_large_float(batch.column(name)) for name in self._inferred.names):
+            literal = json_literals.inexact_literal(bytes(data), self._inferred)
             if literal:
                 raise pa.ArrowInvalid(_changed(literal))
         arrays = [batch.column(field.name).cast(field.type) for field in self.schema]
         for array in arrays:
             if pa.types.is_time(array.type):
                 array.validate(full=True)  # a number may be more than a day
-        if any(map(has_infinity, arrays)):
-            literal = infinite_literal(bytes(data), self.schema)
+        if any(map(exact.has_infinity, arrays)):
+            literal = json_literals.infinite_literal(bytes(data), self.schema)
             if literal:
                 raise pa.ArrowInvalid(_too_large(literal))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -90,7 +79,7 @@ class JsonParser:
             return read_json(data, self._readable, unexpected)
         except pa.ArrowInvalid:
             given = bytes(data)
-            quoted = literals_as_text(given, self._text)
+            quoted = json_literals.literals_as_text(given, self._text)
             if quoted == given:
                 raise
             return read_json(quoted, self._readable, unexpected)
@@ -120,8 +109,8 @@ class JsonParser:
 
     def _refusal(self, line: bytes) -> str | None:
         """Why a line is bad, where Python's parser can tell as surely as Arrow's."""
-        if nests_too_deep(line):
-            return TOO_DEEP if self.strict else None  # it may do so in a column that is not read
+        if json_literals.nests_too_deep(line):
+            return json_literals.TOO_DEEP if self.strict else None  # it may do so in a column that is not read
         answer = object_on(line)
         if isinstance(answer, str):
             unsure = b"Inf" in line or b"NaN" in line  # Arrow knows Inf and -NaN, Python does not
@@ -140,11 +129,11 @@ class JsonParser:
                 word = type_from_arrow(self.known.field(name).type)
                 reason = f"column {name!r}: {json.dumps(value)[:100]} is not {word}"
                 could_be_text = name in self.inferred and not isinstance(value, list | dict)
-                return f"{reason}, {how_to_declare(name)}" if could_be_text else reason
-        literals = literals_in(line, self._inferred) if may_change else ()
+                return f"{reason}, {exact.how_to_declare(name)}" if could_be_text else reason
+        literals = json_literals.literals_in(line, self._inferred) if may_change else ()
         for literal in filter(_is_changed, literals):
             return _changed(literal)
-        large = infinite_literal(line, self.schema)
+        large = json_literals.infinite_literal(line, self.schema)
         return _too_large(large) if large else None
 
     def _has_shape(self, name: str, value: Any) -> bool:
@@ -155,31 +144,31 @@ class JsonParser:
         return (name in self.as_text and is_text(kind) and is_literal) or _has_shape(value, kind)
 
 
-def _is_changed(literal: Literal) -> bool:
-    if literal.kind not in KINDS:
+def _is_changed(literal: json_literals.Literal) -> bool:
+    if literal.kind not in exact.KINDS:
         return False
-    return not keeps("0" if literal.text == "-0" else literal.text, literal.kind)  # both are one number in JSON
+    return not exact.keeps("0" if literal.text == "-0" else literal.text, literal.kind)  # both are one number in JSON
 
 
-def _changed(literal: Literal) -> str:
+def _changed(literal: json_literals.Literal) -> str:
     """The reason why a line with a literal that its column would change is bad."""
     kind = type_from_arrow(literal.kind)
     return f"column {_place(literal)!r}: {literal.text[:100]} is not {kind}, {_how_to_keep(literal)}"
 
 
-def _how_to_keep(literal: Literal) -> str:
+def _how_to_keep(literal: json_literals.Literal) -> str:
     column, *inside = literal.path
-    if inside and inside != [ITEM]:  # `types:` has no word for objects and for lists of lists
+    if inside and inside != [json_literals.ITEM]:  # `types:` has no word for objects and for lists of lists
         place = _place(literal)
         return f"which the first rows showed: write all values of {place!r} in quotes, or leave column {column!r} out"
-    return how_to_declare(column, "list<string>" if inside else "string")
+    return exact.how_to_declare(column, "list<string>" if inside else "string")
 
 
-def _too_large(literal: Literal) -> str:
+def _too_large(literal: json_literals.Literal) -> str:
     return f"column {_place(literal)!r}: {literal.text[:100]} is too large for {type_from_arrow(literal.kind)}"
 
 
-def _place(literal: Literal) -> str:
+def _place(literal: json_literals.Literal) -> str:
     return ".".join(filter(None, literal.path))
 
 
@@ -214,7 +203,7 @@ def _is_braced(line: bytes) -> bool:
 
 def is_told(line: bytes) -> bool:
     """Whether a line can tell types."""
-    return _is_braced(line) and not nests_too_deep(line)
+    return _is_braced(line) and not json_literals.nests_too_deep(line)
 
 
 def object_on(line: bytes) -> dict[str, Any] | str:
@@ -227,7 +216,7 @@ def object_on(line: bytes) -> dict[str, Any] | str:
 
 
 def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) <= LONGEST_INTEGER else float(digits)
+    return int(digits) if len(digits) <= exact.LONGEST_INTEGER else float(digits)
 
 
 def _has_shape(value: Any, kind: pa.DataType) -> bool:

@@ -1,9 +1,11 @@
-"""Large rows of Parquet and Arrow: each has a batch of its own, or is set aside where memory has no room for it."""
+"""Large rows: each has a batch of its own, is set aside where memory has no room for it, or shortened for a look.
+
+A plan must not take longer, nor the driver hold more, because the first document of the input is a giant.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +13,11 @@ import pyarrow.compute as pc
 
 from penstock.prepare.budget.room import LARGE_ROW
 from penstock.prepare.rows.layouts import plain_batch
-from penstock.prepare.rows.rows import Rows, SetAside, rejected_line
+from penstock.prepare.rows.rows import Array, Rows, SetAside
 from penstock.prepare.sources import Reading
 from penstock.prepare.sources.reading.bad_records import TOO_LARGE_RECORD
-from penstock.prepare.sources.reading.bad_text import sound_text
+from penstock.prepare.sources.reading.bad_text import as_binary, sound_text
 from penstock.prepare.sources.slices import Segment
-
-Array = np.ndarray[Any, Any]
 
 
 def is_bytes(kind: pa.DataType) -> bool:
@@ -62,5 +62,25 @@ def _text_bytes(batch: pa.RecordBatch) -> Array:
 
 def too_large(segment: Segment, ordinal: int, size: int, most_bytes: int) -> SetAside:
     detail = f"its text has {size:,} bytes, and this memory allows a row of {most_bytes:,}"
-    line = rejected_line(segment.source, segment.path, ordinal, TOO_LARGE_RECORD, detail=detail)
-    return SetAside(TOO_LARGE_RECORD, 1, (line,))
+    return segment.set_aside(ordinal, TOO_LARGE_RECORD, detail=detail)
+
+
+def is_giant(batch: pa.RecordBatch) -> bool:
+    """Whether it holds a row that is larger than any batch was asked to be."""
+    return bool(batch.nbytes > LARGE_ROW)
+
+
+def shortened(batch: pa.RecordBatch, most_bytes: int) -> pa.RecordBatch:
+    """At most about `most_bytes` of text."""
+    room = max(1, most_bytes // batch.num_rows // batch.num_columns)
+    arrays = [_beginnings(array, room) if is_bytes(array.type) else array for array in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def _beginnings(array: pa.Array, room: int) -> pa.Array:
+    values = pc.binary_slice(as_binary(array), 0, room)
+    if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+        return values
+    # A cut may have gone through a character.
+    texts = (None if value is None else value.decode(errors="ignore") for value in values.to_pylist())
+    return pa.array(texts, array.type)

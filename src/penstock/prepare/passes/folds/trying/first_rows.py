@@ -13,8 +13,8 @@ from penstock.prepare.passes.folds.trying.cut_short import cut_short
 from penstock.prepare.passes.folds.trying.measure import Measuring, Tried
 from penstock.prepare.passes.folds.work import FoldWork
 from penstock.prepare.rows.rows import Rows
+from penstock.prepare.sources.reading.large_rows import is_giant, shortened
 from penstock.prepare.stages.interfaces import Applies
-from penstock.prepare.survey.shortening import is_giant, shortened
 
 _BATCHES = 3
 _BEGINNING_BYTES = 1 << 20  # of a giant's text, which are measured: a slow tokenizer takes a second or two for them
