@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from penstock.loader.asked.mixing import make_order, refuse_weights
+from penstock.loader.asked.mixing import make_draw, make_order, refuse_weights
 from penstock.loader.asked.opening import Path, open_all, split_of
 from penstock.loader.asked.options import checked
 from penstock.loader.asked.room import Room, is_larger_than_memory
@@ -12,7 +12,6 @@ from penstock.loader.engine import noticing_compilation
 from penstock.loader.kinds.choice import choose_kind
 from penstock.loader.loader import Loader
 from penstock.loader.maker import Parts
-from penstock.loader.order.drawing import make_draw
 from penstock.loader.order.recipe import Recipe
 from penstock.loader.tokens.vocabulary import Vocabulary
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.loader.batches import Batch, Function
-from penstock.loader.feeding.functions import Functions
 from penstock.loader.feeding.prefetch import Prefetch
+from penstock.loader.feeding.processes import Functions
 from penstock.loader.feeding.stats import Stats, Totals
 from penstock.loader.maker import Filled, Maker, Parts
 from penstock.loader.order.recipe import MOST_STEPS

@@ -12,10 +12,9 @@ from penstock.base import machine
 from penstock.loader.asked.room import batches_that_fit
 from penstock.loader.batches import Batch
 from penstock.loader.feeding.buffers import Buffers
-from penstock.loader.feeding.functions import Functions
-from penstock.loader.feeding.processes import Processes
+from penstock.loader.feeding.prefetch import Tuner
+from penstock.loader.feeding.processes import Functions, Processes
 from penstock.loader.feeding.stats import Timing, Totals
-from penstock.loader.feeding.tuner import Tuner
 from penstock.loader.kind import Kind
 from penstock.loader.order.order import Draws, Order, Remainder
 from penstock.loader.order.recipe import Recipe

@@ -20,10 +20,9 @@ from penstock.loader.kinds.rows import Rows
 from penstock.loader.order.order import Draws, Order, Stream, contexts_of
 from penstock.loader.tables import Made, address
 from penstock.loader.tokens.address import parse_address
-from penstock.loader.tokens.binding import bind
+from penstock.loader.tokens.binding import TokenOptions, bind
 from penstock.loader.tokens.counts import COUNTED
 from penstock.loader.tokens.encoder import EventEncoder
-from penstock.loader.tokens.encoding import TokenOptions
 from penstock.loader.tokens.reference import encode_rows
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from tests.loader.making import TOKEN_NAMES

@@ -15,13 +15,12 @@ from penstock.base.errors import ConfigError
 from penstock.base.memory import make_budget
 from penstock.loader.kinds.events import Events
 from penstock.loader.kinds.old_records import OldEvents
+from penstock.loader.kinds.sizing import sizing_draws
 from penstock.loader.order.counter import SIZING, key, permute
-from penstock.loader.order.drawing import sizing_draws
 from penstock.loader.order.order import Draws, Fill
-from penstock.loader.tokens.binding import bind
+from penstock.loader.tokens.binding import Encoding, TokenOptions, bind
 from penstock.loader.tokens.counts import COUNTED
 from penstock.loader.tokens.encoder import EventEncoder
-from penstock.loader.tokens.encoding import Encoding, TokenOptions
 from penstock.loader.tokens.reference import encode_rows
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.dataset import ArrayRecordDataset

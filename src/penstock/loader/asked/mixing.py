@@ -1,6 +1,6 @@
-"""Mixing: datasets and their weights -> the order of rows. Used by load.py."""
+"""Mixing: datasets and their weights -> the order of rows, and the function that draws them. Used by load.py."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -8,8 +8,9 @@ import numpy as np
 
 from penstock.base.errors import ConfigError
 from penstock.loader.batches import empty_batch
+from penstock.loader.engine import compiled
 from penstock.loader.kind import Kind
-from penstock.loader.order.order import Order, whole_shares
+from penstock.loader.order.order import Draws, Order, whole_shares
 
 _ROWS = 256  # of each dataset, to learn how many tokens its rows have
 _ROWS_AT_ONCE = 16
@@ -20,6 +21,16 @@ def make_order(kind: Kind, options: Mapping[str, Any]) -> Order:
     order = Order(kind.streams, shares, options["seed"], options["shuffle"], options["epochs"])
     _refuse_no_batch(order, options["batch_size"], options["remainder"])
     return order
+
+
+def make_draw(order: Order) -> Callable[[int, int], Draws]:
+    """By the kernel or in plain arithmetic; both give the same."""
+    if not compiled():
+        return order.draw
+    from penstock.loader.compiled import order as kernel
+
+    table = kernel.make_table(order)
+    return lambda first, count: kernel.draw(table, first, count)
 
 
 def refuse_weights(weights: Any, datasets: int) -> None:

@@ -1,8 +1,8 @@
-"""Processes: run a user's function on batches in processes of their own. Used by functions.py. Next: served.py.
+"""Processes: the functions that map() was given, and the processes they run in. Used by maker.py. Next: served.py.
 
-Each is a fresh Python that imports the function's module and little else. Batches travel over a socket pair (wire.py):
-no shared memory and no semaphore, so nothing can stay in /dev/shm. A process that dies (its socket ends) or hangs (no
-answer within `timeout`) is replaced, and the new one is given the same batch.
+Each is a fresh Python that imports the function's module and little else. Batches travel over a socket pair: no shared
+memory and no semaphore, so nothing can stay in /dev/shm. A process that dies (its socket ends) or hangs (no answer
+within `timeout`) is replaced, and the new one is given the same batch.
 """
 
 from __future__ import annotations
@@ -14,13 +14,23 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.child import Child
-from penstock.base.errors import TaskError
-from penstock.loader.feeding.sendable import check_count, make_job
-from penstock.loader.feeding.served import START_SECONDS, Failure, Job
-from penstock.loader.feeding.wire import Message, encode, receive, send
+from penstock.base.errors import ConfigError, TaskError
+from penstock.loader.feeding.sendable import check_count, check_sendable, make_job, name_of, place_of
+from penstock.loader.feeding.served import (
+    START_SECONDS,
+    Failure,
+    Job,
+    Message,
+    encode,
+    other_types,
+    receive,
+    send,
+    wrong_result,
+)
 
 if TYPE_CHECKING:
     from penstock.loader.batches import Batch, Function
@@ -215,3 +225,60 @@ def _given_up(job: Job, step: int, ends: list[ProcessEnded]) -> TaskError:
     if ends[-1].last_words:
         error.add_note(f"the last one's stack:\n{ends[-1].last_words}")
     return error
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The user's functions one after the other, in the loader's threads or in `processes` of their own.
+
+    It can itself be sent to a process.
+    """
+
+    each: tuple[Function, ...] = ()
+    processes: int = 0
+    timeout: float = 4.0
+
+    @property
+    def names(self) -> list[str]:
+        return [name_of(function) for function in self.each]
+
+    @property
+    def func(self) -> Function:
+        """The function that errors of a process name: the last, as of a functools.partial."""
+        return self.each[-1]
+
+    def __call__(self, batch: Batch) -> Batch:
+        for function in self.each:
+            batch = function(batch)
+        return batch
+
+    def then(self, function: Function, processes: int, timeout: float) -> Functions:
+        """These and one more, checked. One process runs them all."""
+        if not callable(function):
+            raise ConfigError(
+                f"map() takes a function, not {type(function).__name__}",
+                where="loader.map",
+                next_step="give a function of a batch that returns one",
+            )
+        check_count(processes, timeout)
+        if self.processes:
+            processes, timeout = max(processes, self.processes), max(timeout, self.timeout)
+        made = Functions((*self.each, function), processes, timeout)
+        if processes:
+            check_sendable(made)
+        return made
+
+    def start(self) -> Processes:
+        return Processes(self, self.processes, self.timeout)
+
+    def apply(self, k: int, batch: Batch) -> Batch:
+        """Run them on batch k, in this thread."""
+        for function in self.each:
+            try:
+                batch = function(batch)
+            except Exception as error:
+                error.add_note(f"in step {k} of map({name_of(function)})")
+                raise
+            if found := other_types(batch):
+                raise wrong_result(found, name_of(function), place_of(function), k)
+        return batch

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.loader.asked.asked import Asked
+from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead

@@ -5,8 +5,7 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.memory import Budget
-from penstock.loader.asked.asked import Asked
-from penstock.loader.asked.opening import Opened
+from penstock.loader.asked.opening import Asked, Opened
 from penstock.loader.kind import Kind
 from penstock.loader.kinds.arrays import Arrays
 from penstock.loader.kinds.events import Events

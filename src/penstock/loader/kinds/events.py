@@ -9,14 +9,13 @@ import numpy as np
 
 from penstock.base.errors import ConfigError
 from penstock.base.memory import Budget
-from penstock.loader.asked.asked import Asked
+from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, token_layout
 from penstock.loader.kinds.sizing import draws_needed, refuse_contexts
 from penstock.loader.order.order import Draws, Fill, Stream, contexts_of
 from penstock.loader.tables import Made, Shard
-from penstock.loader.tokens.binding import fits_pings
+from penstock.loader.tokens.binding import Encoding, TokenOptions, fits_pings
 from penstock.loader.tokens.encoder import EventEncoder
-from penstock.loader.tokens.encoding import Encoding, TokenOptions
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.schema import Schema
 

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from penstock.base.memory import Budget
-from penstock.loader.asked.asked import Asked
+from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, token_layout
 from penstock.loader.kinds.events import token_options
 from penstock.loader.kinds.old_reader import OldReader
 from penstock.loader.kinds.sizing import draws_needed, refuse_contexts
 from penstock.loader.order.order import Draws, Stream, contexts_of
 from penstock.loader.tables import Made, Tables
+from penstock.loader.tokens.binding import TokenOptions
 from penstock.loader.tokens.encoder import EventEncoder
-from penstock.loader.tokens.encoding import TokenOptions
 from penstock.shards.dataset import ArrayRecordDataset
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from penstock.base.errors import ConfigError
-from penstock.loader.asked.asked import Asked
+from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import TOKEN_ARRAYS, Array, token_layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
@@ -127,9 +127,9 @@ class Rows:
         return made
 
     def _fill_compiled(self, draws: Draws, out: Mapping[str, Array], made: Made) -> None:
-        from penstock.loader.compiled import rows, token_rows
+        from penstock.loader.compiled import rows
 
-        places = token_rows.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
+        places = rows.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
         shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
 
         def encode(tables: Any, notes: Any) -> None:

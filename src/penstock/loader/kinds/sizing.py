@@ -9,7 +9,8 @@ from penstock.base.errors import ConfigError, PlanError
 from penstock.base.memory import Budget, own_memory
 from penstock.base.sizes import format_size
 from penstock.loader.batches import Array, empty_batch, token_layout
-from penstock.loader.order.drawing import sizing_draws
+from penstock.loader.engine import compiled
+from penstock.loader.order.counter import SIZING, key, permute
 from penstock.loader.order.order import Draws, empty_draws
 from penstock.loader.tables import Made
 
@@ -69,3 +70,21 @@ def _cut(draws: Draws, rows: int) -> Iterator[Draws]:
     for first in range(0, len(draws.keys), rows):
         own = slice(first, first + rows)
         yield Draws(draws.shards[own], draws.records[own], draws.keys[own])
+
+
+def sizing_draws(number: int, before: int, records: tuple[int, ...], most: int, rows: int, few: int) -> Draws:
+    """The first `few` of `most` draws of rows that a dataset is sized by; `before` shards come before its own."""
+    draws, total, starts = empty_draws(rows, few), sum(records), np.cumsum([0, *records], dtype="i8")
+    if compiled():
+        from penstock.loader.compiled.order import draw_sizing
+
+        draw_sizing(number, before, starts, most, draws.shards, draws.records, draws.keys)
+        return draws
+    order_key = key(0, SIZING, number)
+    for row in range(rows):
+        draws.keys[row] = key(0, SIZING, number, row)
+        for j in range(few):
+            spot = permute((row * most + j) % total, total, order_key)
+            shard = int(np.searchsorted(starts, spot, side="right")) - 1
+            draws.shards[row, j], draws.records[row, j] = before + shard, spot - int(starts[shard])
+    return draws

@@ -1,11 +1,15 @@
-"""Binding: a vocabulary and a schema -> which columns the kernel reads for each field. Used by encoding.py."""
+"""Binding: a vocabulary and a schema -> how its events become rows of tokens, from which columns."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import ConfigError, did_you_mean
+from penstock.loader.order.order import Fill, Stream
 from penstock.loader.tokens.vocabulary import KINDS, PINGS, TokenField, Vocabulary
 from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
@@ -42,6 +46,42 @@ class Bound:
     @property
     def columns(self) -> list[str]:
         return list(dict.fromkeys([self.offsets, *(name for field in self.fields for name in field.columns)]))
+
+
+@dataclass(frozen=True)
+class TokenOptions:
+    """Options of load() about events, before their columns are known."""
+
+    vocabulary: Vocabulary
+    length: int
+    fill: Fill
+    augment: bool
+
+    def bind(self, schema: Schema, where: str) -> Encoding:
+        bound = bind(self.vocabulary, schema, where)
+        return Encoding(bound.vocabulary, self.length, self.fill, self.augment, bound)
+
+
+@dataclass(frozen=True)
+class Encoding(TokenOptions):
+    """Options with every width of the vocabulary decided, and the columns that it is read from."""
+
+    bound: Bound
+
+    @property
+    def slots(self) -> list[str]:
+        """Names of the columns that are read, and one of the loader's own per field, for what its texts stand for."""
+        return [*self.bound.columns, *map(parsed_slot, range(len(self.bound.fields)))]
+
+    def describe(self, streams: tuple[Stream, ...]) -> dict[str, Any]:
+        """Settings that decide the rows, for the recipe."""
+        draws, vocabulary = [stream.draws for stream in streams], asdict(self.vocabulary)
+        facts = {"length": self.length, "fill": self.fill, "augment": self.augment}
+        return {**facts, "draws": draws, "vocabulary": vocabulary}
+
+
+def parsed_slot(field: int) -> str:
+    return f"/parsed/{field}"  # no column's name begins with a slash
 
 
 def is_grouped(schema: Schema) -> bool:

@@ -11,8 +11,8 @@ from penstock.loader.batches import Array
 from penstock.loader.engine import compiled
 from penstock.loader.order.order import Draws
 from penstock.loader.tables import Made, Shard, Tables
+from penstock.loader.tokens.binding import Encoding
 from penstock.loader.tokens.counts import COUNTED
-from penstock.loader.tokens.encoding import Encoding
 from penstock.loader.tokens.reference import encode_rows
 from penstock.shards.schema import Schema
 

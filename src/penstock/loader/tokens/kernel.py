@@ -9,11 +9,11 @@ from penstock.loader.batches import TOKEN_ARRAYS, Array
 from penstock.loader.compiled import events, pages, plan
 from penstock.loader.compiled.address import ENTRY, parse_texts
 from penstock.loader.compiled.fields import find_texts
-from penstock.loader.compiled.token_rows import Rows
+from penstock.loader.compiled.rows import Rows
 from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws
 from penstock.loader.tables import Made, Tables, address
-from penstock.loader.tokens.encoding import Encoding, parsed_slot
+from penstock.loader.tokens.binding import Encoding, parsed_slot
 from penstock.loader.tokens.vocabulary import KINDS
 
 _HELD = ("ip", "category")  # kinds whose texts are read once and held as numbers, where there is room

@@ -17,7 +17,7 @@ from penstock.loader.order.counter import below, draw, log_uniform, permute, seg
 from penstock.loader.order.order import EVENTS_A_CONTEXT, Draws
 from penstock.loader.tokens import counts as tally
 from penstock.loader.tokens.address import NO_ADDRESS, UNREADABLE, parse_address
-from penstock.loader.tokens.encoding import TokenOptions
+from penstock.loader.tokens.binding import TokenOptions
 from penstock.loader.tokens.vocabulary import START, TokenField, Vocabulary
 from penstock.shards.arrays import Array
 from penstock.shards.columns import Column

@@ -1,4 +1,4 @@
-"""Vocabulary: which token stands for what, when the events of a key become tokens. Next: encoding.py.
+"""Vocabulary: which token stands for what, when the events of a key become tokens. Next: binding.py.
 
 A measurement is the start token, then one block per field: a marker and the bytes behind it, each byte a token of its
 own. docs/tokens.md gives every block exactly; `PINGS` is the vocabulary of 267 tokens of network measurements.

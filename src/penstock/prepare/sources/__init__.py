@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
-from penstock.base.stores.other_folder import OtherFolder
+from penstock.base.stores.store import OtherFolder
 from penstock.prepare.budget.room import most_line_bytes, most_row_bytes
 from penstock.prepare.rows.layouts import plain_schema
 from penstock.prepare.rows.rows import Rows, SetAside

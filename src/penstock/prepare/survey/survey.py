@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.stores.other_folder import OtherFolder
+from penstock.base.stores.store import OtherFolder
 from penstock.prepare.sources import Reading, Source, SourceOptions, source_of
 from penstock.prepare.sources.slices import Slice
 from penstock.prepare.stages.interfaces import HoldsFolders
