@@ -55,12 +55,8 @@ def format_count(count: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 file`, `2,000 files`."""
+    """`1 file`, `2,000 files`, `3 more files`."""
     return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
-
-
-def more_files(count: int) -> str:
-    return f"{count:,} more file{'' if count == 1 else 's'}"
 
 
 def format_seconds(seconds: float) -> str:

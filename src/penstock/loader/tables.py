@@ -1,8 +1,4 @@
-"""Tables: the columns of every shard as one table of addresses, verified block by block. Read by the kernels.
-
-A column is mapped, never read whole; a block is verified when a batch first touches it. `hold` copies columns into
-memory instead, which is what cache="memory" asks for.
-"""
+"""Tables: the mapped columns of every shard as one table of addresses, verified block by block. Read by the kernels."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +15,7 @@ Array = np.ndarray[Any, Any]
 # Numbers for the types of columns, which the kernels tell apart (compiled/pointers.py).
 CODES = {"i1": 0, "i2": 1, "i4": 2, "i8": 3, "u1": 4, "u2": 5, "u4": 6, "u8": 7, "f2": 8, "f4": 9, "f8": 10}
 Shard = Mapping[str, Column]
+Datasets = Sequence[Sequence[Shard]]  # the shards of each dataset
 _MISSING_AT_ONCE = 1 << 14  # blocks listed by one run of a kernel; more are found by the next
 
 
@@ -130,7 +127,7 @@ class Tables:
         return size
 
     def hold(self) -> None:
-        """Copy every column into memory of this process, verified."""
+        """Copy every column into memory of this process, verified: cache="memory"."""
         for name in self.names:
             self.hold_column(name, room=self.column_bytes)
         self.larger_than_memory = False

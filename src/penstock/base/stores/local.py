@@ -43,11 +43,7 @@ class LocalStore:
     def _path(self, name: str) -> str:
         return os.path.join(self.root, name)
 
-    def where(self, name: str) -> str:
-        return self._path(name)
-
-    def local_path(self, name: str) -> str:
-        return self._path(name)
+    where = local_path = _path
 
     def free_bytes(self) -> int:
         return machine.free_disk(self.root)

@@ -19,7 +19,17 @@ _ROWS_AT_ONCE = 16
 def make_order(kind: Kind, options: Mapping[str, Any]) -> Order:
     shares = _shares(kind, options["weights"], options["mix_by"], len(kind.streams))
     order = Order(kind.streams, shares, options["seed"], options["shuffle"], options["epochs"])
-    _refuse_no_batch(order, options["batch_size"], options["remainder"])
+    rows, batch_size = order.rows, options["batch_size"]
+    # An epoch that ends before its first batch is a mistake, not an empty loop.
+    if rows is not None and rows < (batch_size if options["remainder"] == "drop" else 1):
+        mixed = f"mixed in blocks of {order.block:,} rows, as weights= say"
+        raise ConfigError(
+            f"{order.epochs_have} {rows:,} rows, and a batch takes {batch_size:,}",
+            where="penstock.load" if len(order.shares) == 1 else mixed,
+            next_step="a smaller batch_size, more epochs, or remainder='pad'"
+            if rows
+            else "more epochs, or weights in the ratio of smaller numbers",
+        )
     return order
 
 
@@ -67,18 +77,3 @@ def _tokens_a_row(kind: Kind, number: int) -> Fraction:
         draws = order.draw(first, min(_ROWS_AT_ONCE, rows - first))
         tokens += kind.fill(draws, empty_batch(kind.layout, len(draws.keys))).tokens
     return Fraction(max(1, tokens), rows)
-
-
-def _refuse_no_batch(order: Order, batch_size: int, remainder: str) -> None:
-    """An epoch that ends before its first batch is a mistake, not an empty loop."""
-    rows = order.rows
-    if rows is not None and rows < (batch_size if remainder == "drop" else 1):
-        raise ConfigError(
-            f"{order.epochs_have} {rows:,} rows, and a batch takes {batch_size:,}",
-            where="penstock.load"
-            if len(order.shares) == 1
-            else f"mixed in blocks of {order.block:,} rows, as weights= say",
-            next_step="a smaller batch_size, more epochs, or remainder='pad'"
-            if rows
-            else "more epochs, or weights in the ratio of smaller numbers",
-        )

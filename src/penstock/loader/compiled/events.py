@@ -1,9 +1,8 @@
 """Events: rows of tokens from the columns of grouped events, a whole batch at a time. docs/tokens.md, compiled.
 
-choosing.py says which events, fields.py what each becomes, plan.py what is asked for. reference.py gives the same
-bytes in plain Python. Data is used before it is known to be intact: the blocks that were touched and not yet verified
-are listed, and the batch is made again when they are (tables.py). Until then no number read from a column is trusted:
-indexes are held against the columns' lengths.
+choosing.py says which events, fields.py what each becomes, plan.py what is asked for. Data is used before it is known
+to be intact: the blocks that were touched and not yet verified are listed, and the batch is made again when they are
+(tables.py). Until then no number read from a column is trusted: indexes are held against the columns' lengths.
 """
 
 from typing import Any

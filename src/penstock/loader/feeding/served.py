@@ -58,13 +58,11 @@ class Failure:
     note: str
 
     def error(self) -> Exception:
-        try:
+        with suppress(Exception):
             error = pickle.loads(self.pickled)
             error.add_note(self.note)
-        except Exception:
-            error = None
-        if isinstance(error, Exception):
-            return error
+            if isinstance(error, Exception):
+                return error
         stand_in = TaskError(
             self.what,
             next_step="see the traceback below; the error itself cannot be pickled, so this one stands in for it",

@@ -19,7 +19,7 @@ from penstock.loader.batches import TOKEN_ARRAYS, Array, token_layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws, Stream
-from penstock.loader.tables import Made, Shard, Tables, address
+from penstock.loader.tables import Datasets, Made, Shard, Tables, address
 from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
 from penstock.shards.schema import NUMBERS, Schema
 
@@ -34,7 +34,7 @@ class Rows:
 
     def __init__(
         self,
-        datasets: Sequence[Sequence[Shard]],
+        datasets: Datasets,
         schema: Schema,
         length: int | None,
         larger_than_memory: bool = False,

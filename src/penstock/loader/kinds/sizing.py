@@ -1,7 +1,7 @@
 """Sizing: how many records a row of events draws, and whether memory has room for their contexts. Used by events.py."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from penstock.base.sizes import format_size
 from penstock.loader.batches import Array, empty_batch, token_layout
 from penstock.loader.engine import compiled
 from penstock.loader.order.counter import SIZING, key, permute
-from penstock.loader.order.order import Draws, empty_draws
+from penstock.loader.order.order import Draws, contexts_of, empty_draws
 from penstock.loader.tables import Made
 
 Encode = Callable[[Draws, Mapping[str, Array], Made], Array]
@@ -63,6 +63,15 @@ def draws_needed(
             return needed
         else:
             few = min(2 * few, most)
+
+
+def count_contexts(records: int, event_counts: Iterable[Array]) -> Array:
+    """Contexts that each record gives; `event_counts` says how many events each has, some records at a time."""
+    contexts, start = np.empty(records, "u1"), 0
+    for events in event_counts:
+        contexts[start : start + len(events)] = contexts_of(events)
+        start += len(events)
+    return contexts
 
 
 def _cut(draws: Draws, rows: int) -> Iterator[Draws]:

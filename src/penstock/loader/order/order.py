@@ -2,7 +2,6 @@
 
 A row of the stream belongs to one dataset, an epoch and a place in it; a keyed permutation says which records that
 place holds. Nothing is shuffled in memory and nothing remembered, so any row can be asked for at any time.
-docs/tokens.md is the definition; compiled/order.py has the same arithmetic for whole batches.
 """
 
 from collections.abc import Sequence

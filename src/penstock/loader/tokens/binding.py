@@ -13,7 +13,7 @@ from penstock.loader.order.order import Fill, Stream
 from penstock.loader.tokens.vocabulary import KINDS, PINGS, TokenField, Vocabulary
 from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # a second, by the unit of a timestamp
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,6 @@ class BoundField:
 
 
 @dataclass(frozen=True)
-class Bound:
-    fields: tuple[BoundField, ...]
-    vocabulary: Vocabulary  # with every width decided
-    offsets: str  # the column that says where a record's events begin
-
-    @property
-    def columns(self) -> list[str]:
-        return list(dict.fromkeys([self.offsets, *(name for field in self.fields for name in field.columns)]))
-
-
-@dataclass(frozen=True)
 class TokenOptions:
     """Options of load() about events, before their columns are known."""
 
@@ -58,20 +47,31 @@ class TokenOptions:
     augment: bool
 
     def bind(self, schema: Schema, where: str) -> Encoding:
-        bound = bind(self.vocabulary, schema, where)
-        return Encoding(bound.vocabulary, self.length, self.fill, self.augment, bound)
+        columns = {field.name: field for field in schema}
+        fields = tuple(_bind_field(field, columns, where) for field in self.vocabulary.fields)
+        lists = [each.field.column for each in fields if each.of_events]
+        if not lists:
+            raise ConfigError(
+                f"none of the fields {', '.join(columns)} is a list: this dataset has no grouped events",
+                where=where,
+                next_step="prepare it with a `group` stage (`penstock run events --set by=KEY`)",
+            )
+        vocabulary = replace(self.vocabulary, fields=tuple(each.field for each in fields))
+        return Encoding(vocabulary, self.length, self.fill, self.augment, fields, f"{lists[0]}/offsets")
 
 
 @dataclass(frozen=True)
 class Encoding(TokenOptions):
     """Options with every width of the vocabulary decided, and the columns that it is read from."""
 
-    bound: Bound
+    fields: tuple[BoundField, ...]
+    offsets: str  # the column that says where a record's events begin
 
     @property
     def slots(self) -> list[str]:
         """Names of the columns that are read, and one of the loader's own per field, for what its texts stand for."""
-        return [*self.bound.columns, *map(parsed_slot, range(len(self.bound.fields)))]
+        columns = dict.fromkeys([self.offsets, *(name for field in self.fields for name in field.columns)])
+        return [*columns, *map(parsed_slot, range(len(self.fields)))]
 
     def describe(self, streams: tuple[Stream, ...]) -> dict[str, Any]:
         """Settings that decide the rows, for the recipe."""
@@ -92,19 +92,6 @@ def fits_pings(schema: Schema) -> bool:
     return {field.column for field in PINGS.fields} <= {field.name for field in schema}
 
 
-def bind(vocabulary: Vocabulary, schema: Schema, where: str) -> Bound:
-    columns = {field.name: field for field in schema}
-    fields = tuple(_bind_field(field, columns, where) for field in vocabulary.fields)
-    lists = [each.field.column for each in fields if each.of_events]
-    if not lists:
-        raise ConfigError(
-            f"none of the fields {', '.join(columns)} is a list: this dataset has no grouped events",
-            where=where,
-            next_step="prepare it with a `group` stage (`penstock run events --set by=KEY`)",
-        )
-    return Bound(fields, replace(vocabulary, fields=tuple(each.field for each in fields)), f"{lists[0]}/offsets")
-
-
 def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> BoundField:
     column, of_events = _column(asked.column, columns, where)
     kind = column.parsed
@@ -112,7 +99,13 @@ def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> 
     version, version_of_events = "", False
     if asked.version and (asked.version in columns or asked not in PINGS.fields):  # pings may do without
         found, version_of_events = _column(asked.version, columns, where)
-        _refuse_version(asked, found.parsed, where)
+        if not _is_whole(found.parsed):
+            holds = f"column {asked.version!r} holds {found.parsed.name}"
+            raise ConfigError(
+                f"{holds}, and the version of an address is a whole number, 4 or 6",
+                where=where,
+                next_step=f"store it as int8, or encode {asked.column!r} as 'ip', without it",
+            )
         version = found.name
     text = column.inner if kind.is_dictionary else column
     is_text = text.parsed.is_text
@@ -123,7 +116,7 @@ def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> 
         valid=f"{column.name}/valid",
         codes=f"{column.name}/codes" if kind.is_dictionary else "",
         offsets=f"{text.name}/offsets" if is_text else "",
-        ticks=_TICKS.get(kind.arguments[0], 1) if kind.name == "timestamp" else 1,
+        ticks=TICKS.get(kind.arguments[0], 1) if kind.name == "timestamp" else 1,
         version=version,
         version_valid=f"{version}/valid" if version else "",
         version_of_events=version_of_events,
@@ -171,15 +164,6 @@ def _refuse_type(asked: TokenField, kind: Type, of_events: bool, where: str) -> 
         )
     if asked.kind == "category" and whole:
         _refuse_values(asked, kind, where)
-
-
-def _refuse_version(asked: TokenField, kind: Type, where: str) -> None:
-    if not _is_whole(kind):
-        raise ConfigError(
-            f"column {asked.version!r} holds {kind.name}, and the version of an address is a whole number, 4 or 6",
-            where=where,
-            next_step=f"store it as int8, or encode {asked.column!r} as 'ip', without it",
-        )
 
 
 def _is_whole(kind: Type) -> bool:

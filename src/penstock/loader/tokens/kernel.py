@@ -23,7 +23,7 @@ class Kernel:
     """The kernel and what it is called with."""
 
     def __init__(self, tables: Tables, encoding: Encoding) -> None:
-        self._tables, self._fields = tables, encoding.bound.fields
+        self._tables, self._fields = tables, encoding.fields
         self._kept = _make_facts(tables, encoding)  # the plan has their addresses
         self._plan = _make_plan(tables, encoding, *map(address, self._kept))
         self._scratch_words = plan.scratch_words(len(self._fields), encoding.length, self._plan.typical)
@@ -66,10 +66,10 @@ class Kernel:
 def _make_facts(tables: Tables, encoding: Encoding) -> tuple[Array, Array, Array]:
     """The vocabulary and its columns, as numbers; the values of its categories, and the bytes of texts among them."""
     slots = {name: slot for slot, name in enumerate(tables.names)} | {"": -1}
-    facts = np.zeros((len(encoding.bound.fields), plan.FIELD_FACTS), "i8")
+    facts = np.zeros((len(encoding.fields), plan.FIELD_FACTS), "i8")
     categories: list[tuple[int, int, int]] = []
     texts = b""
-    for number, each in enumerate(encoding.bound.fields):
+    for number, each in enumerate(encoding.fields):
         field, row = each.field, facts[number]
         is_parsed = field.kind in _HELD and each.offsets
         row[plan.KIND] = KINDS.index(field.kind)
@@ -96,15 +96,15 @@ def _as_i8(value: int) -> int:
 
 
 def _make_plan(tables: Tables, encoding: Encoding, facts: Any, categories: Any, texts: Any) -> plan.Plan:
-    bound, vocabulary = encoding.bound, encoding.vocabulary
-    own_addresses = [i for i, each in enumerate(bound.fields) if each.field.kind == "ip" and not each.of_events]
-    times = [i for i, each in enumerate(bound.fields) if each.field.kind == "time"]
+    fields, vocabulary = encoding.fields, encoding.vocabulary
+    own_addresses = [i for i, each in enumerate(fields) if each.field.kind == "ip" and not each.of_events]
+    times = [i for i, each in enumerate(fields) if each.field.kind == "time"]
     return plan.Plan(
-        fields=len(bound.fields),
+        fields=len(fields),
         facts=facts,
         categories=categories,
         texts=texts,
-        offsets=tables.names.index(bound.offsets),
+        offsets=tables.names.index(encoding.offsets),
         address_field=own_addresses[0] if own_addresses else -1,
         time_field=times[0] if times else -1,
         packed=encoding.fill == "packed",
