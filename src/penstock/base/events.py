@@ -1,7 +1,4 @@
-"""Events: what a run says while it works, as lines of `.penstock/events.jsonl` and to whoever listens.
-
-The screen and the report only read these; nothing that decides an output byte depends on them.
-"""
+"""Events: what a run says while it works, as lines of `.penstock/events.jsonl` and to whoever listens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Machine: how much memory, how many cores and how much disk this process may really use.
-
-Inside a container the operating system shows the host's memory; the limit that kills is the cgroup's.
-"""
+"""Machine: the memory, cores and disk that this process may really use. In a container, the cgroup's limit kills."""
 
 import os
 import platform

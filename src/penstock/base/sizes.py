@@ -1,7 +1,4 @@
-"""Sizes: turn `"16GB"`, `"512MiB"` and `"50%"` into bytes, and bytes and counts into words.
-
-GB is 10^9 and GiB is 2^30, always. A percentage needs to be told of what.
-"""
+"""Sizes: turn `"16GB"` (10^9), `"16GiB"` (2^30) and `"50%"` into bytes, and bytes and counts into words."""
 
 import re
 from decimal import Decimal

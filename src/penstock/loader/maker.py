@@ -73,7 +73,8 @@ class Maker:
         """Start the processes of map(), if it has any; the maker that uses them."""
         if not self._functions.processes:
             return self
-        return Maker(self._parts, self._functions, self._totals, self._functions.start())
+        processes = Processes(self._functions, self._functions.processes, self._functions.timeout)
+        return Maker(self._parts, self._functions, self._totals, processes)
 
     @property
     def replaced(self) -> int:

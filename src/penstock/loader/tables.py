@@ -75,15 +75,12 @@ class Tables:
         self._kept: list[Array] = []
         for slot, name in enumerate(names):
             for number, shard in enumerate(shards):
-                if name in shard:
-                    self._put_column(number, slot, shard[name])
-
-    def _put_column(self, shard: int, slot: int, column: Column) -> None:
-        self.kinds[slot] = CODES[column.array.dtype.str.lstrip("<|=")]
-        self.sizes[slot] = column.array.itemsize
-        self.put(shard, slot, column.array)
-        if not column.checked.all():
-            self.seen[shard, slot] = column.checked.ctypes.data
+                if (column := shard.get(name)) is not None:
+                    self.kinds[slot] = CODES[column.array.dtype.str.lstrip("<|=")]
+                    self.sizes[slot] = column.array.itemsize
+                    self.put(number, slot, column.array)
+                    if not column.checked.all():
+                        self.seen[number, slot] = column.checked.ctypes.data
 
     def put(self, shard: int, slot: int, array: Array, items: int | None = None) -> None:
         """An array of the loader's own, or a column's. It needs no verifying unless `seen` says so."""

@@ -1,8 +1,7 @@
 """Local store: a dataset in a folder of this machine.
 
-A file appears in one way: written beside, synced, renamed, its directory synced. Unfinished files live in
-`.penstock/tmp`, so sweeping that folder removes every leftover of a run that was killed. The kernel keeps the lock, so
-that the same command goes on at once after a SIGKILL.
+A file appears in one way: written beside in `.penstock/tmp`, synced, renamed, its directory synced. The kernel keeps
+the lock, so that the same command goes on at once after a SIGKILL.
 """
 
 import errno

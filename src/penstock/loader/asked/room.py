@@ -44,7 +44,13 @@ class Room:
                 where="penstock.load",
                 next_step="bytes as a number, or '2GB', '512MiB', '50%'",
             ) from error
-        _refuse_length(options["length"], rows, budget)
+        length = options["length"] or 0
+        if (size := rows * length * 4 * len(TOKEN_ARRAYS)) > budget.allowed:  # before anything of that length is made
+            raise PlanError(
+                f"batches do not fit: {rows:,} rows of {length:,} tokens take {format_size(size)}; memory: {budget}",
+                where="penstock.load",
+                next_step="a smaller length or batch_size, or more memory=",
+            )
         return cls(budget, memory is not None, rows, options["ahead"])
 
     @property
@@ -85,17 +91,6 @@ class Room:
             return self.ahead
         most = room if self.is_limited else min(_MOST_AHEAD_BYTES, room)
         return max(_FEWEST_AHEAD, min(_AHEAD, most // size - 2))
-
-
-def _refuse_length(length: int | None, rows: int, budget: Budget) -> None:
-    """Before anything of that length is made."""
-    size = rows * (length or 0) * 4 * len(TOKEN_ARRAYS)
-    if size > budget.allowed:
-        raise PlanError(
-            f"batches do not fit: {rows:,} rows of {length:,} tokens take {format_size(size)}; memory: {budget}",
-            where="penstock.load",
-            next_step="a smaller length or batch_size, or more memory=",
-        )
 
 
 def is_larger_than_memory(opened: tuple[Opened, ...], cache: str | None) -> bool:

@@ -256,9 +256,6 @@ class Functions:
             check_sendable(made)
         return made
 
-    def start(self) -> Processes:
-        return Processes(self, self.processes, self.timeout)
-
     def apply(self, k: int, batch: Batch) -> Batch:
         """Run them on batch k, in this thread."""
         for function in self.each:

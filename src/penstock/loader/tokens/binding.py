@@ -135,30 +135,21 @@ def _column(name: str, columns: Mapping[str, Field], where: str) -> tuple[Field,
     return (field.inner, True) if field.parsed.is_list else (field, False)
 
 
-_FITTING = {
-    "ip": "text",
-    "time": "a timestamp in a list",
-    "float11": "a number",
-    "int": "a whole number",
-    "category": "text or a whole number, as its values are",
-    "bytes": "text or binary",
-}
-
-
 def _refuse_type(asked: TokenField, kind: Type, of_events: bool, where: str) -> None:
     text = kind.is_text or kind.is_dictionary
     whole = _is_whole(kind)
-    fits = {
-        "ip": text,
-        "time": kind.name == "timestamp" and of_events,
-        "float11": kind.is_number,
-        "int": whole,
-        "category": text if asked.values and isinstance(asked.values[0], str) else whole,
-        "bytes": text,
-    }
-    if not fits[asked.kind]:
+    is_value = text if asked.values and isinstance(asked.values[0], str) else whole
+    fits, encoded = {
+        "ip": (text, "text"),
+        "time": (kind.name == "timestamp" and of_events, "a timestamp in a list"),
+        "float11": (kind.is_number, "a number"),
+        "int": (whole, "a whole number"),
+        "category": (is_value, "text or a whole number, as its values are"),
+        "bytes": (text, "text or binary"),
+    }[asked.kind]
+    if not fits:
         raise ConfigError(
-            f"column {asked.column!r} holds {kind.name}, and {asked.kind} encodes {_FITTING[asked.kind]}",
+            f"column {asked.column!r} holds {kind.name}, and {asked.kind} encodes {encoded}",
             where=where,
             next_step=f"choose another of {', '.join(KINDS)} for it, or leave it out of fields=",
         )

@@ -97,16 +97,14 @@ def _as_i8(value: int) -> int:
 
 def _make_plan(tables: Tables, encoding: Encoding, facts: Any, categories: Any, texts: Any) -> plan.Plan:
     fields, vocabulary = encoding.fields, encoding.vocabulary
-    own_addresses = [i for i, each in enumerate(fields) if each.field.kind == "ip" and not each.of_events]
-    times = [i for i, each in enumerate(fields) if each.field.kind == "time"]
     return plan.Plan(
         fields=len(fields),
         facts=facts,
         categories=categories,
         texts=texts,
         offsets=tables.names.index(encoding.offsets),
-        address_field=own_addresses[0] if own_addresses else -1,
-        time_field=times[0] if times else -1,
+        address_field=next((i for i, each in enumerate(fields) if each.field.kind == "ip" and not each.of_events), -1),
+        time_field=next((i for i, each in enumerate(fields) if each.field.kind == "time"), -1),
         packed=encoding.fill == "packed",
         augment=int(encoding.augment),
         length=encoding.length,
