@@ -22,6 +22,7 @@ from penstock.shards.arrays import Array
 from penstock.shards.columns import Column
 from penstock.shards.schema import Field, Schema
 
+Filled = tuple[list[list[int]], int]  # the segments of a row, and how many draws they took
 _NO_DRAW = -1  # as the number of a shard
 _UNIT = 2**32
 _NO_TIME = -(2**63)  # numpy's NaT: no event happened then
@@ -118,9 +119,7 @@ def _read_value(field: Field, columns: Mapping[str, Column], row: int) -> Any:
 # What a row becomes.
 
 
-def _fill_one_key(
-    records: Iterator[Record], row_key: int, options: TokenOptions, counts: Array
-) -> tuple[list[list[int]], int]:
+def _fill_one_key(records: Iterator[Record], row_key: int, options: TokenOptions, counts: Array) -> Filled:
     """(the one segment, 1), or nothing where there is no draw or no event. The last event is cut at the row's end."""
     segment: list[int] = []
     room = options.length + 1
@@ -135,9 +134,7 @@ def _fill_one_key(
     return ([segment[:room]], 1) if segment else ([], 0)
 
 
-def _fill_packed(
-    records: Iterator[Record], row_key: int, options: TokenOptions, counts: Array
-) -> tuple[list[list[int]], int]:
+def _fill_packed(records: Iterator[Record], row_key: int, options: TokenOptions, counts: Array) -> Filled:
     """(segments of whole events until one does not fit, draws up to the last of them)."""
     segments: list[list[int]] = []
     vocabulary, used, left = options.vocabulary, 0, options.length + 1
