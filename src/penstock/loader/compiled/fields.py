@@ -31,16 +31,15 @@ def encode_field(
     if kind == facts.IP:
         version = _version(tables, plan, notes, shard, record, event, number)
         _encode_address(tables, plan, scratch, notes, shard, index, number, valid, version)
+    elif kind == facts.FLOAT11:
+        value = real(tables, notes, shard, fact(plan, number, facts.VALUE), index) if valid else np.nan
+        _encode_float11(plan, scratch, number, value, valid)
+    elif kind == facts.INT:
+        _encode_int(tables, plan, scratch, notes, shard, index, number, valid)
     elif kind == facts.CATEGORY:
         _encode_category(tables, plan, scratch, notes, shard, index, number, valid)
-    elif not valid:
-        _put_marker(plan, scratch, number, facts.MARKER_2, counts.NULLS)
-    elif kind == facts.FLOAT11:
-        _encode_float11(plan, scratch, number, real(tables, notes, shard, fact(plan, number, facts.VALUE), index))
-    elif kind == facts.INT:
-        _encode_int(tables, plan, scratch, notes, shard, index, number)
     else:
-        _encode_bytes(tables, plan, scratch, notes, shard, index, number)
+        _encode_bytes(tables, plan, scratch, notes, shard, index, number, valid)
 
 
 @jit_inline
@@ -172,9 +171,12 @@ def encode_time(plan: Any, scratch: Any, time: int, last_time: int, is_timed: bo
 
 
 @jit_inline
-def _encode_float11(plan: Any, scratch: Any, number: int, value: float) -> None:
-    if np.isnan(value) or value < 0:
-        _put_marker(plan, scratch, number, facts.MARKER_2, counts.NEGATIVE if value < 0 else counts.NOT_A_NUMBER)
+def _encode_float11(plan: Any, scratch: Any, number: int, value: float, valid: bool) -> None:
+    if np.isnan(value):
+        _put_marker(plan, scratch, number, facts.MARKER_2, counts.NOT_A_NUMBER if valid else counts.NULLS)
+        return
+    if value < 0:
+        _put_marker(plan, scratch, number, facts.MARKER_2, counts.NEGATIVE)
         return
     scaled, exponent = 1000.0 * value, 0
     if scaled < 1.0:
@@ -192,7 +194,12 @@ def _encode_float11(plan: Any, scratch: Any, number: int, value: float) -> None:
 
 
 @jit_inline
-def _encode_int(tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int) -> None:
+def _encode_int(
+    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
+) -> None:
+    if not valid:
+        _put_marker(plan, scratch, number, facts.MARKER_2, counts.NULLS)
+        return
     slot, width = fact(plan, number, facts.VALUE), fact(plan, number, facts.WIDTH)
     value = whole(tables, notes, shard, slot, index)
     most = _LARGEST >> (64 - 8 * width)
@@ -291,7 +298,12 @@ def _find_category(plan: Any, number: int, value: int) -> int:
 
 
 @jit_inline
-def _encode_bytes(tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int) -> None:
+def _encode_bytes(
+    tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, index: int, number: int, valid: bool
+) -> None:
+    if not valid:
+        _put_marker(plan, scratch, number, facts.MARKER_2, counts.NULLS)
+        return
     start, stop = _text(tables, plan, notes, shard, _code(tables, plan, notes, shard, index, number), number)
     size = min(stop - start, fact(plan, number, facts.WIDTH))
     if stop - start > size:
