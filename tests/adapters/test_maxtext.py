@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from penstock.base.errors import ConfigError
 from penstock.loader.batches import TOKEN_ARRAYS
-from penstock.loader.consumers.to_maxtext import to_maxtext
+from penstock.loader.consumers.to_maxtext import MaxTextBatches
 from tests.adapters.comparing import joined, same
 
 
@@ -115,7 +115,7 @@ class Pictures:
 
 def test_a_loader_whose_batches_lack_a_key_is_refused_by_name():
     with pytest.raises(ConfigError, match=r"lack inputs_position, inputs_segmentation, targets, .*have image, inputs"):
-        to_maxtext(Pictures())
+        MaxTextBatches(Pictures())
 
 
 def test_arrays_that_are_not_int32_are_refused_with_what_to_do(load):

@@ -26,7 +26,7 @@ import penstock
 from penstock.base.errors import ConfigError, FileError, OutputError, PenstockError, PlanError
 from penstock.base.memory import own_memory
 from penstock.base.sizes import parse_size
-from penstock.loader.feeding.functions import Functions
+from penstock.loader.feeding.processes import Functions
 from penstock.loader.loader import Loader
 from penstock.prepare.job.presets import PRESETS
 from tests.loader import transforms

@@ -1,14 +1,10 @@
-"""Events: what a run says while it works, as lines of `.penstock/events.jsonl` and to whoever listens.
-
-The screen and the report only read these; nothing that decides an output byte depends on them.
-"""
+"""Events: what a run says while it works, as lines of `.penstock/events.jsonl` and to whoever listens."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from penstock.base.stores.store import STATE, Store
@@ -28,9 +24,7 @@ class EventLog:
     def __enter__(self) -> EventLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def say(self, name: str, **facts: Any) -> None:

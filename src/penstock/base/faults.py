@@ -1,7 +1,6 @@
 """Faults: where tests make a file operation fail, and where they make the process die.
 
-Every operation of files.py and stores/local.py announces itself to `operation`, every step between two lasting effects
-to `crash_point`. Both cost a comparison when nothing is armed. The tests find all crash points by reading the
+`operation` and `crash_point` cost a comparison when nothing is armed. The tests find all crash points by reading the
 source for these calls, so a new one is walked from the day it is written.
 """
 

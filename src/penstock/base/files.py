@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
@@ -101,23 +101,26 @@ class WriteFile:
 
     def write(self, data: bytes | memoryview) -> None:
         view = memoryview(data).cast("B")
-        try:
-            while view:
-                taken = os.write(self._descriptor, view[: operation("write", self.path, len(view))])
-                self.size += taken
-                view = view[taken:]
-        except OSError as error:
-            raise file_error(error, "write", self.path) from error
+        self.size += self._write_all(len(view), lambda done, most: os.write(self._descriptor, view[done : done + most]))
 
     def copy_range(self, source: Copyable, start: int, length: int) -> None:
         """Append `length` bytes of `source`, inside the kernel where it can."""
+        descriptor = self._descriptor
+        self.size += self._write_all(length, lambda done, most: _copy_some(source, descriptor, start + done, most))
+
+    def _write_all(self, size: int, write_some: Callable[[int, int], int]) -> int:
+        """Write `size` bytes: `write_some(done, most)` writes up to `most` of those after `done`; how many it took."""
+        done = 0
         try:
-            while length:
-                taken = _copy_some(source, self._descriptor, start, operation("write", self.path, length))
-                self.size += taken
-                start, length = start + taken, length - taken
+            while done < size:
+                done += write_some(done, operation("write", self.path, size - done))
         except OSError as error:
             raise file_error(error, "write", self.path) from error
+        return size
+
+    def read_at(self, start: int, length: int) -> bytes:
+        with doing("read", self.path, "read"):
+            return os.pread(self._descriptor, length, start)
 
     def sync(self) -> None:
         with doing("sync", self.path, "sync"):
@@ -139,26 +142,14 @@ class PlacedFile(WriteFile):
 
     def write_at(self, start: int, data: bytes | memoryview) -> None:
         view = memoryview(data).cast("B")
-        try:
-            while view:
-                taken = os.pwrite(self._descriptor, view[: operation("write", self.path, len(view))], start)
-                start, view = start + taken, view[taken:]
-        except OSError as error:
-            raise file_error(error, "write", self.path) from error
+        self._write_all(
+            len(view), lambda done, most: os.pwrite(self._descriptor, view[done : done + most], start + done)
+        )
 
     def copy_at(self, start: int, source: Copyable, first: int, length: int) -> None:
         """`length` bytes of `source` from `first` on, inside the kernel where it can."""
-        try:
-            while length:
-                some = operation("write", self.path, length)
-                taken = _copy_some(source, self._descriptor, first, some, start)
-                start, first, length = start + taken, first + taken, length - taken
-        except OSError as error:
-            raise file_error(error, "write", self.path) from error
-
-    def read_at(self, start: int, length: int) -> bytes:
-        with doing("read", self.path, "read"):
-            return os.pread(self._descriptor, length, start)
+        descriptor = self._descriptor
+        self._write_all(length, lambda done, most: _copy_some(source, descriptor, first + done, most, start + done))
 
 
 def _copy_some(source: Copyable, target: int, start: int, length: int, place: int | None = None) -> int:

@@ -1,7 +1,4 @@
-"""Machine: how much memory, how many cores and how much disk this process may really use.
-
-Inside a container the operating system shows the host's memory; the limit that kills is the cgroup's.
-"""
+"""Machine: the memory, cores and disk that this process may really use. In a container, the cgroup's limit kills."""
 
 import os
 import platform
@@ -88,13 +85,7 @@ def cgroup_folders(controller: str, root: Path | None = None, table: str | None 
 def _upwards(top: Path, path: str) -> list[Path]:
     """A limit anywhere above counts. Inside a container the path may not be visible; its top is."""
     folder = top / path.lstrip("/")
-    found = []
-    while True:
-        if folder.is_dir():
-            found.append(folder)
-        if folder == top or top not in folder.parents:
-            return found
-        folder = folder.parent
+    return [each for each in (folder, *folder.parents) if each.is_relative_to(top) and each.is_dir()]
 
 
 def memory_limits(folders: Folders) -> list[Limit]:

@@ -1,8 +1,4 @@
-"""Memory: the Budget a job was given, and what its process tree really holds.
-
-The metric is Pss_Anon + Shmem over the tree: anonymous pages, each counted once however many processes
-share it, plus shared memory. Mapped file pages can be dropped by the kernel at any time and are shown apart.
-"""
+"""Memory: the Budget a job was given, and what its process tree really holds: Pss_Anon + Shmem."""
 
 from __future__ import annotations
 
@@ -40,7 +36,10 @@ def make_budget(memory: str | int) -> Budget:
 
 @dataclass(frozen=True)
 class TreeMemory:
-    """Bytes of a process tree. `file` is page cache mapped by it, which no budget counts."""
+    """Bytes of a process tree: anonymous pages, each counted once however many processes share it, and shared memory.
+
+    `file` is page cache mapped by it, which the kernel can drop at any time: no budget counts it.
+    """
 
     anon: int = 0
     shmem: int = 0

@@ -1,7 +1,4 @@
-"""Sizes: turn `"16GB"`, `"512MiB"` and `"50%"` into bytes, and bytes and counts into words.
-
-GB is 10^9 and GiB is 2^30, always. A percentage needs to be told of what.
-"""
+"""Sizes: turn `"16GB"` (10^9), `"16GiB"` (2^30) and `"50%"` into bytes, and bytes and counts into words."""
 
 import re
 from decimal import Decimal
@@ -55,12 +52,8 @@ def format_count(count: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 file`, `2,000 files`."""
+    """`1 file`, `2,000 files`, `3 more files`."""
     return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
-
-
-def more_files(count: int) -> str:
-    return f"{count:,} more file{'' if count == 1 else 's'}"
 
 
 def format_seconds(seconds: float) -> str:

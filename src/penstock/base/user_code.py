@@ -29,8 +29,9 @@ def load_user_object(target: str) -> Any:
         raise _no_module(attribute)
     if module in _under_way():
         raise _StartsItself(_line_in(module))
+    _under_way().add(module)
     try:
-        loaded = _import(module)
+        loaded = importlib.import_module(module)
     except _StartsItself as error:
         raise ConfigError(
             f"importing {module}, to find its functions, starts the job that imports {module}: it would never end",
@@ -48,6 +49,8 @@ def load_user_object(target: str) -> Any:
         raise ConfigError(
             f"importing {module} raised {type(error).__name__}: {error}", where=_place(error, module)
         ) from error
+    finally:
+        _under_way().discard(module)
     if not hasattr(loaded, attribute):
         names = [name for name in vars(loaded) if not name.startswith("_")]
         raise ConfigError(f"module {module!r} has no {attribute!r}.{did_you_mean(attribute, names)}")
@@ -67,14 +70,6 @@ def _under_way() -> set[str]:
     return found
 
 
-def _import(module: str) -> ModuleType:
-    _under_way().add(module)
-    try:
-        return importlib.import_module(module)
-    finally:
-        _under_way().discard(module)
-
-
 def _line_in(module: str) -> str:
     """The innermost line of a module that is being run."""
     frame = inspect.currentframe()
@@ -86,13 +81,10 @@ def _line_in(module: str) -> str:
 def _no_module(attribute: str) -> ConfigError:
     """A worker is a process of its own, whose __main__ is penstock's."""
     script = getattr(sys.modules["__main__"], "__file__", None)
-    script = script if script and os.path.isfile(script) else None  # code from standard input has the name <stdin>
-    name = os.path.splitext(os.path.basename(script))[0] if script else "features"
-    next_step = (
-        f"write {name}:{attribute}, and put what the script does below `if __name__ == '__main__':`"
-        if script
-        else f"save the function in a file, such as {name}.py beside this session, and write {name}:{attribute}"
-    )
+    next_step = f"save the function in a file, such as features.py beside this session, and write features:{attribute}"
+    if script and os.path.isfile(script):  # code from standard input has the name <stdin>
+        name = os.path.splitext(os.path.basename(script))[0]
+        next_step = f"write {name}:{attribute}, and put what the script does below `if __name__ == '__main__':`"
     return ConfigError(
         f"__main__:{attribute}: workers cannot import __main__, which is another program in each process",
         next_step=next_step,

@@ -41,7 +41,6 @@ class BatchSource(Protocol):
     @property
     def opened_by(self) -> Callable[..., Any]:
         """Function that makes an equal one of `arguments`, before `functions` are mapped."""
-        ...
 
     def batch(self, k: int) -> Batch: ...
 

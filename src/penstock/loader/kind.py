@@ -1,8 +1,4 @@
-"""Kind: what a loader needs of a kind of data: how many rows, of which arrays, and how to fill them from draws.
-
-Four of them, in kinds/: events.py (tokens of grouped events), old_records.py (the same of .arrayrecord files), rows.py
-(rows of tokens), arrays.py (columns as they are). kinds/choice.py chooses one.
-"""
+"""Kind: what a loader needs of a kind of data: how many rows, of which arrays, and how to fill them from draws."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -23,14 +19,11 @@ class Kind(Protocol):
     @property
     def vocabulary(self) -> Vocabulary | None:
         """Vocabulary of events; None for other kinds."""
-        ...
 
     def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made: ...
 
     def hold(self, room: int) -> object:
         """Hold what makes rows faster, in at most `room` bytes."""
-        ...
 
     def describe(self) -> dict[str, Any]:
         """Settings that decide the rows, for the recipe."""
-        ...

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from penstock.loader.asked.mixing import make_order, refuse_weights
-from penstock.loader.asked.opening import Path, open_all, split_of
+from penstock.loader.asked.mixing import make_draw, make_order, refuse_weights
+from penstock.loader.asked.opening import Asked, Path, open_all, split_of
 from penstock.loader.asked.options import checked
 from penstock.loader.asked.room import Room, is_larger_than_memory
 from penstock.loader.batches import empty_batch
@@ -12,7 +12,6 @@ from penstock.loader.engine import noticing_compilation
 from penstock.loader.kinds.choice import choose_kind
 from penstock.loader.loader import Loader
 from penstock.loader.maker import Parts
-from penstock.loader.order.drawing import make_draw
 from penstock.loader.order.recipe import Recipe
 from penstock.loader.tokens.vocabulary import Vocabulary
 
@@ -60,7 +59,7 @@ def load(
     refuse_weights(weights, len(opened))
     room = Room.of(options)
     with noticing_compilation():
-        kind = choose_kind(opened, options, room.budget, larger)
+        kind = choose_kind(Asked(opened, options, room.budget, larger))
         order = make_order(kind, options)
         draw = make_draw(order)
         kind.fill(draw(0, 1), empty_batch(kind.layout, 1))  # compiles or loads what the first batch needs

@@ -1,7 +1,4 @@
-"""Loader: iterate batches of a dataset, ask for any one of them, save and restore the place. `penstock.load` makes it.
-
-maker.py makes them; iterating makes the same batches ahead of time, on threads. Next: consumers/.
-"""
+"""Loader: iterate batches of a dataset, ask for any one of them, save and restore the place. Next: consumers/."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.loader.batches import Batch, Function
-from penstock.loader.feeding.functions import Functions
 from penstock.loader.feeding.prefetch import Prefetch
+from penstock.loader.feeding.processes import Functions
 from penstock.loader.feeding.stats import Stats, Totals
 from penstock.loader.maker import Filled, Maker, Parts
 from penstock.loader.order.recipe import MOST_STEPS
@@ -163,9 +160,9 @@ class Loader:
         return to_jax(self, *arguments, **options)
 
     def to_maxtext(self) -> Any:
-        from penstock.loader.consumers.to_maxtext import to_maxtext
+        from penstock.loader.consumers.to_maxtext import MaxTextBatches
 
-        return to_maxtext(self)
+        return MaxTextBatches(self)
 
     def dataset(self) -> Any:
         """A grain.MapDataset over batch(k)."""

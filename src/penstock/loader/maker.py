@@ -12,10 +12,9 @@ from penstock.base import machine
 from penstock.loader.asked.room import batches_that_fit
 from penstock.loader.batches import Batch
 from penstock.loader.feeding.buffers import Buffers
-from penstock.loader.feeding.functions import Functions
-from penstock.loader.feeding.processes import Processes
+from penstock.loader.feeding.prefetch import Tuner
+from penstock.loader.feeding.processes import Functions, Processes
 from penstock.loader.feeding.stats import Timing, Totals
-from penstock.loader.feeding.tuner import Tuner
 from penstock.loader.kind import Kind
 from penstock.loader.order.order import Draws, Order, Remainder
 from penstock.loader.order.recipe import Recipe
@@ -74,7 +73,8 @@ class Maker:
         """Start the processes of map(), if it has any; the maker that uses them."""
         if not self._functions.processes:
             return self
-        return Maker(self._parts, self._functions, self._totals, self._functions.start())
+        processes = Processes(self._functions, self._functions.processes, self._functions.timeout)
+        return Maker(self._parts, self._functions, self._totals, processes)
 
     @property
     def replaced(self) -> int:
@@ -85,22 +85,18 @@ class Maker:
             self._processes.close()
 
     def make(self, k: int) -> Filled:
-        parts, timing = self._parts, Timing()
-        started = time.perf_counter()
+        parts, started = self._parts, time.perf_counter()
         draws = parts.draw(k * parts.batch_size + parts.rank * self._rows, self._rows)
         drawn, cpu, faults = time.perf_counter(), time.thread_time(), _major_faults()
         batch = self._buffers.take()
         made = parts.kind.fill(draws, batch)
-        filled = time.perf_counter()
+        filled, read = time.perf_counter(), made.read_seconds
         if _major_faults() > faults:
-            timing.read = max(0.0, filled - drawn - (time.thread_time() - cpu))
-        timing.read = max(timing.read, made.read_seconds)
+            read = max(read, filled - drawn - (time.thread_time() - cpu))
         before_map = time.thread_time()
         batch = (self._processes or self._functions.apply)(k, batch)
-        timing.map_computing = time.thread_time() - before_map
-        timing.order, timing.map = drawn - started, time.perf_counter() - filled
-        timing.encode = filled - drawn - timing.read
-        timing.alone = made.alone_seconds
+        computing, mapping = time.thread_time() - before_map, time.perf_counter() - filled
+        timing = Timing(drawn - started, read, filled - drawn - read, mapping, computing, made.alone_seconds)
         self._totals.add_made(made, timing)
         return batch, made
 

@@ -1,8 +1,4 @@
-"""Tables: the columns of every shard as one table of addresses, verified block by block. Read by the kernels.
-
-A column is mapped, never read whole; a block is verified when a batch first touches it. `hold` copies columns into
-memory instead, which is what cache="memory" asks for.
-"""
+"""Tables: the mapped columns of every shard as one table of addresses, verified block by block. Read by the kernels."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +15,7 @@ Array = np.ndarray[Any, Any]
 # Numbers for the types of columns, which the kernels tell apart (compiled/pointers.py).
 CODES = {"i1": 0, "i2": 1, "i4": 2, "i8": 3, "u1": 4, "u2": 5, "u4": 6, "u8": 7, "f2": 8, "f4": 9, "f8": 10}
 Shard = Mapping[str, Column]
+Datasets = Sequence[Sequence[Shard]]  # the shards of each dataset
 _MISSING_AT_ONCE = 1 << 14  # blocks listed by one run of a kernel; more are found by the next
 
 
@@ -78,15 +75,12 @@ class Tables:
         self._kept: list[Array] = []
         for slot, name in enumerate(names):
             for number, shard in enumerate(shards):
-                if name in shard:
-                    self._put_column(number, slot, shard[name])
-
-    def _put_column(self, shard: int, slot: int, column: Column) -> None:
-        self.kinds[slot] = CODES[column.array.dtype.str.lstrip("<|=")]
-        self.sizes[slot] = column.array.itemsize
-        self.put(shard, slot, column.array)
-        if not column.checked.all():
-            self.seen[shard, slot] = column.checked.ctypes.data
+                if (column := shard.get(name)) is not None:
+                    self.kinds[slot] = CODES[column.array.dtype.str.lstrip("<|=")]
+                    self.sizes[slot] = column.array.itemsize
+                    self.put(number, slot, column.array)
+                    if not column.checked.all():
+                        self.seen[number, slot] = column.checked.ctypes.data
 
     def put(self, shard: int, slot: int, array: Array, items: int | None = None) -> None:
         """An array of the loader's own, or a column's. It needs no verifying unless `seen` says so."""
@@ -130,7 +124,7 @@ class Tables:
         return size
 
     def hold(self) -> None:
-        """Copy every column into memory of this process, verified."""
+        """Copy every column into memory of this process, verified: cache="memory"."""
         for name in self.names:
             self.hold_column(name, room=self.column_bytes)
         self.larger_than_memory = False

@@ -20,10 +20,9 @@ from penstock.loader.kinds.rows import Rows
 from penstock.loader.order.order import Draws, Order, Stream, contexts_of
 from penstock.loader.tables import Made, address
 from penstock.loader.tokens.address import parse_address
-from penstock.loader.tokens.binding import bind
+from penstock.loader.tokens.binding import TokenOptions
 from penstock.loader.tokens.counts import COUNTED
 from penstock.loader.tokens.encoder import EventEncoder
-from penstock.loader.tokens.encoding import TokenOptions
 from penstock.loader.tokens.reference import encode_rows
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from tests.loader.making import TOKEN_NAMES
@@ -66,7 +65,9 @@ def by_kernel(
 
 
 def assert_equal(data: Data, draws: Draws, vocabulary: Vocabulary, fill: str, length: int) -> None:
-    vocabulary = bind(vocabulary, data.schema, "a test").vocabulary  # with every width decided
+    vocabulary = (
+        TokenOptions(vocabulary, 1, "packed", False).bind(data.schema, "a test").vocabulary
+    )  # with every width decided
     for augment in (True, False):
         expected = by_reference(data, draws, vocabulary, fill, augment, length)
         for room in (0, ROOM):
@@ -256,7 +257,7 @@ def test_a_time_that_numpy_calls_none_is_encoded_alike():
 def test_a_category_that_a_column_cannot_hold_is_refused():
     data = make_data([[{"a": [7]}]], {"a": "list<uint64>"})
     with pytest.raises(ConfigError, match="never the category -1"):
-        bind(make_vocabulary({"a": {"category": [7, -1]}}), data.schema, "a test")
+        TokenOptions(make_vocabulary({"a": {"category": [7, -1]}}), 1, "packed", False).bind(data.schema, "a test")
 
 
 # Addresses.

@@ -173,7 +173,6 @@ def test_a_process_imports_little_more_than_numpy():
         "penstock.loader",
         "penstock.loader.feeding",
         "penstock.loader.feeding.served",
-        "penstock.loader.feeding.wire",
     }
     assert not modules & {"pyarrow", "pydantic", "yaml", "rich", "numba", "pytest", "multiprocessing.spawn"}
 

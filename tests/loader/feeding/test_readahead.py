@@ -29,7 +29,7 @@ class Advised:
         self.together: list[tuple[int, int]] = []
         self.fails: set[int] = set()
         self._most = bytes_at_once
-        monkeypatch.setattr(readahead, "_own_process", lambda: -1 if bytes_at_once is None else 7)
+        monkeypatch.setattr(readahead, "_descriptor", lambda _: -1 if bytes_at_once is None else 7)
         monkeypatch.setattr(readahead.ctypes, "CDLL", lambda _: self)
 
     def madvise(self, start: ctypes.c_void_p, size: ctypes.c_size_t, _advice: int) -> int:

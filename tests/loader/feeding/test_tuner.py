@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.loader.feeding.tuner import Tuner
+from penstock.loader.feeding.prefetch import Tuner
 
 LONG = 60.0  # seconds: about two hundred stretches
 

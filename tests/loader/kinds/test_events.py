@@ -15,13 +15,12 @@ from penstock.base.errors import ConfigError
 from penstock.base.memory import make_budget
 from penstock.loader.kinds.events import Events
 from penstock.loader.kinds.old_records import OldEvents
+from penstock.loader.kinds.sizing import sizing_draws
 from penstock.loader.order.counter import SIZING, key, permute
-from penstock.loader.order.drawing import sizing_draws
 from penstock.loader.order.order import Draws, Fill
-from penstock.loader.tokens.binding import bind
+from penstock.loader.tokens.binding import Encoding, TokenOptions
 from penstock.loader.tokens.counts import COUNTED
 from penstock.loader.tokens.encoder import EventEncoder
-from penstock.loader.tokens.encoding import Encoding, TokenOptions
 from penstock.loader.tokens.reference import encode_rows
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.dataset import ArrayRecordDataset
@@ -175,14 +174,14 @@ def test_a_version_that_is_no_whole_number_is_refused(word):
     value = {"float32": 6.0, "list<float64>": [6.0], "string": "6", "list<string>": ["6"]}[word]
     data = make_data([[{"host": ["::1"], "version": value}]], {"host": "list<string>", "version": word})
     with pytest.raises(ConfigError, match="column 'version' holds") as refused:
-        bind(make_vocabulary({"host": {"ip": "version"}}), data.schema, "here")
+        bound(make_vocabulary({"host": {"ip": "version"}}), data)
     assert "int8" in refused.value.next_step
 
 
 def test_a_misspelled_version_is_refused_and_pings_may_do_without():
     data = make_data([[{"host": ["::1"], "ip_version": [6]}]], {"host": "list<string>", "ip_version": "list<int8>"})
     with pytest.raises(ConfigError, match=r"no column 'ip_versoin'.*Did you mean 'ip_version'"):
-        bind(make_vocabulary({"host": {"ip": "ip_versoin"}}), data.schema, "here")
+        bound(make_vocabulary({"host": {"ip": "ip_versoin"}}), data)
     types = {name: word for name, word in PING_TYPES.items() if name != "ip_version"}
     pings = make_data([[{**pings_of(2), "ip_version": None}]], types)
-    assert all(not field.version for field in bind(PINGS, pings.schema, "").fields)
+    assert all(not field.version for field in bound(PINGS, pings).fields)

@@ -22,9 +22,9 @@ from penstock.base.errors import InputError, IntegrityError
 from penstock.loader.order.counter import below, draw, key, log_uniform, permute, segment_key
 from penstock.loader.order.order import Draws
 from penstock.loader.tokens.address import format_address, parse_address
+from penstock.loader.tokens.binding import TokenOptions
 from penstock.loader.tokens.counts import COUNTED
 from penstock.loader.tokens.decode import decode
-from penstock.loader.tokens.encoding import TokenOptions
 from penstock.loader.tokens.reference import encode_rows
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.columns import Column

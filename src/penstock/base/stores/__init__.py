@@ -1,7 +1,4 @@
-"""Stores: the place of a dataset, as a job or a call has it -> the store that serves it, or a refusal by name.
-
-A new kind of store is a module beside this one and a line in SERVED. Paths, jobs and commands ask here.
-"""
+"""Stores: the place of a dataset, as a job or a call has it -> the store that serves it, or a refusal by name."""
 
 import os
 import re

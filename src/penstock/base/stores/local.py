@@ -1,8 +1,7 @@
 """Local store: a dataset in a folder of this machine.
 
-A file appears in one way: written beside, synced, renamed, its directory synced. Unfinished files live in
-`.penstock/tmp`, so sweeping that folder removes every leftover of a run that was killed. The kernel keeps the lock, so
-that the same command goes on at once after a SIGKILL.
+A file appears in one way: written beside in `.penstock/tmp`, synced, renamed, its directory synced. The kernel keeps
+the lock, so that the same command goes on at once after a SIGKILL.
 """
 
 import errno
@@ -43,11 +42,7 @@ class LocalStore:
     def _path(self, name: str) -> str:
         return os.path.join(self.root, name)
 
-    def where(self, name: str) -> str:
-        return self._path(name)
-
-    def local_path(self, name: str) -> str:
-        return self._path(name)
+    where = local_path = _path
 
     def free_bytes(self) -> int:
         return machine.free_disk(self.root)

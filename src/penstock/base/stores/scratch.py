@@ -28,9 +28,7 @@ class Scratch(WriteFile):
     def fileno(self) -> int:
         return self._descriptor
 
-    def read_range(self, start: int, length: int) -> bytes:
-        with doing("read", self.path, "read"):
-            return os.pread(self._descriptor, length, start)
+    read_range = WriteFile.read_at
 
     def map(self) -> mmap.mmap:
         """Its bytes, mapped read-only. They stay when the file is closed."""

@@ -4,7 +4,9 @@ A file of a dataset appears whole or not at all: `commit`, `create` and `publish
 relative and use `/`.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from penstock.base.files import Copyable
@@ -122,3 +124,17 @@ class Store(Protocol):
 
         `whole`: the dataset is finished, so that also what a machine beyond the lock may be writing is of no use.
         """
+
+
+def _nothing() -> None: ...
+
+
+@dataclass(frozen=True)
+class OtherFolder:
+    """One beside the output that a job holds while it runs. A stage or a source names it; run.py holds it."""
+
+    root: str
+    what: str  # in the refusal, should another run hold it
+    key: str  # of the job that names it
+    shared: bool = False  # whether others may read it meanwhile
+    refuse_changed: Callable[[], None] = _nothing  # called when it is held

@@ -1,6 +1,6 @@
-"""Mixing: datasets and their weights -> the order of rows. Used by load.py."""
+"""Mixing: datasets and their weights -> the order of rows, and the function that draws them. Used by load.py."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -8,8 +8,9 @@ import numpy as np
 
 from penstock.base.errors import ConfigError
 from penstock.loader.batches import empty_batch
+from penstock.loader.engine import compiled
 from penstock.loader.kind import Kind
-from penstock.loader.order.order import Order, whole_shares
+from penstock.loader.order.order import Draws, Order, whole_shares
 
 _ROWS = 256  # of each dataset, to learn how many tokens its rows have
 _ROWS_AT_ONCE = 16
@@ -18,8 +19,28 @@ _ROWS_AT_ONCE = 16
 def make_order(kind: Kind, options: Mapping[str, Any]) -> Order:
     shares = _shares(kind, options["weights"], options["mix_by"], len(kind.streams))
     order = Order(kind.streams, shares, options["seed"], options["shuffle"], options["epochs"])
-    _refuse_no_batch(order, options["batch_size"], options["remainder"])
+    rows, batch_size = order.rows, options["batch_size"]
+    # An epoch that ends before its first batch is a mistake, not an empty loop.
+    if rows is not None and rows < (batch_size if options["remainder"] == "drop" else 1):
+        mixed = f"mixed in blocks of {order.block:,} rows, as weights= say"
+        raise ConfigError(
+            f"{order.epochs_have} {rows:,} rows, and a batch takes {batch_size:,}",
+            where="penstock.load" if len(order.shares) == 1 else mixed,
+            next_step="a smaller batch_size, more epochs, or remainder='pad'"
+            if rows
+            else "more epochs, or weights in the ratio of smaller numbers",
+        )
     return order
+
+
+def make_draw(order: Order) -> Callable[[int, int], Draws]:
+    """By the kernel or in plain arithmetic; both give the same."""
+    if not compiled():
+        return order.draw
+    from penstock.loader.compiled import order as kernel
+
+    table = kernel.make_table(order)
+    return lambda first, count: kernel.draw(table, first, count)
 
 
 def refuse_weights(weights: Any, datasets: int) -> None:
@@ -56,18 +77,3 @@ def _tokens_a_row(kind: Kind, number: int) -> Fraction:
         draws = order.draw(first, min(_ROWS_AT_ONCE, rows - first))
         tokens += kind.fill(draws, empty_batch(kind.layout, len(draws.keys))).tokens
     return Fraction(max(1, tokens), rows)
-
-
-def _refuse_no_batch(order: Order, batch_size: int, remainder: str) -> None:
-    """An epoch that ends before its first batch is a mistake, not an empty loop."""
-    rows = order.rows
-    if rows is not None and rows < (batch_size if remainder == "drop" else 1):
-        raise ConfigError(
-            f"{order.epochs_have} {rows:,} rows, and a batch takes {batch_size:,}",
-            where="penstock.load"
-            if len(order.shares) == 1
-            else f"mixed in blocks of {order.block:,} rows, as weights= say",
-            next_step="a smaller batch_size, more epochs, or remainder='pad'"
-            if rows
-            else "more epochs, or weights in the ratio of smaller numbers",
-        )

@@ -12,10 +12,12 @@ from typing import Any
 
 from penstock.base.errors import ConfigError, FileError
 from penstock.base.fingerprint import digest, fingerprint
+from penstock.base.memory import Budget
 from penstock.base.paths import dataset_path
 from penstock.base.stores import open_store
-from penstock.shards.columns import Column, FileFacts, damaged_file
-from penstock.shards.dataset import DEFAULT_SPLIT, ArrayRecordDataset, Dataset, is_bare, open_dataset
+from penstock.loader.tables import Datasets, Shard
+from penstock.shards.columns import FileFacts, damaged_file
+from penstock.shards.dataset import DEFAULT_SPLIT, ArrayRecordDataset, is_bare, open_dataset
 from penstock.shards.manifest import Manifest, dataset_id
 from penstock.shards.schema import Schema
 
@@ -34,13 +36,50 @@ class Opened:
     name: str  # the dataset's id
     schema: Schema = ()
     manifest: Manifest | None = None
-    shards: tuple[Mapping[str, Column], ...] = ()
+    shards: tuple[Shard, ...] = ()
     old: ArrayRecordDataset | None = None
 
     @property
     def is_bare(self) -> bool:
         """Whether it is .arrayrecord files without a manifest: they are the same by name and by their folder."""
         return self.old is not None and self.old.manifest is None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Open datasets and the options of load(), from which a kind of data is chosen and made."""
+
+    opened: tuple[Opened, ...]
+    options: Mapping[str, Any]  # of load(), by name
+    budget: Budget
+    larger_than_memory: bool
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the datasets are .arrayrecord files, which have no columns."""
+        return self.opened[0].old is not None
+
+    @property
+    def schema(self) -> Schema:
+        return self.opened[0].schema
+
+    @property
+    def where(self) -> str:
+        return self.opened[0].path
+
+    @property
+    def shards(self) -> Datasets:
+        return [each.shards for each in self.opened]
+
+    def refuse_unused(self, loaded: str, unused: Mapping[str, str]) -> None:
+        """Refuse options, by name and with their subject, that were given and mean nothing for this kind of data."""
+        for name, about in unused.items():
+            if (given := self.options[name]) is not None and (name, given) != ("mix_by", "examples"):
+                raise ConfigError(
+                    f"{name}={given!r} is about {about}, and this dataset is loaded as {loaded}",
+                    where=self.where,
+                    next_step=f"leave {name}= out",
+                )
 
 
 def open_all(paths: Path | Sequence[Path], split: str | None) -> tuple[Opened, ...]:
@@ -59,7 +98,7 @@ def open_all(paths: Path | Sequence[Path], split: str | None) -> tuple[Opened, .
         if (other.old is None) != (first.old is None) or other.schema != first.schema:
             raise ConfigError(
                 f"{other.path} and {first.path} cannot be mixed: their columns differ",
-                where=f"{_columns(first)} against {_columns(other)}",
+                where=f"{column_words(first.schema)} against {column_words(other.schema)}",
                 next_step="prepare them with the same stages, or load them apart",
             )
         _warn_of_other_scales(first, other)
@@ -130,8 +169,8 @@ def _artifact(opened: Opened, name: str) -> FileFacts | None:
     return next((file for file in files if file.file == name), None)
 
 
-def _columns(opened: Opened) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in opened.schema) or "an .arrayrecord file"
+def column_words(schema: Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema) or "an .arrayrecord file"
 
 
 def _open(path: str, split: str | None) -> Opened:
@@ -142,14 +181,10 @@ def _open(path: str, split: str | None) -> Opened:
     if isinstance(dataset, ArrayRecordDataset):
         facts = [[os.path.basename(file), os.path.getsize(file)] for file in dataset.paths]
         return Opened(path, fingerprint([facts, len(dataset)]), old=dataset)
-    return Opened(path, dataset_id(open_store(path)), dataset.schema, dataset.manifest, _map_shards(dataset))
-
-
-def _map_shards(dataset: Dataset) -> tuple[Mapping[str, Column], ...]:
-    """Every shard of the split, mapped for as long as the loader lives: a batch may draw from any of them."""
-    shards = len(dataset.counts)
     _allow_files(sum(len(shard.files) for shard in dataset.manifest.splits[dataset.split]))
-    return tuple(dataset.columns(shard) for shard in range(shards))
+    # Every shard is mapped for as long as the loader lives: a batch may draw from any of them.
+    shards = tuple(dataset.columns(shard) for shard in range(len(dataset.counts)))
+    return Opened(path, dataset_id(open_store(path)), dataset.schema, dataset.manifest, shards)
 
 
 def _allow_files(count: int) -> None:

@@ -29,8 +29,10 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_options(given: Mapping[str, Any]) -> None:
     rank, world, workers, log_every = (given[name] for name in ("rank", "world", "workers", "log_every"))
+    flops, peak = given["flops_per_token"], given["peak_flops"]
+    flops_given = "flops_per_token" if peak is None else "peak_flops"
     checks: list[tuple[bool, str, str]] = [
-        (given["split"] is None or isinstance(given["split"], str), "split", "the name of a split, such as 'train'"),
+        (isinstance(given["split"], str | None), "split", "the name of a split, such as 'train'"),
         (is_whole(given["batch_size"], 1, _MOST), "batch_size", f"a whole number from 1 to {_MOST:,}"),
         (_is_none_or_whole(given["length"]), "length", f"tokens of a row, from 1 to {_MOST:,}"),
         (is_whole(given["seed"], 0, 2**64 - 1), "seed", "a whole number from 0 to 2^64 - 1"),
@@ -44,23 +46,16 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
         (_is_none_or_whole(given["epochs"]), "epochs", f"None (no end), or a whole number from 1 to {_MOST:,}"),
         (_is_none_or_whole(given["ahead"]), "ahead", f"None, or how many batches, from 1 to {_MOST:,}"),
         (isinstance(given["shuffle"], (bool, np.bool_)), "shuffle", "True or False"),
-        (
-            given["augment"] is None or isinstance(given["augment"], (bool, np.bool_)),
-            "augment",
-            "True, False, or None (True for pings)",
-        ),
+        (isinstance(given["augment"], bool | np.bool_ | None), "augment", "True, False, or None (True for pings)"),
         (not isinstance(given["columns"], (str, bytes)), "columns", "a list of names: columns=['features']"),
         (log_every is None or is_positive(log_every), "log_every", "None, or seconds above 0"),
+        (flops is None or is_positive(flops), "flops_per_token", "None, or a number above 0"),
+        (peak is None or is_positive(peak), "peak_flops", "None, or a number above 0"),
+        ((flops is None) == (peak is None), flops_given, "both flops_per_token and peak_flops, or neither"),
         *(
-            (given[name] is None or is_positive(given[name]), name, "None, or a number above 0")
-            for name in ("flops_per_token", "peak_flops")
+            (isinstance(given[name], str | None) and given[name] in words, name, " or ".join(map(repr, words)))
+            for name, words in _WORDS.items()
         ),
-        (
-            (given["flops_per_token"] is None) == (given["peak_flops"] is None),
-            "flops_per_token" if given["peak_flops"] is None else "peak_flops",
-            "both flops_per_token and peak_flops, or neither",
-        ),
-        *((_is_one_of(given[name], words), name, " or ".join(map(repr, words))) for name, words in _WORDS.items()),
     ]
     for good, name, usage in checks:
         if not good:
@@ -78,7 +73,3 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
 
 def _is_none_or_whole(value: Any) -> bool:
     return value is None or is_whole(value, 1, _MOST)
-
-
-def _is_one_of(value: Any, words: tuple[str | None, ...]) -> bool:
-    return (value is None or isinstance(value, str)) and value in words

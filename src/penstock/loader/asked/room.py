@@ -44,7 +44,13 @@ class Room:
                 where="penstock.load",
                 next_step="bytes as a number, or '2GB', '512MiB', '50%'",
             ) from error
-        _refuse_length(options["length"], rows, budget)
+        length = options["length"] or 0
+        if (size := rows * length * 4 * len(TOKEN_ARRAYS)) > budget.allowed:  # before anything of that length is made
+            raise PlanError(
+                f"batches do not fit: {rows:,} rows of {length:,} tokens take {format_size(size)}; memory: {budget}",
+                where="penstock.load",
+                next_step="a smaller length or batch_size, or more memory=",
+            )
         return cls(budget, memory is not None, rows, options["ahead"])
 
     @property
@@ -54,23 +60,20 @@ class Room:
     def place_columns(self, kind: Kind, cache: str | None, larger_than_memory: bool) -> None:
         """Copy columns into memory if cache="memory" asks for it, or tell the system how they will be read."""
         if cache == "memory":
-            self._copy_columns(kind)
+            needed, used = kind.tables.column_bytes, own_memory().counted
+            if used + needed > self.budget.allowed:
+                raise PlanError(
+                    f"cache='memory' needs {format_size(needed)} for the columns; memory: {self.budget} leaves "
+                    f"{format_size(max(0, self.budget.allowed - used))} after {format_size(used)} in use",
+                    where="penstock.load",
+                    next_step="leave cache= out: columns are mapped, and the system keeps in memory what it can",
+                )
+            kind.tables.hold()
         # A share of what is allowed, of what is left beside the fewest batches.
         least = ((self.ahead or _FEWEST_AHEAD) + 2) * batch_bytes(kind.layout, self.rows)
         kind.hold(max(0, min(self.budget.allowed // _HELD_SHARE, _MOST_HELD_BYTES, self.left - least)))
         if cache != "memory":
             (read_randomly if larger_than_memory else read_once)(kind.tables.columns)
-
-    def _copy_columns(self, kind: Kind) -> None:
-        needed, used = kind.tables.column_bytes, own_memory().counted
-        if used + needed > self.budget.allowed:
-            raise PlanError(
-                f"cache='memory' needs {format_size(needed)} for the columns; memory: {self.budget} leaves "
-                f"{format_size(max(0, self.budget.allowed - used))} after {format_size(used)} in use",
-                where="penstock.load",
-                next_step="leave cache= out: columns are mapped, and the system keeps in memory what it can",
-            )
-        kind.tables.hold()
 
     def batches_ahead(self, kind: Kind) -> int:
         """Batches that may be ahead: what was asked for, or what memory has room for."""
@@ -88,17 +91,6 @@ class Room:
             return self.ahead
         most = room if self.is_limited else min(_MOST_AHEAD_BYTES, room)
         return max(_FEWEST_AHEAD, min(_AHEAD, most // size - 2))
-
-
-def _refuse_length(length: int | None, rows: int, budget: Budget) -> None:
-    """Before anything of that length is made."""
-    size = rows * (length or 0) * 4 * len(TOKEN_ARRAYS)
-    if size > budget.allowed:
-        raise PlanError(
-            f"batches do not fit: {rows:,} rows of {length:,} tokens take {format_size(size)}; memory: {budget}",
-            where="penstock.load",
-            next_step="a smaller length or batch_size, or more memory=",
-        )
 
 
 def is_larger_than_memory(opened: tuple[Opened, ...], cache: str | None) -> bool:

@@ -1,7 +1,6 @@
 """Columns: read values of mapped columns in a kernel; note which blocks were touched before they were verified.
 
-Every index is held against the column's length, every block against what is verified. tables.py has the
-Addresses and Notes that kernels are given. Used by the other kernels.
+Every index is held against the column's length. tables.py has the Addresses and Notes that kernels are given.
 """
 
 from typing import Any

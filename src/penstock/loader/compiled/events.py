@@ -1,9 +1,8 @@
 """Events: rows of tokens from the columns of grouped events, a whole batch at a time. docs/tokens.md, compiled.
 
-choosing.py says which events, fields.py what each becomes, plan.py what is asked for. reference.py gives the same
-bytes in plain Python. Data is used before it is known to be intact: the blocks that were touched and not yet verified
-are listed, and the batch is made again when they are (tables.py). Until then no number read from a column is trusted:
-indexes are held against the columns' lengths.
+choosing.py says which events, fields.py what each becomes, plan.py what is asked for. Data is used before it is known
+to be intact: the blocks that were touched and not yet verified are listed, and the batch is made again when they are
+(tables.py). Until then no number read from a column is trusted: indexes are held against the columns' lengths.
 """
 
 from typing import Any
@@ -19,7 +18,7 @@ from penstock.loader.compiled.fields import NO_TIME, encode_field, encode_time, 
 from penstock.loader.compiled.jit import jit, jit_inline
 from penstock.loader.compiled.plan import fact, lay_out
 from penstock.loader.compiled.pointers import copy_bytes, fetch, read_i4, read_i8, shifted, write_i4, write_i8
-from penstock.loader.compiled.token_rows import write_places
+from penstock.loader.compiled.rows import write_places
 from penstock.loader.tokens import counts
 from penstock.loader.tokens.vocabulary import START
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-import xxhash
+
+from penstock.base.fingerprint import digest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _SOURCES = Path(__file__).parent.parent  # kernels take constants and parts from all over the loader
@@ -60,7 +61,4 @@ def _forget_older_kernels(folder: str) -> None:
 
 
 def _sources_stamp() -> str:
-    hasher = xxhash.xxh3_128()
-    for source in sorted(_SOURCES.rglob("*.py")):
-        hasher.update(source.read_bytes())
-    return str(hasher.hexdigest())
+    return digest(*(source.read_bytes() for source in sorted(_SOURCES.rglob("*.py"))))

@@ -89,7 +89,7 @@ def _draw(table: Any, first: int, shards: Any, records: Any, keys: Any) -> None:
 
 @jit
 def draw_sizing(number: int, before: int, starts: Any, most: int, shards: Any, records: Any, keys: Any) -> None:
-    """The draws that the records of a row are counted by: ../order/drawing.py has them in plain arithmetic.
+    """The draws that the records of a row are counted by: ../kinds/sizing.py has them in plain arithmetic.
 
     `starts` has the first record of each shard of the dataset, and then how many records there are.
     """

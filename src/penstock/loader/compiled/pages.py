@@ -38,10 +38,8 @@ def _want(tables: Any, pages: Any, shard: int, slot: int, first: int, last: int)
     if seen:
         block = start >> BLOCK_BITS
         if not read_u1(seen, block):
-            start, stop = (
-                block << BLOCK_BITS,
-                max(stop, min((block + 1) << BLOCK_BITS, items(tables, shard, slot) * item)),
-            )
+            end = min((block + 1) << BLOCK_BITS, items(tables, shard, slot) * item)
+            start, stop = block << BLOCK_BITS, max(stop, end)
     address = np.int64(column) + start
     page = address & -np.int64(pages.page_bytes)
     size = np.int64(column) + stop - page

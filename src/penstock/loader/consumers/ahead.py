@@ -67,7 +67,8 @@ class Ahead(Generic[T]):
     def restore(self, state: dict[str, Any]) -> None:
         with self._lock:
             self._loader.restore(state)  # it may refuse: then all stays as it was
-            self._forget()
+            self._waiting.clear()
+            self._depth, self._step = 0, None
 
     def _fill(self) -> None:
         """The first batch is handed out at once; those ahead are filled up from the second on, one more per step."""
@@ -80,7 +81,3 @@ class Ahead(Generic[T]):
                 raise
             self._waiting.append((self._place(batch), self._loader.step))
             del batch  # its buffer goes back to the loader as soon as nothing that was placed needs it
-
-    def _forget(self) -> None:
-        self._waiting.clear()
-        self._depth, self._step = 0, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError
@@ -28,31 +28,19 @@ def to_jax(loader: BatchSource, sharding: Any = None, ahead: int = 2) -> Ahead[A
     count what the consumer got, not what is ahead.
     """
     arguments = loader.arguments
-    return Ahead(loader, _Placing(sharding, arguments["rank"], arguments["world"]), ahead)
+    return Ahead(loader, partial(_place, sharding, arguments["rank"], arguments["world"]), ahead)
 
 
-@dataclass(frozen=True)
-class _Placing:
-    """Sends a batch to its devices; JAX itself waits for it wherever it is used."""
-
-    sharding: Any
-    rank: int
-    world: int
-
-    def __call__(self, batch: Batch) -> Callable[[], Arrays]:
-        arrays = self.arrays(batch)
+def _place(sharding: Any, rank: int, world: int, batch: Batch) -> Callable[[], Arrays]:
+    """Send a batch to its devices; JAX itself waits for it wherever it is used."""
+    if sharding is None:
+        arrays: Arrays = jax.device_put(batch)
         return lambda: arrays
-
-    def arrays(self, batch: Batch) -> Arrays:
-        if self.sharding is None:
-            arrays: Arrays = jax.device_put(batch)
-            return arrays
-        shapes = {name: (array.shape[0] * self.world, *array.shape[1:]) for name, array in batch.items()}
-        _check_rows(self.sharding, next(iter(shapes.values())), self.rank, self.world)
-        return {
-            name: jax.make_array_from_process_local_data(self.sharding, array, shapes[name])
-            for name, array in batch.items()
-        }
+    shapes = {name: (array.shape[0] * world, *array.shape[1:]) for name, array in batch.items()}
+    _check_rows(sharding, next(iter(shapes.values())), rank, world)
+    make = jax.make_array_from_process_local_data
+    arrays = {name: make(sharding, array, shapes[name]) for name, array in batch.items()}
+    return lambda: arrays
 
 
 def _check_rows(sharding: Any, shape: tuple[int, ...], rank: int, world: int) -> None:

@@ -10,14 +10,10 @@ from penstock.base.errors import ConfigError
 from penstock.loader.batches import TOKEN_ARRAYS, Batch, BatchSource
 
 
-def to_maxtext(loader: BatchSource) -> MaxTextBatches:
-    """A dataloader for `MultiHostDataLoadIterator`: this host's rows, of a loader with its own rank and world."""
-    return MaxTextBatches(loader)
-
-
 class MaxTextBatches:
-    """One loader's batches, cut down to the six keys. `iter()` and `reset()` begin again where it stood at first.
+    """A dataloader for `MultiHostDataLoadIterator`: this host's rows, of a loader with its own rank and world.
 
+    Batches are cut down to the six keys. `iter()` and `reset()` begin again where the loader stood at first.
     MaxText calls one or the other, by its version, before every evaluation, and neither while it trains. It saves
     `get_state()` with its own checkpoints where it takes this for a Grain iterator, hence the bytes.
     """

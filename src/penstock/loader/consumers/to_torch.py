@@ -6,7 +6,6 @@ import contextlib
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,7 +23,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     Tensors = dict[str, torch.Tensor]
 
-
 _FOR_ALL_DEVICES = 1  # cudaHostRegisterPortable
 
 
@@ -36,7 +34,7 @@ def to_torch(loader: BatchSource, device: Any = None, ahead: int = 2, int64: Seq
     where = torch.device("cpu" if device is None else device)
     if where.type == "cuda":
         return TorchBatches(loader, _Ahead(where, tuple(int64)), ahead)
-    return TorchBatches(loader, _Plain(where, tuple(int64)), 0)
+    return TorchBatches(loader, partial(_place_plainly, where, tuple(int64)), 0)
 
 
 class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
@@ -78,17 +76,10 @@ def _refuse_workers() -> NoReturn:
     )
 
 
-@dataclass(frozen=True)
-class _Plain:
+def _place_plainly(device: torch.device, int64: tuple[str, ...], batch: Batch) -> Callable[[], Tensors]:
     """On the CPU, no copy: a tensor holds on to the array it was made from. On any other device, a plain copy."""
-
-    device: torch.device
-    int64: tuple[str, ...]
-
-    def __call__(self, batch: Batch) -> Callable[[], Tensors]:
-        tensors = {name: torch.from_numpy(array).to(self.device) for name, array in batch.items()}
-        widened = _widened(tensors, self.int64)
-        return lambda: widened
+    tensors = _widened({name: torch.from_numpy(array).to(device) for name, array in batch.items()}, int64)
+    return lambda: tensors
 
 
 class _Ahead:

@@ -31,13 +31,17 @@ class Buffers:
     def take(self) -> dict[str, Array]:
         """Arrays of a batch; what is in them is left over from an earlier one."""
         with self._lock:
-            free = list(_free(self._blocks))
+            # Every array cut from a block, or from such an array, holds it.
+            numbers = range(len(self._blocks))
+            free = [number for number in numbers if sys.getrefcount(self._blocks[number]) <= _UNUSED]
             for number in reversed(free[self.keep :]):
                 del self._blocks[number]
             if free:
                 block = self._blocks[free[0]]
             else:
-                block = _new_block(self.batch_bytes)
+                # On pages of its own: a block can then be pinned for an accelerator without its neighbours.
+                pages = mmap.mmap(-1, max(1, self.batch_bytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+                block = np.frombuffer(pages, "u1")
                 self._blocks.append(block)
         return {name: block[place].view(dtype).reshape(shape) for name, place, dtype, shape in self._parts}
 
@@ -51,11 +55,6 @@ def _parts(layout: Layout, rows: int) -> Iterator[tuple[str, slice, np.dtype[Any
         start += _aligned(size)
 
 
-def _new_block(size: int) -> Array:
-    """On pages of its own: a block can then be pinned for an accelerator without its neighbours."""
-    return np.frombuffer(mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), "u1")
-
-
 def batch_bytes(layout: Layout, rows: int) -> int:
     return sum(_aligned(_size(shape, dtype, rows)) for shape, dtype in layout.values())
 
@@ -66,13 +65,6 @@ def _size(shape: tuple[int, ...], dtype: str, rows: int) -> int:
 
 def _aligned(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
-
-
-def _free(blocks: list[Any]) -> Iterator[int]:
-    """Numbers of the blocks that only the list holds. Every array cut from a block, or from such an array, holds it."""
-    for number in range(len(blocks)):
-        if sys.getrefcount(blocks[number]) <= _UNUSED:
-            yield number
 
 
 def _count_unused() -> int:

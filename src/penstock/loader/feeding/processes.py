@@ -1,8 +1,8 @@
-"""Processes: run a user's function on batches in processes of their own. Used by functions.py. Next: served.py.
+"""Processes: the functions that map() was given, and the processes they run in. Used by maker.py. Next: served.py.
 
-Each is a fresh Python that imports the function's module and little else. Batches travel over a socket pair (wire.py):
-no shared memory and no semaphore, so nothing can stay in /dev/shm. A process that dies (its socket ends) or hangs (no
-answer within `timeout`) is replaced, and the new one is given the same batch.
+Each is a fresh Python that imports the function's module and little else. Batches travel over a socket pair: no shared
+memory and no semaphore, so nothing can stay in /dev/shm. A process that dies (its socket ends) or hangs (no answer
+within `timeout`) is replaced, and the new one is given the same batch.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.child import Child
-from penstock.base.errors import TaskError
-from penstock.loader.feeding.sendable import check_count, make_job
-from penstock.loader.feeding.served import START_SECONDS, Failure, Job
-from penstock.loader.feeding.wire import Message, encode, receive, send
+from penstock.base.errors import ConfigError, TaskError
+from penstock.loader.feeding import served
+from penstock.loader.feeding.sendable import check_count, check_sendable, make_job, name_of, place_of
 
 if TYPE_CHECKING:
     from penstock.loader.batches import Batch, Function
 
 ATTEMPTS = 3  # of a batch whose process dies or hangs
 _STACK_SECONDS = 0.25  # for a hung process to write down its stack and end itself, before it is killed
+_SERVE = "import sys; sys.path[:] = {path!r}; from penstock.loader.feeding.served import serve; serve()"
 _CLOSED = -1  # in the place of an idle process: there is none, and will be none
 
 # The processes are the parallelism: one thread in each, unless the user has said otherwise. Starts quicker, too.
@@ -54,7 +55,7 @@ class Processes:
             raise
 
     def __call__(self, step: int, batch: Batch) -> Batch:
-        message = encode((step, batch))
+        message = served.encode((step, batch))
         ends: list[ProcessEnded] = []
         with self._borrowed() as index:
             while len(ends) < ATTEMPTS:
@@ -64,7 +65,7 @@ class Processes:
                 except ProcessEnded as end:
                     ends.append(end)
                     continue
-                if isinstance(answer, Failure):
+                if isinstance(answer, served.Failure):
                     raise answer.error()
                 return answer
         raise _given_up(self._job, step, ends)
@@ -116,33 +117,38 @@ class Processes:
 class Process:
     """One process, and our end of its socket. It writes its stack when it hangs or crashes."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: served.Job) -> None:
         self._timeout = job.timeout
         self._ready = False
         self.ended = False
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:
-                self._child = _start(job.path, theirs.fileno())
+                self._child = Child(
+                    ["-u", "-c", _SERVE.format(path=job.path)],  # -u: what the function prints is seen even if it dies
+                    [theirs.fileno()],
+                    inherits=(theirs.fileno(),),
+                    environment={**_ENVIRONMENT, **os.environ},
+                )
             except BaseException:
                 self._socket.close()
                 raise
         self.pid = self._child.pid
-        self._socket.settimeout(START_SECONDS)
+        self._socket.settimeout(served.START_SECONDS)
         with suppress(OSError):  # it is dead or stuck already: its first batch will tell
-            send(self._socket, encode(job))
+            served.send(self._socket, served.encode(job))
 
-    def run(self, message: Message) -> Batch | Failure:
+    def run(self, message: served.Message) -> Batch | served.Failure:
         """Result of the function, or what it raised. ProcessEnded: neither, and there has to be a new process."""
         try:
             if not self._ready:
-                refusal = self._hear(START_SECONDS)
+                refusal = self._hear(served.START_SECONDS)
                 if refusal is not None:
                     self.end()
                     return refusal  # type: ignore[no-any-return]
                 self._ready = True
             self._socket.settimeout(self._timeout)
-            send(self._socket, message)
+            served.send(self._socket, message)
             return self._hear(self._timeout)  # type: ignore[no-any-return]
         except TimeoutError:
             raise self._ended(hung=True) from None
@@ -165,13 +171,15 @@ class Process:
 
     def _hear(self, seconds: float) -> Any:
         self._socket.settimeout(seconds + _STACK_SECONDS)
-        return receive(self._socket)
+        return served.receive(self._socket)
 
     def _ended(self, hung: bool) -> ProcessEnded:
         self.end()
         hung = hung or self._child.last_words.startswith("Timeout (")
         if hung:
-            how = f"hung for {self._timeout:g} s" if self._ready else f"had not started after {START_SECONDS:g} s"
+            how = (
+                f"hung for {self._timeout:g} s" if self._ready else f"had not started after {served.START_SECONDS:g} s"
+            )
         else:
             code = self._code
             death = f"signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exit code {code}"
@@ -187,17 +195,7 @@ class ProcessEnded(Exception):
         self.how, self.hung, self.last_words = how, hung, last_words
 
 
-def _start(path: list[str], connection: int) -> Child:
-    code = f"import sys; sys.path[:] = {path!r}; from penstock.loader.feeding.served import serve; serve()"
-    return Child(
-        ["-u", "-c", code],  # -u: what the function prints is seen even if it then dies
-        [connection],
-        inherits=(connection,),
-        environment={**_ENVIRONMENT, **os.environ},
-    )
-
-
-def _given_up(job: Job, step: int, ends: list[ProcessEnded]) -> TaskError:
+def _given_up(job: served.Job, step: int, ends: list[ProcessEnded]) -> TaskError:
     if ends[-1].hung:
         next_step = f"if it only needs longer, raise timeout={job.timeout:g}; else run map in threads to see it hang"
     else:
@@ -215,3 +213,57 @@ def _given_up(job: Job, step: int, ends: list[ProcessEnded]) -> TaskError:
     if ends[-1].last_words:
         error.add_note(f"the last one's stack:\n{ends[-1].last_words}")
     return error
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The user's functions one after the other, in the loader's threads or in `processes` of their own.
+
+    It can itself be sent to a process.
+    """
+
+    each: tuple[Function, ...] = ()
+    processes: int = 0
+    timeout: float = 4.0
+
+    @property
+    def names(self) -> list[str]:
+        return [name_of(function) for function in self.each]
+
+    @property
+    def func(self) -> Function:
+        """The function that errors of a process name: the last, as of a functools.partial."""
+        return self.each[-1]
+
+    def __call__(self, batch: Batch) -> Batch:
+        for function in self.each:
+            batch = function(batch)
+        return batch
+
+    def then(self, function: Function, processes: int, timeout: float) -> Functions:
+        """These and one more, checked. One process runs them all."""
+        if not callable(function):
+            raise ConfigError(
+                f"map() takes a function, not {type(function).__name__}",
+                where="loader.map",
+                next_step="give a function of a batch that returns one",
+            )
+        check_count(processes, timeout)
+        if self.processes:
+            processes, timeout = max(processes, self.processes), max(timeout, self.timeout)
+        made = Functions((*self.each, function), processes, timeout)
+        if processes:
+            check_sendable(made)
+        return made
+
+    def apply(self, k: int, batch: Batch) -> Batch:
+        """Run them on batch k, in this thread."""
+        for function in self.each:
+            try:
+                batch = function(batch)
+            except Exception as error:
+                error.add_note(f"in step {k} of map({name_of(function)})")
+                raise
+            if found := served.other_types(batch):
+                raise served.wrong_result(found, name_of(function), place_of(function), k)
+        return batch

@@ -10,6 +10,7 @@ import os
 import platform
 import threading
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def _advise(start: int, size: int) -> None:
 
 def _advise_together(ranges: Array) -> int:
     """Number of ranges, from the first on, that the system took whole."""
-    process = _own_process()
+    process = _descriptor(os.getpid())
     if process < 0:
         return 0
     place, count = ctypes.c_void_p(ranges.ctypes.data), ctypes.c_size_t(len(ranges))
@@ -83,15 +84,7 @@ def _advise_together(ranges: Array) -> int:
     return int(np.searchsorted(np.cumsum(ranges[:, 1]), np.uint64(max(taken, 0)), side="right"))
 
 
-_process: tuple[int, int] = (-1, -1)
-
-
-def _own_process() -> int:
+@cache
+def _descriptor(process: int) -> int:
     """A descriptor of this process, which process_madvise asks for; opened once, and again after a fork."""
-    global _process
-    if _process[0] != os.getpid():
-        descriptor = -1
-        if platform.system() == "Linux":
-            descriptor = ctypes.CDLL(None).syscall(_PIDFD_OPEN, os.getpid(), 0)
-        _process = (os.getpid(), descriptor)
-    return _process[1]
+    return int(ctypes.CDLL(None).syscall(_PIDFD_OPEN, process, 0)) if platform.system() == "Linux" else -1

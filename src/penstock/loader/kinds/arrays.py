@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.loader.asked.asked import Asked
+from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws, Stream
-from penstock.loader.tables import Made, Shard, Tables, address
+from penstock.loader.tables import Datasets, Made, Shard, Tables, address
 from penstock.loader.tokens.binding import is_grouped
 from penstock.shards.schema import NUMBERS, Field, Schema
 
@@ -29,11 +29,7 @@ class Arrays:
     name, unit, vocabulary = "arrays", "rows", None
 
     def __init__(
-        self,
-        datasets: Sequence[Sequence[Shard]],
-        schema: Schema,
-        columns: Sequence[str] | None,
-        larger_than_memory: bool = False,
+        self, datasets: Datasets, schema: Schema, columns: Sequence[str] | None, larger_than_memory: bool = False
     ) -> None:
         fields = _wanted(schema, columns)
         self._shards = [shard for dataset in datasets for shard in dataset]
@@ -63,9 +59,10 @@ class Arrays:
         made = Made(rows=len(shards), room=len(shards), tokens=drawn, filled=drawn, draws=drawn, draws_used=drawn)
         if compiled():
             self._fill_compiled(shards, records, out, made)
-        else:
+        else:  # in plain numpy: what the kernel does
             for name, array in out.items():
-                self._fill_column(name, shards, records, array)
+                for i, (shard, record) in enumerate(zip(shards.tolist(), records.tolist(), strict=True)):
+                    array[i] = self._shards[shard][name].read(record, record + 1)[0] if shard >= 0 else 0
         return made
 
     def _fill_compiled(self, shards: Array, records: Array, out: Mapping[str, Array], made: Made) -> None:
@@ -84,11 +81,6 @@ class Arrays:
             addresses = self.tables.addresses
             read_ahead(list_pages)
         self.tables.run(copy, made)
-
-    def _fill_column(self, name: str, shards: Array, records: Array, array: Array) -> None:
-        """In plain numpy: what the kernel does."""
-        for i, (shard, record) in enumerate(zip(shards.tolist(), records.tolist(), strict=True)):
-            array[i] = self._shards[shard][name].read(record, record + 1)[0] if shard >= 0 else 0
 
     def describe(self) -> dict[str, Any]:
         return {"columns": {name: [list(shape), dtype] for name, (shape, dtype) in self.layout.items()}}

@@ -1,22 +1,14 @@
 """Choice: what was asked for -> the kind of data that it is loaded as. Each kind says itself whether it serves."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from penstock.base.errors import ConfigError
-from penstock.base.memory import Budget
-from penstock.loader.asked.asked import Asked
-from penstock.loader.asked.opening import Opened
+from penstock.loader.asked.opening import Asked
 from penstock.loader.kind import Kind
 from penstock.loader.kinds.arrays import Arrays
 from penstock.loader.kinds.events import Events
 from penstock.loader.kinds.rows import Rows
 
 
-def choose_kind(
-    opened: tuple[Opened, ...], options: Mapping[str, Any], budget: Budget, larger_than_memory: bool
-) -> Kind:
-    asked = Asked(opened, options, budget, larger_than_memory)
+def choose_kind(asked: Asked) -> Kind:
     if Rows.serves(asked):
         return Rows.of(asked)
     if (overflow := asked.options["overflow"]) is not None:

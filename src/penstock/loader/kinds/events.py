@@ -9,14 +9,13 @@ import numpy as np
 
 from penstock.base.errors import ConfigError
 from penstock.base.memory import Budget
-from penstock.loader.asked.asked import Asked
+from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, token_layout
-from penstock.loader.kinds.sizing import draws_needed, refuse_contexts
-from penstock.loader.order.order import Draws, Fill, Stream, contexts_of
-from penstock.loader.tables import Made, Shard
-from penstock.loader.tokens.binding import fits_pings
+from penstock.loader.kinds.sizing import count_contexts, draws_needed, refuse_contexts
+from penstock.loader.order.order import Draws, Fill, Stream
+from penstock.loader.tables import Datasets, Made, Shard
+from penstock.loader.tokens.binding import Encoding, TokenOptions, fits_pings
 from penstock.loader.tokens.encoder import EventEncoder
-from penstock.loader.tokens.encoding import Encoding, TokenOptions
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.schema import Schema
 
@@ -24,17 +23,12 @@ _RECORDS_AT_ONCE = 1 << 16
 
 
 class Events:
-    """Rows of tokens. `datasets` are the shards of each dataset."""
+    """Rows of tokens."""
 
     name, unit = "events", "tokens"
 
     def __init__(
-        self,
-        datasets: Sequence[Sequence[Shard]],
-        schema: Schema,
-        encoding: Encoding,
-        budget: Budget,
-        larger_than_memory: bool = False,
+        self, datasets: Datasets, schema: Schema, encoding: Encoding, budget: Budget, larger_than_memory: bool = False
     ) -> None:
         self._encoding, self.vocabulary = encoding, encoding.vocabulary
         self.layout = token_layout(encoding.length)
@@ -44,7 +38,8 @@ class Events:
         if encoding.fill == "one_key":
             records = [sum(self._records(dataset)) for dataset in datasets]
             refuse_contexts(records, encoding.length, self._encoder.encode, budget)
-        self.streams = self._make_streams(datasets)
+        before = np.cumsum([0, *map(len, datasets)]).tolist()
+        self.streams = tuple(self._make_stream(i, before[i], dataset) for i, dataset in enumerate(datasets))
 
     @classmethod
     def of(cls, asked: Asked) -> Events:
@@ -59,39 +54,24 @@ class Events:
     def describe(self) -> dict[str, Any]:
         return self._encoding.describe(self.streams)
 
-    def _make_streams(self, datasets: Sequence[Sequence[Shard]]) -> tuple[Stream, ...]:
-        streams, before = [], 0
-        for number, dataset in enumerate(datasets):
-            packed = self._encoding.fill == "packed"
-            streams.append(self._packed_stream(number, before, dataset) if packed else self._one_key_stream(dataset))
-            before += len(dataset)
-        return tuple(streams)
-
-    def _packed_stream(self, number: int, before: int, dataset: Sequence[Shard]) -> Stream:
-        empty = [not events.all() for events in self._event_counts(dataset)]
+    def _make_stream(self, number: int, before: int, dataset: Sequence[Shard]) -> Stream:
         records, length = self._records(dataset), self._encoding.length
-        draws = draws_needed(number, before, records, length, self._encoder.encode, lambda: any(empty))
-        return Stream(records, draws=draws)
-
-    def _one_key_stream(self, dataset: Sequence[Shard]) -> Stream:
-        records = self._records(dataset)
-        contexts, start = np.empty(sum(records), "u1"), 0
-        for events in self._event_counts(dataset):
-            contexts[start : start + len(events)] = contexts_of(events)
-            start += len(events)
-        return Stream(records, contexts=contexts)
+        if self._encoding.fill == "one_key":
+            return Stream(records, contexts=count_contexts(sum(records), self._event_counts(dataset)))
+        empty = [not events.all() for events in self._event_counts(dataset)]
+        return Stream(records, draws_needed(number, before, records, length, self._encoder.encode, lambda: any(empty)))
 
     def _records(self, dataset: Sequence[Shard]) -> tuple[int, ...]:
         """Records of each shard."""
-        return tuple(len(shard[self._encoding.bound.offsets]) - 1 for shard in dataset)
+        return tuple(len(shard[self._encoding.offsets]) - 1 for shard in dataset)
 
     def _event_counts(self, dataset: Sequence[Shard]) -> Iterator[Array]:
         """Events of each record, some records at a time; every list of a record has as many."""
-        bound = self._encoding.bound
-        lists = [each.field.column for each in bound.fields if each.of_events]
-        lists += [str(each.field.version) for each in bound.fields if each.version_of_events]
+        fields, bound = self._encoding.fields, self._encoding.offsets
+        lists = [each.field.column for each in fields if each.of_events]
+        lists += [str(each.field.version) for each in fields if each.version_of_events]
         for shard in dataset:
-            offsets = shard[bound.offsets]
+            offsets = shard[bound]
             for start in range(0, len(offsets) - 1, _RECORDS_AT_ONCE):
                 stop = min(start + _RECORDS_AT_ONCE + 1, len(offsets))
                 edges = offsets.read(start, stop)
@@ -99,7 +79,7 @@ class Events:
                     other = shard[f"{column}/offsets"]
                     if not np.array_equal(other.read(start, stop), edges):
                         raise ConfigError(
-                            f"column {column!r} has lists of other lengths than those of {bound.offsets}",
+                            f"column {column!r} has lists of other lengths than those of {bound}",
                             where=other.file,
                             next_step="the fields of an event come from lists of one length: leave one of them out of "
                             "fields=",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError
+from penstock.loader.asked.opening import column_words
 from penstock.loader.batches import Array
 from penstock.loader.tables import Made, Shard
 from penstock.shards.columns import Column
@@ -37,7 +38,7 @@ class OldReader:
                 first = self._files[0][0].paths[0]
                 raise ConfigError(
                     f"{dataset.paths[file]} and {first} cannot be mixed: their columns differ",
-                    where=f"{_columns(self.schema)} against {_columns(schema)}",
+                    where=f"{column_words(self.schema)} against {column_words(schema)}",
                     next_step="load files of the same columns together, the others apart",
                 )
 
@@ -65,10 +66,6 @@ class OldReader:
         path = self._files[wanted[0][0]][0].paths[0]
         arrays = {name: np.concatenate(pieces) for name, pieces in columns.items()}
         return schema, {name: Column(path, name, array, _NO_CHECKSUMS) for name, array in arrays.items()}
-
-
-def _columns(schema: Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def _lay_down(columns: dict[str, list[Array]], pieces: Any) -> None:

@@ -1,7 +1,4 @@
-"""Old records: batches from .arrayrecord files, through pyarrow. It works; prepared columns are many times faster.
-
-The records that a batch draws are read and decoded, laid out as columns, and encoded as events.py does.
-"""
+"""Old records: batches from .arrayrecord files, through pyarrow. It works; prepared columns are many times faster."""
 
 from __future__ import annotations
 
@@ -14,20 +11,20 @@ from typing import Any
 import numpy as np
 
 from penstock.base.memory import Budget
-from penstock.loader.asked.asked import Asked
+from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, token_layout
 from penstock.loader.kinds.events import token_options
 from penstock.loader.kinds.old_reader import OldReader
-from penstock.loader.kinds.sizing import draws_needed, refuse_contexts
-from penstock.loader.order.order import Draws, Stream, contexts_of
+from penstock.loader.kinds.sizing import count_contexts, draws_needed, refuse_contexts
+from penstock.loader.order.order import Draws, Stream
 from penstock.loader.tables import Made, Tables
+from penstock.loader.tokens.binding import TokenOptions
 from penstock.loader.tokens.encoder import EventEncoder
-from penstock.loader.tokens.encoding import TokenOptions
 from penstock.shards.dataset import ArrayRecordDataset
 
 
 class OldEvents:
-    """Rows of tokens of .arrayrecord files; a shard is a file."""
+    """Rows of tokens of .arrayrecord files: what a batch draws is laid out as columns first. A shard is a file."""
 
     name, unit = "old events", "tokens"
 
@@ -55,11 +52,8 @@ class OldEvents:
             facts = (number, before, dataset.counts, self._encoding.length)
             # Of the records that were read: to read them all takes too long.
             return Stream(dataset.counts, draws_needed(*facts, self._encode, has_empty=lambda: self._met_empty))
-        contexts, start = np.empty(len(dataset), "u1"), 0
-        for batch in dataset.batches(256):
-            contexts[start : start + len(batch)] = contexts_of(batch.column("n_measurements").to_numpy())
-            start += len(batch)
-        return Stream(dataset.counts, contexts=contexts)
+        events = (batch.column("n_measurements").to_numpy() for batch in dataset.batches(256))
+        return Stream(dataset.counts, contexts=count_contexts(len(dataset), events))
 
     def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
         made = Made()
@@ -78,10 +72,8 @@ class OldEvents:
         pairs = np.stack([draws.shards.reshape(-1).astype("i8"), draws.records.reshape(-1)], axis=1)
         distinct, places = np.unique(pairs, axis=0, return_inverse=True)
         wanted = [(int(file), int(record)) for file, record in distinct if file >= 0]
-        if not wanted:
-            wanted = [(0, 0)]
-        _, shard = self._reader.read(wanted, made)
-        self._met_empty = self._met_empty or not np.diff(shard[self._encoding.bound.offsets].array).all()
+        _, shard = self._reader.read(wanted or [(0, 0)], made)
+        self._met_empty = self._met_empty or not np.diff(shard[self._encoding.offsets].array).all()
         missing = int(np.count_nonzero(distinct[:, 0] < 0))  # they come first
         places = places.reshape(draws.shards.shape) - missing
         local = Draws(np.where(places < 0, -1, 0).astype("i4"), np.maximum(places, 0), draws.keys)

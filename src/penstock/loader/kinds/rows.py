@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from penstock.base.errors import ConfigError
-from penstock.loader.asked.asked import Asked
+from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import TOKEN_ARRAYS, Array, token_layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws, Stream
-from penstock.loader.tables import Made, Shard, Tables, address
+from penstock.loader.tables import Datasets, Made, Shard, Tables, address
 from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
 from penstock.shards.schema import NUMBERS, Schema
 
@@ -34,7 +34,7 @@ class Rows:
 
     def __init__(
         self,
-        datasets: Sequence[Sequence[Shard]],
+        datasets: Datasets,
         schema: Schema,
         length: int | None,
         larger_than_memory: bool = False,
@@ -127,9 +127,9 @@ class Rows:
         return made
 
     def _fill_compiled(self, draws: Draws, out: Mapping[str, Array], made: Made) -> None:
-        from penstock.loader.compiled import rows, token_rows
+        from penstock.loader.compiled import rows
 
-        places = token_rows.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
+        places = rows.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
         shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
 
         def encode(tables: Any, notes: Any) -> None:

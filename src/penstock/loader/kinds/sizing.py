@@ -1,7 +1,7 @@
 """Sizing: how many records a row of events draws, and whether memory has room for their contexts. Used by events.py."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -9,8 +9,9 @@ from penstock.base.errors import ConfigError, PlanError
 from penstock.base.memory import Budget, own_memory
 from penstock.base.sizes import format_size
 from penstock.loader.batches import Array, empty_batch, token_layout
-from penstock.loader.order.drawing import sizing_draws
-from penstock.loader.order.order import Draws, empty_draws
+from penstock.loader.engine import compiled
+from penstock.loader.order.counter import SIZING, key, permute
+from penstock.loader.order.order import Draws, contexts_of, empty_draws
 from penstock.loader.tables import Made
 
 Encode = Callable[[Draws, Mapping[str, Array], Made], Array]
@@ -64,8 +65,35 @@ def draws_needed(
             few = min(2 * few, most)
 
 
+def count_contexts(records: int, event_counts: Iterable[Array]) -> Array:
+    """Contexts that each record gives; `event_counts` says how many events each has, some records at a time."""
+    contexts, start = np.empty(records, "u1"), 0
+    for events in event_counts:
+        contexts[start : start + len(events)] = contexts_of(events)
+        start += len(events)
+    return contexts
+
+
 def _cut(draws: Draws, rows: int) -> Iterator[Draws]:
     """Yield the draws of some rows at a time."""
     for first in range(0, len(draws.keys), rows):
         own = slice(first, first + rows)
         yield Draws(draws.shards[own], draws.records[own], draws.keys[own])
+
+
+def sizing_draws(number: int, before: int, records: tuple[int, ...], most: int, rows: int, few: int) -> Draws:
+    """The first `few` of `most` draws of rows that a dataset is sized by; `before` shards come before its own."""
+    draws, total, starts = empty_draws(rows, few), sum(records), np.cumsum([0, *records], dtype="i8")
+    if compiled():
+        from penstock.loader.compiled.order import draw_sizing
+
+        draw_sizing(number, before, starts, most, draws.shards, draws.records, draws.keys)
+        return draws
+    order_key = key(0, SIZING, number)
+    for row in range(rows):
+        draws.keys[row] = key(0, SIZING, number, row)
+        for j in range(few):
+            spot = permute((row * most + j) % total, total, order_key)
+            shard = int(np.searchsorted(starts, spot, side="right")) - 1
+            draws.shards[row, j], draws.records[row, j] = before + shard, spot - int(starts[shard])
+    return draws

@@ -1,7 +1,4 @@
-"""Counter: random numbers as a pure function of a key and a count, in plain integers. docs/tokens.md is the definition.
-
-`compiled/counter.py` has the same functions compiled; the tests hold the two against each other.
-"""
+"""Counter: random numbers as a pure function of a key and a count, in plain integers. docs/tokens.md defines them."""
 
 from math import isqrt
 

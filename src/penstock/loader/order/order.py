@@ -1,8 +1,7 @@
-"""Order: row numbers -> the records each row draws. Pure arithmetic on (datasets, recipe, seed). Next: drawing.py.
+"""Order: row numbers -> the records each row draws. Pure arithmetic on (datasets, recipe, seed). Next: kinds/.
 
 A row of the stream belongs to one dataset, an epoch and a place in it; a keyed permutation says which records that
 place holds. Nothing is shuffled in memory and nothing remembered, so any row can be asked for at any time.
-docs/tokens.md is the definition; compiled/order.py has the same arithmetic for whole batches.
 """
 
 from collections.abc import Sequence

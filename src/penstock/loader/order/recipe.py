@@ -57,9 +57,8 @@ class Recipe:
 
     def _facts(self) -> dict[str, Any]:
         """Plain settings as they are, others by their fingerprint."""
-        plain = (str, int, float, bool, type(None))
         return {
-            name: value if isinstance(value, plain) or _is_short(value) else _fingerprint(value)
+            name: value if _is_short(value) else fingerprint(json.loads(json.dumps(value)))[:_SHORT]
             for name, value in self.settings.items()
         }
 
@@ -91,13 +90,11 @@ def _are_equal(facts: Mapping[str, Any], own: Mapping[str, Any], name: str) -> b
         return False
 
 
-def _fingerprint(value: Any) -> str:
-    return fingerprint(json.loads(json.dumps(value)))[:_SHORT]
-
-
 def _is_short(value: Any) -> bool:
-    """Few whole numbers, such as draws and shares: people can read them when they differ."""
-    return isinstance(value, list) and len(value) <= _MOST_NAMES and all(type(each) is int for each in value)
+    """Plain, or few whole numbers, such as draws and shares: people can read them when they differ."""
+    if isinstance(value, list):
+        return len(value) <= _MOST_NAMES and all(type(each) is int for each in value)
+    return isinstance(value, str | int | float | bool | None)
 
 
 def _names(datasets: Sequence[str]) -> list[str]:

@@ -1,15 +1,19 @@
-"""Binding: a vocabulary and a schema -> which columns the kernel reads for each field. Used by encoding.py."""
+"""Binding: a vocabulary and a schema -> how its events become rows of tokens, from which columns."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import ConfigError, did_you_mean
+from penstock.loader.order.order import Fill, Stream
 from penstock.loader.tokens.vocabulary import KINDS, PINGS, TokenField, Vocabulary
 from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # a second, by the unit of a timestamp
 
 
 @dataclass(frozen=True)
@@ -34,14 +38,50 @@ class BoundField:
 
 
 @dataclass(frozen=True)
-class Bound:
+class TokenOptions:
+    """Options of load() about events, before their columns are known."""
+
+    vocabulary: Vocabulary
+    length: int
+    fill: Fill
+    augment: bool
+
+    def bind(self, schema: Schema, where: str) -> Encoding:
+        columns = {field.name: field for field in schema}
+        fields = tuple(_bind_field(field, columns, where) for field in self.vocabulary.fields)
+        lists = [each.field.column for each in fields if each.of_events]
+        if not lists:
+            raise ConfigError(
+                f"none of the fields {', '.join(columns)} is a list: this dataset has no grouped events",
+                where=where,
+                next_step="prepare it with a `group` stage (`penstock run events --set by=KEY`)",
+            )
+        vocabulary = replace(self.vocabulary, fields=tuple(each.field for each in fields))
+        return Encoding(vocabulary, self.length, self.fill, self.augment, fields, f"{lists[0]}/offsets")
+
+
+@dataclass(frozen=True)
+class Encoding(TokenOptions):
+    """Options with every width of the vocabulary decided, and the columns that it is read from."""
+
     fields: tuple[BoundField, ...]
-    vocabulary: Vocabulary  # with every width decided
     offsets: str  # the column that says where a record's events begin
 
     @property
-    def columns(self) -> list[str]:
-        return list(dict.fromkeys([self.offsets, *(name for field in self.fields for name in field.columns)]))
+    def slots(self) -> list[str]:
+        """Names of the columns that are read, and one of the loader's own per field, for what its texts stand for."""
+        columns = dict.fromkeys([self.offsets, *(name for field in self.fields for name in field.columns)])
+        return [*columns, *map(parsed_slot, range(len(self.fields)))]
+
+    def describe(self, streams: tuple[Stream, ...]) -> dict[str, Any]:
+        """Settings that decide the rows, for the recipe."""
+        draws, vocabulary = [stream.draws for stream in streams], asdict(self.vocabulary)
+        facts = {"length": self.length, "fill": self.fill, "augment": self.augment}
+        return {**facts, "draws": draws, "vocabulary": vocabulary}
+
+
+def parsed_slot(field: int) -> str:
+    return f"/parsed/{field}"  # no column's name begins with a slash
 
 
 def is_grouped(schema: Schema) -> bool:
@@ -52,19 +92,6 @@ def fits_pings(schema: Schema) -> bool:
     return {field.column for field in PINGS.fields} <= {field.name for field in schema}
 
 
-def bind(vocabulary: Vocabulary, schema: Schema, where: str) -> Bound:
-    columns = {field.name: field for field in schema}
-    fields = tuple(_bind_field(field, columns, where) for field in vocabulary.fields)
-    lists = [each.field.column for each in fields if each.of_events]
-    if not lists:
-        raise ConfigError(
-            f"none of the fields {', '.join(columns)} is a list: this dataset has no grouped events",
-            where=where,
-            next_step="prepare it with a `group` stage (`penstock run events --set by=KEY`)",
-        )
-    return Bound(fields, replace(vocabulary, fields=tuple(each.field for each in fields)), f"{lists[0]}/offsets")
-
-
 def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> BoundField:
     column, of_events = _column(asked.column, columns, where)
     kind = column.parsed
@@ -72,7 +99,13 @@ def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> 
     version, version_of_events = "", False
     if asked.version and (asked.version in columns or asked not in PINGS.fields):  # pings may do without
         found, version_of_events = _column(asked.version, columns, where)
-        _refuse_version(asked, found.parsed, where)
+        if not _is_whole(found.parsed):
+            holds = f"column {asked.version!r} holds {found.parsed.name}"
+            raise ConfigError(
+                f"{holds}, and the version of an address is a whole number, 4 or 6",
+                where=where,
+                next_step=f"store it as int8, or encode {asked.column!r} as 'ip', without it",
+            )
         version = found.name
     text = column.inner if kind.is_dictionary else column
     is_text = text.parsed.is_text
@@ -83,7 +116,7 @@ def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> 
         valid=f"{column.name}/valid",
         codes=f"{column.name}/codes" if kind.is_dictionary else "",
         offsets=f"{text.name}/offsets" if is_text else "",
-        ticks=_TICKS.get(kind.arguments[0], 1) if kind.name == "timestamp" else 1,
+        ticks=TICKS.get(kind.arguments[0], 1) if kind.name == "timestamp" else 1,
         version=version,
         version_valid=f"{version}/valid" if version else "",
         version_of_events=version_of_events,
@@ -102,44 +135,26 @@ def _column(name: str, columns: Mapping[str, Field], where: str) -> tuple[Field,
     return (field.inner, True) if field.parsed.is_list else (field, False)
 
 
-_FITTING = {
-    "ip": "text",
-    "time": "a timestamp in a list",
-    "float11": "a number",
-    "int": "a whole number",
-    "category": "text or a whole number, as its values are",
-    "bytes": "text or binary",
-}
-
-
 def _refuse_type(asked: TokenField, kind: Type, of_events: bool, where: str) -> None:
     text = kind.is_text or kind.is_dictionary
     whole = _is_whole(kind)
-    fits = {
-        "ip": text,
-        "time": kind.name == "timestamp" and of_events,
-        "float11": kind.is_number,
-        "int": whole,
-        "category": text if asked.values and isinstance(asked.values[0], str) else whole,
-        "bytes": text,
-    }
-    if not fits[asked.kind]:
+    is_value = text if asked.values and isinstance(asked.values[0], str) else whole
+    fits, encoded = {
+        "ip": (text, "text"),
+        "time": (kind.name == "timestamp" and of_events, "a timestamp in a list"),
+        "float11": (kind.is_number, "a number"),
+        "int": (whole, "a whole number"),
+        "category": (is_value, "text or a whole number, as its values are"),
+        "bytes": (text, "text or binary"),
+    }[asked.kind]
+    if not fits:
         raise ConfigError(
-            f"column {asked.column!r} holds {kind.name}, and {asked.kind} encodes {_FITTING[asked.kind]}",
+            f"column {asked.column!r} holds {kind.name}, and {asked.kind} encodes {encoded}",
             where=where,
             next_step=f"choose another of {', '.join(KINDS)} for it, or leave it out of fields=",
         )
     if asked.kind == "category" and whole:
         _refuse_values(asked, kind, where)
-
-
-def _refuse_version(asked: TokenField, kind: Type, where: str) -> None:
-    if not _is_whole(kind):
-        raise ConfigError(
-            f"column {asked.version!r} holds {kind.name}, and the version of an address is a whole number, 4 or 6",
-            where=where,
-            next_step=f"store it as int8, or encode {asked.column!r} as 'ip', without it",
-        )
 
 
 def _is_whole(kind: Type) -> bool:

@@ -1,7 +1,6 @@
 """Counts: values that the tokens of an event cannot represent, so that nothing is changed in silence. Read by stats.py.
 
-docs/tokens.md says for each kind of field what it can hold, and what becomes of the rest. A value is counted once, each
-time that an event with it is written.
+A value is counted once, each time that an event with it is written.
 """
 
 # In the order of the kernel's counters.

@@ -62,7 +62,8 @@ def decode(
 def _decode_row(tokens: list[int], vocabulary: Vocabulary, numbers: list[int] | None) -> Iterator[Measurement]:
     reader = _Reader(tokens, vocabulary)
     if numbers is None:
-        yield from reader.measurements(0, len(tokens) - _trailing_starts(tokens))
+        padding = sum(1 for _ in itertools.takewhile(lambda token: token == START, reversed(tokens)))
+        yield from reader.measurements(0, len(tokens) - padding)
         return
     stop = 0
     for number, members in itertools.groupby(numbers):
@@ -71,10 +72,6 @@ def _decode_row(tokens: list[int], vocabulary: Vocabulary, numbers: list[int] | 
             for measurement in reader.measurements(start, stop):
                 cut = {"cut": True} if measurement.pop("cut", False) else {}
                 yield {**measurement, "segment": number, **cut}
-
-
-def _trailing_starts(tokens: list[int]) -> int:
-    return sum(1 for _ in itertools.takewhile(lambda token: token == START, reversed(tokens)))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Encoder: draws -> rows of tokens, from mapped columns. By the kernel, or in plain Python without numba.
-
-Both give the same bytes. Used by events.py, and by old_records.py for columns that it makes on the way.
-"""
+"""Encoder: draws -> rows of tokens, from mapped columns. By the kernel, or in plain Python without numba."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,8 +8,8 @@ from penstock.loader.batches import Array
 from penstock.loader.engine import compiled
 from penstock.loader.order.order import Draws
 from penstock.loader.tables import Made, Shard, Tables
+from penstock.loader.tokens.binding import Encoding
 from penstock.loader.tokens.counts import COUNTED
-from penstock.loader.tokens.encoding import Encoding
 from penstock.loader.tokens.reference import encode_rows
 from penstock.shards.schema import Schema
 
@@ -55,9 +52,8 @@ class EventEncoder:
         """
         if not self._kernel:
             return 0
-        bound = self._encoding.bound
-        held = self.tables.hold_column(bound.offsets, room) if self.tables.larger_than_memory else 0
-        for field in range(len(bound.fields)):
+        held = self.tables.hold_column(self._encoding.offsets, room) if self.tables.larger_than_memory else 0
+        for field in range(len(self._encoding.fields)):
             for shard in range(len(self._shards)):
                 held += self._kernel.hold_texts(field, shard, room - held)
         return held

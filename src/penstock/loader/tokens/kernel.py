@@ -9,11 +9,11 @@ from penstock.loader.batches import TOKEN_ARRAYS, Array
 from penstock.loader.compiled import events, pages, plan
 from penstock.loader.compiled.address import ENTRY, parse_texts
 from penstock.loader.compiled.fields import find_texts
-from penstock.loader.compiled.token_rows import Rows
+from penstock.loader.compiled.rows import Rows
 from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws
 from penstock.loader.tables import Made, Tables, address
-from penstock.loader.tokens.encoding import Encoding, parsed_slot
+from penstock.loader.tokens.binding import Encoding, parsed_slot
 from penstock.loader.tokens.vocabulary import KINDS
 
 _HELD = ("ip", "category")  # kinds whose texts are read once and held as numbers, where there is room
@@ -23,7 +23,7 @@ class Kernel:
     """The kernel and what it is called with."""
 
     def __init__(self, tables: Tables, encoding: Encoding) -> None:
-        self._tables, self._fields = tables, encoding.bound.fields
+        self._tables, self._fields = tables, encoding.fields
         self._kept = _make_facts(tables, encoding)  # the plan has their addresses
         self._plan = _make_plan(tables, encoding, *map(address, self._kept))
         self._scratch_words = plan.scratch_words(len(self._fields), encoding.length, self._plan.typical)
@@ -66,10 +66,10 @@ class Kernel:
 def _make_facts(tables: Tables, encoding: Encoding) -> tuple[Array, Array, Array]:
     """The vocabulary and its columns, as numbers; the values of its categories, and the bytes of texts among them."""
     slots = {name: slot for slot, name in enumerate(tables.names)} | {"": -1}
-    facts = np.zeros((len(encoding.bound.fields), plan.FIELD_FACTS), "i8")
+    facts = np.zeros((len(encoding.fields), plan.FIELD_FACTS), "i8")
     categories: list[tuple[int, int, int]] = []
     texts = b""
-    for number, each in enumerate(encoding.bound.fields):
+    for number, each in enumerate(encoding.fields):
         field, row = each.field, facts[number]
         is_parsed = field.kind in _HELD and each.offsets
         row[plan.KIND] = KINDS.index(field.kind)
@@ -96,17 +96,15 @@ def _as_i8(value: int) -> int:
 
 
 def _make_plan(tables: Tables, encoding: Encoding, facts: Any, categories: Any, texts: Any) -> plan.Plan:
-    bound, vocabulary = encoding.bound, encoding.vocabulary
-    own_addresses = [i for i, each in enumerate(bound.fields) if each.field.kind == "ip" and not each.of_events]
-    times = [i for i, each in enumerate(bound.fields) if each.field.kind == "time"]
+    fields, vocabulary = encoding.fields, encoding.vocabulary
     return plan.Plan(
-        fields=len(bound.fields),
+        fields=len(fields),
         facts=facts,
         categories=categories,
         texts=texts,
-        offsets=tables.names.index(bound.offsets),
-        address_field=own_addresses[0] if own_addresses else -1,
-        time_field=times[0] if times else -1,
+        offsets=tables.names.index(encoding.offsets),
+        address_field=next((i for i, each in enumerate(fields) if each.field.kind == "ip" and not each.of_events), -1),
+        time_field=next((i for i, each in enumerate(fields) if each.field.kind == "time"), -1),
         packed=encoding.fill == "packed",
         augment=int(encoding.augment),
         length=encoding.length,

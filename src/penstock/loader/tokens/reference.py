@@ -1,8 +1,7 @@
 """Reference: rows of tokens from columns, in plain Python and numpy. The kernel gives the same bytes.
 
-docs/tokens.md is the definition; the functions come in the order of its sentences, from the row down to the block. A
-row is a list of segments, a segment a list of tokens. Columns are taken to be there and to be of types that their
-fields can encode.
+The functions come in the order of the sentences of docs/tokens.md, from the row down to the block. A row is a list of
+segments, a segment a list of tokens. Columns are taken to be there, of types that their fields can encode.
 """
 
 import itertools
@@ -17,14 +16,14 @@ from penstock.loader.order.counter import below, draw, log_uniform, permute, seg
 from penstock.loader.order.order import EVENTS_A_CONTEXT, Draws
 from penstock.loader.tokens import counts as tally
 from penstock.loader.tokens.address import NO_ADDRESS, UNREADABLE, parse_address
-from penstock.loader.tokens.encoding import TokenOptions
+from penstock.loader.tokens.binding import TICKS, TokenOptions
 from penstock.loader.tokens.vocabulary import START, TokenField, Vocabulary
 from penstock.shards.arrays import Array
 from penstock.shards.columns import Column
 from penstock.shards.schema import Field, Schema
 
+Filled = tuple[list[list[int]], int]  # the segments of a row, and how many draws they took
 _NO_DRAW = -1  # as the number of a shard
-_TICKS_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _UNIT = 2**32
 _NO_TIME = -(2**63)  # numpy's NaT: no event happened then
 
@@ -80,7 +79,7 @@ class Record:
 
     def ticks_a_second(self, column: str) -> int:
         field = self.fields[column]
-        return _TICKS_A_SECOND[(field.inner if field.parsed.is_list else field).parsed.arguments[0]]
+        return TICKS[(field.inner if field.parsed.is_list else field).parsed.arguments[0]]
 
     def event_count(self, vocabulary: Vocabulary) -> int:
         names = [name for field in vocabulary.fields for name in (field.column, field.version) if name]
@@ -120,9 +119,7 @@ def _read_value(field: Field, columns: Mapping[str, Column], row: int) -> Any:
 # What a row becomes.
 
 
-def _fill_one_key(
-    records: Iterator[Record], row_key: int, options: TokenOptions, counts: Array
-) -> tuple[list[list[int]], int]:
+def _fill_one_key(records: Iterator[Record], row_key: int, options: TokenOptions, counts: Array) -> Filled:
     """(the one segment, 1), or nothing where there is no draw or no event. The last event is cut at the row's end."""
     segment: list[int] = []
     room = options.length + 1
@@ -137,9 +134,7 @@ def _fill_one_key(
     return ([segment[:room]], 1) if segment else ([], 0)
 
 
-def _fill_packed(
-    records: Iterator[Record], row_key: int, options: TokenOptions, counts: Array
-) -> tuple[list[list[int]], int]:
+def _fill_packed(records: Iterator[Record], row_key: int, options: TokenOptions, counts: Array) -> Filled:
     """(segments of whole events until one does not fit, draws up to the last of them)."""
     segments: list[list[int]] = []
     vocabulary, used, left = options.vocabulary, 0, options.length + 1

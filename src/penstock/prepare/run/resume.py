@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from penstock.base.errors import IntegrityError, OutputError
-from penstock.base.sizes import more_files
+from penstock.base.sizes import counted
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.ledger import LedgerRow, files_are_there, forget, read_rows
 from penstock.prepare.plan.plan import Plan, Planned, describe_input
@@ -25,7 +25,7 @@ def refuse_foreign(store: Store) -> None:
     if names:
         raise OutputError(
             f"the output folder is not empty and was not made by penstock: it holds {names[0]}"
-            + (f" and {more_files(len(names) - 1)}" if len(names) > 1 else ""),
+            + (f" and {counted(len(names) - 1, 'more file')}" if len(names) > 1 else ""),
             where=store.root,
             next_step="choose another `output:`, or empty the folder yourself",
         )
@@ -148,4 +148,4 @@ def _input_changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     words = [f"{path}: new" for source, path in new if (source, path) not in old]
     words += [f"{path}: gone" for source, path in old if (source, path) not in new]
     words += [f"{key[1]}: changed" for key in new if key in old and old[key] != new[key]]
-    return words if len(words) <= 5 else [*words[:5], f"and {more_files(len(words) - 5)}"]
+    return words if len(words) <= 5 else [*words[:5], f"and {counted(len(words) - 5, 'more file')}"]

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import InputError, did_you_mean
-from penstock.base.stores.other_folder import OtherFolder
+from penstock.base.stores.store import OtherFolder
 from penstock.prepare.budget.room import most_line_bytes, most_row_bytes
 from penstock.prepare.rows.layouts import plain_schema
 from penstock.prepare.rows.rows import Rows, SetAside

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.stores import open_store
-from penstock.base.stores.other_folder import OtherFolder
-from penstock.base.stores.store import Store
+from penstock.base.stores.store import OtherFolder, Store
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
 from penstock.prepare.sources.batches.contents import open_columns, open_contents

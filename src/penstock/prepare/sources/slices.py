@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.base.sizes import more_files
+from penstock.base.sizes import counted
 from penstock.prepare.rows.rows import SetAside, rejected_line
 
 
@@ -62,7 +62,7 @@ class Slice:
         return sum(segment.bytes for segment in self.segments)
 
     def __str__(self) -> str:
-        more = f" and {more_files(len(self.segments) - 1)}" if len(self.segments) > 1 else ""
+        more = f" and {counted(len(self.segments) - 1, 'more file')}" if len(self.segments) > 1 else ""
         return f"slice {self.number}: {self.segments[0]}{more}"
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
-from penstock.base.stores.other_folder import OtherFolder
-from penstock.base.stores.store import Store
+from penstock.base.stores.store import OtherFolder, Store
 from penstock.prepare.budget.room import Room
 from penstock.prepare.rows.order import Exchange, Sorted
 from penstock.prepare.stages.stage import Stage

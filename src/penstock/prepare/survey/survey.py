@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.base.stores.other_folder import OtherFolder
+from penstock.base.stores.store import OtherFolder
 from penstock.prepare.sources import Reading, Source, SourceOptions, source_of
 from penstock.prepare.sources.row_range import RowRange, pieces_in_range
 from penstock.prepare.sources.slices import Segment, Slice, cut_slices

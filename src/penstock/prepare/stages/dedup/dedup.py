@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.base.paths import local_path
-from penstock.base.stores.other_folder import OtherFolder
+from penstock.base.stores.store import OtherFolder
 from penstock.base.user_code import code_identity
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.clean import require_text
