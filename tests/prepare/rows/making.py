@@ -17,6 +17,7 @@ from penstock.prepare.rows import order
 from penstock.prepare.rows.container import ContainerWriter, Stored
 from penstock.prepare.rows.order import Exchange, Sorted, bucket_numbers, sort_rows
 from penstock.prepare.rows.spill import SpillWriter, read_chunks, with_codes
+from penstock.shards.columns import FileFacts
 
 _MICROSECONDS = st.integers(-(2**40), 2**40)
 
@@ -112,23 +113,22 @@ def values_of(batch: pa.RecordBatch | pa.Table) -> list[str]:
 
 def spill(
     root: Path, tables: list[pa.Table], exchange: Exchange, buckets: int = 1, hold_bytes: int = 1 << 20
-) -> list[str]:
-    """One spill a table, as scatter tasks write them; the answer is their names."""
-    folder, names = open_store(str(root)), []
+) -> list[FileFacts]:
+    """One spill a table, as scatter tasks write them."""
+    folder, spills = open_store(str(root)), []
     for number, table in enumerate(tables):
-        names.append(f"{number}.spill")
-        with folder.commit(names[-1]) as file:
-            writer = SpillWriter(ContainerWriter(file), buckets, hold_bytes)
+        with folder.commit(f"{number}.spill") as file:
+            writer = SpillWriter(ContainerWriter(file, f"{number}.spill"), buckets, hold_bytes)
             for batch in table.to_batches(max_chunksize=100):
                 hashes = order.hash_keys([batch.column(name) for name in exchange.by])
                 writer.write(with_codes(batch), bucket_numbers(hashes, buckets))
-            writer.finish()
-    return names
+            spills.append(writer.finish())
+    return spills
 
 
-def gathered(root: Path, names: list[str], exchange: Exchange, buckets: range, sort_bytes: int) -> list[Sorted]:
+def gathered(root: Path, spills: list[FileFacts], exchange: Exchange, buckets: range, sort_bytes: int) -> list[Sorted]:
     how = gathering(root, exchange, sort_bytes)
-    return [run for bucket in buckets for run in gather(how, names, bucket)]
+    return [run for bucket in buckets for run in gather(how, spills, bucket)]
 
 
 def gathering(root: Path, exchange: Exchange, sort_bytes: int, told: Any = lambda _: None) -> Gathering:

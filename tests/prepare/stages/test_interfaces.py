@@ -13,6 +13,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError
+from penstock.prepare.stages import _METHODS, interfaces
 
 CODE = """
 from dataclasses import dataclass
@@ -83,3 +84,12 @@ def test_a_stage_that_needs_its_artifact_gets_it_before_its_first_row(workplace)
 def test_a_method_that_nobody_would_call_is_refused(workplace):
     with pytest.raises(ConfigError, match=r"stages\[0\].own:Forgetful: .*`splits`.*`Splits`"):
         _run(workplace, "own:Forgetful")
+
+
+@pytest.mark.parametrize(
+    "interface", sorted({*_METHODS.values()} - {interfaces.Compares}, key=lambda each: each.__name__)
+)
+def test_the_method_that_an_interface_asks_for_is_known_by_the_name_that_it_has(interface):
+    """One that was renamed there alone would be passed over in silence."""
+    asked = [name for name, method in vars(interface).items() if getattr(method, "__isabstractmethod__", False)]
+    assert _METHODS.get(asked[0]) is interface

@@ -188,8 +188,9 @@ class Chunks:
             yield pa.ipc.open_stream(self.file.block(start, length, checksum)).read_next_batch()
 
 
-def read_chunks(source: container.Source, part: int) -> Chunks:
-    file = container.open_container(source, _WORDS)
+def read_chunks(source: container.Source, part: int, written: str = "") -> Chunks:
+    """Chunks of a part. The file's index has the digest `written`, where that is known."""
+    file = container.open_container(source, _WORDS, written)
     entries = np.frombuffer(file.group(_CHUNKS, part, f"the index of part {part}"), ENTRY)
     return Chunks(replace(file, facts={}), entries)  # a gather task holds those of thousands of spills
 

@@ -31,7 +31,8 @@ BUILT_IN = {
     "tokenize": "penstock.prepare.stages.tokenize:Tokenize",
 }
 ENTRY_POINTS = "penstock.stages"
-_METHODS: dict[str, type[Stage]] = {
+_METHODS: dict[str, type[Stage]] = {  # those of an earlier Stage, too: given, keyed_by and placed
+    "adapted": interfaces.Adapts,
     "bind": interfaces.Binds,
     "ended": interfaces.Ends,
     "exchange": interfaces.Exchanges,
@@ -42,6 +43,7 @@ _METHODS: dict[str, type[Stage]] = {
     "located": interfaces.Locates,
     "opened": interfaces.Opens,
     "placed": interfaces.Settles,
+    "settled": interfaces.Settles,
     "splits": interfaces.Splits,
 }
 

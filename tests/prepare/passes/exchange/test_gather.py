@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.base.errors import IntegrityError
 from penstock.prepare.passes.exchange import merging as gather
 from penstock.prepare.rows import order
 from penstock.prepare.rows.order import Exchange
@@ -147,3 +148,11 @@ def test_progress_is_told_while_rows_are_read(tmp_path: Path):
     told: list[int] = []
     list(gather.gather(making.gathering(tmp_path, exchange, 5000, told.append), names, 0))
     assert sum(told) >= ROWS
+
+
+def test_a_spill_that_is_whole_but_another_is_named(tmp_path: Path):
+    columns, exchange = CASES["many keys"]
+    first, second = making.spill(tmp_path, _tables(columns, 2), exchange)
+    (tmp_path / first.file).write_bytes((tmp_path / second.file).read_bytes())
+    with pytest.raises(IntegrityError, match=r"0\.spill"):
+        making.gathered(tmp_path, [first, second], exchange, range(1), 1 << 30)

@@ -12,6 +12,7 @@ from penstock.prepare.rows.order import Bucket, Sorted
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.interfaces import Exchanges
 from penstock.prepare.stages.stage import Stage
+from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import Step
 
 
@@ -20,7 +21,7 @@ class FromBuckets(Source):
     stage: int  # number of the stage that reduces the rows of a key
     name: str
     reducer: Exchanges
-    spills: tuple[str, ...]
+    spills: tuple[FileFacts, ...]  # in the order of their rows' positions
 
     @property
     def reducers(self) -> dict[int, Stage]:

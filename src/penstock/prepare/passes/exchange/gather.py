@@ -8,7 +8,7 @@ from penstock.base.errors import PenstockError
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured
-from penstock.prepare.passes import Account, Batches, Facts, Rows, Task
+from penstock.prepare.passes import Account, Batches, Facts, Left, Rows, Task
 from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.exchange.scatter import side_of
 from penstock.prepare.passes.folds.fold import Reader, Written
@@ -54,8 +54,9 @@ class Buckets(Reader):
         at_once = output // self.buckets * max(workers, 1) + int(output * measured.parts_per_output_byte)
         return Written(output, at_once, 2 * output / self.buckets)
 
-    def source(self, takes_codes: bool) -> FromBuckets:  # noqa: ARG002
-        return FromBuckets(self.stage, self.job.names[self.stage], self.reducer, self.spills)
+    def source(self, takes_codes: bool, left: Left) -> FromBuckets:  # noqa: ARG002
+        spills = tuple(row.spill for row in left.rows.get(self.scatter, ()) if row.spill)
+        return FromBuckets(self.stage, self.job.names[self.stage], self.reducer, spills)
 
     def order(self, tasks: list[Task], store: Store) -> list[Task]:
         """Buckets by their rows: a large one that comes last would leave the other workers idle."""

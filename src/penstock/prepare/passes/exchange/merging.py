@@ -17,6 +17,7 @@ from penstock.base.stores.store import Store
 from penstock.prepare.rows.container import ContainerWriter, Stored
 from penstock.prepare.rows.order import Array, Exchange, Name, Sorted, Word, sort_rows, sort_words
 from penstock.prepare.rows.spill import Chunks, SpillWriter, read_chunks, with_codes
+from penstock.shards.columns import FileFacts
 
 _MOST_RANGES = 256
 _SAMPLES_A_CHUNK = 64
@@ -33,9 +34,9 @@ class Gathering:
     moved: Callable[[int], None]  # told of rows as they are read, some more than once
 
 
-def gather(how: Gathering, spills: Sequence[str], bucket: int) -> Iterator[Sorted]:
+def gather(how: Gathering, spills: Sequence[FileFacts], bucket: int) -> Iterator[Sorted]:
     """The rows of a bucket in canonical order. `spills` stand in the order of their rows' positions."""
-    read = (read_chunks(Stored(how.store, name), bucket) for name in spills)
+    read = (read_chunks(Stored(how.store, each.file), bucket, each.digest) for each in spills)
     last: pa.RecordBatch | None = None
     for run in _sorted(how, [chunks for chunks in read if len(chunks.entries)]):
         yield _continued(last, run, how.exchange)

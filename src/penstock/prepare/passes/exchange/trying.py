@@ -16,6 +16,7 @@ from penstock.prepare.passes.folds.work import FoldWork
 from penstock.prepare.rows.order import Bucket
 from penstock.prepare.rows.spill import decoded_bytes
 from penstock.prepare.stages.interfaces import Applies
+from penstock.shards.columns import FileFacts
 
 
 def try_buckets(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tried:
@@ -39,7 +40,10 @@ def _gather_some(
     started = time.perf_counter()
     assert isinstance(work.source, FromBuckets)
     assert work.sink
-    source, settings = replace(work.source, spills=(spills[number],)), replace(how.settings, batch_bytes=size + 1)
+    source, settings = (
+        replace(work.source, spills=(FileFacts(spills[number], 0, ""),)),
+        replace(how.settings, batch_bytes=size + 1),
+    )
     with cut_short(work, number, how.settings) as inside:
         attempt = Attempt(work, Task("", Bucket(0), ""), settings, nobody_watches, inside.chain, [])
         for rows in source.rows(attempt):

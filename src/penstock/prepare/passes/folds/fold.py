@@ -33,7 +33,7 @@ class Reader(Protocol):
     def inputs(self) -> Inputs: ...
     def batches(self, measured: Measured) -> passes.Batches: ...
     def written(self, measured: Measured, workers: int) -> Written: ...
-    def source(self, takes_codes: bool) -> Source: ...
+    def source(self, takes_codes: bool, left: passes.Left) -> Source: ...
     def count(self, account: passes.Account, rows: passes.Rows) -> passes.Account: ...
     def facts(self) -> passes.Facts: ...
 
@@ -115,7 +115,7 @@ class Fold(passes.Pass):
     @property
     def trial(self) -> passes.Trial | None:
         """A fit costs what the pass behind it costs."""
-        return passes.Trial(self._word, self._work({}, ""), self.tries) if self.ending.into else None
+        return passes.Trial(self._word, self._work(passes.Left(), ""), self.tries) if self.ending.into else None
 
     def tasks(self, above: str) -> tuple[passes.Task, ...]:
         buckets = self.task_count if self.reader.exchange else self.ending.buckets
@@ -160,12 +160,13 @@ class Fold(passes.Pass):
         return self.reader.order(tasks, store) if tasks else tasks
 
     def prepare(self, left: passes.Left, store: Store, kept: passes.Rows, means: Means) -> FoldWork:  # noqa: ARG002
-        return self._work({number: each.artifact for number, each in left.learned.items()}, store.root)
+        return self._work(left, store.root)
 
-    def _work(self, artifacts: Mapping[int, Any], root: str) -> FoldWork:
+    def _work(self, left: passes.Left, root: str) -> FoldWork:
+        artifacts = {number: each.artifact for number, each in left.learned.items()}
         return FoldWork(
             root=root,
-            source=self.reader.source(self.ending.takes_codes),
+            source=self.reader.source(self.ending.takes_codes, left),
             names=dict(enumerate(self.job.names)),
             stages=self.job.bound(self.first, self.last, artifacts),
             fits=self.fits,

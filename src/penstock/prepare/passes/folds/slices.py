@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from penstock.base.sizes import counted
 from penstock.prepare.budget.costs import SLICES, Measured
-from penstock.prepare.passes import Account, Batches, Facts, Rows
+from penstock.prepare.passes import Account, Batches, Facts, Left, Rows
 from penstock.prepare.passes.folds.fold import Reader, Written, summed
 from penstock.prepare.passes.folds.from_slices import FromSlices
 from penstock.prepare.passes.job import Inputs, Job
@@ -40,7 +40,7 @@ class Slices(Reader):
         at_once = sum(int(rows * row_bytes) for rows in tasks[: max(workers, 1)])
         return Written(int(self.job.rows * row_bytes), at_once, max(tasks, default=0) * row_bytes)
 
-    def source(self, takes_codes: bool) -> FromSlices:
+    def source(self, takes_codes: bool, left: Left) -> FromSlices:  # noqa: ARG002
         survey = self.job.survey
         reading = survey.reading(rows_at_once=1024, bytes_at_once=1 << 16).within(self.job.allowed)
         if takes_codes:
