@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -15,6 +16,8 @@ from penstock.prepare.sources.registry import SOURCES, named_formats
 from penstock.prepare.sources.row_range import RowRange, parse_split
 from penstock.shards.schema import declared_type
 
+_ALWAYS_SAID = {"format", "types", "delimiter", "null_values", "newlines_in_values"}
+_ALWAYS_SAID |= {"function", "batch_rows", "samples", "floats", "missing", "trust_pickle"}  # where they have a say
 FROZEN = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
@@ -173,28 +176,18 @@ class SourceConfig(BaseModel):
         return "function" if self.function else "npz" if self.npz else self.format
 
     def options(self, samples: SampleSchema = ()) -> SourceOptions:
-        return SourceOptions(
-            types=self.types,
-            delimiter=self.delimiter,
-            null_values=self.null_values,
-            newlines_in_values=self.may_hold_newlines,
-            text_column=self.text_column,
-            document=self.document,
-            bad_utf8=self.bad_utf8,
-            trust_pickle=self.trust_pickle,
-            format=self.format,
-            function=self.function or "",
-            takes_rows=bool(self.path),
-            batch_rows=self.batch_rows,
-            samples=samples,
-        )
+        """Every field that both have, as it is; and those that follow from others."""
+        both = {each.name for each in fields(SourceOptions)} & type(self).model_fields.keys()
+        options = {name: getattr(self, name) for name in both}
+        options |= {"newlines_in_values": self.may_hold_newlines, "samples": samples}
+        return SourceOptions(**{**options, "function": self.function or "", "takes_rows": bool(self.path)})
 
     @property
     def may_hold_newlines(self) -> bool:
         return bool(self.text_column) if self.newlines_in_values is None else self.newlines_in_values
 
     def semantic(self) -> dict[str, Any]:
-        """Options of a trade that the source has not would only change old fingerprints."""
+        """What decides bytes. An option that is newer than the first fingerprints counts only where it is set."""
         dumped = self.model_dump(mode="json", by_alias=True, exclude={"path", "files", "npz", "function_memory"})
         dumped["newlines_in_values"] = self.may_hold_newlines
         for name in ("function", "batch_rows", "schema", "floats", "missing") if not self.function else ():
@@ -203,9 +196,9 @@ class SourceConfig(BaseModel):
             dumped["floats"] = self.floats or "float32"  # it decides nothing here; older manifests say so
         if not self.npz:
             del dumped["trust_pickle"]
-        for name in ("text_column", "document", "bad_utf8", "split", "name", "revision"):
-            if dumped[name] == type(self).model_fields[name].default:
-                del dumped[name]
+        for name, each in type(self).model_fields.items():
+            if name not in _ALWAYS_SAID and dumped.get(name) == each.default:
+                dumped.pop(name, None)
         return {**dumped, "code": code_identity(self.function)} if self.function else dumped
 
 
