@@ -22,6 +22,9 @@ TASKS = f"{STATE}/tasks"
 ANNOUNCED = f"{STATE}/announced.json"
 
 
+IDENTITY = "layout"  # its key among the states
+
+
 @dataclass(frozen=True)
 class LedgerRow:
     task: str
@@ -36,12 +39,13 @@ class LedgerRow:
 
     @property
     def rows_read(self) -> int:
-        return next(iter(self.steps.values())).taken
+        """Rows that the first of its steps took."""
+        return next((step.taken for step in self.steps.values()), 0)
 
     @property
     def identity(self) -> str:
         """Identity of its work. A task that was placed, matched or packed from something else is done again."""
-        return str(self.states.get("layout", ""))
+        return str(self.states.get(IDENTITY, ""))
 
     @property
     def gave_up(self) -> bool:

@@ -14,7 +14,20 @@ from penstock.base.faults import Sweep, sweeping
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Facts, Finished, Holds, Left, Lost, Need, Pass, Report, Rows, Task, Work, cutting
+from penstock.prepare.passes import (
+    Facts,
+    Finished,
+    Holds,
+    LedgerRows,
+    Left,
+    Lost,
+    Need,
+    Pass,
+    Report,
+    Task,
+    Work,
+    cutting,
+)
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.kinds import Kind, SoFar
 from penstock.shards.columns import commit_file
@@ -58,7 +71,7 @@ class Tally(Pass):
     def facts(self) -> Facts:
         return Facts((), "shards", "tally", f"the shards of pass {self.before}", wrote="a tally")
 
-    def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> TallyWork:  # noqa: ARG002
+    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> TallyWork:  # noqa: ARG002
         return TallyWork(store.root, tuple(row.shards for row in left.rows[self.before]))
 
     def finish(self, left: Left, store: Store) -> Finished:

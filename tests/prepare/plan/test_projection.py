@@ -17,7 +17,7 @@ from penstock.prepare.passes import Pass
 from penstock.prepare.passes.arrays.place import Place
 from penstock.prepare.passes.cutting import cut_passes
 from penstock.prepare.passes.text.pack import Packing
-from penstock.prepare.stages.pack import Pack
+from penstock.prepare.stages.text.pack import Pack
 from penstock.prepare.survey.scouting import scout
 from penstock.prepare.survey.taking import take_survey
 

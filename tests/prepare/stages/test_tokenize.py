@@ -12,7 +12,7 @@ from penstock.base.stores import open_store
 from penstock.prepare import tokenizers
 from penstock.prepare.budget.room import NOBODY_COUNTS
 from penstock.prepare.stages.stage import Stage
-from penstock.prepare.stages.tokenize import Tokenize
+from penstock.prepare.stages.text.tokenize import Tokenize
 from tests.prepare.stages.rows import make_rows
 from tests.promises import text_making
 

@@ -17,7 +17,7 @@ from penstock.prepare.rows.rows import INNER
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts, Step
 
-Rows = Sequence[LedgerRow]
+LedgerRows = Sequence[LedgerRow]
 # Fate of the rows, by step: "files", "rows", "read", then stages: "0", "1", ... and what is inside rows (inner_key).
 Account = Mapping[str, Step]
 Lost = Sequence[tuple[str, str, str]]  # files that were given up: path, title, reason
@@ -93,7 +93,7 @@ class Learned(NamedTuple):
 class Left(NamedTuple):
     """Results of the earlier passes: their ledger rows by pass, and what was learned by stage."""
 
-    rows: Mapping[int, Rows] = {}
+    rows: Mapping[int, LedgerRows] = {}
     learned: Mapping[int, Learned] = {}
 
 
@@ -114,7 +114,7 @@ def in_ranges(tasks: int) -> str:
     return f", in {counted(tasks, 'range')}" if tasks > 1 else ""
 
 
-def shards_of(rows: Rows, splits: tuple[str, ...]) -> dict[str, tuple[ShardFacts, ...]]:
+def shards_of(rows: LedgerRows, splits: tuple[str, ...]) -> dict[str, tuple[ShardFacts, ...]]:
     """The shards of each split, in order."""
     return {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in splits}
 
@@ -203,7 +203,7 @@ class Pass(ABC):
     @abstractmethod
     def facts(self) -> Facts: ...
     @abstractmethod
-    def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> Work: ...
+    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> Work: ...
 
     def held_later(self, row_bytes: float) -> int:  # noqa: ARG002
         """Bytes of a task that a trial is too short to show."""
@@ -213,10 +213,10 @@ class Pass(ABC):
         """The tasks, the largest first, where that is known."""
         return tasks
 
-    def learn(self, left: Left, rows: Rows) -> Mapping[int, Learned]:  # noqa: ARG002
+    def learn(self, left: Left, rows: LedgerRows) -> Mapping[int, Learned]:  # noqa: ARG002
         return {}
 
-    def count(self, account: Account, rows: Rows) -> Account:  # noqa: ARG002
+    def count(self, account: Account, rows: LedgerRows) -> Account:  # noqa: ARG002
         """The account, with what this pass did to rows for good."""
         return account
 

@@ -14,7 +14,8 @@ from penstock.prepare.passes.match.kind import MATCH
 from penstock.prepare.passes.text.kind import TEXT
 from penstock.prepare.survey.survey import Survey
 
-KINDS = (TEXT, ARRAYS, EXCHANGE, MATCH, SHARDS)  # the first ending that answers; shards, of any rows, are the last
+# They are asked in this order. The first ending that answers is taken, so shards, which take any rows, are the last.
+KINDS = (TEXT, ARRAYS, EXCHANGE, MATCH, SHARDS)
 
 
 def cut_passes(config: Config, survey: Survey, allowed: int) -> tuple[Job, tuple[Pass, ...]]:

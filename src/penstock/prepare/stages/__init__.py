@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 BUILT_IN = {
     "cast": "penstock.prepare.stages.cast:Cast",
-    "clean": "penstock.prepare.stages.clean:Clean",
+    "clean": "penstock.prepare.stages.text.clean:Clean",
     "dedup": "penstock.prepare.stages.dedup.dedup:Dedup",
     "filter": "penstock.prepare.stages.filter:Filter",
     "group": "penstock.prepare.stages.group:Group",
     "normalize": "penstock.prepare.stages.normalize:Normalize",
-    "pack": "penstock.prepare.stages.pack:Pack",
+    "pack": "penstock.prepare.stages.text.pack:Pack",
     "select": "penstock.prepare.stages.select:Select",
     "split": "penstock.prepare.stages.split:Split",
     "statistics": "penstock.prepare.stages.statistics:Statistics",
-    "tokenize": "penstock.prepare.stages.tokenize:Tokenize",
+    "tokenize": "penstock.prepare.stages.text.tokenize:Tokenize",
 }
 ENTRY_POINTS = "penstock.stages"
 _METHODS: dict[str, type[Stage]] = {  # those of an earlier Stage, too: given, keyed_by and placed
@@ -91,11 +91,19 @@ def _refuse_uncalled(kind: type[Stage]) -> None:
     """Refuse a method that only stages with an interface have: nobody would call it, and rows would come out wrong."""
     for method, interface in _METHODS.items():
         if callable(getattr(kind, method, None)) and not issubclass(kind, interface):
-            name = interface.__name__
+            name, asked = interface.__name__, " and ".join(f"`{each}`" for each in sorted(_asked(interface)))
             raise ConfigError(
                 f"{kind.__name__} has a method `{method}`, which is called only where a stage is a `{name}`",
-                next_step=f"derive it from penstock.prepare.stages.interfaces.{name}, or rename the method",
+                next_step=f"derive it from penstock.prepare.stages.interfaces.{name}, which asks for {asked}, "
+                "or rename the method",
             )
+    if missing := _asked(kind):
+        raise ConfigError(f"{kind.__name__} lacks what its interfaces ask for: {', '.join(sorted(missing))}")
+
+
+def _asked(kind: type[Stage]) -> frozenset[str]:
+    """Methods that are still to be written."""
+    return getattr(kind, "__abstractmethods__", frozenset())
 
 
 def first_problem(error: ValidationError) -> str:

@@ -29,7 +29,7 @@ from penstock.prepare.passes.text.token_stream import TokenPart
 from penstock.prepare.passes.text.tokens import CONTENT, COUNTED, TokensInto
 from penstock.prepare.rows.rows import TOKENS, Rows
 from penstock.prepare.stages import build_stage
-from penstock.prepare.stages.pack import Pack, packed_schema
+from penstock.prepare.stages.text.pack import Pack, packed_schema
 from penstock.shards.manifest import Manifest, Step, write_manifest
 from penstock.shards.schema import schema_from_arrow
 from tests.promises.text_making import wrapped

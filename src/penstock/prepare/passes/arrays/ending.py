@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.base.stores.store import Store
-from penstock.prepare.passes import Finished, Rows
+from penstock.prepare.passes import Finished, LedgerRows
 from penstock.prepare.passes.arrays.direct import DirectInto
 from penstock.prepare.passes.arrays.finishing import archive_bytes, finish_arrays
 from penstock.prepare.passes.arrays.moving import part_schema
@@ -29,7 +29,7 @@ class DirectEnding(Ending):
     def disk(self, left: int, written: Written) -> tuple[int, int]:  # noqa: ARG002
         return written.at_once, written.in_all + archive_bytes(self.job)
 
-    def finish(self, rows: Rows, store: Store) -> Finished:
+    def finish(self, rows: LedgerRows, store: Store) -> Finished:
         return finish_arrays(self.job, self.into.layout, rows, store)
 
 

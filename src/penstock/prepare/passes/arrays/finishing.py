@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.base.stores.store import Store
 from penstock.prepare.ledger import announce
-from penstock.prepare.passes import Finished, Rows
+from penstock.prepare.passes import Finished, LedgerRows
 from penstock.prepare.passes.job import Job
 from penstock.prepare.samples.groups import PartsByTask, prove_apart
 from penstock.prepare.stages.interfaces import split_of
@@ -29,7 +29,7 @@ def archive_bytes(job: Job) -> int:
     return job.rows * sum(np.dtype(NUMBERS[kind.number.name]).itemsize * math.prod(kind.shape) for kind in fixed)
 
 
-def finish_arrays(job: Job, layout: placed.Layout, rows: Rows, store: Store, parts: PartsByTask = ()) -> Finished:
+def finish_arrays(job: Job, layout: placed.Layout, rows: LedgerRows, store: Store, parts: PartsByTask = ()) -> Finished:
     """The one shard of each split, and the files made beside them. `rows` are those of the tasks that placed."""
     _announce(store, layout)
     extra = [*_proof(job, store, parts), *_feature_file(job, store)]
@@ -46,7 +46,7 @@ def finish_arrays(job: Job, layout: placed.Layout, rows: Rows, store: Store, par
 Columns = dict[placed.PlacedColumn, placed.Array]  # with the checksums of its blocks
 
 
-def _finished_columns(store: Store, columns: tuple[placed.PlacedColumn, ...], rows: Rows) -> Columns:
+def _finished_columns(store: Store, columns: tuple[placed.PlacedColumn, ...], rows: LedgerRows) -> Columns:
     noted = [row.states[placed.EDGES] for row in rows]
     return {
         column: placed.finish_column(store, column, [edge for each in noted for edge in each.get(column.file, ())])

@@ -7,7 +7,7 @@ from penstock.base.sizes import counted, format_size
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.passes import Facts, Finished, Holds, Left, Need, Pass, Rows, Task
+from penstock.prepare.passes import Facts, Finished, Holds, LedgerRows, Left, Need, Pass, Task
 from penstock.prepare.passes.arrays.finishing import archive_bytes, finish_arrays
 from penstock.prepare.passes.arrays.moving import changes_of, first_applied, part_schema
 from penstock.prepare.passes.arrays.parts import lay_out_parts
@@ -65,7 +65,7 @@ class Place(Pass):
         stages = tuple(range(first_applied(self.job.stages), len(self.job.stages)))
         return Facts(stages, "parts", "output", f"{parts} of pass {self.before}")
 
-    def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> PlaceWork:
+    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> PlaceWork:
         work = self._work(left, store)
         if not any(row.identity == work.identity for row in kept):
             store.remove(PLACING)

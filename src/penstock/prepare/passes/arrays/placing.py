@@ -81,7 +81,7 @@ class PlaceWork(Work):
             edges[placed.file] += place_views(store, placed, number, views)
         crash_point("place.before_ledger")
         shards = {split: self._shard(split, part) for split in self.layout}
-        steps, states = {"place": Step("place", "", records, records)}, {"layout": self.identity, EDGES: edges}
+        steps, states = {"place": Step("place", "", records, records)}, {EDGES: edges}
         return LedgerRow(task.name, task.fingerprint, shards, steps=steps, states=states, boot=store.session)
 
     def _shard(self, split: str, part: Part) -> ShardFacts:

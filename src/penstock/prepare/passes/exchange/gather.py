@@ -8,7 +8,7 @@ from penstock.base.errors import PenstockError
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured
-from penstock.prepare.passes import Account, Batches, Facts, Left, Rows, Task
+from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Task
 from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.exchange.scatter import side_of
 from penstock.prepare.passes.folds.fold import Reader, Written
@@ -65,7 +65,7 @@ class Buckets(Reader):
             rows += rows_by_part(store, name)
         return sorted(tasks, key=lambda task: -int(rows[task.input.number]))
 
-    def count(self, account: Account, rows: Rows) -> Account:
+    def count(self, account: Account, rows: LedgerRows) -> Account:
         """The records that were made; every row that was scattered must have come."""
         before, steps = account[str(self.stage)], [row.steps[str(self.stage)] for row in rows]
         if (gathered := sum(step.taken for step in steps)) != before.given:

@@ -34,7 +34,7 @@ class Reader(Protocol):
     def batches(self, measured: Measured) -> passes.Batches: ...
     def written(self, measured: Measured, workers: int) -> Written: ...
     def source(self, takes_codes: bool, left: passes.Left) -> Source: ...
-    def count(self, account: passes.Account, rows: passes.Rows) -> passes.Account: ...
+    def count(self, account: passes.Account, rows: passes.LedgerRows) -> passes.Account: ...
     def facts(self) -> passes.Facts: ...
 
     def order(self, tasks: list[passes.Task], store: Store) -> list[passes.Task]:  # noqa: ARG002
@@ -84,7 +84,7 @@ class Ending:
         """The ending of a fold that reads what an exchange left."""
         return self
 
-    def finish(self, rows: passes.Rows, store: Store) -> passes.Finished:  # noqa: ARG002
+    def finish(self, rows: passes.LedgerRows, store: Store) -> passes.Finished:  # noqa: ARG002
         return passes.Finished()
 
 
@@ -159,7 +159,7 @@ class Fold(passes.Pass):
     def order(self, tasks: list[passes.Task], store: Store) -> list[passes.Task]:
         return self.reader.order(tasks, store) if tasks else tasks
 
-    def prepare(self, left: passes.Left, store: Store, kept: passes.Rows, means: Means) -> FoldWork:  # noqa: ARG002
+    def prepare(self, left: passes.Left, store: Store, kept: passes.LedgerRows, means: Means) -> FoldWork:  # noqa: ARG002
         return self._work(left, store.root)
 
     def _work(self, left: passes.Left, root: str) -> FoldWork:
@@ -176,7 +176,7 @@ class Fold(passes.Pass):
             is_for_good=self.is_for_good,
         )
 
-    def learn(self, left: passes.Left, rows: passes.Rows) -> Mapping[int, passes.Learned]:  # noqa: ARG002
+    def learn(self, left: passes.Left, rows: passes.LedgerRows) -> Mapping[int, passes.Learned]:  # noqa: ARG002
         """The states of each fit, merged from left to right in the order of the tasks."""
         found = {}
         for number in self.fits:
@@ -185,7 +185,7 @@ class Fold(passes.Pass):
             found[number] = passes.Learned(fit.finish(reduce(fit.merge, states, fit.pack(fit.start()))))
         return found
 
-    def count(self, account: passes.Account, rows: passes.Rows) -> passes.Account:
+    def count(self, account: passes.Account, rows: passes.LedgerRows) -> passes.Account:
         if not self.is_for_good:
             return account
         counted = dict(self.reader.count(account, rows))
@@ -194,7 +194,7 @@ class Fold(passes.Pass):
             counted[str(number)] = summed(self.job.names[number], self.job.units[number], steps)
         return counted | self._inner(rows)
 
-    def _inner(self, rows: passes.Rows) -> dict[str, Step]:
+    def _inner(self, rows: passes.LedgerRows) -> dict[str, Step]:
         """Values inside rows, from the stage that counts them on. A column that is only called so is not counted."""
         found: dict[str, Step] = {}
         for number in range(self.first, self.last):

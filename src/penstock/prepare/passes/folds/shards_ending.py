@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means, enough
-from penstock.prepare.passes import Finished, Need, Rows, shards_of
+from penstock.prepare.passes import Finished, LedgerRows, Need, shards_of
 from penstock.prepare.passes.folds.fold import Ending, Reader, Written
 from penstock.prepare.passes.folds.shards import ShardsInto
 from penstock.prepare.passes.job import Job
@@ -24,7 +24,7 @@ class ShardsEnding(Ending):
         assert isinstance(self.into, ShardsInto)
         return replace(self, into=replace(self.into, task_count=reader.task_count, exchange=reader.exchange))
 
-    def finish(self, rows: Rows, store: Store) -> Finished:  # noqa: ARG002
+    def finish(self, rows: LedgerRows, store: Store) -> Finished:  # noqa: ARG002
         return Finished(shards_of(rows, self.splits))
 
 
@@ -47,7 +47,7 @@ class OneFile(ShardsEnding):
             f"{enough(needed)}, or leave `format:` out",
         )
 
-    def finish(self, rows: Rows, store: Store) -> Finished:
+    def finish(self, rows: LedgerRows, store: Store) -> Finished:
         parts = shards_of(rows, self.splits)
         return Finished({split: (merge_parts(store, split, parts[split]),) for split in self.splits})
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from penstock.base.sizes import counted
 from penstock.prepare.budget.costs import SLICES, Measured
-from penstock.prepare.passes import Account, Batches, Facts, Left, Rows
+from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left
 from penstock.prepare.passes.folds.fold import Reader, Written, summed
 from penstock.prepare.passes.folds.from_slices import FromSlices
 from penstock.prepare.passes.job import Inputs, Job
@@ -48,7 +48,7 @@ class Slices(Reader):
             reading = replace(reading, codes=texts)
         return FromSlices(reading, self.job.config.on_bad_input == "fail")
 
-    def count(self, account: Account, rows: Rows) -> Account:
+    def count(self, account: Account, rows: LedgerRows) -> Account:
         """Files, rows that a user's function was given, and rows read."""
         survey = self.job.survey
         lost = [each.reason for each in survey.bad_files] + [title for row in rows for _, title in row.lost_files]
@@ -61,7 +61,7 @@ class Slices(Reader):
         return Facts((), "slices", "", f"{counted(self.task_count, 'slice')} of the input")
 
 
-def _given_to_functions(rows: Rows) -> dict[str, Step]:
+def _given_to_functions(rows: LedgerRows) -> dict[str, Step]:
     """Rows of tables that a user's function made samples of."""
     steps = [row.steps["rows"] for row in rows if "rows" in row.steps]
     given = summed("rows", "rows", steps)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.passes import Facts, Finished, Holds, Learned, Left, Need, Pass, Rows, Task, in_ranges
+from penstock.prepare.passes import Facts, Finished, Holds, Learned, LedgerRows, Left, Need, Pass, Task, in_ranges
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.match.matching import KeyRange, MatchWork
 from penstock.prepare.rows.container import FORMAT
@@ -66,11 +66,11 @@ class Match(Pass):
             note=f"{stage} compares all documents: {hashed}, and they are left out behind it.",
         )
 
-    def prepare(self, left: Left, store: Store, kept: Rows, means: Means) -> MatchWork:  # noqa: ARG002
+    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> MatchWork:  # noqa: ARG002
         keys = spills_of(left.rows[self.before])
         return MatchWork(store.root, self.number, keys, self.remembered, self.task_count)
 
-    def learn(self, left: Left, rows: Rows) -> Mapping[int, Learned]:
+    def learn(self, left: Left, rows: LedgerRows) -> Mapping[int, Learned]:
         found = Found(keys=spills_of(left.rows[self.before]), losers=spills_of(rows))
         return {self.stage: Learned(found, is_written=False)}
 
@@ -80,5 +80,5 @@ class Match(Pass):
         return Finished(last=lambda: remembered.save(entries_of(store, losers))) if remembered else Finished()
 
 
-def spills_of(rows: Rows) -> tuple[FileFacts, ...]:
+def spills_of(rows: LedgerRows) -> tuple[FileFacts, ...]:
     return tuple(row.spill for row in rows if row.spill)

@@ -74,8 +74,8 @@ class MatchWork(Work):
                 report(rows)
             facts = writer.finish({"parts": parts})
         crash_point("match.before_ledger")
-        steps, states = {"match": Step("match", "", rows, rows)}, {"layout": self.identity}
-        return LedgerRow(task.name, task.fingerprint, spill=facts, steps=steps, states=states, boot=store.session)
+        steps = {"match": Step("match", "", rows, rows)}
+        return LedgerRow(task.name, task.fingerprint, spill=facts, steps=steps, boot=store.session)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from penstock.prepare.passes.folds.shards import ShardsInto
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.text.packing import PackWork, Span
 from penstock.prepare.passes.text.token_stream import token_parts
-from penstock.prepare.stages.pack import Pack
+from penstock.prepare.stages.text.pack import Pack
 from penstock.shards.packed import TOKENS
 
 _LEAST_SPANS, _SLICES_PER_SPAN = 8, 4
@@ -66,14 +66,14 @@ class Packing(passes.Pass):
             note="pack begins when all tokens are counted, so that rows do not depend on tasks.",
         )
 
-    def prepare(self, left: passes.Left, store: Store, kept: passes.Rows, means: Means) -> PackWork:  # noqa: ARG002
+    def prepare(self, left: passes.Left, store: Store, kept: passes.LedgerRows, means: Means) -> PackWork:  # noqa: ARG002
         parts = token_parts(left.rows[self.before])
         container = self.job.config.format
         assert container in ("safetensors", "npy")
         into = ShardsInto(self.job.survey.output, self.job.splits, container, self.task_count, None)
         return PackWork(store.root, parts, self._pack, into)
 
-    def count(self, account: passes.Account, rows: passes.Rows) -> passes.Account:
+    def count(self, account: passes.Account, rows: passes.LedgerRows) -> passes.Account:
         """The rows that were made of documents; every token that was counted must have been packed."""
         last = len(self.job.stages) - 1
         written = sum(shard.records for row in rows for shard in row.shards.values())

@@ -20,7 +20,7 @@ from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Lost, Report, Task, Work
 from penstock.prepare.passes.folds.shards import Shards, ShardsInto
 from penstock.prepare.passes.text.token_stream import Array, Stream, TokenPart, token_dtype
-from penstock.prepare.stages.pack import Pack, packed_schema
+from penstock.prepare.stages.text.pack import Pack, packed_schema
 from penstock.shards.manifest import Step
 from penstock.shards.packed import DOCUMENTS, TOKENS
 
@@ -73,7 +73,7 @@ class PackWork(Work):
         crash_point("pack.before_ledger")
         tokens = Step("pack", TOKENS, given + tail, given, {TAIL: tail} if tail else {})
         steps = {DOCUMENTS: Step("pack", "", documents, documents), TOKENS: tokens}
-        return LedgerRow(task.name, task.fingerprint, produced.shards, steps=steps, states={"layout": self.identity})
+        return LedgerRow(task.name, task.fingerprint, produced.shards, steps=steps)
 
 
 def tail_of(stream: Stream, pack: Pack) -> int:

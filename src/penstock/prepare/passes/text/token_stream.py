@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.base.fingerprint import fingerprint
 from penstock.base.stores.store import Store
-from penstock.prepare.passes import Rows
+from penstock.prepare.passes import LedgerRows
 from penstock.prepare.passes.text.tokens import CONTENT, COUNTED
 from penstock.prepare.rows.part import PartFile, open_part
 from penstock.shards.columns import FileFacts
@@ -43,7 +43,7 @@ class Piece:
         return found
 
 
-def token_parts(rows: Rows) -> tuple[TokenPart, ...]:
+def token_parts(rows: LedgerRows) -> tuple[TokenPart, ...]:
     """The parts that these tasks have written."""
     return tuple(_part(row.spill, row.states) for row in rows if row.spill)
 

@@ -12,14 +12,13 @@ import xxhash
 
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.passes import Finished
-from penstock.prepare.passes import Rows as LedgerRows
+from penstock.prepare.passes import Finished, LedgerRows
 from penstock.prepare.passes.folds.fold import Ending
 from penstock.prepare.passes.folds.sink import PARTS, Into, Produced, Sink
 from penstock.prepare.passes.job import Job
 from penstock.prepare.rows.part import PLACES, PartWriter
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.stages.pack import Pack, narrowed
+from penstock.prepare.stages.text.pack import Pack, narrowed
 from penstock.shards.columns import commit_file
 from penstock.shards.packed import SUMMARY, TOKENS
 from penstock.shards.schema import Schema, schema_from_arrow

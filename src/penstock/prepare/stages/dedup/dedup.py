@@ -12,13 +12,13 @@ from penstock.base.paths import local_path
 from penstock.base.stores.store import OtherFolder
 from penstock.base.user_code import code_identity
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.stages.clean import require_text
 from penstock.prepare.stages.dedup.losers import Matched
 from penstock.prepare.stages.dedup.remembered import Remembered, look_up
 from penstock.prepare.stages.filter import Filter
 from penstock.prepare.stages.interfaces import Compares, HoldsFolders, Locates, MindsPlace, Named, refuse_records
 from penstock.prepare.stages.split import Split
 from penstock.prepare.stages.stage import Stage
+from penstock.prepare.stages.text.clean import require_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from penstock.base.errors import ConfigError
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.rows.rows import TOO_LARGE_PIECE, Rows, SetAside
-from penstock.prepare.stages.clean import require_text
 from penstock.prepare.stages.interfaces import Leaves, Locates, Opens, UsesThreads
 from penstock.prepare.stages.stage import Stage
+from penstock.prepare.stages.text.clean import require_text
 from penstock.prepare.tokenizers import Encoder, open_once
 from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer
 from penstock.prepare.tokenizers.proof import Choice, choose_engine

@@ -1,0 +1,1 @@
+"""Text: stages that make rows of tokens of documents."""
