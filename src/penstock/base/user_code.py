@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -92,15 +93,17 @@ def _no_module(attribute: str) -> ConfigError:
 
 
 def forget_modules(folder: str, targets: Iterator[str]) -> None:
-    """Let modules of `module:name` that lie in the job's folder be imported anew.
+    """Let modules of `module:name` that lie in the job's folder be imported anew, with those they import from there.
 
     Two jobs of one process may each have a `mine.py`, and a notebook's user edits it between two runs.
     """
     importlib.invalidate_caches()
     for top in {target.partition(":")[0].partition(".")[0] for target in targets}:
         if any(os.path.exists(os.path.join(folder, top + ending)) for ending in (".py", "/__init__.py")):
-            for loaded in [each for each in sys.modules if each == top or each.startswith(f"{top}.")]:
-                del sys.modules[loaded]
+            loaded = [each for each in sys.modules if each == top or each.startswith(f"{top}.")]
+            of_files = [each for name in loaded if (each := sys.modules[name]).__file__]
+            for name in {*loaded, *(name for each in of_files for name, _ in _own_modules(each))}:
+                del sys.modules[name]
 
 
 def _place(error: BaseException, module: str) -> str:
@@ -113,12 +116,21 @@ def _place(error: BaseException, module: str) -> str:
 
 
 def call_user(target: str, *arguments: Any, **options: Any) -> Any:
-    """Call the user's code; what it raises comes back as a TaskError that names its line."""
-    try:
+    with telling(target):
         return load_object(target)(*arguments, **options)
+
+
+@contextmanager
+def telling(*targets: str) -> Iterator[None]:
+    """What the user's code raises comes out as a TaskError that names its line. Without a target nothing changes."""
+    try:
+        yield
     except PenstockError:
         raise
     except Exception as error:
+        if not targets:
+            raise
+        target = targets[0]
         told = TaskError(
             f"{target} raised {type(error).__name__}: {error}",
             where=_place(error, target.partition(":")[0]),
@@ -171,7 +183,11 @@ def _imports(module: ModuleType) -> Iterator[str]:
     if not str(module.__file__).endswith(".py"):  # an extension in C: its bytes count, and it has no imports to see
         return
     package = module.__spec__.parent if module.__spec__ else ""
-    for node in ast.walk(ast.parse(_source(module))):
+    try:
+        tree = ast.parse(_source(module))
+    except (SyntaxError, PenstockError):  # it was edited or removed since: importing it will say so
+        return
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import penstock
@@ -47,12 +49,19 @@ def workplace(tmp_path: Path):
     workshop.make_input(tmp_path / "data", files=1)
     (tmp_path / "own.py").write_text(CODE)
     yield tmp_path
-    sys.modules.pop("own", None)
+    for name in ("own", "helping"):
+        sys.modules.pop(name, None)
     sys.path[:] = [path for path in sys.path if path != str(tmp_path)]
 
 
 def _job(workplace: Path, *stages: Any) -> Path:
     return workshop.write_job(workplace / "job.yaml", workplace / "data", stages=list(stages))
+
+
+def _plan_and_run(job: Path, running: Path) -> None:
+    plan = penstock.plan(job)
+    running.touch()
+    penstock.run(plan)
 
 
 @pytest.mark.proof
@@ -117,6 +126,42 @@ def test_changed_code_of_a_class_or_of_a_helper_module_is_noticed(workplace):
     refused = workshop.run(job)
     assert refused.returncode == 5
     assert "own:Even" in json.loads(refused.stdout)["what"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_edited_helper_module_counts_in_the_same_process_too(workplace, workers):
+    (workplace / "own.py").write_text(
+        CODE + "\nfrom helping import FACTOR\n\ndef scaled(batch):\n"
+        "    return doubled(batch, column='size', by=FACTOR)\n"
+    )
+    made = []
+    for factor in (2, 50):
+        (workplace / "helping.py").write_text(f"FACTOR = {factor}\n")
+        os.utime(workplace / "helping.py", (factor, factor))  # else its bytecode could pass for that of this version
+        job = {"output": str(workplace / str(factor)), "workers": workers}
+        penstock.run(workshop.write_job(workplace / "job.yaml", workplace / "data", stages=["own:scaled"], **job))
+        made.append(np.asarray(penstock.open(workplace / str(factor))[:]["size"]))
+    assert made[0].any()
+    assert (made[1] == 25 * made[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("raise ValueError('no such luck')", "own:Mine raised ValueError: no such luck"),
+        ("return rows.batch", "own:Mine returned RecordBatch, not Rows"),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_a_class_that_fails_is_told_by_name_while_planning_and_in_a_worker(workplace, body, words, late):
+    guard = f"if {late} and not os.path.exists({str(workplace / 'running')!r}): return rows"
+    kind = ["@dataclass(frozen=True, kw_only=True)", "class Mine(Stage):", "    def __call__(self, rows):"]
+    (workplace / "own.py").write_text("\n".join(["import os", CODE, *kind, f"        {guard}", f"        {body}"]))
+    with pytest.raises(TaskError, match=words) as caught:
+        _plan_and_run(_job(workplace, "own:Mine"), workplace / "running")
+    assert (workplace / "running").exists() == late
+    if "raise" in body:
+        assert "own.py, line" in (caught.value.where or "")
 
 
 def test_two_jobs_of_one_process_may_each_have_a_module_of_the_same_name(workplace):

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.errors import ConfigError, TaskError, did_you_mean
+from penstock.base.user_code import telling
 from penstock.prepare.rows.rows import Rows
 
 
@@ -59,6 +60,18 @@ class Stage:
         """The code of the user's own that decides its output, each as module:name."""
         kind = type(self)
         return () if kind.__module__.startswith("penstock.") else (f"{kind.__module__}:{kind.__qualname__}",)
+
+
+def applied(stage: Stage, rows: Rows) -> Rows:
+    """Rows that a stage gives. A user's own may do anything, and is told of by name."""
+    with telling(*stage.code()):
+        given = stage(rows)
+    if not isinstance(given, Rows):
+        raise TaskError(
+            f"{stage.code()[0]} returned {type(given).__name__}, not Rows",
+            next_step="return rows.with_batch(...) or rows.keep(...)",
+        )
+    return given
 
 
 def stage(function: Callable[..., pa.RecordBatch]) -> Callable[..., pa.RecordBatch]:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError
+from penstock.base.user_code import telling
 from penstock.prepare.job.config import Config
 from penstock.prepare.job.stage_list import stage_errors
 from penstock.prepare.rows.order import sort_rows
@@ -14,7 +15,7 @@ from penstock.prepare.rows.rows import Rows
 from penstock.prepare.rows.spill import with_codes
 from penstock.prepare.stages import interfaces
 from penstock.prepare.stages.select import path_to
-from penstock.prepare.stages.stage import Stage
+from penstock.prepare.stages.stage import Stage, applied
 from penstock.shards.schema import FeatureNames, Schema, feature_names, schema_from_arrow
 
 
@@ -52,7 +53,8 @@ def check_stages(
         with stage_errors(number, name), redirect_stdout(sys.stderr):  # a user's function may print
             if isinstance(stage, interfaces.Locates):
                 stage = stage.located(config.folder, config.output_path, tuple(checked), made_from)
-            schema = stage.output_schema(schema, rows.batch)
+            with telling(*stage.code()):
+                schema = stage.output_schema(schema, rows.batch)
             if isinstance(stage, interfaces.Adapts):
                 stage = stage.adapted(given[-1], schema)
         checked.append(stage)
@@ -60,7 +62,7 @@ def check_stages(
             rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, ("",), np.arange(0))
         else:
             with redirect_stdout(sys.stderr):
-                rows = _reduced(stage, stage(rows), schema)
+                rows = _reduced(stage, applied(stage, rows), schema)
     output = schema_from_arrow(schema, "the columns that the stages give")
     return tuple(checked), output, tuple(given), feature_names(schema)
 

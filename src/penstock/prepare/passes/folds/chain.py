@@ -11,7 +11,7 @@ from penstock.prepare.passes import inner_key
 from penstock.prepare.passes.folds.rejected import Rejected
 from penstock.prepare.rows.rows import INNER, Rows, SetAside
 from penstock.prepare.stages.interfaces import Applies, Fit
-from penstock.prepare.stages.stage import Stage
+from penstock.prepare.stages.stage import Stage, applied
 from penstock.shards.manifest import Step
 
 
@@ -102,7 +102,7 @@ class Chain:
             if number in self.taps:
                 self.taps[number].add(rows)
             if not (number in self.taps and isinstance(stage, Applies)):  # its artifact is what this pass is for
-                rows = stage(rows)
+                rows = applied(stage, rows)
                 if self.refuses:
                     _refuse_bad(rows)
             self.counts[number].inner += inner or rows.inner  # those that a stage makes are its own
