@@ -243,12 +243,34 @@ def three_parts(folder) -> tuple[PlacedColumn, list[Edge]]:
 
 def test_each_part_notes_its_pieces_of_the_blocks_it_shares(three_parts):
     column, edges = three_parts
-    assert [(start // 1024, size // 1024) for start, size, _ in edges] == [
+    of_data = [(start, size) for start, size, _ in edges if start < column.data_bytes]
+    assert [(start // 1024, size // 1024) for start, size in of_data] == [
         (A_BLOCK, 5),
         (A_BLOCK + 5, 3),
         (A_BLOCK + 8, A_BLOCK - 8),
     ]
-    assert sum(size for _, size, _ in edges) == BLOCK * len(column.shared_blocks)
+    assert sum(size for _, size in of_data) == BLOCK * len(column.shared_blocks)
+
+
+@pytest.mark.parametrize("damage", [lambda kept: bytes(len(kept)), lambda kept: kept[:1] + b"?" + kept[2:]])
+def test_checksums_that_are_not_the_ones_that_were_written_are_named(folder, three_parts, damage):
+    """The file is made anew where it was lost, and holds zeros then."""
+    column, edges = three_parts
+    path = Path(folder.local_path(f"{PLACING}/{column.file}.hashes"))
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(IntegrityError, match=r"checksums of a_train.npy are not the ones that were placed"):
+        finish_column(folder, column, edges)
+
+
+def test_the_zero_that_offsets_begin_with_is_held_against_what_it_must_be(folder):
+    (column,) = lay_out("train", [("a/offsets", "i8", ())], [[(16, 9)]])
+    placer = Placer(folder, column, column.starts[0])
+    placer.write(bytes_of(np.array([4, 9])))
+    edges = placer.finish()
+    assert len(finish_column(folder, column, edges)) == 1
+    flip(folder, column, 3)
+    with pytest.raises(IntegrityError, match=r"bytes 0 to 8 of a_train.offsets.npy"):
+        finish_column(folder, column, edges)
 
 
 @pytest.mark.parametrize("row", [A_BLOCK, A_BLOCK + 6, 2 * A_BLOCK - 1])

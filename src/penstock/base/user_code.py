@@ -123,21 +123,24 @@ def call_user(target: str, *arguments: Any, **options: Any) -> Any:
 @contextmanager
 def telling(*targets: str) -> Iterator[None]:
     """What the user's code raises comes out as a TaskError that names its line. Without a target nothing changes."""
+    process = os.getpid()
     try:
         yield
-    except PenstockError:
+    except (PenstockError, MemoryError):  # a worker without memory is tried again with half the batch
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # sys.exit(0) in the driver would look like success
         if not targets:
             raise
-        target = targets[0]
         told = TaskError(
-            f"{target} raised {type(error).__name__}: {error}",
-            where=_place(error, target.partition(":")[0]),
+            f"{targets[0]} raised {type(error).__name__}: {error}",
+            where=_place(error, targets[0].partition(":")[0]),
             next_step="mend it and run the same command; changed code is noticed and its tasks are redone",
         )
         told.add_note("".join(traceback.format_exception(error)))  # the cause itself does not cross processes
         raise told from error
+    finally:
+        if os.getpid() != process:  # a child that it forked came back: the parent goes on, and must do so alone
+            os._exit(1)
 
 
 def code_identity(target: str) -> str:

@@ -75,7 +75,9 @@ class PlacedColumn:
         return FileFacts(f"{PLACING}/{self.file}", len(self.head) + self.data_bytes, "")
 
 
-Edge = tuple[int, int, int]  # a piece of a block that parts share: where it starts in the data, its bytes, its xxh3
+# A piece of a block that parts share, or of the blocks' checksums, which count as if they lay behind the data: where it
+# starts, its bytes, its xxh3.
+Edge = tuple[int, int, int]
 Edges = dict[str, list[Edge]]  # by file
 Facts = tuple[str, str, tuple[int, ...]]  # of a column: its name, dtype and row shape
 Size = tuple[int, int]  # of a column in a part: its bytes, of offsets where the data end that they divide
@@ -168,15 +170,17 @@ class Placer:
         return (self._position - 1) // BLOCK * BLOCK
 
     def finish(self) -> list[Edge]:
-        """Pieces that it wrote of the blocks that it shares: (where from, bytes, xxh3) of each."""
+        """Pieces that it wrote of the blocks that it shares, and the checksums of those that are its own."""
         if self._position % BLOCK and self._position > self._first:
             if self._position == self._column.data_bytes:
                 self._end_block()
             else:
                 start = max(self._block_start, self._first)
                 self._edges.append((start, self._position - start, self._hasher.intdigest()))
-        first = -(-self._first // BLOCK)
-        self._hashes.write_at(8 * first, np.array(self._done, "<u8").tobytes())
+        first, hashes = 8 * -(-self._first // BLOCK), np.array(self._done, "<u8").tobytes()
+        self._hashes.write_at(first, hashes)
+        if hashes:
+            self._edges.append((self._column.data_bytes + first, len(hashes), xxhash.xxh3_64_intdigest(hashes)))
         if not self._store.session:  # nothing would tell that the machine has lost them
             self._file.sync()
             self._hashes.sync()
@@ -211,13 +215,18 @@ def finish_column(store: Store, column: PlacedColumn, edges: Iterable[Edge]) -> 
     """The checksums of all its blocks; what parts share is held against what each part has noted of it."""
     file, kept = open_placing(store, column), open_hashes(store, column)
     try:
+        head, unwritten = len(column.head), column.starts[0] * column.item_bytes
+        if any(file.read_at(head, unwritten)):  # the 0 that offsets begin with
+            raise _changed(column, 0, unwritten)
         for start, size, written in edges:
-            if xxhash.xxh3_64_intdigest(file.read_at(len(column.head) + start, size)) != written:
+            is_data = start < column.data_bytes
+            data = file.read_at(head + start, size) if is_data else kept.read_at(start - column.data_bytes, size)
+            if xxhash.xxh3_64_intdigest(data) != written:
                 raise _changed(column, start, size)
         hashes = np.frombuffer(kept.read_at(0, 8 * column.blocks), "<u8").copy()
         for block in column.shared_blocks:
             start = block * BLOCK
-            data = file.read_at(len(column.head) + start, min(BLOCK, column.data_bytes - start))
+            data = file.read_at(head + start, min(BLOCK, column.data_bytes - start))
             hashes[block] = xxhash.xxh3_64_intdigest(data)
         file.sync()
     finally:
@@ -238,8 +247,10 @@ def read_placed(store: Store, column: PlacedColumn, hashes: Array) -> Iterator[A
 
 
 def _changed(column: PlacedColumn, start: int, size: int) -> IntegrityError:
+    is_data = start < column.data_bytes
+    what = f"bytes {start:,} to {start + size:,}" if is_data else "checksums"
     return IntegrityError(
-        f"bytes {start:,} to {start + size:,} of {column.file} are not the ones that were placed",
+        f"{what} of {column.file} are not the ones that were placed",
         where=f"{column.placing.file}, column {column.column!r}",
         next_step="delete that file and run the job again: samples are placed again. Then check the disk",
     )

@@ -33,11 +33,22 @@ from penstock.base.errors import InputError, did_you_mean
 from penstock.shards import arrow as pa
 
 NUMBERS = {
-    **{f"int{8 * size}": f"i{size}" for size in (1, 2, 4, 8)},
-    **{f"uint{8 * size}": f"u{size}" for size in (1, 2, 4, 8)},
-    **{f"float{8 * size}": f"f{size}" for size in (2, 4, 8)},
+    "int8": "i1",
+    "int16": "i2",
+    "int32": "i4",
+    "int64": "i8",
+    "uint8": "u1",
+    "uint16": "u2",
+    "uint32": "u4",
+    "uint64": "u8",
+    "float16": "f2",
+    "float32": "f4",
+    "float64": "f8",
     "bool": "u1",
-    **{word: f"i{int(word[-2:]) // 8}" for word in ("date32", "date64", "time32", "time64")},
+    "date32": "i4",
+    "date64": "i8",
+    "time32": "i4",
+    "time64": "i8",
     "timestamp": "i8",
     "duration": "i8",
 }

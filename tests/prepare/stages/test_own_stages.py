@@ -164,6 +164,51 @@ def test_a_class_that_fails_is_told_by_name_while_planning_and_in_a_worker(workp
         assert "own.py, line" in (caught.value.where or "")
 
 
+FAILING = """
+import os, sys, pyarrow as pa
+RUNNING = {running!r}
+
+def leaves(batch):
+    if os.path.exists(RUNNING): sys.exit(0)
+    return batch
+
+def garbles(batch):
+    if not os.path.exists(RUNNING): return batch.append_column("name", pa.array(["a"] * len(batch)))
+    data = pa.array([b"\\xff"] * len(batch), pa.binary())
+    return batch.append_column("name", pa.Array.from_buffers(pa.string(), len(data), data.buffers()))
+
+def forks(batch):
+    if os.path.exists(RUNNING) and os.fork() == 0: return batch
+    return batch
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "words"), [("leaves", "raised SystemExit"), ("garbles", "a batch that Arrow cannot use: .*UTF8")]
+)
+def test_a_function_that_leaves_or_gives_text_that_is_none_ends_the_run_with_its_name(workplace, workers, name, words):
+    (workplace / "own.py").write_text(FAILING.format(running=str(workplace / "running")))
+    job = workshop.write_job(workplace / "job.yaml", workplace / "data", stages=[f"own:{name}"], workers=workers)
+    with pytest.raises(TaskError, match=f"own:{name}.*{words}"):
+        _plan_and_run(job, workplace / "running")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_child_of_a_function_that_forks_does_no_task_beside_its_parent(workplace, workers):
+    (workplace / "own.py").write_text(FAILING.format(running=str(workplace / "running")))
+    data, made = workshop.make_input(workplace / "several", files=3), []
+    for output in ("forked", "plain"):
+        job = {"stages": ["own:forks"], "workers": workers, "output": str(workplace / output)}
+        _plan_and_run(workshop.write_job(workplace / "job.yaml", data, **job), workplace / "running")
+        (workplace / "own.py").write_text(FAILING.format(running=str(workplace / "never")))
+        made.append(
+            {name: each for name, each in workshop.bytes_of(workplace / output).items() if name != "manifest.json"}
+        )
+    assert made[0] == made[1]
+    assert penstock.verify(workplace / "forked").ok
+
+
 def test_two_jobs_of_one_process_may_each_have_a_module_of_the_same_name(workplace):
     for number in (2, 3):
         folder = workplace / str(number)

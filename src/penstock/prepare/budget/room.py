@@ -28,7 +28,7 @@ class Room:
 NOBODY_COUNTS = Room(1 << 62, 1 << 62)
 
 
-class MustBeAlone(Exception):
+class MustBeAlone(BaseException):
     """A row takes more room than a task has beside others: it is done again when no other runs."""
 
 

@@ -118,7 +118,7 @@ class Attempts:
         return [
             worker.number
             for worker, attempt in self._busy()
-            if attempt.place and self._policy.worker_limit and now - attempt.weighed >= SILENT_SECONDS
+            if attempt.place and self._policy.worker_limit and now - attempt.spoke >= SILENT_SECONDS
         ]
 
     def take(self, event: events.Event, now: float) -> list[events.Command]:
@@ -157,7 +157,7 @@ class Attempts:
                     attempt.show(now)
             case events.Entered(_, file, held, whole):
                 attempt.place, attempt.place_bytes, attempt.is_whole_file = file, held, whole
-                attempt.weighed = now
+                attempt.spoke = now
                 attempt.show(now)
             case events.Alone():
                 yield from self._be_alone(worker, attempt)
@@ -169,7 +169,7 @@ class Attempts:
             case events.Died() | events.Overfull():
                 yield from self._drop(worker, attempt, event.reason)
             case events.Holds():
-                attempt.weighed = now
+                attempt.spoke = now if event.is_own_word else attempt.spoke
                 yield from self._limit(worker, attempt, event.bytes)
             case events.Stalled(_, stack):
                 yield from self._notice(attempt, now, stack=stack)

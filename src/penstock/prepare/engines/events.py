@@ -27,7 +27,7 @@ class Attempt:
     noticed: bool = False  # that it has not for a while
     place: str = ""  # the file that a user's function has been given
     place_bytes: int = 0  # what the worker held when it was
-    weighed: float = 0.0  # when it was last known what the worker held in this file
+    spoke: float = 0.0  # when its worker last said what it holds in this file
     is_whole_file: bool = True  # else a part of one, which cannot be left out
 
     @property
@@ -117,6 +117,7 @@ class Holds:
 
     worker: int
     bytes: int
+    is_own_word: bool = True
 
 
 @dataclass(frozen=True)

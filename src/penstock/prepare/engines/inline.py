@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from penstock.base.errors import TaskError
 from penstock.base.events import EventLog
 from penstock.base.memory import own_memory, peak_watched
 from penstock.base.stores.scratch import release_scratch
@@ -22,18 +23,26 @@ if TYPE_CHECKING:
 class InlineEngine:
     def __init__(self, store: Store, log: EventLog) -> None:
         self._store, self._log = store, log
+        self._works: list[Work] = []
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
-        try:
-            for task in tasks:
+        self._works.append(work)
+        for task in tasks:
+            try:
                 with peak_watched() as peak:
                     done(task, execute(work, task, settings, nobody_watches))
-                self._log.say("sample", memory=peak[0], file=own_memory().file, rows=0, busy=1)
-        finally:
-            work.close()  # the process goes on to other things
+            except MemoryError as error:
+                raise TaskError(
+                    "a task ran out of memory inside the driver",
+                    where=str(task.input),
+                    next_step="set `workers: 1`: a worker that runs out is tried again with half the batch",
+                ) from error
+            self._log.say("sample", memory=peak[0], file=own_memory().file, rows=0, busy=1)
 
     def close(self) -> None:
         release_scratch(self._store.scratch_folder)
+        for work in self._works:  # not before: a pass goes on with what the one before has opened
+            work.close()
 
 
 class InlineTrial:

@@ -115,7 +115,7 @@ class LocalEngine:
         self._workers: dict[int, Worker] = {}
         self._attempts = Attempts()
         self._rows_done = 0
-        self._sampled = 0.0
+        self._sampled = self._looked = 0.0
         self._sample_pause = _SAMPLE_SECONDS
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
@@ -170,8 +170,12 @@ class LocalEngine:
 
     def _look_at_silent_workers(self) -> None:
         """A worker that is deep in C code cannot say what it holds."""
-        for number in self._attempts.silent(time.monotonic()):
-            self._take(events.Holds(number, self._workers[number].held_bytes()))
+        now = time.monotonic()
+        if now - self._looked < _TICK_SECONDS:
+            return
+        self._looked = now
+        for number in self._attempts.silent(now):
+            self._take(events.Holds(number, self._workers[number].held_bytes(), is_own_word=False))
 
     def _sample_memory(self) -> None:
         """Read the tree's memory rarely enough that reading it costs at most a hundredth of the time."""
@@ -206,6 +210,8 @@ class LocalEngine:
                 case events.Say(name, facts, int(number)):
                     self._log.say(name, **facts, stack=self._workers[number].stack())
                 case events.Complete(task, row, is_first):
+                    if row.task != task.name:
+                        raise TaskError(f"defect: a worker that was given {task.name} says that it did {row.task}")
                     self._rows_done += row.rows_read
                     self._done(task, row)
                     if is_first:

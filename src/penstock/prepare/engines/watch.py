@@ -6,13 +6,12 @@ outside, where it can.
 
 from __future__ import annotations
 
+import faulthandler
 import os
-import sys
 import threading
 import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from types import FrameType
 from typing import Any
 
 from penstock.base.memory import resident_memory, tree_memory
@@ -74,13 +73,10 @@ class Watch:
 
 
 def _stacks() -> str:
-    """Python stacks of all other threads, written as faulthandler does from outside."""
-    lines = []
-    for thread, innermost in sys._current_frames().items():
-        if thread != threading.get_ident():
-            lines.append(f"Thread 0x{thread:016x} (most recent call first):")
-            frame: FrameType | None = innermost
-            while frame:
-                lines.append(f'  File "{frame.f_code.co_filename}", line {frame.f_lineno} in {frame.f_code.co_name}')
-                frame = frame.f_back
-    return "\n".join(lines)
+    """Python stacks of all threads."""
+    import tempfile  # here, because a worker starts quicker without it
+
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file)
+        file.seek(0)
+        return file.read().decode(errors="replace")

@@ -91,9 +91,10 @@ def is_redoing(store: Store, plan: Plan) -> bool:
 
 def changed(store: Store, plan: Plan) -> list[str]:
     """In words: what differs between the job that was last run here and this one. Nothing, if nothing."""
-    before, after = _read_job(store), _job(plan)
-    if not before or before.get("job") == after["job"]:
+    before = _read_job(store)
+    if not before or before.get("job") == plan.job:
         return []
+    after = _job(plan)
     if before.get("format_version") != FORMAT_VERSION:
         return [f"format version {before.get('format_version')} -> {FORMAT_VERSION}"]
     return _config_changes(before["config"], after["config"]) + _input_changes(before["input"], after["input"])

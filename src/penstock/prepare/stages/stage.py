@@ -64,13 +64,23 @@ class Stage:
 
 def applied(stage: Stage, rows: Rows) -> Rows:
     """Rows that a stage gives. A user's own may do anything, and is told of by name."""
-    with telling(*stage.code()):
+    code = stage.code()
+    if not code:
+        return stage(rows)
+    with telling(*code):
         given = stage(rows)
     if not isinstance(given, Rows):
         raise TaskError(
-            f"{stage.code()[0]} returned {type(given).__name__}, not Rows",
+            f"{code[0]} returned {type(given).__name__}, not Rows",
             next_step="return rows.with_batch(...) or rows.keep(...)",
         )
+    try:
+        given.batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise TaskError(
+            f"{code[0]} returned a batch that Arrow cannot use: {error}",
+            next_step="write text as UTF-8, or give the column the type binary",
+        ) from error
     return given
 
 

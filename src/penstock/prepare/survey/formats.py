@@ -16,12 +16,8 @@ from penstock.shards.schema import Schema, schema_from_arrow
 
 
 def refuse_unfit_format(config: Config, stages: list[Named], output: Schema, given: tuple[pa.Schema, ...]) -> None:
-    if config.format == "arrayrecord":
-        _refuse_records(stages, output, given)
-    elif config.format == "arrays":
-        _refuse_arrays(stages, output)
-    elif config.format == "npz":
-        _refuse_batches(stages, output)
+    if refuse := _REFUSALS.get(config.format):
+        refuse(stages, output, given)
 
 
 def _refuse_records(stages: list[Named], output: Schema, given: tuple[pa.Schema, ...]) -> None:
@@ -41,7 +37,7 @@ def _refuse_records(stages: list[Named], output: Schema, given: tuple[pa.Schema,
         )
 
 
-def _refuse_arrays(stages: list[Named], output: Schema) -> None:
+def _refuse_arrays(stages: list[Named], output: Schema, given: tuple[pa.Schema, ...]) -> None:  # noqa: ARG001
     """Every column of every split is a file, so samples stay samples; `normalize` is done as they are placed."""
     is_behind = False  # `normalize`
     for number, (name, stage) in enumerate(stages):
@@ -87,9 +83,12 @@ def _refuse_without_groups(stages: list[Stage], output: Schema) -> None:
         )
 
 
-def _refuse_batches(stages: list[Named], output: Schema) -> None:
+def _refuse_batches(stages: list[Named], output: Schema, given: tuple[pa.Schema, ...]) -> None:  # noqa: ARG001
     """Batch files hold samples as they come, for a merge that comes later."""
     for number, (name, _) in enumerate(stages):
         raise ConfigError(f"stages[{number}].{name}: batch files hold samples as they come; stages are for the merge")
     batch_file.refuse_unfit(output, "intermediate_dir")
     _refuse_columns("npz", [], output)
+
+
+_REFUSALS = {"arrayrecord": _refuse_records, "arrays": _refuse_arrays, "npz": _refuse_batches}

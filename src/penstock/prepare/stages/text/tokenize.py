@@ -167,7 +167,9 @@ class _Encode(Stage):
         rows = self._without_too_large(rows, number)
         ids, offsets = self.encoder.encode(rows.batch.column(number), self.store.scratch_folder)
         lists = pa.ListArray.from_arrays(pa.array(offsets.astype("i4")), pa.array(ids))
-        return rows.with_batch(rows.batch.set_column(number, TOKENS, lists))
+        names = rows.batch.schema.names
+        columns = {TOKENS if name == self.column else name: rows.batch.column(name) for name in names}
+        return rows.with_batch(pa.RecordBatch.from_pydict({**columns, TOKENS: lists}))
 
     def _without_too_large(self, rows: Rows, number: int) -> Rows:
         texts = rows.batch.column(number)
