@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock
@@ -162,6 +164,15 @@ def test_a_class_that_fails_is_told_by_name_while_planning_and_in_a_worker(workp
     assert (workplace / "running").exists() == late
     if "raise" in body:
         assert "own.py, line" in (caught.value.where or "")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_function_may_follow_columns_that_their_file_declares_without_nulls(workplace, workers):
+    given = pa.table({"size": pa.array([1, 2, 3])}, pa.schema([pa.field("size", pa.int64(), nullable=False)]))
+    pq.write_table(given, workplace / "strict.parquet")
+    job = {"stages": [{"own:doubled": {"column": "size"}}], "workers": workers}
+    penstock.run(workshop.write_job(workplace / "job.yaml", workplace / "strict.parquet", **job))
+    assert penstock.open(workplace / "out")[:]["size"].to_pylist() == [2, 4, 6]
 
 
 FAILING = """
