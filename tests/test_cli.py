@@ -225,6 +225,7 @@ def test_a_stopped_run_says_how_to_go_on_and_does(number, tmp_path):
     assert "1 of 3 tasks kept from an earlier run" in again.stdout
 
 
+@pytest.mark.proof
 def test_a_run_that_is_stopped_while_it_plans_ends_cleanly(tmp_path):
     (tmp_path / "sleepy.py").write_text("import time\ndef sleep(batch):\n    time.sleep(60)\n    return batch\n")
     process = start("run", make_job(tmp_path, stages=["sleepy:sleep"], workers=1))

@@ -87,6 +87,7 @@ def test_no_key_of_a_job_takes_what_is_no_path_and_nothing_appears(home, written
         assert repr(written) in _refused({"stages": [stage]}, work)
 
 
+@pytest.mark.proof
 def test_homes_are_expanded_in_a_job_and_wherever_a_dataset_is_read(home):
     job = desk.make_job(home, output="~/prepared", input="~/data", export={"to": "hf", "path": "~/exported"})
     penstock.run("~/job.yaml")

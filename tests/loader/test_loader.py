@@ -471,6 +471,7 @@ def add_row(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**batch, "row": np.arange(len(batch["inputs"]))}
 
 
+@pytest.mark.proof
 def test_map_in_processes_gives_the_same(load):
     plain = load(workers=0).map(transforms.double)
     for workers in (0, 1, "auto"):

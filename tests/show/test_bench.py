@@ -187,6 +187,7 @@ def test_augment_is_asked_for_and_shown(folder, pings, capfd):
     assert "augment=False is about events" in capfd.readouterr().err
 
 
+@pytest.mark.proof
 def test_arrayrecord_files_are_measured_with_a_word_on_what_is_faster(folder, capfd):
     files = make_pings(folder / "old", format="arrayrecord") / "train.arrayrecord"
     assert main(["bench", str(files), *SHORT, "--length", "64", "--step-ms", "1", "--json"]) == 0

@@ -210,6 +210,7 @@ def others(draw: Any) -> tuple[Data, Draws, Vocabulary, str]:
     return data, draw(draws_of(shards, fill)), vocabulary, fill
 
 
+@pytest.mark.proof
 @given(others(), st.integers(1, 300))
 def test_other_events_are_encoded_alike(made, length):
     data, draws, vocabulary, fill = made

@@ -224,6 +224,7 @@ def test_a_process_stopped_from_outside_is_replaced_too():
         assert processes.replaced == 1
 
 
+@pytest.mark.proof
 def test_a_process_that_died_between_two_batches_is_replaced():
     with Processes(transforms.double, 2, timeout=PATIENCE) as processes:
         for step in range(6):
@@ -234,6 +235,7 @@ def test_a_process_that_died_between_two_batches_is_replaced():
         assert processes.replaced == 2
 
 
+@pytest.mark.proof
 def test_a_stream_from_four_threads_is_unchanged_while_processes_are_killed():
     stop = threading.Event()
     with Processes(transforms.sign, 4, timeout=PATIENCE) as processes, ThreadPoolExecutor(5) as threads:
@@ -527,6 +529,7 @@ def test_close_ends_a_call_that_is_under_way(tmp_path):
         processes(8, batch_of(8))
 
 
+@pytest.mark.proof
 def test_nothing_is_put_into_dev_shm():
     # Others on this machine may use it, so a listing proves nothing: we look at what our own processes hold.
     held = transforms.held_in_shared_memory()

@@ -147,6 +147,7 @@ def needed(data: Data, record: int) -> Iterator[tuple[int, int]]:
             yield values.ctypes.data + 4 * first, 4 * (stop - first)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("page", [4096, 16384, 65536])
 def test_lists_of_any_length_are_listed_with_all_their_pages(monkeypatch, page):
     data = long_rows([0, 30_000, 1, 9_000, 0, 20_000, 3, 5])

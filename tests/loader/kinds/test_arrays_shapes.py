@@ -39,6 +39,7 @@ def boards(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     return prepare(folder, table, [], format=request.param, slice_size="10kB")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("plain", ["", "1"])
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("cache", [None, "disk", "memory"])

@@ -134,6 +134,7 @@ def test_addresses_are_parsed_beforehand_as_far_as_there_is_room():
     assert EventEncoder(*facts).hold(0) == 0
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("empty", [0.0, 0.6])
 def test_old_records_without_events_do_not_change_what_is_counted(tmp_path, empty):
     rng = np.random.default_rng(4)

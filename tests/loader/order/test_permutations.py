@@ -87,6 +87,7 @@ def test_epochs_come_in_every_order_equally_often(records):
     assert all(abs(each) < LIMIT for each in found.values()), found
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("records", [5, 12, 33])
 @pytest.mark.parametrize("orders", [orders_of_seeds, orders_of_epochs])
 def test_an_order_tells_nothing_of_the_next_seed_or_epoch(orders, records):

@@ -71,6 +71,7 @@ def test_a_disk_without_room_is_refused_with_the_numbers(plan):
         planned(plan, replace(plan.means, free_disk=1000))
 
 
+@pytest.mark.proof
 def test_a_stage_that_needs_its_artifact_gets_a_pass_of_its_own(tmp_path):
     stages = [{"statistics": ["size"]}, {"normalize": ["rtt"]}, {"normalize": ["size"]}]
     data = workshop.make_input(tmp_path / "data", files=1)
@@ -82,6 +83,7 @@ def test_a_stage_that_needs_its_artifact_gets_a_pass_of_its_own(tmp_path):
     ]
 
 
+@pytest.mark.proof
 def test_columns_that_nobody_needs_are_not_read(tmp_path):
     data = workshop.make_input(tmp_path / "data", files=1)
     stages = [{"filter": "size > 5"}, {"select": {"latency": "rtt"}}]
@@ -122,6 +124,7 @@ def test_input_with_no_rows_at_all_is_a_dataset_of_none(tmp_path):
         assert len(penstock.open(job.parent / "out")) == 0
 
 
+@pytest.mark.proof
 def test_an_exchange_cuts_the_job_into_a_scatter_and_a_gather(tmp_path):
     data = workshop.make_event_input(tmp_path / "data", files=1)
     plan = penstock.plan(workshop.write_events_job(tmp_path / "job.yaml", data))

@@ -92,6 +92,7 @@ def test_every_number_keeps_its_type_and_its_bits(tmp_path, through):
         assert (row["word"], row["text"], row["text_array"]) == (sample["word"], sample["text"], "king")
 
 
+@pytest.mark.proof
 def test_every_number_is_in_batches_and_opened_records_as_it_was_given(tmp_path):
     sample = {name: value for name, (value, _) in GIVEN.items()}
     penstock.run(write_job(tmp_path, [sample, sample]))

@@ -286,6 +286,7 @@ def test_a_compressed_file_smaller_than_its_header_loses_no_row(tmp_path):
     assert len(read(path).rows) == 1
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("suffix", "pack"),
     [

@@ -399,6 +399,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("exact")
 
 
+@pytest.mark.proof
 @given(first=st.lists(TEXTS, min_size=1, max_size=5), later=st.lists(TEXTS, min_size=1, max_size=8))
 def test_no_csv_value_is_changed_whatever_the_first_file_showed(folder, first, later):
     for name, values in (("a.csv", first), ("b.csv", later)):

@@ -207,6 +207,7 @@ def test_a_raw_file_is_one_segment_known_by_its_ends(tmp_path):
 # Rows of tables.
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
 @given(
     count=st.integers(0, 60), batch_rows=st.integers(1, 25), rows_at_once=st.integers(1, 70), group=st.integers(1, 30)

@@ -404,6 +404,7 @@ def test_a_pickle_is_never_opened_without_trust(tmp_path):
     assert not sprung.exists()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("trust", [False, True])
 def test_a_pickled_metadata_is_left_out_and_never_opened(tmp_path, trust):
     sprung = tmp_path / "sprung"
@@ -466,6 +467,7 @@ def test_lists_of_dicts_become_the_arrays_of_today(tmp_path, stored):
     assert values(answer, "masks_target") == [[0, 1], [1, 1], [0, 1], [1, 1]]
 
 
+@pytest.mark.proof
 @pytest.mark.filterwarnings("ignore:trust_pickle")
 def test_a_list_inside_an_array_of_no_dimension_is_read_too(tmp_path):
     held = np.empty((), object)

@@ -273,6 +273,7 @@ def test_a_column_that_is_not_there_is_refused_with_a_suggestion(tmp_path, optio
 # Among other stages.
 
 
+@pytest.mark.proof
 def test_a_key_keeps_its_split_when_the_data_grow(tmp_path):
     rng = np.random.default_rng(3)
     table = pa.table({"k": [f"key {n}" for n in rng.integers(0, 200, 2000)], "t": rng.integers(0, 99, 2000)})

@@ -42,6 +42,7 @@ def test_an_equal_engine_is_taken(tmp_path: Path) -> None:
     assert choice.why.endswith(" hard texts and 100 documents")
 
 
+@pytest.mark.proof
 def test_an_engine_that_differs_is_passed_over(tmp_path: Path) -> None:
     choice = choose_engine(saved("odd tokens", tmp_path), SAMPLE)  # gigatoken does not know of single words
     assert choice.engine == "fastokens"

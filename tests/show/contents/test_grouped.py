@@ -25,6 +25,7 @@ def made(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("columns", [80, 100])
 def test_a_plan_shows_the_two_sides_of_an_exchange_within_the_screen(columns, made, capfd, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -271,6 +271,7 @@ def test_without_the_library_tokens_are_numbers(dataset, capfd, monkeypatch):
     assert "pip install 'penstock[text]'" in shown
 
 
+@pytest.mark.proof
 def test_a_batch_of_packed_rows_is_shown_decoded(dataset, capfd):
     facts = looked(capfd, dataset, "--tokens", "--batch-size", "2", "--rows", "2")
     for row in facts["rows"]:
@@ -329,6 +330,7 @@ def test_the_preset_text_is_the_job_that_its_plan_prints(tmp_path, capfd, monkey
     assert "preset text needs --set tokenizer=TOKENIZER" in capfd.readouterr().err
 
 
+@pytest.mark.proof
 def test_a_missing_column_of_text_is_named_in_a_way_that_a_command_and_a_file_can_follow(tmp_path, capfd):
     (tmp_path / "a.jsonl").write_text('{"body": "There are forty goats and one dog."}\n')
     options = ["--input", str(tmp_path / "a.jsonl"), "--output", str(tmp_path / "rows"), "--workers", "0"]

@@ -64,6 +64,7 @@ def batches(folder: Path) -> list[Path]:
     return sorted((folder / "batches").glob("batch_*.npz"))
 
 
+@pytest.mark.proof
 def test_a_run_keeps_its_batch_files_and_merges_them(desk, capfd):
     assert main(["run", "job.yaml"]) == 0
     out = capfd.readouterr().out
@@ -141,6 +142,7 @@ def test_a_plan_is_of_the_half_that_makes_batch_files_and_says_what_follows(desk
 # The config of the scripts that wrote such files.
 
 
+@pytest.mark.proof
 def test_another_programs_config_is_understood_and_the_job_file_it_means_is_printed(desk, capfd, monkeypatch):
     monkeypatch.setattr(machine, "cpu_count", lambda: machine.Limit(16, "a test"))
     write(desk, "config.yaml", model={"layers": 3}, preprocessing={**BLOCK, "num_workers": None})

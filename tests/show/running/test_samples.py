@@ -69,6 +69,7 @@ def test_a_plan_of_a_declared_schema_says_so(desk, capfd):
     assert {column["origin"] for column in facts["functions"][0]["columns"]} == {"declared"}
 
 
+@pytest.mark.proof
 def test_a_plan_says_what_a_function_is_given_and_what_it_may_take(desk, capfd):
     out = shown(capfd, "plan", write(desk))
     assert "mine:samples, given a file at a time; function_memory: " in out

@@ -113,6 +113,7 @@ def expected_of(count: int, split: int, scaled: bool) -> dict[str, Any]:
     }
 
 
+@pytest.mark.proof
 @given(
     counts=st.lists(st.integers(0, 30), min_size=1, max_size=4),
     scaled=st.booleans(),
