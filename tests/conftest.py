@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ settings.register_profile(
 )
 settings.load_profile("thorough" if os.environ.get("PENSTOCK_THOROUGH") else "same")
 
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job; what tests start would inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _PROMISES = Path(__file__).parent / "promises"
 
