@@ -6,7 +6,7 @@ import glob
 import operator
 import os
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.base.errors import ConfigError, OutputError, did_you_mean
 from penstock.base.paths import dataset_path, hidden_matches
+from penstock.base.shown import Shown
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
 from penstock.shards import arrow as pa
@@ -32,13 +33,16 @@ _SHARD = re.compile(r"-[0-9]+-of-[0-9]+$")
 _RECORDS_AT_ONCE = 256  # of an .arrayrecord file, in one batch of a table
 
 
-class Records(ABC):
+class Records(Shown):
     """`len(ds)`, `ds[i]` -> dict, `ds[a:b]` -> Arrow table, over shards of `counts` records."""
 
     def __init__(self, title: str, counts: Sequence[int]) -> None:
         self._title = title
         self.counts = tuple(counts)
         self._starts = np.cumsum([0, *counts])
+
+    def facts(self) -> dict[str, str]:
+        return {"records": f"{len(self):,} in {self._title}", "columns": ", ".join(self._arrow_schema().names)}
 
     def __len__(self) -> int:
         return int(self._starts[-1])

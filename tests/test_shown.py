@@ -1,0 +1,64 @@
+"""Objects of the Python interface say what they are, in a line and in a notebook; names cannot be markup."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock
+
+NASTY = "<script><b>\x1b[31m'\"&"
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shown")
+    pq.write_table(pa.table({NASTY: [1, 2, 3]}), folder / "in.parquet")
+    return {"input": str(folder / "in.parquet"), "output": str(folder / "out"), "workers": 0}
+
+
+@pytest.fixture(scope="module")
+def shown(job):
+    plan = penstock.plan(job)
+    manifest = penstock.run(plan)
+    with penstock.load(job["output"], batch_size=2, workers=0) as loader:
+        yield {"Plan": plan, "Manifest": manifest, "Dataset": penstock.open(job["output"]), "Loader": loader}
+
+
+@pytest.mark.parametrize("name", ["Plan", "Manifest", "Dataset", "Loader"])
+def test_an_object_says_what_it_is_in_one_line(shown, name):
+    assert type(shown[name]) is getattr(penstock, name)
+    line = repr(shown[name])
+    assert line.startswith(f"<{name}: ")
+    assert len(line) < 600
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize("name", ["Plan", "Manifest", "Dataset", "Loader"])
+def test_a_notebook_shows_a_table_in_which_nothing_is_markup_that_came_from_data(shown, name):
+    html = shown[name]._repr_html_()
+    assert html.startswith(f"<table><caption>{name}</caption><tr><th>")
+    assert "<b>" not in html
+    assert "<script" not in html.lower()
+    assert "\x1b" not in html
+
+
+def test_a_column_that_looks_like_markup_is_shown_as_text(shown):
+    assert r"<script><b>\x1b[31m" in repr(shown["Manifest"])
+    assert "&lt;script&gt;&lt;b&gt;" in shown["Manifest"]._repr_html_()
+
+
+def test_errors_can_be_caught_by_name(tmp_path):
+    with pytest.raises(penstock.OutputError) as caught:
+        penstock.open(tmp_path)
+    assert isinstance(caught.value, penstock.PenstockError)
+    with pytest.raises(penstock.ConfigError):
+        penstock.plan({"input": "x.parquet", "output": "y", "stagess": []})
+
+
+@pytest.mark.usefixtures("shown")
+def test_what_the_commands_do_can_be_called(job, tmp_path):
+    assert len(penstock.inspect(job["output"], records=2)["records"]) == 2
+    exported = penstock.export(job["output"], "hdf5", tmp_path / "x.h5")
+    assert exported.rows == {"train": 3}
+    with pytest.raises(penstock.ConfigError, match="Did you mean 'hdf5'"):
+        penstock.export(job["output"], "hdf")
