@@ -65,11 +65,11 @@ class Manifest(Shown):
     feature_names: FeatureNames = field(default_factory=dict)
 
     def facts(self) -> dict[str, str]:
-        given = self.account[-1].given if self.account else 0
+        aside = [f"{sum(step.set_aside.values()):,} by {step.name}" for step in self.account if step.set_aside]
         return {
             "records": ", ".join(f"{self.records(split):,} in {split}" for split in self.splits),
             "columns": ", ".join(field.name for field in self.schema),
-            "account": f"{self.account[0].taken:,} in, {given:,} out" if self.account else "none",
+            "set aside": ", ".join(aside) or "none",
             "made from": self.job,
         }
 
