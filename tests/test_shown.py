@@ -12,8 +12,9 @@ NASTY = "<script><b>\x1b[31m'\"&"
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shown")
-    pq.write_table(pa.table({NASTY: [1, 2, 3]}), folder / "in.parquet")
-    return {"input": str(folder / "in.parquet"), "output": str(folder / "out"), "workers": 0}
+    pq.write_table(pa.table({NASTY: [1, 2, 3, 4]}), folder / "in.parquet")
+    job = {"input": str(folder / "in.parquet"), "output": str(folder / "out"), "workers": 0}
+    return {**job, "stages": [{"filter": f"`{NASTY}` < 4"}]}
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,10 @@ def test_a_notebook_shows_a_table_in_which_nothing_is_markup_that_came_from_data
     assert "<b>" not in html
     assert "<script" not in html.lower()
     assert "\x1b" not in html
+
+
+def test_a_manifest_says_which_steps_set_rows_aside(shown):
+    assert "set aside 1 by filter" in repr(shown["Manifest"])
 
 
 def test_a_column_that_looks_like_markup_is_shown_as_text(shown):

@@ -65,7 +65,7 @@ class Manifest(Shown):
     feature_names: FeatureNames = field(default_factory=dict)
 
     def facts(self) -> dict[str, str]:
-        aside = [f"{sum(step.set_aside.values()):,} by {step.name}" for step in self.account if step.set_aside]
+        aside = [f"{sum(step.set_aside.values()):,} by {step.step}" for step in self.account if step.set_aside]
         return {
             "records": ", ".join(f"{self.records(split):,} in {split}" for split in self.splits),
             "columns": ", ".join(field.name for field in self.schema),
