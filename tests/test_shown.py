@@ -5,6 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
+from penstock.base.errors import InputError
+from penstock.show.failure import message
 
 NASTY = "<script><b>\x1b[31m'\"&"
 
@@ -67,3 +69,35 @@ def test_what_the_commands_do_can_be_called(job, tmp_path):
     assert exported.rows == {"train": 3}
     with pytest.raises(penstock.ConfigError, match="Did you mean 'hdf5'"):
         penstock.export(job["output"], "hdf")
+
+
+def test_an_error_has_the_name_by_which_it_can_be_caught():
+    class Misspelt(InputError):
+        pass
+
+    error = Misspelt("there is no column 'amnt'")
+    assert error.as_dict()["error"] == "InputError"
+    assert next(message(error, debug=False)).plain.startswith("InputError: ")
+
+
+def test_an_output_that_is_a_file_is_told_so(job, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(penstock.FileError, match="a file has that name") as caught:
+        penstock.run({**job, "output": str(tmp_path / "taken")})
+    assert caught.value.where == str(tmp_path / "taken")
+
+
+def test_a_dataset_of_text_alone_says_how_it_becomes_batches(tmp_path):
+    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "in.parquet")
+    penstock.run({"input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "workers": 0})
+    with pytest.raises(penstock.ConfigError, match="nothing but text to load: text") as caught:
+        penstock.load(tmp_path / "out", batch_size=1)
+    assert "tokenize" in caught.value.next_step
+
+
+def test_a_missing_file_need_not_be_deleted_first(tmp_path):
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "in.parquet")
+    penstock.run({"input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "workers": 0})
+    next((tmp_path / "out" / "train").iterdir()).unlink()
+    (problem,) = penstock.verify(tmp_path / "out").problems
+    assert problem.next_step.startswith("run the job again")

@@ -413,3 +413,12 @@ def test_a_library_that_ones_own_module_lacks_is_told_apart_from_the_module():
     with pytest.raises(ConfigError, match="no module 'no_such_library', which own_needy imports") as caught:
         build_stage("filter", "own_needy:mask")
     assert caught.value.next_step == "install the package that has it"
+
+
+@pytest.mark.parametrize(
+    "where", ["characters(`the text`) == 3", "bytes( `the text` ) in [4]", "length(`the text`) > 1"]
+)
+def test_a_name_with_spaces_can_be_measured(where):
+    values = [[1, 2]] if where.startswith("length") else ["äbc"]
+    rows = make_rows({"the text": [*values, values[0][:1]]})
+    assert len(checked_stage("filter", where, rows)(rows)) == 1
