@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from penstock.loader.load import load as load
     from penstock.loader.loader import Loader as Loader
     from penstock.loader.tokens.decode import decode as decode
-    from penstock.prepare.entry import merge as merge
     from penstock.prepare.entry import plan as plan
-    from penstock.prepare.entry import run as run
     from penstock.prepare.job.config import Config as Config
     from penstock.prepare.plan.plan import Plan as Plan
     from penstock.prepare.rows.rows import Rows as Rows
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
     from penstock.shards.manifest import Manifest as Manifest
     from penstock.shards.verify import verify as verify
     from penstock.show.contents.inspect import inspect_facts as inspect  # noqa: F401
+    from penstock.show.running.watched import merge as merge
+    from penstock.show.running.watched import run as run
 
 __version__ = "0.1.0"
 _DOOR = {
@@ -57,10 +57,10 @@ _DOOR = {
     "export": ("penstock.shards.foreign.exporting", "export"),
     "inspect": ("penstock.show.contents.inspect", "inspect_facts"),
     "load": ("penstock.loader.load", "load"),
-    "merge": ("penstock.prepare.entry", "merge"),
+    "merge": ("penstock.show.running.watched", "merge"),
     "open": ("penstock.shards.dataset", "open_dataset"),
     "plan": ("penstock.prepare.entry", "plan"),
-    "run": ("penstock.prepare.entry", "run"),
+    "run": ("penstock.show.running.watched", "run"),
     "stage": ("penstock.prepare.stages.stage", "stage"),
     "verify": ("penstock.shards.verify", "verify"),
 }
