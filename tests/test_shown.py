@@ -101,3 +101,20 @@ def test_a_missing_file_need_not_be_deleted_first(tmp_path):
     next((tmp_path / "out" / "train").iterdir()).unlink()
     (problem,) = penstock.verify(tmp_path / "out").problems
     assert problem.next_step.startswith("run the job again")
+
+
+def test_only_the_columns_that_are_asked_for_are_read_in_the_order_asked(tmp_path):
+    table = pa.table({"a": [1, 2], "b": ["x", "y"], "c": [0.5, 1.5]})
+    pq.write_table(table, tmp_path / "in.parquet")
+    job = {"input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "format": "npy", "workers": 0}
+    penstock.run(job)
+    (damaged,) = (tmp_path / "out" / "train").glob("*.b.bytes.npy")
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")  # nobody may look at it
+    some = penstock.open(tmp_path / "out", columns=["c", "a"])
+    assert some[1] == {"c": 1.5, "a": 2}
+    assert some[:].column_names == ["c", "a"]
+    with pytest.raises(penstock.IntegrityError):
+        penstock.open(tmp_path / "out", columns=["b"])[:]
+    assert penstock.open(tmp_path / "out", columns="a")[:].to_pydict() == {"a": [1, 2]}
+    with pytest.raises(penstock.ConfigError, match=r"there is no column 'bb'\. Did you mean 'b'"):
+        penstock.open(tmp_path / "out", columns=["bb"])
