@@ -1,33 +1,70 @@
 """penstock: prepare datasets larger than memory inside a memory budget, and feed accelerators from them.
 
-The public door. Nothing heavy is imported until it is used.
+The public door: jobs (`plan`, `run`, `merge`), datasets (`open`, `verify`, `inspect`, `export`), batches (`load`,
+`decode`), stages of your own (`stage`, `Stage`, `Rows`), what these return, and the errors that they raise. Nothing
+heavy is imported until it is used.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.base.errors import ConfigError as ConfigError
+    from penstock.base.errors import FileError as FileError
+    from penstock.base.errors import InputError as InputError
+    from penstock.base.errors import IntegrityError as IntegrityError
+    from penstock.base.errors import Interrupted as Interrupted
+    from penstock.base.errors import OutputError as OutputError
+    from penstock.base.errors import PenstockError as PenstockError
+    from penstock.base.errors import PlanError as PlanError
+    from penstock.base.errors import TaskError as TaskError
     from penstock.loader.load import load as load
+    from penstock.loader.loader import Loader as Loader
     from penstock.loader.tokens.decode import decode as decode
     from penstock.prepare.entry import plan as plan
-    from penstock.prepare.entry import run as run
     from penstock.prepare.job.config import Config as Config
+    from penstock.prepare.plan.plan import Plan as Plan
+    from penstock.prepare.rows.rows import Rows as Rows
+    from penstock.prepare.stages.stage import Stage as Stage
     from penstock.prepare.stages.stage import stage as stage
-    from penstock.shards.dataset import open_dataset as open
+    from penstock.shards.dataset import Dataset as Dataset
+    from penstock.shards.dataset import open_dataset as open  # noqa: F401
+    from penstock.shards.foreign.exporting import export as export
+    from penstock.shards.manifest import Manifest as Manifest
     from penstock.shards.verify import verify as verify
+    from penstock.show.contents.inspect import inspect_facts as inspect  # noqa: F401
+    from penstock.show.running.watched import merge as merge
+    from penstock.show.running.watched import run as run
 
 __version__ = "0.1.0"
-__all__ = ["Config", "decode", "load", "open", "plan", "run", "stage", "verify"]
-
 _DOOR = {
     "Config": ("penstock.prepare.job.config", "Config"),
+    "ConfigError": ("penstock.base.errors", "ConfigError"),
+    "Dataset": ("penstock.shards.dataset", "Dataset"),
+    "FileError": ("penstock.base.errors", "FileError"),
+    "InputError": ("penstock.base.errors", "InputError"),
+    "IntegrityError": ("penstock.base.errors", "IntegrityError"),
+    "Interrupted": ("penstock.base.errors", "Interrupted"),
+    "Loader": ("penstock.loader.loader", "Loader"),
+    "Manifest": ("penstock.shards.manifest", "Manifest"),
+    "OutputError": ("penstock.base.errors", "OutputError"),
+    "PenstockError": ("penstock.base.errors", "PenstockError"),
+    "Plan": ("penstock.prepare.plan.plan", "Plan"),
+    "PlanError": ("penstock.base.errors", "PlanError"),
+    "Rows": ("penstock.prepare.rows.rows", "Rows"),
+    "Stage": ("penstock.prepare.stages.stage", "Stage"),
+    "TaskError": ("penstock.base.errors", "TaskError"),
     "decode": ("penstock.loader.tokens.decode", "decode"),
+    "export": ("penstock.shards.foreign.exporting", "export"),
+    "inspect": ("penstock.show.contents.inspect", "inspect_facts"),
     "load": ("penstock.loader.load", "load"),
+    "merge": ("penstock.show.running.watched", "merge"),
     "open": ("penstock.shards.dataset", "open_dataset"),
     "plan": ("penstock.prepare.entry", "plan"),
-    "run": ("penstock.prepare.entry", "run"),
+    "run": ("penstock.show.running.watched", "run"),
     "stage": ("penstock.prepare.stages.stage", "stage"),
     "verify": ("penstock.shards.verify", "verify"),
 }
+__all__ = [*_DOOR]
 
 
 def __getattr__(name: str) -> Any:

@@ -358,8 +358,9 @@ def export(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Write a dataset in another format, whole or not at all."""
+    from penstock.shards.foreign.exporting import exported_place
     from penstock.show.console import show, waiting
-    from penstock.show.exported import exported_facts, exported_place, exported_tables
+    from penstock.show.exported import exported_facts, exported_tables
 
     place = exported_place(path, to, output)
     with waiting(f"writing {place}"):

@@ -41,12 +41,17 @@ class PenstockError(Exception):
         return (_rebuild, (type(self), self.what, self.where, self.next_step, self.notes))
 
     @property
+    def name(self) -> str:
+        """Name by which it can be caught: `penstock.InputError`."""
+        return next(kind.__name__ for kind in type(self).__mro__ if kind.__module__ == __name__)
+
+    @property
     def notes(self) -> list[str]:
         return list(getattr(self, "__notes__", []))
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "error": type(self).__name__,
+            "error": self.name,
             "what": self.what,
             "where": self.where,
             "next_step": self.next_step,
@@ -101,6 +106,8 @@ _NEXT_STEP = {
     errno.EDQUOT: "your disk quota is used up: free some space, then run the same command",
     errno.EACCES: "check the owner and permissions of that path",
     errno.EROFS: "that file system is read-only: choose another `output:`",
+    errno.EEXIST: "a file has that name: choose another place, or move the file away",
+    errno.ENOTDIR: "a file stands where a folder must be: choose another place, or move the file away",
     errno.EMFILE: "raise the open-file limit (`ulimit -n 4096`), then run the same command",
 }
 

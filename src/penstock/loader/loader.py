@@ -13,18 +13,18 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.base.errors import ConfigError
+from penstock.base.shown import Shown
 from penstock.loader.batches import Batch, Function
 from penstock.loader.feeding.prefetch import Prefetch
 from penstock.loader.feeding.processes import Functions
 from penstock.loader.feeding.stats import Stats, Totals
 from penstock.loader.maker import Filled, Maker, Parts
-from penstock.loader.order.recipe import MOST_STEPS
 from penstock.loader.tokens.vocabulary import Vocabulary
 
 log = logging.getLogger("penstock")
 
 
-class Loader:
+class Loader(Shown):
     """Batches as dicts of numpy arrays. A batch's arrays may be kept; their memory is used again when they are gone."""
 
     def __init__(self, parts: Parts, functions: Functions = Functions(), step: int = 0) -> None:  # noqa: B008
@@ -39,6 +39,15 @@ class Loader:
         self._turn = threading.Lock()  # of whoever asks for the next batch
         self._process = os.getpid()
 
+    def facts(self) -> dict[str, str]:
+        parts, steps = self._parts, "without end" if self._steps is None else f"of {self._steps:,}"
+        return {
+            "datasets": str(self._parts.arguments.get("path", "")),
+            "batches": f"{parts.batch_size:,} {parts.kind.unit} each, at {self.step:,} {steps}",
+            "rank": f"{parts.rank} of {parts.world}",
+            "threads": "auto" if parts.workers is None else str(parts.workers),
+        }
+
     # Batches.
 
     def batch(self, k: int) -> Batch:
@@ -47,7 +56,7 @@ class Loader:
             k = operator.index(k)
         except TypeError:
             raise TypeError(f"a batch is asked for by its number, not by {type(k).__name__}") from None
-        if not 0 <= k < (MOST_STEPS if self._steps is None else self._steps):
+        if not 0 <= k < self._parts.end:
             end = f" of {self._steps:,}" if self._steps is not None else ""
             raise IndexError(f"there is no batch {k:,}{end}")
         return self._maker.make(k)[0]

@@ -17,7 +17,7 @@ from penstock.loader.feeding.processes import Functions, Processes
 from penstock.loader.feeding.stats import Timing, Totals
 from penstock.loader.kind import Kind
 from penstock.loader.order.order import Draws, Order, Remainder
-from penstock.loader.order.recipe import Recipe
+from penstock.loader.order.recipe import MOST_STEPS, Recipe
 from penstock.loader.tables import Made
 
 _THREADS_THAT_WAIT = 16  # at most: threads that wait need no core each
@@ -51,6 +51,11 @@ class Parts:
         if rows is None:
             return None
         return rows // size if self.remainder == "drop" else -(-rows // size)
+
+    @property
+    def end(self) -> int:
+        """Number behind that of the last batch that can be asked for."""
+        return MOST_STEPS if self.steps is None else self.steps
 
     @property
     def cores(self) -> int:

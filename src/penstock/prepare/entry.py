@@ -9,7 +9,7 @@ from penstock.prepare.job.config import Config, load_config, make_config
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.planning import plan_of
 from penstock.prepare.run.exports import make_export
-from penstock.prepare.run.halves import halves_of
+from penstock.prepare.run.halves import halves_of, merge_batches
 from penstock.prepare.run.run import run as run_plan
 from penstock.shards.manifest import Manifest
 
@@ -28,6 +28,18 @@ def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) ->
     for part in halves_of(job.config if isinstance(job, Plan) else _config(job), plan if redo else None):
         manifest = _run(plan(part), observe, redo)
     return manifest
+
+
+def merge(
+    job: Job, folder: str | os.PathLike[str] | None = None, observe: Observer | None = None, redo: bool = False
+) -> Manifest:
+    """Go on from batch files (batch_*.npz): split, normalize and place what they hold, as the job says.
+
+    They lie in `folder`, or where the job's `intermediate_dir` is.
+    """
+    config = _config(job)
+    place = os.path.abspath(folder) if folder else config.batches_path
+    return _run(plan_of(merge_batches(config, place)), observe, redo)
 
 
 def _run(planned: Plan, observe: Observer | None, redo: bool) -> Manifest:

@@ -266,19 +266,20 @@ def damaged_block(file: str, column: str, block: int) -> IntegrityError:
     )
 
 
-def damaged_file(file: str, reason: str) -> IntegrityError:
+def damaged_file(file: str, reason: str, do: str = "delete that file and run the job again") -> IntegrityError:
     return IntegrityError(
         f"{file} {reason}",
         where=f"{file}, header (block 0 of the file)",
-        next_step="delete that file and run the job again: what it was made from is done again. Then check the disk",
+        next_step=f"{do}: what it was made from is done again. Then check the disk",
     )
 
 
 def check_size(store: Store, file: FileFacts) -> None:
     size = store.size(file.file)
+    if size < 0:
+        raise damaged_file(file.file, "is missing", "run the job again")
     if size != file.bytes:
-        reason = "is missing" if size < 0 else f"has {size:,} bytes, {file.bytes:,} were written"
-        raise damaged_file(file.file, reason)
+        raise damaged_file(file.file, f"has {size:,} bytes, {file.bytes:,} were written")
 
 
 def check_file(store: Store, file: FileFacts) -> None:

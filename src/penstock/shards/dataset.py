@@ -6,7 +6,7 @@ import glob
 import operator
 import os
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.base.errors import ConfigError, OutputError, did_you_mean
 from penstock.base.paths import dataset_path, hidden_matches
+from penstock.base.shown import Shown
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
 from penstock.shards import arrow as pa
@@ -22,7 +23,7 @@ from penstock.shards.foreign import arrayrecord
 from penstock.shards.foreign.arrayrecord_file import SUFFIX, open_reader, read_records
 from penstock.shards.manifest import MANIFEST, Manifest, dataset_id, read_manifest
 from penstock.shards.record import decode_batches, decode_record
-from penstock.shards.schema import schema_to_arrow
+from penstock.shards.schema import Schema, schema_to_arrow
 
 DEFAULT_SPLIT = "train"
 Range = tuple[int, int, int]  # a shard, the first of its records, and the one behind the last
@@ -32,13 +33,16 @@ _SHARD = re.compile(r"-[0-9]+-of-[0-9]+$")
 _RECORDS_AT_ONCE = 256  # of an .arrayrecord file, in one batch of a table
 
 
-class Records(ABC):
+class Records(Shown):
     """`len(ds)`, `ds[i]` -> dict, `ds[a:b]` -> Arrow table, over shards of `counts` records."""
 
     def __init__(self, title: str, counts: Sequence[int]) -> None:
         self._title = title
         self.counts = tuple(counts)
         self._starts = np.cumsum([0, *counts])
+
+    def facts(self) -> dict[str, str]:
+        return {"records": f"{len(self):,} in {self._title}", "columns": ", ".join(self._arrow_schema().names)}
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -89,10 +93,10 @@ class Records(ABC):
 class Dataset(Records):
     """A split of the native format. Shards are mapped when first touched."""
 
-    def __init__(self, store: Store, manifest: Manifest, split: str) -> None:
+    def __init__(self, store: Store, manifest: Manifest, split: str, columns: Sequence[str] | None = None) -> None:
         self.manifest = manifest
         self.split = split
-        self.schema = manifest.schema
+        self.schema = manifest.schema if columns is None else _chosen(manifest.schema, columns)
         self._store = store
         self._shards = manifest.splits[split]
         self._mapped: dict[int, dict[str, Column]] = {}  # in the order of their last use
@@ -168,15 +172,29 @@ class ArrayRecordDataset(Records):
         return self[:1].schema if len(self) else arrayrecord.facts_schema()
 
 
-def open_dataset(path: str | os.PathLike[str], split: str | None = None) -> Dataset | ArrayRecordDataset:
+def open_dataset(
+    path: str | os.PathLike[str], split: str | None = None, columns: Sequence[str] | None = None
+) -> Dataset | ArrayRecordDataset:
     """Open one split of a finished dataset for reading ("train" by default), or .arrayrecord files by name or pattern.
 
+    `columns` are the only ones that are read, in that order.
     Such a file is one split by itself: a split that is named must be the one in its name. A folder of the older scripts
     has no manifest: its split `train` is the files `train.arrayrecord` and `train-*.arrayrecord`.
     """
     if split is not None and not isinstance(split, str):
         raise ConfigError(f"split={split!r} is no name of a split", next_step="give its name, such as 'train'")
     root = dataset_path(path)
+    opened = _open(root, split, columns)
+    if columns is not None and not isinstance(opened, Dataset):
+        raise ConfigError(
+            "records of .arrayrecord files are read whole",
+            where="open(columns=...)",
+            next_step="leave columns= out, or prepare the events without `format: arrayrecord`",
+        )
+    return opened
+
+
+def _open(root: str, split: str | None, columns: Sequence[str] | None) -> Dataset | ArrayRecordDataset:
     if is_bare(root):
         paths = _matching(root)
         _refuse_other_split(paths, split)
@@ -198,7 +216,20 @@ def open_dataset(path: str | os.PathLike[str], split: str | None = None) -> Data
         )
     if manifest.config.get("format") == arrayrecord.FORMAT:
         return _open_split(store, manifest, split)
-    return Dataset(store, manifest, split)
+    return Dataset(store, manifest, split, columns)
+
+
+def _chosen(schema: Schema, columns: Sequence[str]) -> Schema:
+    known = {field.name: field for field in schema}
+    names = [columns] if isinstance(columns, str) else list(columns)
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"there is no column {name!r}.{did_you_mean(str(name), list(known))}",
+                where="open(columns=...)",
+                next_step=f"some of: {', '.join(known)}",
+            )
+    return tuple(known[name] for name in dict.fromkeys(names))
 
 
 def _refuse_split(split: str, names: list[str], store: Store) -> None:

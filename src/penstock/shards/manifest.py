@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.fingerprint import digest, fingerprint
+from penstock.base.shown import Shown
 from penstock.base.stores.store import STATE, Store
 from penstock.shards.columns import FileFacts, damaged_file
 from penstock.shards.schema import FeatureNames, Field, Schema
@@ -48,8 +49,10 @@ class Step:
         return self.taken == self.given + sum(self.set_aside.values())
 
 
-@dataclass(frozen=True)
-class Manifest:
+@dataclass(frozen=True, repr=False)
+class Manifest(Shown):
+    """A finished dataset: its splits, columns and files, how every row came there, and what it was made from."""
+
     config: dict[str, Any]
     input: dict[str, Any]
     schema: Schema
@@ -60,6 +63,15 @@ class Manifest:
     job: str  # fingerprint of the semantic config, the input and the code: what this dataset was made from
     tokens: tuple[Step, ...] = ()  # the account of tokens, where documents were tokenized
     feature_names: FeatureNames = field(default_factory=dict)
+
+    def facts(self) -> dict[str, str]:
+        aside = [f"{sum(step.set_aside.values()):,} by {step.step}" for step in self.account if step.set_aside]
+        return {
+            "records": ", ".join(f"{self.records(split):,} in {split}" for split in self.splits),
+            "columns": ", ".join(field.name for field in self.schema),
+            "set aside": ", ".join(aside) or "none",
+            "made from": self.job,
+        }
 
     def records(self, split: str) -> int:
         return sum(shard.records for shard in self.splits[split])

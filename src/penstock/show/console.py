@@ -26,7 +26,8 @@ def make_console(stderr: bool = False) -> Console:
     """A console that takes text as it is: `kind in [a, b]` is a condition here, not markup."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream is None or stream.isatty() or "COLUMNS" in os.environ else _PLAIN_WIDTH
-    return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+    # Without rich's own way with notebooks, which needs ipywidgets: lines are shown there, as in a log.
+    return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False, force_jupyter=False)
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def known_error(error: BaseException) -> PenstockError:
 
 
 def message(error: PenstockError, debug: bool) -> Iterator[Text]:
-    name = "Defect of penstock" if type(error) is PenstockError else type(error).__name__
+    name = "Defect of penstock" if type(error) is PenstockError else error.name
     color = "yellow" if isinstance(error, Interrupted) else "bold red"
     yield Text.assemble((f"{name}:", color), " ", error.what)
     if error.where:

@@ -413,3 +413,28 @@ def test_a_library_that_ones_own_module_lacks_is_told_apart_from_the_module():
     with pytest.raises(ConfigError, match="no module 'no_such_library', which own_needy imports") as caught:
         build_stage("filter", "own_needy:mask")
     assert caught.value.next_step == "install the package that has it"
+
+
+@pytest.mark.parametrize(
+    "where", ["characters(`the text`) == 3", "bytes( `the text` ) in [4]", "length(`the text`) > 1"]
+)
+def test_a_name_with_spaces_can_be_measured(where):
+    values = [[1, 2]] if where.startswith("length") else ["äbc"]
+    rows = make_rows({"the text": [*values, values[0][:1]]})
+    assert len(checked_stage("filter", where, rows)(rows)) == 1
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("ns", "Europe/Berlin")])
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+def test_days_may_stand_between_quotes(kind, quote):
+    days = pa.array([19_000, 20_000], pa.date32())
+    rows = make_rows({"at": days.cast(pa.timestamp("us")).cast(kind) if pa.types.is_timestamp(kind) else days})
+    assert checked_stage("filter", f"at >= {quote}2024-06-01{quote}", rows)(rows).ordinals.tolist() == [1]
+    assert checked_stage("filter", f"at in [{quote}2022-01-08{quote}]", rows)(rows).ordinals.tolist() == [0]
+
+
+@pytest.mark.parametrize("value", ["soon", "2024-13-01", "1"])
+def test_quoted_text_that_is_no_day_is_refused(value):
+    rows = make_rows({"at": pa.array([1], pa.timestamp("us"))})
+    with pytest.raises(ConfigError, match="is timestamp"):
+        checked_stage("filter", f"at >= '{value}'", rows)

@@ -114,3 +114,26 @@ def test_what_cannot_be_a_split_is_refused(written, message):
 
 def test_shares_that_leave_a_little_are_fine():
     assert build_stage("split", {"a": 0.7, "b": 0.1, "c": 0.1999999}).splits() == ("train", "a", "b", "c")
+
+
+def test_another_seed_makes_another_split_in_the_same_shares():
+    """What one split put together, the next divides again: the two are independent."""
+    keys = {"key": [f"user-{i}" for i in range(100_000)]}
+    first = np.array(splits_of({"by": "key", "test": 0.1}, keys))
+    second = np.array(splits_of({"by": "key", "test": 0.1, "seed": 1}, keys))
+    third = np.array(splits_of({"by": "key", "test": 0.1, "seed": 2}, keys))
+    assert (second == "test").mean() == pytest.approx(0.1, abs=0.004)
+    for one, other in ((first, second), (second, third)):
+        assert ((one == "test") & (other == "test")).mean() == pytest.approx(0.01, abs=0.002)
+
+
+def test_without_a_seed_a_split_is_the_one_that_it_always_was():
+    assert build_stage("split", {"test": 0.1}).describe() == build_stage("split", {"test": 0.1, "seed": 0}).describe()
+    assert "seed" not in build_stage("split", {"test": 0.1}).describe()
+    assert build_stage("split", {"test": 0.1, "seed": 7}).describe()["seed"] == 7
+
+
+@pytest.mark.parametrize("seed", [0.1, -1, 2**63, True, "a"])
+def test_a_seed_that_is_no_whole_number_is_refused(seed):
+    with pytest.raises(ConfigError, match=r"seed: .* is not a whole number"):
+        build_stage("split", {"test": 0.1, "seed": seed})

@@ -189,3 +189,17 @@ def test_a_misspelled_name_in_types_of_csv_is_a_mistake_of_the_job_whatever_happ
     (tmp_path / "part1.csv").write_text("other\n1\n")
     penstock.run({**job, "input": {"path": str(tmp_path / "*.csv"), "types": {"customer": "int32"}}})
     assert len(penstock.open(tmp_path / "out")) == 2
+
+
+@pytest.mark.parametrize(("option", "value"), [("types", {"a": "string"}), ("delimiter", ";")])
+def test_an_option_that_has_no_say_in_the_files_is_refused(tmp_path, option, value):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    job = {"input": {"path": str(tmp_path / "a.parquet"), option: value}, "output": str(tmp_path / "out")}
+    with pytest.raises(ConfigError, match=rf"input\[0\]\.{option}: .* these files are parquet"):
+        penstock.plan(job)
+    (tmp_path / "b.csv").write_text("a\n1\n")
+    job["input"] = [
+        job["input"]["path"],
+        {"path": str(tmp_path / "b.csv"), option: {"a": "int64"} if option == "types" else value},
+    ]
+    penstock.plan(job)

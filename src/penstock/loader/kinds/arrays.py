@@ -112,6 +112,12 @@ def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
     fields = (
         [field for field in schema if not _is_text(field)] if columns is None else [known[name] for name in columns]
     )
+    if columns is None and not fields:
+        raise ConfigError(
+            f"there is nothing but text to load: {', '.join(known)}",
+            where="the columns of the dataset",
+            next_step="prepare it with `tokenize` and `pack`, which make rows of tokens of a text",
+        )
     ragged = [f"{field.name} ({field.type})" for field in fields if not _is_array(field)]
     if ragged or not fields:
         arrays = [field.name for field in schema if _is_array(field)]

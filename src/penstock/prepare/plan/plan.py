@@ -6,7 +6,8 @@ from typing import Any
 
 from penstock.base.errors import PlanError
 from penstock.base.fingerprint import digest, fingerprint
-from penstock.base.sizes import format_size
+from penstock.base.shown import Shown
+from penstock.base.sizes import counted, format_size
 from penstock.prepare.budget.means import Means, Projection, Settings
 from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Pass, Task
@@ -27,8 +28,10 @@ class Planned:
     projected: Projection
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
+    """What a run would do: passes of tasks, each with workers and batches that fit. `penstock.run` takes it."""
+
     config: Config
     survey: Survey
     means: Means
@@ -52,6 +55,17 @@ class Plan:
     @property
     def task_count(self) -> int:
         return sum(len(each.tasks) for each in self.passes)
+
+    def facts(self) -> dict[str, str]:
+        survey, budget = self.survey, self.means.budget
+        return {
+            "output": self.config.output_path,
+            "input": f"{format_size(survey.bytes)} in {counted(len(survey.slices), 'slice')}",
+            "passes": ", ".join(each.pass_.kind for each in self.passes),
+            "tasks": f"{self.task_count:,}, {counted(self.workers, 'worker')}",
+            "memory": f"about {format_size(self.projected_memory)} of {budget}",
+            "disk": f"about {format_size(self.output_bytes)}",
+        }
 
     def wait_for_engines(self) -> None:
         """Wait for the engines of stages, where planning left their choice open: one that fails says so now."""

@@ -140,6 +140,10 @@ def _time(value: Any, kind: pa.DataType) -> pa.Scalar:
         raise TypeError("a time, or a whole number in the column's unit, is needed")
     if is_a.is_time(kind) and isinstance(value, str):
         return pa.scalar(time.fromisoformat(value), pa.time64("us")).cast(kind)
+    if isinstance(value, str) and (is_a.is_date(kind) or is_a.is_timestamp(kind)):
+        value = read_literal(value)  # between quotes: '2024-06-01'
+        if not isinstance(value, date):
+            raise TypeError("a day or a time is needed, such as 2024-06-01 or 2024-06-01T12:30:00")
     if is_a.is_date(kind) and isinstance(value, datetime):
         raise TypeError("a day without a time is needed")
     if is_a.is_timestamp(kind) and isinstance(value, date):

@@ -48,7 +48,7 @@ def finished(store: Store, plan: Plan, redo: bool) -> Manifest | None:
     raise OutputError(
         "this output is finished, and was made from something else: " + "; ".join(changes),
         where=store.root,
-        next_step="choose another `output:`, or run with --redo to replace it",
+        next_step="choose another `output:`, or replace it: `--redo`, in Python `redo=True`",
     )
 
 

@@ -147,6 +147,7 @@ class Source(ABC):
     keeps_positions: ClassVar[bool] = False  # rows may bring the positions they had in other files
     lines_tell_columns: ClassVar[bool] = False  # a line is held against the schema when it is read
     files_tell_types: ClassVar[bool] = True  # if not, all files have the types of the first
+    takes: ClassVar[tuple[str, ...]] = ()  # of `types` and `delimiter`: the options that have a say in its files
     is_one_part: ClassVar[bool] = True  # a file that cannot be read to its end is set aside as a whole
 
     @abstractmethod

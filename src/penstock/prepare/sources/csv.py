@@ -23,6 +23,7 @@ from penstock.shards.schema import parse_type, type_to_arrow
 
 class Csv(Source):
     files_tell_types = False
+    takes = ("types", "delimiter")
 
     def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
         sample, dialect = _open(file, options)

@@ -43,6 +43,7 @@ class Raised(Exception):
 
 class Function(Source):
     unit = "samples"
+    takes = ("types", "delimiter")  # of the rows that it is given
     is_one_part = False  # those who run its tasks leave out files that it failed for
 
     def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:

@@ -24,10 +24,11 @@ _OPERATORS = {
     "<": pc.less,
     ">": pc.greater,
 }
-_CONDITION = re.compile(
-    r"\s*(`[^`]+`|[^\s=!<>`]+)\s*(==|!=|<=|>=|<|>|(?<=[\s`])(?:not\s+in|in|is\s+not|is)\b)\s*(.+?)\s*"
-)
 _MEASURES = {"characters": pc.utf8_length, "bytes": pc.binary_length, "length": pc.list_value_length}
+_CONDITION = re.compile(
+    rf"\s*((?:{'|'.join(_MEASURES)})\(\s*`[^`]+`\s*\)|`[^`]+`|[^\s=!<>`]+)"
+    r"\s*(==|!=|<=|>=|<|>|(?<=[\s`])(?:not\s+in|in|is\s+not|is)\b)\s*(.+?)\s*"
+)
 _MEASURED = re.compile(rf"({'|'.join(_MEASURES)})\((.+)\)")
 _COMPARES = {"compares": "in the column's type"}
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -164,7 +165,7 @@ def parse_condition(text: str) -> Condition:
         raise ConfigError(
             f"cannot read the condition {text!r}",
             next_step="write `column op value`, for example rtt > 0, kind in [a, b], name is not null, "
-            "or module:function",
+            "`a name with spaces` > 0 (with the backticks), or module:function",
         )
     column, operator = match[1], " ".join(match[2].split())
     measured = _MEASURED.fullmatch(column)

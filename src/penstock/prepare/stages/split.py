@@ -24,19 +24,24 @@ class Split(Splits, Settles):
 
     `by` a column (or a list of them) puts equal values into one split; without it each row is decided by its
     position (file and row). Either way a row stays in its split when files or rows are added. Behind `group`,
-    `by: key` (or none) means the columns that were grouped by.
+    `by: key` (or none) means the columns that were grouped by. Another `seed` makes another split: rows that one split
+    put together are divided again by the next.
     """
 
     fractions: dict[str, float]
     by: tuple[str, ...] = ()
+    seed: int = 0
 
     @classmethod
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
         if not isinstance(written, dict):
             raise ConfigError(f"expected fractions, such as {{test: 0.1}}, got {written!r}")
         by = written.get("by", [])
-        fractions = {str(name): share for name, share in written.items() if name != "by"}
-        return {"by": [by] if isinstance(by, str) else by, "fractions": dict(sorted(fractions.items()))}
+        seed = written.get("seed", 0)
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+            raise ConfigError(f"seed: {seed!r} is not a whole number from 0 to 2^63 - 1")
+        fractions = {str(name): share for name, share in written.items() if name not in ("by", "seed")}
+        return {"by": [by] if isinstance(by, str) else by, "fractions": dict(sorted(fractions.items())), "seed": seed}
 
     def __post_init__(self) -> None:
         if not self.fractions:
@@ -59,6 +64,8 @@ class Split(Splits, Settles):
 
     def decide(self, hashes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Split numbers, 0 = train. Named splits take ranges of the hash from 0 upwards, in order of name."""
+        if self.seed:
+            hashes = combine(hashes, np.full(len(hashes), self.seed, "u8"))
         splits = np.zeros(len(hashes), "u1")
         low = Fraction(0)
         for number, share in enumerate(self.fractions.values(), start=1):
@@ -82,6 +89,10 @@ class Split(Splits, Settles):
                     next_step="behind `group`, split by: key, so that all records of a key are in one split",
                 )
         return schema
+
+    def describe(self) -> dict[str, Any]:
+        described = super().describe()
+        return described if self.seed else {name: each for name, each in described.items() if name != "seed"}
 
     def keeps_rows(self) -> bool:
         return True

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.base.errors import InputError, did_you_mean
+from penstock.base.errors import ConfigError, InputError, did_you_mean
 from penstock.prepare.job.config import Config
 from penstock.prepare.rows.layouts import refuse_other_layouts
 from penstock.prepare.sources import File, FileSurvey, Misnamed, Reading, SourceOptions, source_of, survey_file
@@ -46,6 +46,7 @@ class Agreed:
 
 def agree(config: Config, stages: tuple[Stage, ...], sources: tuple[SourceOptions, ...], files: list[File]) -> Agreed:
     """Survey the files. The first that shows columns tells those of the input."""
+    _refuse_idle_options(sources, files)
     sources = tuple(replace(each, named=named_columns(stages)) for each in sources)
     good, bad, not_seen = _survey_files(config, sources, files)
     # If no file shows columns, the first of all tells that.
@@ -61,6 +62,20 @@ def agree(config: Config, stages: tuple[Stage, ...], sources: tuple[SourceOption
     pieces = tuple(piece for _, survey in good for piece in survey.pieces)
     unseen = tuple(name for name in not_seen if name in columns)
     return Agreed(schema, columns, needed is None, pieces, (*bad, *wrong), unseen, sources)
+
+
+def _refuse_idle_options(sources: tuple[SourceOptions, ...], files: list[File]) -> None:
+    """An option that has no say in any file of its source would change nothing, in silence."""
+    formats = sorted({(file.source, file.format) for file in files})
+    for number, source in enumerate(sources):
+        names = [name for of, name in formats if of == number]
+        taken = {option for name in names for option in source_of(name).takes}
+        for option in ("types", "delimiter"):
+            if names and getattr(source, option) and option not in taken:
+                raise ConfigError(
+                    f"input[{number}].{option}: it says how text is read, and these files are {' and '.join(names)}",
+                    next_step="leave it out; `cast: {column: type}` gives columns other types",
+                )
 
 
 def _survey_files(

@@ -22,6 +22,7 @@ _NAMES: Schema = {"type": "array", "items": _NAME, "minItems": 1}
 _SIZE: Schema = {"anyOf": [{"type": "string"}, {"type": "integer", "exclusiveMinimum": 0}]}
 _OWN_CODE = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 
+_SEED: Schema = {"type": "integer", "minimum": 0, "default": 0, "description": "another one makes another split"}
 _SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _PATTERNS = ("path", "files", "npz")  # a source has one of them
 
@@ -83,7 +84,7 @@ _FORMS: dict[str, list[Schema]] = {
         ),
     ],
     "select": [_NAME, _NAMES, _mapping([], additional=_NAME)],
-    "split": [_mapping([], additional=_SHARE, by={"anyOf": [_NAME, _NAMES]})],
+    "split": [_mapping([], additional=_SHARE, by={"anyOf": [_NAME, _NAMES]}, seed=_SEED)],
     "statistics": [_NAMES, _mapping(["columns"], columns=_NAMES)],
 }
 # A short form beside the fields.

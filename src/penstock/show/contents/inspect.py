@@ -1,5 +1,6 @@
 """Inspect: an output folder or .arrayrecord files -> what they hold, finished or not, with a few records decoded."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,12 @@ from penstock.show.running.result import account_tables, dataset_facts, group_li
 from penstock.show.tables import by_workers, filled, make_list, make_table, split_table
 
 
-def inspect_facts(path: str, split: str | None, records: int) -> dict[str, Any]:
+def inspect_facts(path: str | os.PathLike[str], split: str | None = None, records: int = 3) -> dict[str, Any]:
+    """What a dataset or .arrayrecord files hold: splits, columns, account, keys, and the first few records decoded.
+
+    `split` is the one whose records are shown, `records` how many. An unfinished dataset says how far it is.
+    """
+    path = os.fspath(path)
     if is_bare(path) or older_files(path):
         return file_facts(path, split, records)
     store = open_store(path)

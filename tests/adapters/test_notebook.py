@@ -1,0 +1,45 @@
+"""A notebook, in a real Jupyter kernel: progress is shown, objects are tables, the driver's lines are not errors."""
+
+import json
+
+import nbclient
+import nbformat
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory):
+    """Outputs of each cell, by its number."""
+    folder = tmp_path_factory.mktemp("notebook")
+    pq.write_table(pa.table({"<b>x": [1, 2, 3]}), folder / "in.parquet")
+    job = {"input": str(folder / "in.parquet"), "output": str(folder / "out")}
+    code = [
+        f"import penstock; job = {json.dumps(job)}",
+        "penstock.plan(job)",
+        "manifest = penstock.run(job)",
+        "manifest",
+    ]
+    code += ["_ = penstock.run(job, redo=True, progress=False)", "penstock.open(job['output'])"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in code])
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+    return [cell["outputs"] for cell in notebook["cells"]]
+
+
+def test_a_run_shows_its_progress(cells):
+    assert {shown["name"] for shown in cells[2]} == {"stdout"}
+    text = "".join(shown["text"] for shown in cells[2])
+    assert "planning" in text
+    assert "1 task to do, 3 rows in all" in text
+
+
+def test_a_run_shows_nothing_where_that_is_asked_for(cells):
+    assert cells[4] == []
+
+
+@pytest.mark.parametrize(("cell", "name"), [(1, "Plan"), (3, "Manifest"), (5, "Dataset")])
+def test_an_object_is_a_table_in_which_names_are_no_markup(cells, cell, name):
+    html = cells[cell][0]["data"]["text/html"]
+    assert f"<caption>{name}</caption>" in html
+    assert "<b>" not in html
