@@ -5,8 +5,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.base.errors import InputError
-from penstock.show.failure import message
 
 NASTY = "<script><b>\x1b[31m'\"&"
 
@@ -71,50 +69,8 @@ def test_what_the_commands_do_can_be_called(job, tmp_path):
         penstock.export(job["output"], "hdf")
 
 
-def test_an_error_has_the_name_by_which_it_can_be_caught():
-    class Misspelt(InputError):
-        pass
-
-    error = Misspelt("there is no column 'amnt'")
-    assert error.as_dict()["error"] == "InputError"
-    assert next(message(error, debug=False)).plain.startswith("InputError: ")
-
-
 def test_an_output_that_is_a_file_is_told_so(job, tmp_path):
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(penstock.FileError, match="a file has that name") as caught:
         penstock.run({**job, "output": str(tmp_path / "taken")})
     assert caught.value.where == str(tmp_path / "taken")
-
-
-def test_a_dataset_of_text_alone_says_how_it_becomes_batches(tmp_path):
-    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "in.parquet")
-    penstock.run({"input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "workers": 0})
-    with pytest.raises(penstock.ConfigError, match="nothing but text to load: text") as caught:
-        penstock.load(tmp_path / "out", batch_size=1)
-    assert "tokenize" in caught.value.next_step
-
-
-def test_a_missing_file_need_not_be_deleted_first(tmp_path):
-    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "in.parquet")
-    penstock.run({"input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "workers": 0})
-    next((tmp_path / "out" / "train").iterdir()).unlink()
-    (problem,) = penstock.verify(tmp_path / "out").problems
-    assert problem.next_step.startswith("run the job again")
-
-
-def test_only_the_columns_that_are_asked_for_are_read_in_the_order_asked(tmp_path):
-    table = pa.table({"a": [1, 2], "b": ["x", "y"], "c": [0.5, 1.5]})
-    pq.write_table(table, tmp_path / "in.parquet")
-    job = {"input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "format": "npy", "workers": 0}
-    penstock.run(job)
-    (damaged,) = (tmp_path / "out" / "train").glob("*.b.bytes.npy")
-    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")  # nobody may look at it
-    some = penstock.open(tmp_path / "out", columns=["c", "a"])
-    assert some[1] == {"c": 1.5, "a": 2}
-    assert some[:].column_names == ["c", "a"]
-    with pytest.raises(penstock.IntegrityError):
-        penstock.open(tmp_path / "out", columns=["b"])[:]
-    assert penstock.open(tmp_path / "out", columns="a")[:].to_pydict() == {"a": [1, 2]}
-    with pytest.raises(penstock.ConfigError, match=r"there is no column 'bb'\. Did you mean 'b'"):
-        penstock.open(tmp_path / "out", columns=["bb"])

@@ -8,7 +8,8 @@ import pickle
 import pytest
 
 from penstock.base import errors
-from penstock.base.errors import ConfigError, FileError, PenstockError, TaskError, did_you_mean, file_error
+from penstock.base.errors import ConfigError, FileError, InputError, PenstockError, TaskError, did_you_mean, file_error
+from penstock.show.failure import message
 
 
 def test_an_error_that_crossed_a_process_keeps_everything():
@@ -57,3 +58,12 @@ def test_an_os_error_without_a_number_still_says_what_it_said():
 def test_a_close_name_is_offered_and_a_far_one_is_not():
     assert did_you_mean("colunm", ["column", "keep"]) == " Did you mean 'column'?"
     assert did_you_mean("zzz", ["column", "keep"]) == ""
+
+
+def test_an_error_has_the_name_by_which_it_can_be_caught():
+    class Misspelt(InputError):
+        pass
+
+    error = Misspelt("there is no column 'amnt'")
+    assert error.as_dict()["error"] == "InputError"
+    assert next(message(error, debug=False)).plain.startswith("InputError: ")

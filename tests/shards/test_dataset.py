@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock
@@ -102,3 +103,28 @@ def test_a_record_speaks_numpy(tmp_path):
     assert (record["list"].tolist(), record["list"].dtype) == ([1, 2], np.int16)
     assert (record["flags"].tolist(), record["flags"].dtype) == ([True, False], bool)
     assert (record["kind"], record["fixed"]) == ("k", b"abc")
+
+
+def test_only_the_columns_that_are_asked_for_are_read_in_the_order_asked(tmp_path):
+    table = pa.table({"a": [1, 2], "b": ["x", "y"], "c": [0.5, 1.5]})
+    pq.write_table(table, tmp_path / "in.parquet")
+    job = {"input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "format": "npy", "workers": 0}
+    penstock.run(job)
+    (damaged,) = (tmp_path / "out" / "train").glob("*.b.bytes.npy")
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")  # nobody may look at it
+    some = penstock.open(tmp_path / "out", columns=["c", "a"])
+    assert some[1] == {"c": 1.5, "a": 2}
+    assert some[:].column_names == ["c", "a"]
+    with pytest.raises(penstock.IntegrityError):
+        penstock.open(tmp_path / "out", columns=["b"])[:]
+    assert penstock.open(tmp_path / "out", columns="a")[:].to_pydict() == {"a": [1, 2]}
+    with pytest.raises(penstock.ConfigError, match=r"there is no column 'bb'\. Did you mean 'b'"):
+        penstock.open(tmp_path / "out", columns=["bb"])
+
+
+def test_a_missing_file_need_not_be_deleted_first(tmp_path):
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "in.parquet")
+    penstock.run({"input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "workers": 0})
+    next((tmp_path / "out" / "train").iterdir()).unlink()
+    (problem,) = penstock.verify(tmp_path / "out").problems
+    assert problem.next_step.startswith("run the job again")

@@ -120,6 +120,11 @@ def file_error(error: OSError, action: str, path: str) -> FileError:
     return FileError(f"cannot {action}: {reason} ({name})", where=path, next_step=next_step)
 
 
+def printable(text: str) -> str:
+    """The text, with escape codes and other characters that a terminal would obey written out."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 def did_you_mean(wrong: str, known: list[str]) -> str:
     """`. Did you mean 'column'?`, or nothing when no known name is close."""
     import difflib

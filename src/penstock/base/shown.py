@@ -3,6 +3,8 @@
 import html
 from abc import ABC, abstractmethod
 
+from penstock.base.errors import printable
+
 
 class Shown(ABC):
     """An object that says in a few words what it is. Names come from data, so they may hold anything."""
@@ -18,11 +20,6 @@ class Shown(ABC):
     def _repr_html_(self) -> str:
         rows = [f"<tr><th>{_escaped(title)}</th><td>{_escaped(fact)}</td></tr>" for title, fact in self.facts().items()]
         return f"<table><caption>{type(self).__name__}</caption>{''.join(rows)}</table>"
-
-
-def printable(text: str) -> str:
-    """The text, with escape codes and other characters that a terminal would obey written out."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _escaped(text: str) -> str:

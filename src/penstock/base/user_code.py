@@ -101,9 +101,9 @@ def forget_modules(folder: str, targets: Iterator[str]) -> None:
     for top in {target.partition(":")[0].partition(".")[0] for target in targets}:
         if any(os.path.exists(os.path.join(folder, top + ending)) for ending in (".py", "/__init__.py")):
             loaded = [each for each in sys.modules if each == top or each.startswith(f"{top}.")]
-            of_files = [each for name in loaded if (each := sys.modules[name]).__file__]
+            of_files = [each for name in loaded if getattr(each := sys.modules[name], "__file__", None)]
             for name in {*loaded, *(name for each in of_files for name, _ in _own_modules(each))}:
-                del sys.modules[name]
+                sys.modules.pop(name, None)
 
 
 def _place(error: BaseException, module: str) -> str:
@@ -122,7 +122,7 @@ def call_user(target: str, *arguments: Any, **options: Any) -> Any:
 
 @contextmanager
 def telling(*targets: str) -> Iterator[None]:
-    """What the user's code raises comes out as a TaskError that names its line. Without a target nothing changes."""
+    """Turn what the user's code raises into a TaskError that names its line. Without a target nothing changes."""
     process = os.getpid()
     try:
         yield

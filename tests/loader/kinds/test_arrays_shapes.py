@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock
@@ -75,3 +76,11 @@ def test_batch_k_is_the_same_whoever_makes_it(boards, monkeypatch):
 def test_one_column_of_two_dimensions_can_be_asked_for_alone(boards):
     batch = penstock.load(boards, batch_size=5, columns=["board"], workers=0).batch(0)
     assert {name: (array.shape, array.dtype.str) for name, array in batch.items()} == {"board": ((5, 8, 8), "|i1")}
+
+
+def test_a_dataset_of_text_alone_says_how_it_becomes_batches(tmp_path):
+    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "in.parquet")
+    penstock.run({"input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "workers": 0})
+    with pytest.raises(penstock.ConfigError, match="nothing but text to load: text") as caught:
+        penstock.load(tmp_path / "out", batch_size=1)
+    assert "tokenize" in caught.value.next_step

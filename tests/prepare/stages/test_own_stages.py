@@ -254,3 +254,14 @@ def test_a_decorated_function_must_take_its_options_as_keywords():
         @penstock.stage
         def wrong(batch, option):
             return (batch, option)
+
+
+def test_a_folder_without_init_inside_a_package_of_ones_own_is_imported_anew_too(workplace):
+    (workplace / "pack" / "inner").mkdir(parents=True)
+    (workplace / "pack" / "__init__.py").touch()
+    (workplace / "pack" / "inner" / "stages.py").write_text(CODE)
+    for output in ("one", "two"):
+        keys = {"stages": [{"pack.inner.stages:doubled": {"column": "size"}}], "workers": 0}
+        job = workshop.write_job(workplace / "job.yaml", workplace / "data", output=str(workplace / output), **keys)
+        penstock.run(job)
+    assert workshop.bytes_of(workplace / "one") == workshop.bytes_of(workplace / "two")

@@ -25,7 +25,7 @@ log = logging.getLogger("penstock")
 
 
 class Tuner:
-    """How many threads make batches: `threads` is the number wanted now.
+    """Number of threads that make batches: `threads` is the number wanted now.
 
     It looks at a stretch of batches at a time. Where the consumer waited, it tries one thread more, and keeps it if the
     next stretch was faster. `most_blocked` is the limit for threads that wait rather than compute.

@@ -22,7 +22,7 @@ FROZEN = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 class SourceConfig(BaseModel):
-    """Where rows come from. `input: 'data/*.parquet'` is short for `input: {path: 'data/*.parquet'}`.
+    """Source of rows. `input: 'data/*.parquet'` is short for `input: {path: 'data/*.parquet'}`.
 
     `files:` are raw files that `function:` makes samples of, `npz:` are batch files of arrays.
     """
@@ -187,7 +187,7 @@ class SourceConfig(BaseModel):
         return bool(self.text_column) if self.newlines_in_values is None else self.newlines_in_values
 
     def semantic(self) -> dict[str, Any]:
-        """What decides bytes. An option that is newer than the first fingerprints counts only where it is set."""
+        """Options that decide bytes. One that is newer than the first fingerprints counts only where it is set."""
         dumped = self.model_dump(mode="json", by_alias=True, exclude={"path", "files", "npz", "function_memory"})
         dumped["newlines_in_values"] = self.may_hold_newlines
         for name in ("function", "batch_rows", "schema", "floats", "missing") if not self.function else ():

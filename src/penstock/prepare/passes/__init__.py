@@ -155,7 +155,7 @@ class Work(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """How its stages do their work here, for the screen."""
+        """Words for the screen about how its stages do their work here."""
         return []
 
     def may_lose(self, title: str) -> bool:  # noqa: ARG002

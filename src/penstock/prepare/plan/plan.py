@@ -30,7 +30,7 @@ class Planned:
 
 @dataclass(frozen=True, repr=False)
 class Plan(Shown):
-    """What a run would do: passes of tasks, each with workers and batches that fit. `penstock.run` takes it."""
+    """The work of a run: passes of tasks, each with workers and batches that fit. `penstock.run` takes it."""
 
     config: Config
     survey: Survey

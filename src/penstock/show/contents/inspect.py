@@ -20,7 +20,7 @@ from penstock.show.tables import by_workers, filled, make_list, make_table, spli
 
 
 def inspect_facts(path: str | os.PathLike[str], split: str | None = None, records: int = 3) -> dict[str, Any]:
-    """What a dataset or .arrayrecord files hold: splits, columns, account, keys, and the first few records decoded.
+    """Contents of a dataset or of .arrayrecord files: splits, columns, account, keys, a few records decoded.
 
     `split` is the one whose records are shown, `records` how many. An unfinished dataset says how far it is.
     """

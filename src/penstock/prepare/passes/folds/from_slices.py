@@ -33,7 +33,7 @@ class FromSlices(Source):
     refuses: bool
 
     def may_lose(self, title: str) -> bool:
-        """What a user's function raises never stops the job: it is kept, with its traceback."""
+        """Errors of a user's function never stop the job: they are kept, with their tracebacks."""
         return title in _ALWAYS_SET_ASIDE or not self.refuses
 
     def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:

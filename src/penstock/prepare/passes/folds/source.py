@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from penstock.base.errors import InputError
+from penstock.base.errors import InputError, printable
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Lost, Report, Task, TaskInput, Work
 from penstock.prepare.passes.folds.chain import Chain, Count
@@ -93,11 +93,6 @@ def unreadable_rows(part: UnreadablePart) -> SetAside:
     return SetAside(part.title, max(part.rows, 0), (line,))
 
 
-def _printable(text: str) -> str:
-    """The text with control characters escaped, so that a terminal does not obey them."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
 def _bad_record(aside: SetAside, segment: Segment) -> InputError:
     line = aside.kept[0]
     if "sample" in line:
@@ -105,7 +100,7 @@ def _bad_record(aside: SetAside, segment: Segment) -> InputError:
     else:
         shown = line.get("raw") or (json.dumps(line["row"], ensure_ascii=False) if "row" in line else "")
         place = f"line {line['line']:,}" if "line" in line else f"row {line['position']:,}"
-        place += f": {_printable(shown[:200])}" if shown else ""
+        place += f": {printable(shown[:200])}" if shown else ""
     mend = _ADVICE.get(aside.reason, "mend the record")
     return InputError(
         f"{aside.reason}: {line.get('detail', '')}".rstrip(": "),
