@@ -6,8 +6,9 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 ADAPTERS_READY := $(VENV)/.adapters-ready
 PEERS := .venv-peers
+DOCS := .venv-docs
 
-.PHONY: demo test proofs test-all promises bench bench-events bench-loader bench-arrays bench-text check format lint types layers clean
+.PHONY: demo test proofs test-all installed promises bench bench-events bench-loader bench-arrays bench-text check format lint types layers docs reference clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -32,9 +33,13 @@ $(ADAPTERS_READY): $(READY) tests/adapters/requirements.txt constraints.txt
 proofs: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/adapters -m proof
 
-# Everything: `test`, the slow proofs, and then what needs the libraries.
-test-all: test proofs $(ADAPTERS_READY)
+# Everything: `test`, the slow proofs, the built packages, the docs site, and what needs the libraries.
+test-all: test proofs installed docs $(ADAPTERS_READY)
 	$(BIN)/python -m pytest tests/adapters -n 2
+
+# Wheel and sdist, built, installed into a clean environment, and used there outside of the checkout.
+installed: $(READY)
+	$(BIN)/python tools/installed.py
 
 promises: $(READY)
 	PENSTOCK_THOROUGH=1 $(BIN)/python -m pytest tests/promises tests/prepare/tokenizers -n 2 --dist worksteal -v
@@ -93,5 +98,19 @@ layers: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/python tools/layers.py src/penstock
 
+# The docs site, in build/site. It has an environment of its own, and needs no network once that is there.
+$(DOCS)/.ready: docs/requirements.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+docs: $(DOCS)/.ready
+	$(DOCS)/bin/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env -d build/site-pages -c docs . build/site
+	@echo "the docs site is build/site/index.html"
+
+# The pages of docs/reference that are made from the code: the job file, stages, commands, Python.
+reference: $(READY)
+	$(BIN)/python tools/reference.py docs/reference
+
 clean:
-	rm -rf $(VENV) $(PEERS) $(PEERS)-text demo build dist
+	rm -rf $(VENV) $(PEERS) $(PEERS)-text $(DOCS) demo build dist

@@ -1,6 +1,6 @@
-"""The demo: a million measurements, grouped by source within a memory budget, beside the usual way, then loaded.
+"""The demo: group a million measurements by source within a memory budget, load them, and compare with the usual way.
 
-Everything lands in ./demo and can be looked at afterwards; `make demo` runs this.
+It ends with the comparison, one decoded batch and a report. `make demo` runs it; everything is in ./demo afterwards.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def cost(command: list[str]) -> tuple[float, float, float]:
 
 
 def compare() -> None:
-    """The same records, made by a SQL engine's list aggregate and a pool of processes that serialises them."""
+    """Compare with a SQL engine's list aggregate and a pool of processes that serializes the records."""
     streaming = str(BENCHMARKS / "baselines" / "events_streaming.py")
     usual = ["--input", DATA, "--output", "demo/usual", "--ordered", "--workers", "2"]
     shutil.rmtree(ROOT / "rows")
@@ -54,7 +54,7 @@ def compare() -> None:
         print(f"{name:24}{wall:10.1f}{cpu:10.1f}{peak:10.0f}")
     ratios = [theirs / ours for ours, theirs in zip(*runs.values(), strict=True)]
     print(f"{'ratio':24}" + "".join(f"{ratio:9.1f}x" for ratio in ratios))
-    print("\nIt grows with the data: benchmarks/RESULTS.md has 20 to 200 million events.")
+    print("\nThe difference grows with the data: benchmarks/RESULTS.md has 20 to 200 million events.")
 
 
 def main() -> None:
@@ -64,12 +64,11 @@ def main() -> None:
     penstock("plan", *EVENTS_JOB, "--memory", "400MB")
     penstock("run", *EVENTS_JOB, "--memory", "400MB")
     penstock("inspect", "demo/rows", "--records", "1")
-    compare()
-    print(
-        "\nThe other half: what was prepared, as batches of tokens. The first time, kernels are compiled (about 20 s)."
-    )
-    penstock("inspect", "demo/rows", "--tokens", "--rows", "1", "--length", "64")
+    print("\nThe other half loads. The first time on a machine, its kernels are compiled (about 20 s).")
     penstock("bench", "demo/rows", "--step-ms", "50", "--seconds", "2")
+    compare()
+    penstock("inspect", "demo/rows", "--tokens", "--rows", "1", "--length", "64")
+    penstock("report", "demo/rows", "-o", "demo/report.html")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def test_a_run_prints_where_every_row_went(tmp_path, capfd):
     assert main(["run", str(make_job(tmp_path))]) == 0
     printed = capfd.readouterr().out
     assert "in = out + set aside, in every step" in printed
-    assert " ".join(_line(printed, "filter").split()) == "filter rows 3,000 2,900 100 value >= 100"
+    assert " ".join(_line(printed, "filter").split()) == "filter rows 3,000 2,900 100 not: value >= 100"
     assert "peak" in _line(printed, "memory")
     assert "projected" in _line(printed, "memory")
     assert len(penstock.open(tmp_path / "out")) + len(penstock.open(tmp_path / "out", "test")) == 2900

@@ -4,7 +4,7 @@
 
 Our own words for a described design, slow in the places where it was: a flat-map that reads and decodes a row again for
 each of its 16 places, Python objects for every measurement of a row, and one measurement encoded at a time.
-Tokens, sampling and time modes are those of docs/tokens.md (`one_key`), drawn from numpy's generator instead of ours.
+Tokens, sampling and time modes are those of docs/reference/tokens.md (`one_key`), drawn from numpy's generator.
 
 `--fan-out contexts` samples before the flat-map, so that all K contexts of a row are made 16 times: 16 made for each
 one delivered, as was counted in the seed. `--fan-out rows` is kinder: the row is decoded 16 times, a context made once.

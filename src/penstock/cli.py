@@ -14,6 +14,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+_COMPLETE = "_PENSTOCK_COMPLETE"
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose reader went away
 EXIT_CODES = (
     (0, "done, or nothing to do"),
@@ -31,7 +32,6 @@ EXIT_CODES = (
 app = typer.Typer(
     help="Prepare datasets larger than memory inside a memory budget.",
     epilog="\n".join(["Exit codes", *(f"{code:3}  {meaning}" for code, meaning in EXIT_CODES)]),
-    add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -75,6 +75,27 @@ def _with_tokens(name: str, metavar: str | None, help: str, **others: Any) -> An
     return _option(name, metavar, help, rich_help_panel="With --tokens", **others)
 
 
+def _paths_like(incomplete: str) -> list[str]:
+    """Paths that begin so, for a shell to complete; folders end with a slash."""
+    import glob
+
+    found = sorted(glob.glob(f"{glob.escape(os.path.expanduser(incomplete))}*"))
+    return [os.path.join(each, "") if os.path.isdir(each) else each for each in found]
+
+
+def _folders_like(incomplete: str) -> list[str]:
+    """Datasets are folders, and so is what holds them."""
+    return [each for each in _paths_like(incomplete) if each.endswith((os.sep, ".arrayrecord"))]
+
+
+def _jobs_like(incomplete: str) -> list[str]:
+    """Job files, folders, and presets."""
+    from penstock.prepare.job.presets import PRESETS
+
+    paths = [each for each in _paths_like(incomplete) if each.endswith((os.sep, ".yaml", ".yml"))]
+    return [*(name for name in PRESETS if name.startswith(incomplete)), *paths]
+
+
 _JOB = "A job file (`penstock init` writes one), or a preset: events, pings, text."
 _MADE = "The folder that `penstock run` wrote"
 _LOOKED = f"{_MADE}, or .arrayrecord files; quote patterns."
@@ -82,11 +103,16 @@ _READ = "Read these files instead. Quote patterns; may be repeated."
 _ANY_KEY = "Any key of the job file, such as input.format=csv, or setting of a preset."
 _STRATEGIES = "auto, sequential, parallel or streaming; changes no byte."
 _FORMATS = "Of the output: safetensors, npy, arrays, arrayrecord."
-JobFile = Annotated[str, typer.Argument(metavar="JOB", callback=_local, help=_JOB)]
-Dataset = Annotated[str, typer.Argument(metavar="PATH", callback=_dataset, help=f"{_MADE}.")]
-Looked = Annotated[str, typer.Argument(metavar="PATH", callback=_dataset, help=_LOOKED)]
-Input = Annotated[list[str] | None, _option("--input -i", "PATH", _READ, callback=_local)]
-Output = Annotated[str | None, _option("--output -o", "PATH", "Write here instead.", callback=_dataset)]
+JobFile = Annotated[str, typer.Argument(metavar="JOB", callback=_local, help=_JOB, autocompletion=_jobs_like)]
+Dataset = Annotated[
+    str, typer.Argument(metavar="PATH", callback=_dataset, help=f"{_MADE}.", autocompletion=_folders_like)
+]
+Looked = Annotated[str, typer.Argument(metavar="PATH", callback=_dataset, help=_LOOKED, autocompletion=_folders_like)]
+Input = Annotated[list[str] | None, _option("--input -i", "PATH", _READ, callback=_local, autocompletion=_paths_like)]
+Output = Annotated[
+    str | None,
+    _option("--output -o", "PATH", "Write here instead.", callback=_dataset, autocompletion=_folders_like),
+]
 Memory = Annotated[str | None, _option("--memory -m", "SIZE", "For the whole process tree: 2GB, 512MiB, 50%.")]
 Workers = Annotated[str | None, _option("--workers -w", "N", "Processes; 0 works inside the driver, or auto.")]
 Setting = Annotated[list[str] | None, _option("--set -s", "KEY=VALUE", _ANY_KEY)]
@@ -161,6 +187,8 @@ def _drop_unread(stream: TextIO) -> bool:
 def _invoke(arguments: list[str]) -> int:
     """Not `app()`: typer's own main would print errors its way, and end a Ctrl-C before it is explained."""
     command = typer.main.get_command(app)
+    if _COMPLETE in os.environ:  # a shell asks what could stand here; this answers and exits
+        command._main_shell_completion({}, "penstock", _COMPLETE)
     try:
         with command.make_context("penstock", list(arguments)) as context:
             return int(command.invoke(context) or 0)
@@ -295,6 +323,25 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
     show(result_facts(planned, manifest, display.tracker.already_done), result_tables, as_json)
 
 
+_WATCHED = "The `output:` of a job that runs in another terminal."
+_EVENTS_AS_JSON = "Print each event as one line of JSON."
+
+
+@app.command()
+def watch(
+    path: Annotated[str, typer.Argument(metavar="OUTPUT", callback=_dataset, help=_WATCHED)],
+    as_json: Annotated[bool, typer.Option("--json", help=_EVENTS_AS_JSON)] = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Show the progress of a run that another process does, until it ends. Changes nothing."""
+    from penstock.show.console import show
+    from penstock.show.running.onlooker import onlooker_lines, watch_run
+
+    ended = watch_run(path, as_json)
+    if not (as_json and ended["ended"]):  # whose last line says it
+        show(ended, onlooker_lines, as_json)
+
+
 @app.command()
 def plan(
     job: JobFile,
@@ -341,9 +388,9 @@ def verify(path: Dataset, as_json: AsJson = False, debug: Debug = False) -> int:
     return int(facts["exit_code"])
 
 
-_EXPORTS = "hf: for datasets.load_from_disk. maxtext: ArrayRecord of tf.train.Example. hdf5: one file."
-_EXPORT_PLACE = "The folder (hdf5: file) to write. [PATH-hf and so on]"
-_SHARDS = "Of a file, in a folder of several. [200MB]"
+_EXPORTS = "hf: for datasets.load_from_disk. maxtext: ArrayRecord of tf.train.Example. zarr: arrays. hdf5: one file."
+_EXPORT_PLACE = "Folder to write, or file for hdf5. [beside PATH: PATH-hf, PATH.zarr, PATH.h5]"
+_SHARDS = "Largest size of a file in a folder. [200MB, zarr: 16MB]"
 
 
 @app.command()
@@ -374,6 +421,7 @@ def inspect(
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Show records of this split.")] = None,
     records: Annotated[int, typer.Option("--records", "-n", min=0, help="How many records to show.")] = 3,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show a batch as training gets it, decoded.")] = False,
+    rejected: Annotated[bool, typer.Option("--rejected", help="Show rows that were set aside, and where.")] = False,
     batch: Annotated[int | None, _with_tokens("--batch", "K", "Its number. [0]", min=0)] = None,
     rows: Annotated[int | None, _with_tokens("--rows", "N", "Show so many. [3]", min=0)] = None,
     batch_size: Annotated[int | None, _with_tokens("--batch-size", "N", "Rows of it. [128]")] = None,
@@ -393,6 +441,11 @@ def inspect(
 
     view: dict[str, Any] = {"batch": batch, "rows": rows, "batch_size": batch_size, "length": length}
     view |= {"overflow": overflow, "fill": fill, "seed": seed, "fields": fields, "augment": augment}
+    if rejected:
+        from penstock.show.contents.rejected import rejected_facts, rejected_tables
+
+        show(rejected_facts(path, records), rejected_tables, as_json)
+        return
     with waiting("reading"):
         if tokens:
             facts = token_facts(path, split, view)
@@ -400,6 +453,26 @@ def inspect(
             refuse_without_tokens(view)
             facts = inspect_facts(path, split, records)
     show(facts, token_tables if tokens else inspect_tables, as_json)
+
+
+_REPORT_PLACE = "The HTML file to write. [PATH-report.html, beside the dataset]"
+_BENCH_REPORT = "Also write the result as an HTML file."
+
+
+@app.command()
+def report(
+    path: Dataset,
+    output: Annotated[str | None, _option("--output -o", "FILE", _REPORT_PLACE, callback=_local)] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Write one HTML file about a dataset: memory, time, where every row went, distributions, job, checksums."""
+    from penstock.show.console import show, waiting
+    from penstock.show.report.writing import report_lines, write_report
+
+    with waiting("reading"):
+        facts = write_report(path, output)
+    show(facts, report_lines, as_json)
 
 
 @app.command()
@@ -420,6 +493,7 @@ def bench(
     fields: Annotated[str | None, _option("--fields", "YAML", _FIELD_KINDS)] = None,
     augment: Annotated[bool | None, _option("--augment/--no-augment", None, _AUGMENTED)] = None,
     columns: Annotated[str | None, _option("--columns", "NAMES", "Only these, as arrays: x,label.")] = None,
+    report: Annotated[str | None, _option("--report", "FILE", _BENCH_REPORT, callback=_local)] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
@@ -427,12 +501,17 @@ def bench(
     from penstock.show.bench import bench_facts, bench_tables
     from penstock.show.console import show, stdout_kept_clean, waiting
     from penstock.show.loading import Wanted
+    from penstock.show.report.writing import refuse_bench_place, write_bench_report
 
+    if report is not None:
+        refuse_bench_place(report, path)
     view: dict[str, Any] = {"batch_size": batch_size, "length": length, "overflow": overflow, "fill": fill}
     view |= {"fields": fields, "augment": augment, "columns": columns, "cache": cache}
     wanted = Wanted(path=path, split=split, workers=workers, memory=memory, **view)
     with stdout_kept_clean(), waiting("measuring"):
         facts = bench_facts(wanted, seconds, step_ms)
+        if report is not None:
+            write_bench_report(facts, report)
     show(facts, bench_tables, as_json)
 
 
@@ -449,21 +528,29 @@ def doctor(
     show(doctor_facts(output), doctor_tables, as_json)
 
 
+_FILES = "Your own files, folders or patterns, to propose a job for. None: every key of a job file, explained."
+
+
 @app.command()
 def init(
-    path: Annotated[str, typer.Argument(metavar="PATH", callback=_local, help="The file to write.")] = "job.yaml",
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH", callback=_local, help=_FILES, autocompletion=_paths_like)
+    ] = None,
+    output: Annotated[str | None, _option("--output -o", "FILE", "The job file to write. [job.yaml]")] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of job files, for editors.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Write a job file to start from, every key explained."""
-    from penstock.show.console import show
+    """Look at your files and write a job that runs on them; or write a job file with every key explained."""
+    from penstock.show.console import show, stdout_kept_clean, waiting
 
     if schema:
         from penstock.show.asking.job_schema import job_schema
 
         show(job_schema(), lambda _: [], as_json=True)
         return
-    from penstock.show.asking.starter import starter_lines, write_starter
+    from penstock.show.asking.initial import initial_facts, initial_lines
 
-    show(write_starter(path), starter_lines, as_json)
+    with stdout_kept_clean(), waiting("looking at the first rows"):
+        facts = initial_facts(paths or [], output)
+    show(facts, initial_lines, as_json)

@@ -87,3 +87,23 @@ def test_a_torch_loop_goes_on_from_its_state_with_another_number_of_ranks(prepar
             halves.append({name: tensor.clone() for name, tensor in next(batches).items()})
     whole = {name: torch.cat([half[name] for half in halves]) for name in halves[0]}
     assert same(whole, expected[7])
+
+
+def padded(prepared: Path) -> penstock.Loader:
+    return penstock.load(prepared, batch_size=64, seed=3, epochs=1, remainder="pad", columns=["board"], workers=0)
+
+
+def test_padding_is_told_from_data_in_torch(prepared):
+    with padded(prepared) as loader:
+        rows = sum(int(batch["valid"].sum()) for batch in loader.to_torch())
+        *_, last = loader.dataset()
+    assert rows == len(penstock.open(prepared))
+    assert last["valid"].dtype == np.bool_
+    assert 0 < last["valid"].sum() < 64
+
+
+def test_padding_is_told_from_data_in_jax(prepared):
+    with padded(prepared) as loader:
+        batches = list(loader.to_jax())
+    assert {(str(batch["valid"].dtype), batch["valid"].shape) for batch in batches} == {("bool", (64,))}
+    assert sum(int(batch["valid"].sum()) for batch in batches) == len(penstock.open(prepared))

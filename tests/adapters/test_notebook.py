@@ -8,6 +8,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+_CELL = """
+import os, numpy as np
+seed, driver = 3, os.getpid()
+def world(item):
+    return np.random.default_rng([seed, item]).normal(0, 1, 4)
+def simulate(item):
+    assert os.getpid() != driver
+    return {"x": world(item)}
+made = lambda: penstock.run({"input": {"items": range(20), "function": simulate}, "output": "worlds", "workers": 1,
+                             "stages": [lambda batch: batch]}, progress=False).job
+"""
+
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
@@ -22,6 +34,7 @@ def cells(tmp_path_factory):
         "manifest",
     ]
     code += ["_ = penstock.run(job, redo=True, progress=False)", "penstock.open(job['output'])"]
+    code += [_CELL, "made()", _CELL, "made(), len(penstock.open('worlds')[:])"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in code])
     nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
     return [cell["outputs"] for cell in notebook["cells"]]
@@ -43,3 +56,9 @@ def test_an_object_is_a_table_in_which_names_are_no_markup(cells, cell, name):
     html = cells[cell][0]["data"]["text/html"]
     assert f"<caption>{name}</caption>" in html
     assert "<b>" not in html
+
+
+def test_a_function_of_a_cell_is_given_to_a_job_and_is_the_same_when_the_cell_is_run_again(cells):
+    (first,), (again,) = cells[7], cells[9]
+    name = json.loads(first["data"]["text/plain"].replace("'", '"'))
+    assert again["data"]["text/plain"] == f"({name!r}, 20)"

@@ -21,6 +21,8 @@ def main() -> None:
             (datasets.events, {"length": 80, "fields": FIELDS}),
             (datasets.rows, {}),
             (datasets.ragged_rows, {"length": 60}),
+            (datasets.kept_rows, {}),
+            (datasets.kept_ragged_rows, {"length": 60}),
             (datasets.arrays, {"columns": ["features"]}),
         ]
         for path, options in kinds:

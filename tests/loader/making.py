@@ -90,6 +90,26 @@ def make_ragged_rows(rows: int, most: int, seed: int) -> pa.Table:
     return pa.table({"tokens": pa.array(tokens, pa.list_(pa.int32()))})
 
 
+def make_kept_documents(count: int, most: int, seed: int) -> pa.Table:
+    """Documents of tokens that are all different, each with an id of its source, a weight, and a mask of its tokens."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, most, count).tolist()
+    ends = np.cumsum(sizes).tolist()
+    tokens = [list(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
+    return pa.table(
+        {
+            "tokens": pa.array(tokens, pa.list_(pa.int32())),
+            "source": pa.array(rng.integers(1, 200, count), pa.uint8()),
+            "weight": pa.array(rng.normal(size=count), pa.float64()),
+            "mask": pa.array([(rng.random(size) < 0.5).tolist() for size in sizes], pa.list_(pa.bool_())),
+            "score": pa.array([rng.normal(size=size).astype("f4") for size in sizes], pa.list_(pa.float32())),
+        }
+    )
+
+
+KEPT = ["source", "weight", "mask", "score"]
+
+
 def make_arrays(rows: int, seed: int) -> pa.Table:
     rng = np.random.default_rng(seed)
     features = pa.FixedSizeListArray.from_arrays(pa.array(rng.normal(size=rows * 7).astype("f4")), 7)
@@ -125,6 +145,10 @@ def prepare_events(folder: Path) -> Path:
     return prepare(folder, make_events(1500, 40, 6), PRESETS["events"].stages({"by": "peer", "order": "at", "test": 0}))
 
 
+def _packed(length: int, **options: Any) -> list[Any]:
+    return [{"pack": {"length": length, "keep": KEPT, **options}}]
+
+
 SPLIT_ROWS: list[Any] = [{"split": {"test": 0.1}}]
 
 
@@ -143,6 +167,10 @@ class Datasets:
             "more_rows": lambda folder: prepare(folder, make_token_rows(300, 65, 2), []),
             "plain_rows": lambda folder: prepare(folder, make_token_rows(200, 33, 3, documents=False), []),
             "ragged_rows": lambda folder: prepare(folder, make_ragged_rows(200, 60, 4), []),
+            "kept_rows": lambda folder: prepare(folder, make_kept_documents(300, 90, 9), _packed(33)),
+            "kept_ragged_rows": lambda folder: prepare(
+                folder, make_kept_documents(300, 30, 9), _packed(33, method="best_fit")
+            ),
             "arrays": lambda folder: prepare(folder, make_arrays(500, 7), []),
         }[name]
         path = made(self._folder / name)

@@ -726,10 +726,10 @@ def test_data_larger_than_memory_gives_the_same_bytes(load, datasets, kind):
         ({"ahead": 0}, "ahead=0"),
         ({"log_every": 0}, "log_every=0"),
         ({"world": 3}, "cannot be shared evenly by world=3"),
-        ({"length": None}, "how many tokens"),
+        ({"length": None}, "needs length="),
         ({"weights": [1, 2]}, "2 numbers for 1 dataset"),
         ({"fields": {"src_adr": "ip"}}, "'src_adr'"),
-        ({"fields": {"rtt": "ip"}}, "'rtt' holds"),
+        ({"fields": {"rtt": "ip"}}, "'rtt' has type"),
         ({"fields": {"src_addr": "ip"}}, "is a list"),
         ({"fields": {"rtt": "float12"}}, "'float12'"),
         ({"columns": ["rtt"]}, "fixed-size lists"),
@@ -785,7 +785,7 @@ def test_datasets_of_other_columns_cannot_be_mixed(load, datasets):
 
 
 def test_events_that_are_no_pings_need_their_fields_said(load, datasets):
-    with pytest.raises(ConfigError, match="not those of pings") as refused:
+    with pytest.raises(ConfigError, match="needs fields=") as refused:
         load(datasets.events, length=50)
     assert "fields=" in refused.value.next_step
 

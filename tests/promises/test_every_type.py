@@ -1,10 +1,11 @@
 """Every Arrow type, taken every way, arrives with the same values, or is refused by an error that names its column.
 
-docs/types.md says which it is; these tests hold the page against what happens.
+docs/reference/types.md says which it is; these tests hold the page against what happens.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import statistics
@@ -32,7 +33,7 @@ from tests.promises import workshop
 from tests.promises.arrow_types import VALUES, columns, exact, name_of
 from tests.shards.foreign.test_example import plainly_encoded
 
-PAGE = Path(__file__).parents[2] / "docs" / "types.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "types.md"
 COLUMNS = {f"c{number}": (name, array) for number, (name, array) in enumerate(columns().items())}
 REFUSED = "refused"
 Arrays = dict[str, pa.Array]
@@ -44,7 +45,7 @@ Outcome = dict[str, str]  # column -> "kept", the type it is stored as, or "refu
 
 @cache
 def page() -> dict[str, dict[str, str]]:
-    """What docs/types.md says: of each type, by way. A line of its table may be about several types."""
+    """What docs/reference/types.md says: of each type, by way. A line of its table may be about several types."""
     lines = PAGE.read_text().partition("\n| type ")[2].partition("\n\n")[0].splitlines()
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in ["type " + lines[0], *lines[1:]]]
     head, _, *rows = table
@@ -205,7 +206,17 @@ def exported_to_hdf5(folder: Path, arrays: Arrays) -> Arrays:
 
 
 def _from_hdf5(values: Any, kind: pa.DataType) -> pa.Array:
-    """HDF5 has numbers, in which times and decimals are kept as they are stored, and text."""
+    """HDF5 has numbers, in which times and decimals are kept as they are stored, text, and values with offsets."""
+    if isinstance(values, h5py.Group):
+        edges, is_list = values["offsets"][:].astype("i8"), "values" in values
+        flat = values["values" if is_list else "bytes"][:]
+        if not is_list:
+            return pa.array([flat[low:high].tobytes() for low, high in itertools.pairwise(edges)], kind)
+        inner, large = _from_numpy(flat, kind.value_type), pa.types.is_large_list(kind)
+        made = (pa.LargeListArray if large else pa.ListArray).from_arrays(
+            pa.array(edges, "i8" if large else "i4"), inner
+        )
+        return made.cast(kind)
     if values.dtype == object:
         return pa.array([text.decode() for text in values]).cast(kind)
     if pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):

@@ -256,8 +256,34 @@ def test_a_word_for_a_list_is_parsed_from_the_inside(word):
 
 
 @pytest.mark.parametrize(
-    "word", ["list<list<int64>>", "list<dictionary<int64>>", "list<struct>", "list<fixed_size_list<int8>[2]>", "list<>"]
+    "word",
+    ["list<list<int64>>", "list<dictionary<int64>>", "list<struct>", "list<fixed_size_list<string>[2]>", "list<>"],
 )
 def test_a_word_for_a_list_that_columns_cannot_hold_is_refused(word):
     with pytest.raises(ValueError, match="is not a type such as"):
         declared_type(word)
+
+
+@given(
+    frames=st.lists(st.none() | st.lists(st.none() | st.lists(st.floats(width=32), min_size=3, max_size=3)), max_size=6)
+)
+def test_lists_of_rows_come_back_as_they_were(tmp_path_factory, frames):
+    path, kind = tmp_path_factory.mktemp("frames"), pa.list_(pa.list_(pa.float32(), 3))
+    batch = pa.RecordBatch.from_arrays([pa.array(frames, kind)], names=["a"])
+    write_dataset(path, {"train": [[batch.slice(0, 2), batch.slice(2)]]})
+    dataset = penstock.open(path)
+    dataset[:].validate(full=True)
+    assert dataset.schema == (Field("a", "list<fixed_size_list<float32>[3]>"),)
+    assert str(dataset[:]["a"].to_pylist()) == str(batch["a"].to_pylist())
+    assert penstock.verify(path).ok
+    for row, own in enumerate(frames):
+        found = dataset[row]["a"]
+        if own is None:
+            assert found is None
+            continue
+        assert (found.shape, found.dtype) == ((len(own), 3), np.float32)
+        assert isinstance(found, np.ma.MaskedArray) == (None in own)
+        rows = [None if np.ma.getmaskarray(each).all() else np.ma.getdata(each) for each in found]
+        assert str([each if each is None else each.tolist() for each in rows]) == str(
+            [each if each is None else np.array(each, "f4").tolist() for each in own]
+        )

@@ -152,7 +152,6 @@ def test_a_type_has_one_word_and_the_word_one_type(kind):
     [
         pa.struct([("x", pa.int64())]),
         pa.list_(pa.list_(pa.int64())),
-        pa.list_(pa.list_(pa.int64(), 2)),
         pa.list_(pa.struct([("x", pa.int64())])),
         pa.list_(pa.map_(pa.string(), pa.int64())),
         pa.list_(pa.dictionary(pa.int32(), pa.int64())),

@@ -29,7 +29,14 @@ CONTAINERS = ["safetensors", "npy"]
 BOARD = pa.list_(pa.list_(pa.int8(), 8), 8)
 PLAIN_NUMBERS = sorted(set(NUMBERS) - {"time32", "time64", "timestamp", "duration"})
 WORDS = [*PLAIN_NUMBERS, "timestamp[us]", "timestamp[ns, America/New_York]", "time32[ms]", "duration[s]"]
-OTHER_WORDS = ["string", "large_binary", "decimal128(9, 2)", "fixed_size_binary[3]", "list<float32>", "list<string>"]
+OTHER_WORDS = [
+    "string",
+    "large_binary",
+    "decimal128(9, 2)",
+    "fixed_size_binary[3]",
+    "large_list<float32>",
+    "list<string>",
+]
 SHAPES = st.lists(st.integers(1, 2**31 - 1), max_size=4).filter(lambda shape: math.prod(shape) < 2**31)
 
 
@@ -66,6 +73,14 @@ def test_the_short_spelling_and_the_word_stand_for_each_other(number, shape):
     assert (parse_type(word).shape, parse_type(word).number) == (tuple(shape), parse_type(number))
 
 
+@given(number=st.sampled_from(WORDS), shape=SHAPES)
+def test_a_star_in_front_of_the_shape_stands_for_any_length(number, shape):
+    short = f"{number}[{', '.join(['*', *map(str, shape)])}]"
+    word = type_from_short(short)
+    assert short_type(word) == short
+    assert word == type_from_arrow(pa.list_(nested(declared_type(number), shape)))
+
+
 @pytest.mark.parametrize("word", OTHER_WORDS)
 def test_a_word_without_a_shape_is_its_own_short_spelling(word):
     assert type_from_short(word) == word == short_type(word)
@@ -90,6 +105,10 @@ def test_the_short_spelling_may_have_blanks_or_none():
         ("list<int8>[3]", "is a shape of list<int8>, and only numbers have one"),
         ("float32[-1]", "is not a type"),
         ("float32[]", "is not a type"),
+        ("float32[4, *]", "is not a type"),
+        ("float32[*, *]", "is not a type"),
+        ("float32[*, 0]", "has 0 values"),
+        ("string[*]", "is a shape of string, and only numbers have one"),
         ("float32[893", "is not a type"),
         ("int8[3][4]", "is not a shape"),
         ("", "is not a type"),

@@ -131,7 +131,7 @@ def test_init_writes_a_job_that_plans_and_never_overwrites_one(tmp_path, capfd):
     (tmp_path / "mine.yaml").write_text("mine")
     assert main(["init", str(tmp_path / "mine.yaml")]) == 5
     assert (tmp_path / "mine.yaml").read_text() == "mine"
-    assert "try: penstock init another_name.yaml" in capfd.readouterr().err
+    assert "try: choose another name: penstock init -o another_name.yaml" in capfd.readouterr().err
 
 
 def test_init_prints_the_schema_of_job_files(capfd):

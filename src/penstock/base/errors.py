@@ -50,6 +50,7 @@ class PenstockError(Exception):
         return list(getattr(self, "__notes__", []))
 
     def as_dict(self) -> dict[str, Any]:
+        """The error as `--json` prints it."""
         return {
             "error": self.name,
             "what": self.what,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from penstock.base.events.metrics import SECONDS, OnMetrics
 from penstock.loader.asked.mixing import make_draw, make_order, refuse_weights
 from penstock.loader.asked.opening import Asked, Path, open_all, split_of
 from penstock.loader.asked.options import checked
@@ -30,7 +31,7 @@ def load(
     epochs: int | None = None,
     fill: Literal["packed", "one_key"] | None = None,
     cache: Literal["memory", "disk"] | None = None,
-    fields: Mapping[str, Any] | Vocabulary | None = None,
+    fields: Mapping[str, str | Mapping[str, Any]] | Vocabulary | None = None,
     augment: bool | None = None,
     columns: Sequence[str] | None = None,
     overflow: Literal["truncate"] | None = None,
@@ -42,18 +43,53 @@ def load(
     log_every: float | None = None,
     flops_per_token: float | None = None,
     peak_flops: float | None = None,
+    on_metrics: OnMetrics | None = None,
+    metrics_seconds: float = SECONDS,
 ) -> Loader:
     """Open prepared datasets for training: batch k is a pure function of the data, these options and k.
 
-    `split` is "train" unless another is named; an .arrayrecord file is a split by itself. Stored rows of tokens that
-    are longer than `length` are refused, or cut with overflow="truncate".
+    Args:
+        path: Folder that `penstock.run` wrote, .arrayrecord files, or a list of them to mix.
+        split: Split to load. Default: "train". An .arrayrecord file is a split by itself.
+        batch_size: Rows per batch, over all ranks together. A multiple of `world`.
+        length: Tokens per row, for events and text. Default: the length of the stored rows; events have none, and need
+            it. Longer stored rows are refused, unless overflow="truncate". Arrays take none.
+        seed: Seed of the order and of `augment`, from 0 to 2^64 - 1. Default: 0.
+        rank: Number of this process among `world`, from 0. It gets its share of the rows of every batch. Default: 0.
+        world: Number of processes that share a batch. Default: 1.
+        workers: Threads that make batches ahead; 0 makes each batch when it is asked for. Default: "auto".
+        memory: Upper bound for this whole process: "2GB", "50%" or bytes. Default: no bound, and batches ahead take at
+            most 1 GiB.
+        epochs: Number of passes over the data. Default: None, without end.
+        fill: Events per row: "packed" puts several keys into a row, "one_key" only one. Default: "packed" for events;
+            other data takes none.
+        cache: "memory" copies all columns into this process, "disk" reads only what a batch needs. Default: None, the
+            system decides what to keep in memory.
+        fields: Encoding of event columns as tokens: {"at": "time", "dst": "ip", "port": {"int": 2}}, or a
+            `loader.vocabulary`. Default: the columns of pings. docs/reference/tokens.md lists the encodings.
+        augment: Reorder the events of a segment and their fields, and leave times out. Default: True for pings, False
+            with `fields`.
+        columns: Only these columns of array data, by name. Default: all but text.
+        overflow: "truncate" cuts stored rows that are longer than `length`. Default: None, they are refused.
+        weights: Share of each dataset if `path` is a list; they are scaled to 1. Default: equal shares.
+        mix_by: Unit of `weights`: "examples" (rows) or "tokens". Default: "examples".
+        shuffle: Another order in every epoch; False keeps the stored order. Default: True.
+        remainder: Last incomplete batch of finite epochs: "drop" it, or "pad" it with rows of zeros. Padded rows of
+            tokens have segmentation 0; batches of columns get `valid`, a bool per row. Default: "drop".
+        ahead: Most batches that wait for the consumer. Default: as many as `memory` has room for, up to 16.
+        log_every: Seconds between two lines in the log "penstock", level INFO. Default: None, no lines.
+        flops_per_token: Floating-point operations of the model per token, for `stats().mfu`. Default: None.
+        peak_flops: Operations per second of this rank's accelerators. Give both or neither. Default: None.
+        on_metrics: Function that is called with a flat dict of numbers for a logger, such as
+            `penstock/loader/batches_per_second`. What it raises becomes a warning, once. Default: None.
+        metrics_seconds: Seconds between two calls of `on_metrics`; it is also called at the end. Default: 10.
 
-    `batch_size` is global: rank r of `world` gets its share of the rows of every batch. `memory` bounds this whole
-    process, buffers included. Events are encoded as docs/tokens.md says, by `fields` or as pings. `augment` reorders
-    the events of a segment and their fields, and leaves times out: the default for pings, and not with `fields`.
+    Returns:
+        A Loader: iterate over it, ask for `batch(k)`, or hand it to `to_torch`, `to_jax`, `to_grain` or `to_maxtext`.
     """
     arguments = dict(locals())
     options = checked(arguments)
+    del arguments["on_metrics"]  # an equal loader in another process must not call it
     opened = open_all(path, split)
     larger = is_larger_than_memory(opened, cache)
     refuse_weights(weights, len(opened))
@@ -82,6 +118,7 @@ def load(
             ahead=room.batches_ahead(kind),
             room=None if memory is None else room.left,
             log_every=log_every,
+            metrics=(on_metrics, metrics_seconds),
             flops=(flops_per_token, peak_flops) if flops_per_token and peak_flops else None,
         )
     )

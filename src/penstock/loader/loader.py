@@ -8,9 +8,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.shown import Shown
@@ -20,6 +20,15 @@ from penstock.loader.feeding.processes import Functions
 from penstock.loader.feeding.stats import Stats, Totals
 from penstock.loader.maker import Filled, Maker, Parts
 from penstock.loader.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import grain
+    import jax
+    import torch
+
+    from penstock.loader.consumers.to_jax import JaxBatches
+    from penstock.loader.consumers.to_maxtext import MaxTextBatches
+    from penstock.loader.consumers.to_torch import TorchBatches
 
 log = logging.getLogger("penstock")
 
@@ -35,6 +44,7 @@ class Loader(Shown):
         self._closing: weakref.finalize[..., Any] | None = None
         self._closed = False
         self._logged = time.monotonic()
+        self._metrics = parts.make_metrics()
         self._steps = parts.steps
         self._turn = threading.Lock()  # of whoever asks for the next batch
         self._process = os.getpid()
@@ -51,7 +61,11 @@ class Loader(Shown):
     # Batches.
 
     def batch(self, k: int) -> Batch:
-        """This rank's rows of global batch k, whatever was asked for before."""
+        """This rank's rows of a batch, whatever was asked for before.
+
+        Args:
+            k: Number of the batch, from 0.
+        """
         try:
             k = operator.index(k)
         except TypeError:
@@ -71,6 +85,7 @@ class Loader(Shown):
                 raise ConfigError("this loader is closed", next_step="make a new one with penstock.load")
             if self._steps is not None and self.step >= self._steps:
                 self._stop()
+                self._metrics.tell(self.stats, self.step, is_last=True)
                 raise StopIteration
             started, is_start = time.perf_counter(), self._prefetch is None
             (batch, made), ready = self._take()
@@ -78,6 +93,7 @@ class Loader(Shown):
             threads = self._prefetch.threads if self._prefetch else 0
             self._totals.add_taken(made, time.perf_counter() - started, ready, threads, is_start and threads > 0)
             self._log()
+            self._metrics.tell(self.stats, self.step)
             return batch
 
     def _refuse_process(self) -> None:
@@ -124,6 +140,11 @@ class Loader(Shown):
         return self._parts.recipe.state(self.step)
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        """Go to the place that `state()` described: the next batch is the one that came next there.
+
+        Args:
+            state: Dict from `state()` of a loader of the same data and options; rank, world and workers may differ.
+        """
         self._refuse_process()
         step = self._parts.recipe.step_of(state)
         if self._steps is not None and step > self._steps:
@@ -137,6 +158,7 @@ class Loader(Shown):
             self.step = step
 
     def stats(self) -> Stats:
+        """Throughput, waiting time and the reason for it, since the first batch."""
         replaced = self._totals.replaced + self._maker.replaced
         return self._totals.snapshot(self._parts.ahead, self._functions.processes, replaced, self._parts.flops)
 
@@ -149,35 +171,59 @@ class Loader(Shown):
     # What else can be made of it.
 
     def map(self, function: Function, processes: int = 0, timeout: float = 4.0) -> Loader:
-        """A loader whose batches went through `function`: in its threads, or in `processes` of their own.
+        """A loader whose batches went through a function of yours.
 
-        A process that ends, or is silent for `timeout` seconds, is replaced and its batch made again.
+        Args:
+            function: Takes a batch, a dict of numpy arrays, and returns one. The result must depend on the batch alone.
+            processes: Processes that call it; 0 calls it in the loader's threads. Default: 0.
+            timeout: Seconds after which a silent process is replaced and its batch made again. Default: 4.0.
         """
         functions = self._functions.then(function, processes, timeout)
         recipe = self._parts.recipe
         named = replace(recipe, settings={**recipe.settings, "map": functions.names})
         return Loader(replace(self._parts, recipe=named), functions, self.step)
 
-    def to_torch(self, *arguments: Any, **options: Any) -> Any:
+    def to_torch(
+        self, device: str | int | torch.device | None = None, ahead: int = 2, int64: Sequence[str] = ()
+    ) -> TorchBatches:
+        """Batches as dicts of tensors, for a plain loop or as the dataset of a DataLoader.
+
+        Args:
+            device: Place of the tensors, such as "cuda". Default: the CPU, where they share the loader's memory.
+            ahead: Batches that are copied to a GPU in advance, from 0 to 1,024. Default: 2.
+            int64: Names of arrays to widen to int64 on the device: ("targets",) for cross_entropy. Default: none.
+        """
         from penstock.loader.consumers.to_torch import to_torch
 
-        return to_torch(self, *arguments, **options)
+        return to_torch(self, device, ahead, int64)
 
-    def to_jax(self, *arguments: Any, **options: Any) -> Any:
+    def to_jax(self, sharding: jax.sharding.Sharding | None = None, ahead: int = 2) -> JaxBatches:
+        """Batches as dicts of jax arrays.
+
+        Args:
+            sharding: Layout of the global batch; each process brings the rows of its rank. Default: None, this rank's
+                rows on the default device.
+            ahead: Batches that are on their way to the devices in advance, from 0 to 1,024. Default: 2.
+        """
         from penstock.loader.consumers.to_jax import to_jax
 
-        return to_jax(self, *arguments, **options)
+        return to_jax(self, sharding, ahead)
 
-    def to_maxtext(self) -> Any:
+    def to_maxtext(self) -> MaxTextBatches:
+        """Batches as the six int32 arrays that MaxText trains on, for its `MultiHostDataLoadIterator`."""
         from penstock.loader.consumers.to_maxtext import MaxTextBatches
 
         return MaxTextBatches(self)
 
-    def dataset(self) -> Any:
-        """A grain.MapDataset over batch(k)."""
+    def to_grain(self) -> grain.MapDataset[Batch]:
+        """A `grain.MapDataset` whose element k is a copy of batch k; `to_grain()[loader.step:]` resumes."""
         from penstock.loader.consumers.to_grain import to_grain
 
         return to_grain(self)
+
+    def dataset(self) -> grain.MapDataset[Batch]:
+        """Older name of `to_grain`."""
+        return self.to_grain()
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -186,10 +232,12 @@ class Loader(Shown):
 
     @property
     def functions(self) -> tuple[Function, ...]:
+        """Functions given to `map`, in order."""
         return self._functions.each
 
     @property
     def opened_by(self) -> Callable[..., Loader]:
+        """Function that takes `arguments`: penstock.load."""
         return self._parts.opened_by
 
     @property
@@ -207,8 +255,10 @@ class Loader(Shown):
             self._maker = Maker(self._parts, self._functions, self._totals)
 
     def close(self) -> None:
+        """End its threads and processes. It gives no batch afterwards."""
         self._stop()
         self._closed = True
+        self._metrics.tell(self.stats, self.step, is_last=True)
 
     def __enter__(self) -> Loader:
         return self

@@ -12,6 +12,7 @@ from penstock.base import machine
 from penstock.loader.asked.room import batches_that_fit
 from penstock.loader.batches import Batch
 from penstock.loader.feeding.buffers import Buffers
+from penstock.loader.feeding.metrics import LoaderMetrics
 from penstock.loader.feeding.prefetch import Tuner
 from penstock.loader.feeding.processes import Functions, Processes
 from penstock.loader.feeding.stats import Timing, Totals
@@ -43,6 +44,10 @@ class Parts:
     room: int | None = None  # bytes for batches, where memory= was given
     log_every: float | None = None
     flops: tuple[float, float] | None = None  # a token, and the accelerator's peak
+    metrics: tuple[Callable[[dict[str, float]], object] | None, float] = (None, 1.0)  # a function, and its interval
+
+    def make_metrics(self) -> LoaderMetrics:
+        return LoaderMetrics(*self.metrics)
 
     @property
     def steps(self) -> int | None:

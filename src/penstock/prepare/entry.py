@@ -17,7 +17,14 @@ Job = str | os.PathLike[str] | Mapping[str, Any] | Config
 
 
 def plan(job: Job) -> Plan:
-    """Passes, tasks, projected memory, disk and time of the job. Writes nothing."""
+    """Passes, tasks, projected memory, disk and time of the job. Writes nothing.
+
+    Args:
+        job: Path of a job file, a dict of its keys, or a Config.
+
+    Returns:
+        A Plan, which `penstock.run` takes.
+    """
     return plan_of(_config(job))
 
 

@@ -2,6 +2,7 @@
 
 from penstock.base.machine import cpu_count
 from penstock.base.memory import Budget, make_budget, own_memory
+from penstock.base.stores import refuse_file
 from penstock.prepare.budget.means import Means
 from penstock.prepare.engines.choosing import open_trial
 from penstock.prepare.engines.trial import in_folder
@@ -14,6 +15,7 @@ from penstock.prepare.survey.taking import take_survey
 
 
 def plan_of(config: Config) -> Plan:
+    refuse_file(config.output_path)
     refuse_export(config)
     budget, cores = make_budget(config.memory), cpu_count().amount
     with open_trial(config, _left_of(budget)) as trial:

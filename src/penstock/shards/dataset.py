@@ -104,10 +104,15 @@ class Dataset(Records):
 
     @property
     def id(self) -> str:
+        """Identity of the dataset: equal ids mean equal bytes."""
         return dataset_id(self._store)
 
     def columns(self, shard: int) -> dict[str, Column]:
-        """The mapped columns of one shard, checked block by block as they are read."""
+        """The mapped columns of one shard, checked block by block as they are read.
+
+        Args:
+            shard: Number of the shard in this split, from 0.
+        """
         columns = self._mapped.pop(shard, None)
         if columns is None:
             while sum(len(self._shards[each].files) for each in self._mapped) >= _MAPPED_FILES:
@@ -115,6 +120,16 @@ class Dataset(Records):
             columns = open_columns(self._store, self._shards[shard].files)
         self._mapped[shard] = columns
         return columns
+
+    def ranges(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+        """Places of some records: (shard, number of the shard's first record, first row in the shard, end of the rows).
+
+        Args:
+            start: Number of the first record.
+            stop: Number after the last record.
+        """
+        for shard, low, high in self._ranges(start, stop):
+            yield shard, int(self._starts[shard]), low, high
 
     def _record(self, shard: int, row: int) -> dict[str, Any]:
         return decode_record(self.schema, self.columns(shard), row)
@@ -177,9 +192,15 @@ def open_dataset(
 ) -> Dataset | ArrayRecordDataset:
     """Open one split of a finished dataset for reading ("train" by default), or .arrayrecord files by name or pattern.
 
-    `columns` are the only ones that are read, in that order.
-    Such a file is one split by itself: a split that is named must be the one in its name. A folder of the older scripts
-    has no manifest: its split `train` is the files `train.arrayrecord` and `train-*.arrayrecord`.
+    Args:
+        path: Folder that `penstock.run` wrote, or .arrayrecord files by name or pattern. A folder of the older scripts
+            has no manifest: its split `train` is the files `train.arrayrecord` and `train-*.arrayrecord`.
+        split: Name of the split. Default: "train". An .arrayrecord file is one split by itself: a split that is named
+            must be the one in its name.
+        columns: Only these columns are read, in that order. Default: all.
+
+    Returns:
+        A Dataset: `len(dataset)`, `dataset[i]` is a dict, `dataset[a:b]` an Arrow table.
     """
     if split is not None and not isinstance(split, str):
         raise ConfigError(f"split={split!r} is no name of a split", next_step="give its name, such as 'train'")

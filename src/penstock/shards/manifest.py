@@ -74,10 +74,22 @@ class Manifest(Shown):
         }
 
     def records(self, split: str) -> int:
+        """Number of records.
+
+        Args:
+            split: Name of a split, such as "train".
+        """
         return sum(shard.records for shard in self.splits[split])
 
     @property
+    def kept(self) -> tuple[str, ...]:
+        """Columns that the `pack` stage kept beside the tokens, each with one value per token."""
+        stages: list[dict[str, Any]] = self.config.get("stages") or [{}]
+        return tuple(stages[-1].get("pack", {}).get("keep", ()))
+
+    @property
     def files(self) -> list[FileFacts]:
+        """Every file of the dataset except the manifest itself."""
         shards = [file for shards in self.splits.values() for shard in shards for file in shard.files]
         return [*shards, *self.artifacts, *self.rejected]
 

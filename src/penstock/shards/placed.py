@@ -6,7 +6,7 @@ by the task that writes the whole block, and at the end for the few blocks that 
 
 import math
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -26,7 +26,7 @@ from penstock.shards.schema import Schema
 Array = np.ndarray[Any, Any]
 SPLIT_PROOF = "artifacts/split.json"  # how many groups each split has, and that none is in two
 PLACING = f"{STATE}/placing"
-OFFSETS = "/offsets"
+OFFSETS, VALID = "/offsets", "/valid"
 EDGES = "edges"  # in the states of a ledger row: what the task wrote of blocks that it shares
 _FEATURES = ("features", "strategic_features")  # the column that readers of X_train.npy mean
 
@@ -45,6 +45,10 @@ class PlacedColumn:
     @property
     def items(self) -> int:
         return self.starts[-1]
+
+    @property
+    def is_validity(self) -> bool:
+        return self.column.endswith(VALID)
 
     @property
     def item_bytes(self) -> int:
@@ -91,11 +95,15 @@ def file_of(column: str, split: str) -> str:
     return ".".join([f"{name}_{split}", *inner, "npy"])
 
 
-def columns_of(schema: Schema) -> list[Facts]:
-    """The flat columns of records without nulls. Bools are numpy's own, so that they can choose rows."""
-    pieces = [piece for field in schema for piece in Encoder(field).start()]
-    bools = {field.name for field in schema if field.parsed.is_fixed and field.parsed.number.name == "bool"}
-    return [(name, "b1" if name in bools else piece.dtype.str.lstrip("<|="), piece.shape[1:]) for name, piece in pieces]
+def columns_of(schema: Schema, optional: Container[str] = ()) -> list[Facts]:
+    """The flat columns of records; only `optional` fields have nulls. Bools are numpy's own: they can choose rows."""
+    columns: list[Facts] = []
+    for field in schema:
+        is_bool = field.parsed.is_fixed and field.parsed.number.name == "bool"
+        for name, piece in Encoder(field).start():
+            columns.append((name, "b1" if is_bool else piece.dtype.str.lstrip("<|="), piece.shape[1:]))
+        columns += [(f"{field.name}{VALID}", "b1", ())] if field.name in optional else []
+    return columns
 
 
 def lay_out_fixed(split: str, columns: Iterable[Facts], counts: Iterable[int]) -> tuple[PlacedColumn, ...]:

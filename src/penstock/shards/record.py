@@ -125,7 +125,8 @@ def encoders(schema: Schema) -> list[Encoder]:
 def decode_record(schema: Schema, columns: Columns, row: int) -> dict[str, Any]:
     """One record as numpy scalars and arrays, str, bytes and None.
 
-    A list is an array: of numbers, masked where some are null, or of objects (text, decimals) with None for a null.
+    A list is an array: of numbers or rows of them, masked where some are null, or of objects (text, decimals) with None
+    for a null.
     """
     return {field.name: _decode_value(field, columns, row) for field in schema}
 
@@ -244,12 +245,15 @@ def _decode_value(field: Field, columns: Columns, row: int) -> Any:
 
 
 def _decode_items(field: Field, columns: Columns, start: int, stop: int) -> Array:
-    """The values of one list: numbers, masked if some are null, or objects with None for a null."""
+    """The values of one list: numbers or rows of them, masked if some are null, or objects with None for a null."""
     kind = field.parsed
-    if kind.is_number:
-        values: Array = _typed(columns[field.name].read(start, stop), kind)
+    if kind.is_number or kind.is_fixed_list:
+        values: Array = _typed(columns[field.name].read(start, stop), kind.number)
         valid = _read_validity(field, columns, start, stop)
-        return values if valid is None else np.ma.MaskedArray(values, ~valid)
+        if valid is None:
+            return values
+        null = (~valid).reshape(-1, *(1 for _ in kind.shape))
+        return np.ma.MaskedArray(values, np.broadcast_to(null, values.shape))
     if kind.is_dictionary:
         codes, valid = _read_codes(field, columns, start, stop)
         return _decode_codes(field.inner, columns, codes, valid)

@@ -8,15 +8,17 @@
 | fixed_size_list<fixed_size_list<int8>[l]>[k], and so on | `a`, k rows of l values per record |
 | string, binary, large_string, large_binary | `a/bytes`, `a/offsets` (int64, one more than records) |
 | dictionary<string> | `a/codes` (int32), and the columns of a field `a/dictionary` of type string |
-| list<..>, large_list<..> of any of the above but fixed lists | `a/offsets`, and the columns of a field `a/values` |
+| list<..>, large_list<..> of any of the above | `a/offsets`, and the columns of a field `a/values` |
 
-So list<float32> has `a/values`, list<string> has `a/values/bytes` and `a/values/offsets`, list<dictionary<string>> has
-`a/values/codes`, `a/values/dictionary/bytes` and `a/values/dictionary/offsets`.
+So list<float32> has `a/values`, list<fixed_size_list<float32>[64]> has `a/values` with rows of 64, list<string> has
+`a/values/bytes` and `a/values/offsets`, list<dictionary<string>> has `a/values/codes`, `a/values/dictionary/bytes` and
+`a/values/dictionary/offsets`.
 
 A field with nulls in a shard also has `a/valid` (one byte per record) there; a list with nulls inside has
 `a/values/valid` (one byte per value). A null has zeros in the other columns, or no bytes or values of its own.
 
-People write and read fixed lists by their shape: `float32[893]`, `int8[8, 8]`.
+People write and read lists of numbers by their shape: `float32[893]`, `int8[8, 8]`. A `*` in front stands for any
+length: `int32[*]` is list<int32>, `float32[*, 64]` is list<fixed_size_list<float32>[64]>.
 """
 
 from __future__ import annotations
@@ -60,9 +62,11 @@ FEATURE_FILE = "feature_cols.json"
 NAME_ARRAYS = {"strategic_features": "strategic_feature_names", "features": "feature_names"}  # by column
 _SAFETENSORS_METADATA = "__metadata__"
 _KEY = b"penstock.feature_names"
+_OPTIONAL = b"penstock.optional"
 _MOST_SHOWN = 3
 _WORD = re.compile(r"([a-z_0-9]+)(?:<(.+)>)?(?:\(([^)]*)\))?(?:\[([^\]]*)\])?")
-_SHAPED = re.compile(r"(.+?)\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]")  # `int8[8, 8]`, `timestamp[us][3]`
+_SHAPED = re.compile(r"(.+?)\s*\[\s*((?:\d+|\*)(?:\s*,\s*\d+)*)\s*\]")  # `int8[8, 8]`, `timestamp[us][3]`, `int8[*, 8]`
+_ANY = "*"  # length of a list, in the short form of its type
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,7 @@ def _field_from_arrow(field: pa.Field, where: str) -> Field:
             f"column {field.name!r} has type {field.type}, which cannot be stored as flat columns",
             where=where,
             next_step="leave it out or take a field of it with `select:`, give it another type with `cast:`, or "
-            "flatten it in a stage of your own (`module:function`); docs/types.md lists the types",
+            "flatten it in a stage of your own (`module:function`); docs/reference/types.md lists the types",
         )
     return Field(field.name, word)
 
@@ -215,7 +219,7 @@ def type_from_arrow(kind: pa.DataType) -> str | None:
         return _wrap(words, kind.value_type, lambda inner: inner.is_number or inner.is_fixed_list)
     if is_a.is_list(kind) or is_a.is_large_list(kind):
         name = "large_list" if is_a.is_large_list(kind) else "list"
-        return _wrap(f"{name}<{{}}>", kind.value_type, lambda inner: not inner.is_list and not inner.is_fixed_list)
+        return _wrap(f"{name}<{{}}>", kind.value_type, lambda inner: not inner.is_list)
     return _plain_word(kind)
 
 
@@ -261,14 +265,15 @@ def declared_type(word: str) -> Any:
 
 
 def type_from_short(short: str) -> str:
-    """The type word of what a person wrote: `int8[8, 8]`, or any type word. `short_type` below is its inverse."""
+    """The type word of what a person wrote: `int8[8, 8]`, `int8[*]`, or a type word. Inverse of `short_type` below."""
     try:
         return type_from_arrow(declared_type(short.strip())) or short
     except ValueError:
         shaped = _SHAPED.fullmatch(short.strip())
     if not shaped:
         raise ValueError(f"{short!r} is not a type such as int16, float32[893] or int8[8, 8].{_meant(short)}")
-    number, shape = shaped[1], [int(size) for size in shaped[2].split(",")]
+    number, sizes = shaped[1], [size.strip() for size in shaped[2].split(",")]
+    shape = [int(size) for size in sizes if size != _ANY]
     if not 0 < math.prod(shape) <= MOST_VALUES:
         raise ValueError(f"{short!r} has {math.prod(shape):,} values; a shape has 1 to {MOST_VALUES:,} of them")
     try:
@@ -279,22 +284,36 @@ def type_from_short(short: str) -> str:
         raise ValueError(f"{short!r} is a shape of {number}, and only numbers have one, as in float32[893]")
     for size in reversed(shape):
         word = f"{FIXED_LIST}<{word}>[{size}]"
-    return word
+    return f"list<{word}>" if _ANY in sizes else word
 
 
 def short_type(word: str) -> str:
-    """A type word for people: a fixed list by its number and shape, all others as they are."""
+    """A type word for people: a list of numbers by its number and shape, all others as they are."""
     kind = parse_type(word)
-    if not kind.is_fixed_list:
+    is_ragged = kind.name == "list"
+    row = kind.inner if is_ragged and kind.inner else kind
+    if not (row.is_fixed_list or (is_ragged and row.is_number)):
         return word
-    number = word.rpartition(f"{FIXED_LIST}<")[2].partition(">")[0]
-    return f"{number}[{', '.join(map(str, kind.shape))}]"
+    number, sizes = row.number, [_ANY] * is_ragged + [str(size) for size in row.shape]
+    unit = f"[{', '.join(number.arguments)}]" if number.arguments else ""
+    return f"{number.name}{unit}[{', '.join(sizes)}]"
 
 
 def _meant(word: str) -> str:
     """A known word that is close; the bare name of a time is not one, as it has a unit."""
     times = {"timestamp": "timestamp[us]", "duration": "duration[us]", "time32": "time32[ms]", "time64": "time64[us]"}
     return did_you_mean(word.strip(), [times.get(each, each) for each in (*NUMBERS, *TEXTS)])
+
+
+# A column whose nulls were asked for, where others are refused. It is marked in the metadata of its Arrow field.
+
+
+def as_optional(field: pa.Field) -> pa.Field:
+    return field.with_metadata({_OPTIONAL: b"true"})
+
+
+def optional_names(schema: pa.Schema) -> frozenset[str]:
+    return frozenset(field.name for field in schema if _OPTIONAL in (field.metadata or {}))
 
 
 # Names of the values in a row of features. They travel in the metadata of an Arrow field. Files of the array-batch

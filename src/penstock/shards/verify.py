@@ -76,7 +76,14 @@ class Verification:
 
 
 def verify(path: str | os.PathLike[str]) -> Verification:
-    """Check sizes, headers, every block, record counts, the account, that nothing is missing or foreign, and labels."""
+    """Check sizes, headers, every block, record counts, the account, that nothing is missing or foreign, and labels.
+
+    Args:
+        path: Folder that `penstock.run` wrote.
+
+    Returns:
+        A Verification: `problems` names each file and byte range that is wrong; none means intact.
+    """
     store = open_store(dataset_path(path))
     manifest = read_manifest(store)
     # Record files and batch files have no columns, and so no labels that could be held against masks.

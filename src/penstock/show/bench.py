@@ -154,23 +154,24 @@ def bench_tables(facts: Facts) -> Iterator[RenderableType]:
     yield make_list(_lines(facts))
     yield ""
     runs = facts["runs"]
-    table = make_table("measured", *(f">{_title(run)}" for run in runs))
-    for name, cells in _rows(facts):
+    table = make_table("measured", *(f">{run_title(run)}" for run in runs))
+    for name, cells in bench_rows(facts):
         table.add_row(name, *cells)
     yield table
     for run in runs:
-        yield Text.assemble("\n", (f"{_title(run)}: ", "bold"), _fed(run), (run["verdict"], _style(run)))
+        yield Text.assemble("\n", (f"{run_title(run)}: ", "bold"), _fed(run), (run["verdict"], _style(run)))
     for warning in facts["warnings"]:
         yield Text.assemble(("\nwarning: ", "bold yellow"), warning)
 
 
-def _title(run: Facts) -> str:
+def run_title(run: Facts) -> str:
+    """`alone`, or the step of the consumer that it was measured against."""
     return f"{run['step_ms']:g} ms a step" if run["step_ms"] else "alone"
 
 
 def _fed(run: Facts) -> str:
     """Alone, the loader is what is waited for, always. What that is good for is a number of milliseconds."""
-    return f"feeds steps of {_ms(run['interval_ms'])} and longer; " if run["step_ms"] is None else ""
+    return f"feeds steps of {milliseconds_words(run['interval_ms'])} and longer; " if run["step_ms"] is None else ""
 
 
 def _style(run: Facts) -> str:
@@ -187,7 +188,7 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "warm-up", f"{facts['warm_up_seconds']:.2f} s to a first batch that is not measured"
 
 
-def _rows(facts: Facts) -> Iterator[tuple[str, list[str]]]:
+def bench_rows(facts: Facts) -> Iterator[tuple[str, list[str]]]:
     """The name of each line, and what stands in it for each run."""
     runs, unit = facts["runs"], facts["unit"]
     useful = f"useful {unit}" if unit == "tokens" else unit
@@ -196,17 +197,17 @@ def _rows(facts: Facts) -> Iterator[tuple[str, list[str]]]:
     if unit == "tokens":
         yield "padding", [f"{run['padding']:.2%}" for run in runs]
     yield "batches", [format_count(run["batches"]) for run in runs]
-    yield "from batch to batch", [_ms(run["interval_ms"]) for run in runs]
-    yield "load()", [_ms(run["load_ms"]) for run in runs]
-    yield "first batch", [_ms(run["first_batch_ms"]) for run in runs]
+    yield "from batch to batch", [milliseconds_words(run["interval_ms"]) for run in runs]
+    yield "load()", [milliseconds_words(run["load_ms"]) for run in runs]
+    yield "first batch", [milliseconds_words(run["first_batch_ms"]) for run in runs]
     for rank in _PERCENTILES:
-        yield f"next(), p{rank}", [_ms(run["next_ms"][f"p{rank}"]) for run in runs]
+        yield f"next(), p{rank}", [milliseconds_words(run["next_ms"][f"p{rank}"]) for run in runs]
     yield "next(), share of the time", [f"{run['next_share']:.2%}" for run in runs]
     yield "  waiting for a batch", [f"{run['wait_share']:.2%}" for run in runs]
     yield "threads", [format_count(run["threads"]) for run in runs]
     yield "threads busy", [f"{run['threads_busy']:.0%}" for run in runs]
     for stage in STAGES:
-        yield f"  {stage}, a batch", [_ms(run["stage_ms"][stage]) for run in runs]
+        yield f"  {stage}, a batch", [milliseconds_words(run["stage_ms"][stage]) for run in runs]
     yield "batches ready", [f"{run['batches_ready']:.1f} of {run['batches_ahead']}" for run in runs]
     yield "memory of this process", [format_size(run["memory_bytes"]) for run in runs]
     if "events" in facts["kind"]:
@@ -218,9 +219,12 @@ def _rows(facts: Facts) -> Iterator[tuple[str, list[str]]]:
                 yield f"  {name.replace('_', ' ')}", [format_count(run["counts"][name]) for run in runs]
     if facts["overflow"]:
         yield "tokens truncated", [format_count(run["tokens_truncated"]) for run in runs]
-    yield "verified", [f"{format_size(run['verified_bytes'])} in {_ms(1000 * run['verify_seconds'])}" for run in runs]
+    yield (
+        "verified",
+        [f"{format_size(run['verified_bytes'])} in {milliseconds_words(1000 * run['verify_seconds'])}" for run in runs],
+    )
 
 
-def _ms(milliseconds: float) -> str:
+def milliseconds_words(milliseconds: float) -> str:
     """Two decimals where they matter."""
     return f"{milliseconds:,.0f} ms" if milliseconds >= 1000 else f"{milliseconds:.2f} ms"

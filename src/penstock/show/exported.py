@@ -2,20 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.base.sizes import format_count, format_size
-from penstock.shards.foreign.exporting import export
+from penstock.shards.foreign.exporting import Format, export
 from penstock.show.tables import make_table
 
 
 def exported_facts(
     path: str, to: str, output: str, split: str | None, overwrite: bool, shard_size: str | None
 ) -> dict[str, Any]:
-    return {"path": path, "to": to, "output": output, **asdict(export(path, to, output, split, overwrite, shard_size))}
+    # `exported_place` has refused other words.
+    exported = export(path, cast(Format, to), output, split, overwrite, shard_size)
+    return {"path": path, "to": to, "output": output, **asdict(exported)}
 
 
 def exported_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:

@@ -94,9 +94,14 @@ def _add_step(table: Table, step: dict[str, Any]) -> None:
     reasons = list(step["set_aside"].items()) or [("", 0)]
     head = (step["step"], step["unit"], format_count(step["taken"]), format_count(step["given"]))
     for number, (reason, count) in enumerate(reasons):
-        table.add_row(*(head if number == 0 else ("",) * 4), format_count(count), reason)
+        table.add_row(*(head if number == 0 else ("",) * 4), format_count(count), why(step["step"], reason))
     for unit, count in step.get("made", {}).items():
         table.add_row("  makes", unit, "", format_count(count), "", "")
+
+
+def why(step: str, reason: str) -> str:
+    """A reason as it is shown. `filter` keeps rows by a condition, and sets aside those for which it does not hold."""
+    return f"not: {reason}" if step == "filter" and reason else reason
 
 
 def balance_line(account: list[dict[str, Any]]) -> Text:

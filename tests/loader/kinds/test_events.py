@@ -28,7 +28,7 @@ from tests.loader.making import TOKEN_NAMES, Datasets
 from tests.loader.tokens.test_reference import PING_TYPES, Data, make_data, make_pings, pings_of
 from tests.shards.foreign.records import foreign, write_records
 
-DEFINITION = Path(__file__).parents[3] / "docs" / "tokens.md"
+DEFINITION = Path(__file__).parents[3] / "docs" / "reference" / "tokens.md"
 NUMBERS = make_vocabulary({"a": {"int": 2}})
 NO_LIMIT = make_budget("100%")
 
@@ -38,7 +38,7 @@ def bound(vocabulary: Vocabulary, data: Data, length: int = 60, fill: Fill = "pa
 
 
 def draws_by_definition(data: Data, vocabulary, length: int, augment: bool = False) -> int:
-    """The last paragraph of docs/tokens.md, word for word, in plain Python."""
+    """The last paragraph of docs/reference/tokens.md, word for word, in plain Python."""
     counts = [
         len(next(column for name, column in shard.items() if name.endswith("/offsets"))) - 1 for shard in data.shards
     ]

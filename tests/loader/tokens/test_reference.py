@@ -1,4 +1,4 @@
-"""Every sentence of docs/tokens.md about events, blocks and rows, held against the plain encoder. No kernel here."""
+"""Every sentence of docs/reference/tokens.md about events, blocks and rows, held against the plain encoder."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.base.memory import Budget
@@ -22,6 +23,7 @@ from penstock.prepare.survey.scouting import scout
 from penstock.prepare.survey.taking import take_survey
 
 MB, ROWS = 1 << 20, 40
+GIVEN = pa.schema({"tokens": pa.list_(pa.int32())})
 COST = Measurement(50 * MB, 10 * MB, 3.0, rows_per_second=10.0, output_row_bytes=100.0, given_per_row=0.5)
 GROWTH = Growth(rows=10, records=5, step=2.0, exponents=(1.0, 1.0), row_bytes=8.0, record_bytes=20.0)
 MEASURED = Measured({SLICES: COST}, spilled_row_bytes=16.0, growth=GROWTH, parts_per_output_byte=2.0)
@@ -93,7 +95,7 @@ def test_threads_are_measured_as_they_will_be_used_and_more_workers_than_cores_a
 
 
 def job_of(slices: int, **more: Any) -> Any:
-    return SimpleNamespace(rows=ROWS, survey=SimpleNamespace(slices=range(slices), output=()), **more)
+    return SimpleNamespace(rows=ROWS, survey=SimpleNamespace(slices=range(slices), output=(), given=(GIVEN,)), **more)
 
 
 @pytest.mark.parametrize(

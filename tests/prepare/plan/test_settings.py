@@ -124,7 +124,7 @@ def test_what_the_driver_needs_at_the_end_is_refused_too():
     some: Any = SomePass(Holds(COST, BATCHES, driver=need))
     with pytest.raises(PlanError, match="knotting needs 524 MB at the end") as refused:
         refuse_without_memory([some], config(), SURVEY, means(400 * MB))
-    assert (refused.value.where, refused.value.next_step) == ("guessed", "use less yarn")
+    assert (refused.value.where, refused.value.next_step) == ("guessed", "memory: 580MB, or use less yarn")
 
 
 def test_threads_of_a_stage_leave_fewer_processes():

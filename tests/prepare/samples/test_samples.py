@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.prepare.samples.inferring import infer_schema
 from penstock.prepare.samples.samples import Converter, Problem
-from penstock.prepare.samples.schema import arrow_schema, declared_schema, infer_schema
+from penstock.prepare.samples.schema import arrow_schema, declared_schema
 from penstock.shards.arrays import fixed_values
 from penstock.shards.schema import parse_type
 

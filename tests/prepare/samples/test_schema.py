@@ -11,13 +11,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError, InputError
-from penstock.prepare.samples.schema import (
-    REQUIRED,
-    agreed_schema,
-    arrow_schema,
-    declared_schema,
-    infer_schema,
-)
+from penstock.prepare.samples.inferring import agreed_schema, infer_schema
+from penstock.prepare.samples.schema import REQUIRED, arrow_schema, declared_schema
 from tests.prepare.samples.words import short_words
 
 DECLARED = {
@@ -66,7 +61,8 @@ def test_a_schema_crosses_to_a_worker_unchanged() -> None:
         ({"a": 5}, "5 is not a type"),
         ({"a": {}}, "{} is not a type"),
         ({"a": "timestamp[us]"}, "not a type of samples"),
-        ({"a": "list<int8>"}, "not a type of samples"),
+        ({"a": "list<string>"}, "not a type of samples"),
+        ({"a": "large_binary"}, "not a type of samples"),
         ({"a": "fixed_size_binary[4]"}, "not a type of samples"),
         ({"a": "string[4]"}, "only numbers"),
         ({"a/b": "int8"}, "'a/b' cannot name a column"),
@@ -100,7 +96,6 @@ def test_a_stated_value_stands_for_a_missing_key() -> None:
     [
         ({"labels_action_type": 40000}, "int 40000 does not fit: int16 is declared"),
         ({"labels_action_type": 0.5}, "float 0.5 does not fit"),
-        ({"labels_action_type": None}, "NoneType does not fit"),
         ({"masks_action_type": [1, 0]}, "2 values does not fit: int8[4] is declared"),
         ({"game_id": 0}, "int 0 does not fit"),
         ({"labels_amont": 0}, "Did you mean 'labels_amount'?"),
@@ -141,6 +136,10 @@ def test_a_value_for_a_missing_key_must_fit_its_column(missing: Any, part: str) 
         ([np.int8(1), 2], "int64[2]"),
         ([[1, 2], (3, 4.0)], "float64[2, 2]"),
         ([np.zeros(3, np.int8), np.zeros(3, np.int8)], "int8[2, 3]"),
+        (b"x", "binary"),
+        (bytearray(b"x"), "binary"),
+        (np.zeros(0, np.int16), "int16[*]"),
+        (np.zeros((0, 64), np.float32), "float32[*, 64]"),
     ],
 )
 def test_a_value_tells_its_type(value: Any, word: str) -> None:
@@ -162,10 +161,8 @@ def test_floats_have_the_type_that_was_asked_for() -> None:
     ("value", "part"),
     [
         ([], "empty list"),
-        (np.zeros(0), "0 values"),
         (np.zeros((3, 0)), "0 values"),
         (None, "NoneType"),
-        (b"x", "bytes"),
         (np.bytes_(b"x"), "bytes_"),
         (np.array([b"x"]), "array of |S1"),
         (np.longdouble(1), "longdouble"),
@@ -224,7 +221,11 @@ def test_samples_that_agree_have_one_schema_whatever_the_order_of_their_keys() -
 
 @pytest.mark.parametrize(
     ("first", "second", "words"),
-    [(1, 0.5, ("int64", "float64")), ([1, 2], [1, 2, 3], ("int64[2]", "int64[3]")), ("a", 1, ("string", "int64"))],
+    [
+        (1, 0.5, ("int64", "float64")),
+        ([[1, 2]], [[1, 2, 3]], ("int64[1, 2]", "int64[1, 3]")),
+        ("a", 1, ("string", "int64")),
+    ],
 )
 def test_a_conflict_names_both_places_and_what_to_declare(first: Any, second: Any, words: tuple[str, str]) -> None:
     with pytest.raises(InputError) as caught:
@@ -258,3 +259,47 @@ def test_a_key_that_is_a_value_here_and_a_dict_there_is_a_conflict() -> None:
 def test_a_value_for_a_key_that_no_sample_has_is_refused() -> None:
     with pytest.raises(ConfigError, match="there is no column 'labels_b'"):
         agreed_schema(_found({"labels": {"a": 1}}), {"labels_b": 0})
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ([[1, 2], [1, 2, 3]], "int64[*]"),
+        ([[1, 2], [1, 2], [1]], "int64[*]"),
+        ([np.zeros(0, np.int8), np.zeros(3, np.int8)], "int8[*]"),
+        ([np.zeros((2, 64)), np.zeros((5, 64)), np.zeros((2, 64))], "float64[*, 64]"),
+    ],
+)
+def test_samples_that_differ_in_length_alone_have_any_length(values: list[Any], word: str) -> None:
+    schema = agreed_schema(_found(*({"x": value} for value in values)), {})
+    assert short_words(schema) == {"x": word}
+
+
+def test_a_length_that_was_inferred_names_both_samples() -> None:
+    (field,) = agreed_schema(_found({"x": [1]}, {"x": [1, 2]}), {})
+    assert field.told == "int64[*] was inferred from games/a.txt, sample 0 and games/b.txt, sample 0"
+
+
+def test_a_none_tells_no_type_unless_null_may_stand_there() -> None:
+    samples = {"a": 1, "labels": {"b": None}}, {"a": 1, "labels": {"b": np.int8(3)}}
+    with pytest.raises(InputError, match="NoneType") as caught:
+        _found(*samples)
+    assert caught.value.next_step == "if it may be None, say so: `missing: {labels_b: null}`"
+    found = [infer_schema(sample, "a, sample 0", None, {"labels_b": None}) for sample in samples]
+    schema = agreed_schema(found, {"labels_b": None})
+    assert short_words(schema) == {"a": "int64", "labels_b": "int8"}
+    assert [field.is_optional for field in schema] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("word", "missing", "part"),
+    [
+        ("int8[*]", 0, "a value of int8[*], such as []"),
+        ("int8[*]", ["x"], "such as []"),
+        ("binary", "", "nothing else"),
+    ],
+)
+def test_a_filling_that_is_no_array_or_bytes_is_refused(word: str, missing: Any, part: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        declared_schema({"a": word}, {"a": missing})
+    assert part in str(caught.value.next_step)

@@ -201,7 +201,7 @@ def test_a_value_that_does_not_fit_the_column_is_refused_and_named(condition, co
         ("x in 5", "`in` goes with a list"),
         ({"where": "x > 1", "kep": True}, "unknown option 'kep'. Options: where, keep. Did you mean 'keep'?"),
         ({"keep": True}, "option 'where' is required"),
-        (5, "where: Input should be a valid tuple, got 5"),
+        (5, "where: expected a list, got 5"),
         ("no_such_module:mask", "there is no module 'no_such_module'"),
         ("math:sinn", "module 'math' has no 'sinn'. Did you mean 'sin'?"),
     ],

@@ -24,13 +24,14 @@ from penstock.shards.dataset import Dataset
 from penstock.shards.foreign.export import cut, row_ranges, written_beside
 from penstock.shards.foreign.hf_dataset import export_hf
 from penstock.shards.foreign.maxtext import export_maxtext
+from penstock.shards.foreign.zarr import export_zarr
 from penstock.shards.manifest import Step, read_manifest, write_manifest
-from tests.loader.making import make_token_rows
+from tests.loader.making import KEPT, make_kept_documents, make_token_rows, prepare
 from tests.shards.making import write_dataset
 from tests.show.desk import document
 
-EXPORTS = pytest.mark.parametrize("export", [export_hf, export_maxtext])
-NAMES = pytest.mark.parametrize("to", ["hf", "maxtext"])
+EXPORTS = pytest.mark.parametrize("export", [export_hf, export_maxtext, export_zarr])
+NAMES = pytest.mark.parametrize("to", ["hf", "maxtext", "zarr"])
 
 
 def make_rows(path: Path, rows: int = 60, test: int = 9) -> Path:
@@ -63,7 +64,7 @@ def test_pieces_are_put_together_up_to_a_size_and_one_that_is_larger_stays_alone
     assert [[len(piece) for piece in group] for group in groups] == expected
 
 
-@EXPORTS
+@pytest.mark.parametrize("export", [export_hf, export_maxtext])
 def test_no_file_is_larger_than_the_size_that_was_asked_for(tmp_path, export):
     """Ids are stored in 2 bytes and written in 4, or in 3 with a head for each row; codes are written as text."""
     rows = np.random.default_rng(0).integers(0, 65_535, (1500, 256)).astype("u2")
@@ -104,7 +105,8 @@ def test_words_that_are_no_size_are_refused(tmp_path, export, size):
     path = make_rows(tmp_path / "rows")
     with pytest.raises(ConfigError) as caught:
         export(path, tmp_path / "out", shard_size=size)
-    assert (caught.value.where, caught.value.next_step) == ("--shard-size", "--shard-size 200MB")
+    told = '--shard-size 200MB (in Python: shard_size="200MB")'
+    assert (caught.value.where, caught.value.next_step) == ("--shard-size, shard_size=", told)
     assert os.listdir(tmp_path) == ["rows"]
 
 
@@ -129,7 +131,7 @@ def test_a_folder_that_is_there_is_replaced_only_when_told_and_only_if_it_is_our
     before = contents(out)
     export(path, out, overwrite=True, split="test")
     assert contents(out) != before
-    (out / "export.json").unlink()
+    (out / ("zarr.json" if export is export_zarr else "export.json")).unlink()
     before = contents(out)
     with pytest.raises(OutputError, match="no export of penstock's"):
         export(path, out, overwrite=True)
@@ -293,7 +295,7 @@ def test_memory_does_not_grow_with_the_dataset(tmp_path, export):
     assert peak_of(export, tmp_path / "in", tmp_path / "out") < 30 * 10**6
 
 
-@NAMES
+@pytest.mark.parametrize("to", ["hf", "maxtext"])
 def test_the_command_tells_rows_tokens_files_and_bytes(tmp_path, capfd, to):
     path, out = make_rows(tmp_path / "rows"), tmp_path / f"rows-{to}"
     command = ["export", str(path), "--to", to]
@@ -318,3 +320,14 @@ def test_a_shard_size_of_hdf5_and_an_unknown_format_are_refused(tmp_path, capfd)
     assert "hdf5 is one file" in capfd.readouterr().err
     assert main([*command, "maxtxt"]) == 2
     assert "Did you mean 'maxtext'?" in capfd.readouterr().err
+
+
+def test_kept_columns_go_to_hf_and_are_refused_by_maxtext(tmp_path):
+    path = prepare(tmp_path / "job", make_kept_documents(60, 30, 3), [{"pack": {"length": 33, "keep": KEPT}}])
+    export_hf(path, tmp_path / "hf")
+    (file,) = (tmp_path / "hf").glob("*.arrow")
+    found, rows = pa.ipc.open_stream(file.read_bytes()).read_all(), penstock.open(path)[:]
+    assert found.column_names == ["input_ids", "seq_lengths", *KEPT]
+    assert all(found[name].to_pylist() == rows[name].to_pylist() for name in KEPT)
+    with pytest.raises(ConfigError, match="`pack` kept source, weight, mask, score beside the tokens"):
+        export_maxtext(path, tmp_path / "maxtext")

@@ -67,6 +67,8 @@ def test_the_examples_are_accepted(path):
         {"stages": [{"select": "x"}, {"select": ["x", "y"]}, {"select": {"new": "old"}}]},
         {"stages": [{"split": {"test": 0.1}}, {"split": {"by": "user", "test": 0.1, "val": 0.2}}]},
         {"stages": [{"split": {"by": ["a", "b"], "test": 0.1}}]},
+        {"stages": [{"split": {"by_time": "at", "validation": "2024-05-01", "test": "2024-06-01"}}]},
+        {"stages": [{"split": {"by_time": "at", "test": 1717200000}}]},
         {"stages": [{"group": {"by": "user"}}, {"split": {"by": "key", "test": 0.1}}]},
         {"stages": [{"group": {"by": ["a", "b"], "order": ["t"], "max_record": 1000, "null_keys": "group"}}]},
         {"strategy": "streaming", "format": "arrayrecord", "stages": [{"group": {"by": "user", "max_record": "8MiB"}}]},

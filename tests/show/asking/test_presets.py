@@ -14,6 +14,7 @@ from array_record.python.array_record_module import ArrayRecordReader
 
 import penstock
 from penstock.cli import app, main
+from tests.promises import text_making
 from tests.show.desk import EVENTS, KEYS, document, make_events, make_job
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -114,11 +115,11 @@ def test_a_file_of_a_presets_name_is_a_job_file_and_a_folder_is_not(events, tmp_
         ("order=src_addr", "named twice"),
         ("max_record=lots", "'lots' is not a size"),
         ("test=2", "is not a share between 0 and 1"),
-        ("null_keys=drop", "'set_aside' or 'group'"),
+        ("null_keys=drop", "is not one of set_aside, group"),
         ("tset=0.1", "Did you mean 'test'?"),
         ("by.0=src_addr", "takes by, order, max_record, test, null_keys"),
         ("slice_size=lots", "'lots' is not a size"),
-        ("input.format=cvs", "'parquet', 'csv', 'jsonl', 'arrow' or 'text'"),
+        ("input.format=cvs", "is not one of auto, parquet, csv, jsonl, arrow, text"),
     ],
 )
 def test_an_error_in_a_setting_names_the_setting(setting, told, events, capfd):
@@ -220,7 +221,7 @@ def test_strategies_write_the_same_bytes(events, capfd):
 
 
 def test_the_documents_show_the_job_file_and_name_only_options_that_there_are(events, capfd):
-    documents = [(DOCS / name).read_text() for name in ("events.md", "from-the-probe-rows-scripts.md")]
+    documents = [(DOCS / name).read_text() for name in ("reference/events.md", "coming-from/probe-rows-scripts.md")]
     paths = ["--input", "data/**/*.parquet", "--output", "data/rows"]
     assert main(["plan", "events", "--input", events, *paths[2:], *BY_KEY, "--workers", "0", "--json"]) == 0
     job = document(capfd.readouterr().out)["job_file"]
@@ -231,3 +232,34 @@ def test_the_documents_show_the_job_file_and_name_only_options_that_there_are(ev
         known = {option for each in command.get_command(context, "run").params for option in each.opts}
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(documents)))
     assert named <= {*known, "--json"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "begins", "ends"),
+    [
+        ([], False, True),
+        (["eos=<|end|>"], False, True),
+        ([f"eos={text_making.end()}"], False, True),
+        (["eos=false"], False, False),
+        (["bos=<|end|>"], True, True),
+        (["bos=<|end|>", "eos=false"], True, False),
+    ],
+)
+def test_the_text_preset_takes_the_tokens_that_begin_and_end_a_document(tmp_path, settings, begins, ends):
+    text_making.write_tokenizer(tmp_path / "tokenizer")
+    (tmp_path / "a.txt").write_text("water flows")
+    options = [word for each in ["tokenizer=tokenizer", "method=none", *settings] for word in ("--set", each)]
+    assert main(["run", "text", *paths("a.txt"), *options]) == 0
+    mark = [text_making.end()]
+    expected = [*(mark if begins else []), *text_making.ids_of("water flows")[:-1], *(mark if ends else [])]
+    assert penstock.open("rows")[0]["tokens"].tolist() == expected
+
+
+def test_a_token_that_the_tokenizer_lacks_is_told_with_the_option_that_names_it(tmp_path, capfd):
+    text_making.write_tokenizer(tmp_path / "tokenizer")
+    (tmp_path / "a.txt").write_text("water flows")
+    options = ["--set", "tokenizer=tokenizer", "--set", "eos=</s>"]
+    assert main(["run", "text", *paths("a.txt"), *options]) == 2
+    told = capfd.readouterr().err
+    assert "the tokenizer has no token '</s>'" in told
+    assert "special ones are: <|end|>" in told

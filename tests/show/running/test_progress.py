@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from penstock.show.console import make_console
-from penstock.show.running.progress import Display, progress_words
-from tests.show.running.test_tracker import START, fed, sample
+from penstock.show.running.progress import Display
+from penstock.show.running.screen import Screen
+from tests.show.running.saying import PASSES, START, begun, fed, over, sample, task, worker
 
 STALL = {
     "event": "stall",
@@ -42,40 +45,113 @@ RETRY = {
 }
 
 
-def drawn(*events: dict[str, Any], terminal: bool = False) -> str:
+def drawn(*events: Any, terminal: bool = False, width: int = 130, height: int = 40) -> str:
     screen = io.StringIO()
-    console = Console(file=screen, force_terminal=terminal, force_interactive=terminal, width=130, markup=False)
-    with Display(console) as display:
+    look = {"force_terminal": terminal, "force_interactive": terminal, "markup": False}
+    with Display(Console(file=screen, width=width, height=height, **look)) as display:
         for event in events:
             display.observe(event)
     return screen.getvalue()
 
 
+def last_frame(*events: Any, width: int = 130, height: int = 40) -> list[str]:
+    """Lines of the screen when the last event was drawn."""
+    console = Console(
+        file=io.StringIO(), width=width, height=height, markup=False, force_terminal=True, color_system=None
+    )
+    with console.capture() as capture:
+        console.print(Screen(fed(*events)))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
 def test_a_log_gets_a_line_soon_and_then_every_ten_seconds():
     samples = [sample(100.0 + second, 10 * second) for second in range(1, 25)]
-    lines = [line for line in drawn(START, *samples).splitlines() if "%" in line]
+    start = {**START, "rows_are_estimated": True}
+    lines = [line for line in drawn(start, begun(0), *samples).splitlines() if "%" in line]
     assert [line.split()[1] for line in lines] == ["1.0", "11.0", "21.0"]
-    assert lines[1] == ("penstock: 11.0 s: 3%, 110 of 4,000 rows, 10 rows/s, memory 150 MB of 2 GB, 6 min 29 s left")
+    assert lines[1] == (
+        "penstock: 11.0 s: hash: 110 of about 1,000 documents read, 3% of all work, about 6 min 29 s left, "
+        "10 documents/s, 40 kB/s, memory 150 MB of 2 GB"
+    )
 
 
-def test_a_terminal_gets_a_bar_with_speed_memory_and_time_left():
-    screen = drawn(START, {"event": "pass", "time": 100.0, "kind": "map"}, sample(102.0, 1000), terminal=True)
-    assert "25%  1,000 of 4,000 rows  500 rows/s  memory 150 MB of 2 GB  6 s left" in screen
-
-
-def test_words_are_said_only_of_what_is_known():
-    assert progress_words(fed(START)) == ["0 of 4,000 rows"]
-    assert progress_words(fed(START, sample(102.0, 1000)), with_total=False) == [
-        "1,000 rows",
-        "500 rows/s",
-        "memory 150 MB of 2 GB",
-        "6 s left",
+def test_a_screen_shows_each_pass_memory_workers_and_what_was_set_aside():
+    told = [
+        task(111.0, 2, set_aside={"empty": 12, "too short": 3}),
+        sample(112.0, 1250, workers=[worker(0), worker(1)]),
     ]
+    first = [begun(0), *[task(101.0 + each) for each in range(4)], over(0, 110.0), begun(1, 110.0), over(1, 110.5, 0.5)]
+    lines = last_frame(START, *first, begun(2, 110.5), *told)
+    assert lines[0] == "1,000 of 1,000 documents read"
+    assert lines[1].startswith("work")
+    assert "of all work, about" in lines[1]
+    assert lines[2].startswith("memory")
+    assert lines[2].endswith("150 MB of 2 GB")
+    assert lines[3] == "done     pass 0 hash   10.0 s, 1,000 documents, 100/s, 400 kB/s, 4 tasks"
+    assert lines[5].startswith("now      pass 2 map    ")
+    assert lines[6] == "waiting  pass 3 pack   4 tasks"
+    assert lines[7] == "worker 0  0-hash-00000  120 rows, 2.5 s  slice 3: part-3.jsonl [0:4]"
+    assert lines[9] == "set aside: 12 empty, 3 too short"
+
+
+def test_a_low_screen_shows_as_many_workers_as_fit_and_how_many_more_there_are():
+    crowd = sample(101.0, 100, workers=[worker(number) for number in range(64)])
+    lines = last_frame(START, begun(0), crowd, height=20)
+    assert len(lines) < 20
+    assert lines[-1] == f"and {64 - (len(lines) - 8)} more"
+    assert len(last_frame(START, begun(0), crowd, height=5)) == 8  # all but workers, and their number
+    assert last_frame(START, begun(0), crowd, height=5)[-1] == "64 workers at work"
+
+
+@pytest.mark.parametrize("width", [20, 60, 200])
+def test_no_line_is_wider_than_the_terminal(width):
+    long = worker(0, slice="slice 3: " + "very/" * 40 + "long.jsonl [0:4]")
+    aside = task(101.0, set_aside={"a reason of many words " * 5: 3})
+    lines = last_frame(START, begun(0), aside, sample(102.0, 400, workers=[long]), width=width)
+    assert len(lines) == 9
+    assert max(map(len, lines)) <= width
+
+
+def test_escape_codes_in_names_and_reasons_do_not_reach_the_terminal():
+    wild = "\x1b]0;owned\x07\x1b[2Jx\r\n"
+    events = [
+        {**START, "changes": [wild], "not_seen": [wild]},
+        {**begun(0), "notes": [wild]},
+        task(101.0, set_aside={wild: 1}),
+        sample(102.0, 300, workers=[worker(0, slice=wild), worker(1, file=wild)]),
+        {**RETRY, "slice": wild, "reason": wild},
+        {**STALL, "slice": wild, "stack": f"Thread 0x1 (most recent call first):\n  File {wild}"},
+        {"event": "lost_file", "time": 171.0, "task": "x", "file": wild, "title": wild, "reason": wild},
+    ]
+    for terminal in (False, True):
+        seen = drawn(*events, terminal=terminal)
+        assert "\\x1b]0;owned" in seen
+        assert "\x1b]0;" not in seen
+        assert "\x07" not in seen
+        assert "\x1b[2J" not in seen
+
+
+def test_a_screen_without_color_has_no_color_codes(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    seen = drawn(START, begun(0), sample(101.0, 100), terminal=True)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", seen)
+
+
+def test_a_closed_screen_leaves_no_line_of_it_and_shows_the_cursor():
+    seen = drawn(START, begun(0), sample(101.0, 100), terminal=True)
+    assert seen.count("\x1b[?25l") == seen.count("\x1b[?25h")
+    assert seen.endswith("\x1b[2K")  # the last thing is to erase the line where the screen began
 
 
 def test_a_total_that_was_estimated_too_small_grows_with_the_rows():
-    words = progress_words(fed(START, sample(101.0, 5000)))
-    assert (words[0], words[-1]) == ("5,000 of 5,000 rows", "finishing")
+    start = {**START, "passes": PASSES[:1], "rows_are_estimated": True}
+    assert last_frame(start, begun(0), sample(101.0, 5000))[0] == "5,000 of 5,000 documents read"
+
+
+def test_when_all_passes_are_over_it_says_that_it_is_finishing():
+    start = {**START, "passes": PASSES[:1]}
+    lines = last_frame(start, begun(0), *[task(101.0 + each) for each in range(4)], over(0, 110.0))
+    assert lines[1].endswith("99% of all work, finishing")
 
 
 def test_a_stall_names_the_slice_and_shows_where_the_users_code_stands():
@@ -88,7 +164,7 @@ def test_a_stall_names_the_slice_and_shows_where_the_users_code_stands():
 
 
 def test_documents_are_counted_once_however_many_passes_take_them():
-    assert "4 tasks to do, 1,000 documents in all, 2 workers" in drawn(START)
+    assert "16 tasks to do, 1,000 documents in all, 2 workers" in drawn(START)
 
 
 def test_a_retry_is_told_with_its_reason():
@@ -101,11 +177,11 @@ def test_a_retry_is_told_with_its_reason():
 def test_what_changed_since_the_last_run_is_told_with_what_is_redone():
     log = drawn({**START, "tasks_kept": 1, "changes": ["stages[0].filter.where[0]: a -> b"]})
     assert "changed since the last run: stages[0].filter.where[0]: a -> b" in log
-    assert "what that concerns is redone: 3 tasks to do, 1 kept" in log
+    assert "what that concerns is redone: 15 tasks to do, 1 kept" in log
 
 
 def test_a_run_that_goes_on_says_so():
-    assert "going on from an earlier run: 3 of 4 tasks done" in drawn({**START, "tasks_kept": 3})
+    assert "going on from an earlier run: 3 of 16 tasks done" in drawn({**START, "tasks_kept": 3})
 
 
 def test_a_screen_that_goes_away_does_not_disturb_the_run(monkeypatch):
@@ -115,6 +191,6 @@ def test_a_screen_that_goes_away_does_not_disturb_the_run(monkeypatch):
 
     monkeypatch.setattr("sys.stderr", Gone())
     with Display(make_console(stderr=True)) as display:
-        display.observe(START)
-        display.observe(sample(101.0, 500))
-    assert display.tracker.rows == 500
+        for event in (START, begun(0), sample(101.0, 500)):
+            display.observe(event)
+    assert display.tracker.input_read == 500

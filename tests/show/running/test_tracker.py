@@ -2,71 +2,72 @@
 
 from __future__ import annotations
 
-from typing import Any
+from tests.show.running.saying import PASSES, START, begun, fed, over, sample, task
 
-from penstock.show.running.progress import Tracker
-
-START = {
-    "event": "start",
-    "time": 100.0,
-    "tasks": 4,
-    "tasks_kept": 0,
-    "changes": [],
-    "workers": 2,
-    "allowed": 2_000_000_000,
-    "projected": 300_000_000,
-    "rows": 4000,
-    "input_rows": 1000,
-    "rows_are_estimated": False,
-    "not_read": [],
-    "unit": "documents",
-    "bad_files": 0,
-}
+FIRST = [task(101.0 + number, 0) for number in range(4)]
 
 
-def fed(*events: dict[str, Any]) -> Tracker:
-    tracker = Tracker()
-    for event in events:
-        tracker.take(event)
-    return tracker
+def test_a_document_counts_once_however_many_passes_read_it():
+    first = fed(START, begun(0), *FIRST, over(0, 110.0))
+    assert (first.input_read, first.input_rows, first.share) == (1000, 1000, 0.25)
+    again = [task(125.0, 2), task(126.0, 2)]
+    later = fed(START, begun(0), *FIRST, over(0, 110.0), begun(1, 110.0), over(1, 120.0), begun(2, 120.0), *again)
+    assert (later.input_read, later.share) == (1000, 0.625)
+    assert [each.state for each in later.passes.values()] == ["done", "done", "now", "waiting"]
 
 
-def sample(time: float, rows: int, memory: int = 150_000_000) -> dict[str, Any]:
-    return {"event": "sample", "time": time, "memory": memory, "file": 0, "rows": rows, "busy": 2}
+def test_the_share_of_all_work_weighs_passes_by_their_projected_time():
+    start = {**START, "passes": [{**PASSES[0], "seconds": 30.0}, {**PASSES[1], "seconds": 10.0}]}
+    assert fed(start, begun(0), *FIRST, over(0, 110.0)).share == 0.75
 
 
-def test_speed_and_time_left_come_from_the_rows_of_the_last_seconds():
-    tracker = fed(START, sample(101.0, 500), sample(102.0, 1000))
-    assert tracker.share == 0.25
-    assert tracker.rows_per_second == 500
-    assert tracker.seconds_left == 6
+def test_speed_and_time_left_come_from_the_last_seconds_and_the_passes_still_to_come():
+    start = {**START, "passes": PASSES[:1]}
+    tracker = fed(start, begun(0), sample(101.0, 100), sample(102.0, 200))
+    assert tracker.rows_per_second == 100
+    assert tracker.bytes_per_second == 400_000
+    assert tracker.seconds_left == 8
+    # Two seconds for a fifth of a pass that was projected to take ten: as projected, so the others take ten each.
+    assert fed(START, begun(0), sample(101.0, 100), sample(102.0, 200)).seconds_left == 38
 
 
 def test_a_speed_of_long_ago_is_forgotten():
-    slow = [sample(100.0 + second, 10 * second) for second in range(60)]
-    fast = [sample(160.0 + second, 600 + 100 * second) for second in range(20)]
-    assert fed(START, *slow, *fast).rows_per_second == 100
+    slow = [sample(100.0 + second, second) for second in range(60)]
+    fast = [sample(160.0 + second, 60 + 10 * second) for second in range(20)]
+    assert fed(START, begun(0), *slow, *fast).rows_per_second == 10
 
 
 def test_tasks_kept_from_an_earlier_run_count_as_done_but_not_as_speed():
-    tracker = fed({**START, "tasks_kept": 2}, sample(101.0, 500))
+    kept = {**PASSES[0], "tasks_kept": 2, "rows_kept": 500, "rows_set_aside": {"empty": 3}}
+    tracker = fed({**START, "tasks_kept": 2, "passes": [kept]}, begun(0), sample(101.0, 125))
     assert tracker.share == 0.625
-    assert tracker.rows_per_second == 500
+    assert tracker.rows_per_second == 125
+    assert tracker.input_read == 625
+    assert tracker.set_aside == {"empty": 3}
 
 
-def test_inside_the_driver_rows_come_with_the_tasks_that_end():
-    tracker = fed(START, {"event": "task", "time": 101.0, "task": "0-map-00000", "rows": 1000}, sample(101.1, 0))
-    assert tracker.rows == 1000
+def test_rows_that_tasks_set_aside_are_added_up_by_reason():
+    told = [task(101.0, set_aside={"empty": 2, "too short": 1}), task(102.0, set_aside={"empty": 5})]
+    assert fed(START, begun(0), *told).set_aside == {"empty": 7, "too short": 1}
 
 
 def test_a_total_that_was_estimated_too_small_never_shows_a_hundred_percent_before_the_end():
-    tracker = fed(START, sample(101.0, 5000))
+    tracker = fed({**START, "passes": PASSES[:1]}, begun(0), sample(101.0, 5000))
     assert tracker.share == 0.99
     tracker.take({"event": "done", "time": 102.0, "seconds": 2.0})
     assert tracker.share == 1.0
 
 
 def test_before_the_first_row_nothing_is_promised():
-    tracker = fed(START)
+    tracker = fed(START, begun(0))
     assert tracker.seconds_left is None
     assert tracker.rows_per_second == 0
+
+
+def test_a_run_that_failed_has_ended_and_is_not_done():
+    tracker = fed(
+        START, begun(0), {"event": "failed", "time": 105.0, "error": "TaskError", "what": "x", "seconds": 5.0}
+    )
+    assert tracker.ended
+    assert tracker.failed == "TaskError: x"
+    assert tracker.share < 1

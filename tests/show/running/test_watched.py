@@ -1,16 +1,26 @@
 """Jobs run from Python show progress where somebody looks on, and nowhere else."""
 
+import fcntl
 import json
 import os
 import pty
+import select
+import signal
+import struct
 import subprocess
 import sys
+import termios
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import penstock
+
+_SECONDS = 60  # after which something that does not come is a failure
+_SIZES = ("COLUMNS", "LINES")  # they would fix the size of a terminal
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in _SIZES} | {"TERM": "xterm"}
 
 
 @pytest.fixture
@@ -22,8 +32,7 @@ def job(tmp_path):
 def _seen_in_a_terminal(job, options=""):
     ours, theirs = pty.openpty()
     script = f"import penstock\npenstock.run({json.dumps(job)}{options})"
-    environment = {**os.environ, "TERM": "xterm"}
-    done = subprocess.Popen([sys.executable, "-c", script], stderr=theirs, stdout=subprocess.PIPE, env=environment)
+    done = subprocess.Popen([sys.executable, "-c", script], stderr=theirs, stdout=subprocess.PIPE, env=_ENVIRONMENT)
     os.close(theirs)
     seen = b""
     try:
@@ -53,3 +62,40 @@ def test_without_a_terminal_nothing_is_shown_and_an_observer_hears_every_event(j
     penstock.run(job, observe=heard.append)
     assert {"start", "done"} <= {event["event"] for event in heard}
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_terminal_that_is_resized_and_a_run_that_is_stopped_leave_a_clean_screen(slow_job):
+    ours, theirs = pty.openpty()
+    _resize(ours, 100)
+    command = [sys.executable, "-m", "penstock", "run", str(slow_job)]
+    run = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=_ENVIRONMENT)
+    os.close(theirs)
+    seen = _read_until(ours, lambda seen: b"worker 0" in seen and b"in-1.jsonl" in seen)
+    _resize(ours, 60)
+    seen += _read_until(ours, lambda seen: b"pass 0 map" in seen.partition(b"\x1b[2J")[2])
+    after = seen.rpartition(b"\x1b[2J")[2].decode()
+    assert "3 tasks to do" in after  # said again, because it was cleared
+    run.send_signal(signal.SIGINT)
+    try:
+        while data := os.read(ours, 4096):
+            seen += data
+    except OSError:  # what Linux says of a terminal whose other end is closed
+        pass
+    os.close(ours)
+    assert run.wait() == 130
+    text = seen.decode()
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h")
+    assert "stopped with 1 of 3 tasks done" in text.rpartition("\x1b[?25h")[2]
+
+
+def _read_until(terminal, is_there):
+    """Bytes that the terminal was sent from now on, as soon as they are what is waited for."""
+    seen, end = b"", time.monotonic() + _SECONDS
+    while not is_there(seen):
+        assert time.monotonic() < end, seen[-2000:]
+        seen += os.read(terminal, 4096) if select.select([terminal], [], [], 1)[0] else b""
+    return seen
+
+
+def _resize(terminal, columns):
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, FileError
 from penstock.base.stores.local import LocalStore
 from penstock.base.stores.store import Store
 
@@ -46,3 +46,17 @@ def refuse_url(text: str, is_output: bool = False) -> None:
         f"{text!r} is a URL, and penstock reads and writes paths of this machine only",
         next_step=next_step,
     )
+
+
+def refuse_file(place: str) -> None:
+    """Raise FileError if a file stands where the folder of a dataset, or one above it, must be."""
+    above = place
+    while not is_served(place) and above and not os.path.lexists(above):
+        above = os.path.dirname(above)
+    if os.path.isfile(above):
+        name = "this is" if above == place else f"{above} is"
+        raise FileError(
+            f"`output:` is a folder, and {name} a file",
+            where=place,
+            next_step="choose another `output:`, or move the file away",
+        )

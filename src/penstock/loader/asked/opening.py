@@ -64,6 +64,12 @@ class Asked:
         return self.opened[0].schema
 
     @property
+    def holds_samples(self) -> bool:
+        """Whether a user's function made the records: their lists are arrays of any length, and no grouped events."""
+        manifest = self.opened[0].manifest
+        return manifest is not None and any(source.get("function") for source in manifest.config.get("input", ()))
+
+    @property
     def where(self) -> str:
         return self.opened[0].path
 

@@ -49,6 +49,8 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
         (isinstance(given["augment"], bool | np.bool_ | None), "augment", "True, False, or None (True for pings)"),
         (not isinstance(given["columns"], (str, bytes)), "columns", "a list of names: columns=['features']"),
         (log_every is None or is_positive(log_every), "log_every", "None, or seconds above 0"),
+        (given["on_metrics"] is None or callable(given["on_metrics"]), "on_metrics", "None, or a function of a dict"),
+        (is_positive(given["metrics_seconds"]), "metrics_seconds", "seconds above 0"),
         (flops is None or is_positive(flops), "flops_per_token", "None, or a number above 0"),
         (peak is None or is_positive(peak), "peak_flops", "None, or a number above 0"),
         ((flops is None) == (peak is None), flops_given, "both flops_per_token and peak_flops, or neither"),

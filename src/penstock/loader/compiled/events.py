@@ -1,4 +1,4 @@
-"""Events: rows of tokens from the columns of grouped events, a whole batch at a time. docs/tokens.md, compiled.
+"""Events: rows of tokens from the columns of grouped events, a batch at a time. docs/reference/tokens.md, compiled.
 
 choosing.py says which events, fields.py what each becomes, plan.py what is asked for. Data is used before it is known
 to be intact: the blocks that were touched and not yet verified are listed, and the batch is made again when they are

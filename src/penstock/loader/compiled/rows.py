@@ -97,6 +97,39 @@ def encode_rows(
 
 
 @jit
+def copy_kept(
+    tables: Any,
+    notes: Any,
+    slots: Any,
+    width: int,
+    length: int,
+    shards: Any,
+    records: Any,
+    inputs: Any,
+    targets: Any,
+) -> None:
+    """Values beside the tokens, as they are stored: `slots` are those of the values and of the tokens' offsets."""
+    size = read_i8(tables.sizes, slots[0])
+    for i in range(len(shards)):
+        shard, record = np.int64(shards[i]), records[i]
+        filled, first = 0, 0
+        if shard >= 0:
+            first, filled = _row_tokens(tables, notes, slots, width, shard, record)
+        flat = shifted(base(tables, max(shard, 0), slots[0]), first * size)
+        shown, following = min(filled, length), min(max(filled - 1, 0), length)
+        _copy_padded(shifted(inputs, i * length * size), flat, shown * size, length * size)
+        _copy_padded(shifted(targets, i * length * size), shifted(flat, size), following * size, length * size)
+
+
+@jit_inline
+def _copy_padded(place: Any, source: Any, count: int, room: int) -> None:
+    """So many bytes, and zeros behind."""
+    copy_bytes(place, source, count)
+    for i in range(count, room):
+        write_u1(place, i, 0)
+
+
+@jit
 def _row_tokens(tables: Any, notes: Any, slots: Any, width: int, shard: int, record: int) -> tuple[int, int]:
     """Start of a row's tokens, and how many they are."""
     first, stop = record * width, (record + 1) * width

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.base.errors import ConfigError
 from penstock.loader.batches import Batch, BatchSource
 
+if TYPE_CHECKING:
+    import grain
 
-def to_grain(loader: BatchSource) -> Any:
+
+def to_grain(loader: BatchSource) -> grain.MapDataset[Batch]:
     """A `grain.MapDataset` of batches.
 
     `.to_iter_dataset()` reads it in threads, `.to_iter_dataset().mp_prefetch(...)` in processes. Element k is batch k
@@ -25,7 +28,7 @@ def to_grain(loader: BatchSource) -> Any:
         from absl import flags
     except ImportError as error:
         raise ConfigError(
-            "dataset() needs Grain, which is not installed here", next_step="pip install grain"
+            "to_grain() needs Grain, which is not installed here", next_step="pip install grain"
         ) from error
     if not flags.FLAGS.is_parsed():
         flags.FLAGS.mark_as_parsed()

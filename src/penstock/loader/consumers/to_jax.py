@@ -17,9 +17,10 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     Arrays = dict[str, jax.Array]
+    JaxBatches = Ahead[Arrays]
 
 
-def to_jax(loader: BatchSource, sharding: Any = None, ahead: int = 2) -> Ahead[Arrays]:
+def to_jax(loader: BatchSource, sharding: jax.sharding.Sharding | None = None, ahead: int = 2) -> JaxBatches:
     """Dicts of jax arrays: with a sharding the whole global batch, of which each process brings its rank's rows.
 
     Without one, this rank's rows on the default device. `ahead` batches are on their way in advance. JAX holds on to

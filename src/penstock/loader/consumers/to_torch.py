@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _FOR_ALL_DEVICES = 1  # cudaHostRegisterPortable
 
 
-def to_torch(loader: BatchSource, device: Any = None, ahead: int = 2, int64: Sequence[str] = ()) -> TorchBatches:
+def to_torch(
+    loader: BatchSource, device: str | int | torch.device | None = None, ahead: int = 2, int64: Sequence[str] = ()
+) -> TorchBatches:
     """Dicts of tensors. On the CPU they share the loader's memory; on a GPU `ahead` batches are copied in advance.
 
     int32 stays int32, which embeddings take; `int64=("targets",)` widens what cross_entropy wants, on the device.

@@ -15,26 +15,35 @@ from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws, Stream
 from penstock.loader.tables import Datasets, Made, Shard, Tables, address
 from penstock.loader.tokens.binding import is_grouped
-from penstock.shards.schema import NUMBERS, Field, Schema
+from penstock.shards.schema import NUMBERS, Field, Schema, short_type
 
+VALID = "valid"  # array of a batch: False for a row that only fills the last batch
 _UNUSED = {"augment": "events", "fill": "events", "fields": "events", "length": "tokens", "mix_by": "tokens"}
 
 
 class Arrays:
     """Columns of numbers, and of fixed-size lists of them, in any number of dimensions.
 
-    `columns` names those wanted; None is all.
+    `columns` names those wanted; None is all. With `marks_rows` a batch also has `valid`, one bool per row.
     """
 
     name, unit, vocabulary = "arrays", "rows", None
 
     def __init__(
-        self, datasets: Datasets, schema: Schema, columns: Sequence[str] | None, larger_than_memory: bool = False
+        self,
+        datasets: Datasets,
+        schema: Schema,
+        columns: Sequence[str] | None,
+        larger_than_memory: bool = False,
+        marks_rows: bool = False,
     ) -> None:
         fields = _wanted(schema, columns)
+        if marks_rows:
+            _refuse_valid(fields)
         self._shards = [shard for dataset in datasets for shard in dataset]
         _refuse_nulls(fields, self._shards)
-        self.layout: Layout = {field.name: _row(field) for field in fields}
+        self._marks_rows, self._rows = marks_rows, {field.name: _row(field) for field in fields}
+        self.layout: Layout = {**self._rows, **({VALID: ((), "?")} if marks_rows else {})}
         self.tables = Tables(self._shards, [field.name for field in fields], larger_than_memory)
         first = fields[0].name
         self.streams = tuple(Stream(tuple(len(shard[first]) for shard in dataset)) for dataset in datasets)
@@ -42,11 +51,13 @@ class Arrays:
     @staticmethod
     def serves(asked: Asked) -> bool:
         columns, fields = asked.options["columns"], asked.options["fields"]
-        return not asked.is_old and (columns is not None or not (fields or is_grouped(asked.schema)))
+        is_events = fields is not None or (is_grouped(asked.schema) and not asked.holds_samples)
+        return not asked.is_old and (columns is not None or not is_events)
 
     @classmethod
     def of(cls, asked: Asked) -> Arrays:
-        made = cls(asked.shards, asked.schema, asked.options["columns"], asked.larger_than_memory)
+        pads = asked.options["remainder"] == "pad"
+        made = cls(asked.shards, asked.schema, asked.options["columns"], asked.larger_than_memory, pads)
         asked.refuse_unused("columns as they are", _UNUSED)  # last: what is wrong with the columns matters more
         return made
 
@@ -60,9 +71,11 @@ class Arrays:
         if compiled():
             self._fill_compiled(shards, records, out, made)
         else:  # in plain numpy: what the kernel does
-            for name, array in out.items():
+            for name in self._rows:
                 for i, (shard, record) in enumerate(zip(shards.tolist(), records.tolist(), strict=True)):
-                    array[i] = self._shards[shard][name].read(record, record + 1)[0] if shard >= 0 else 0
+                    out[name][i] = self._shards[shard][name].read(record, record + 1)[0] if shard >= 0 else 0
+        if self._marks_rows:
+            np.greater_equal(shards, 0, out=out[VALID])
         return made
 
     def _fill_compiled(self, shards: Array, records: Array, out: Mapping[str, Array], made: Made) -> None:
@@ -83,7 +96,7 @@ class Arrays:
         self.tables.run(copy, made)
 
     def describe(self) -> dict[str, Any]:
-        return {"columns": {name: [list(shape), dtype] for name, (shape, dtype) in self.layout.items()}}
+        return {"columns": {name: [list(shape), dtype] for name, (shape, dtype) in self._rows.items()}}
 
 
 def _row(field: Field) -> tuple[tuple[int, ...], str]:
@@ -118,7 +131,7 @@ def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
             where="the columns of the dataset",
             next_step="prepare it with `tokenize` and `pack`, which make rows of tokens of a text",
         )
-    ragged = [f"{field.name} ({field.type})" for field in fields if not _is_array(field)]
+    ragged = [f"{field.name} ({short_type(field.type)})" for field in fields if not _is_array(field)]
     if ragged or not fields:
         arrays = [field.name for field in schema if _is_array(field)]
         raise ConfigError(
@@ -129,6 +142,17 @@ def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
             else "leave columns= out: grouped events become tokens, by fields=",
         )
     return fields
+
+
+def _refuse_valid(fields: Sequence[Field]) -> None:
+    if any(field.name == VALID for field in fields):
+        raise ConfigError(
+            f"with remainder='pad' the array {VALID!r} of a batch tells rows from padding, and the dataset has a "
+            "column of this name",
+            where="load(remainder=...)",
+            next_step=f"name the other columns (columns=), or rename it with `select: {{new_name: {VALID}}}` when the "
+            "dataset is made",
+        )
 
 
 def _refuse_nulls(fields: Sequence[Field], shards: Sequence[Shard]) -> None:

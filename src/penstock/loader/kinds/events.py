@@ -1,4 +1,4 @@
-"""Events: grouped events -> the rows of an epoch, and each row's tokens. docs/tokens.md says which. Next: maker.py."""
+"""Events: grouped events -> the rows of an epoch, and their tokens (docs/reference/tokens.md). Next: maker.py."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def token_options(asked: Asked) -> TokenOptions:
     length, augment = asked.options["length"], asked.options["augment"]
     if length is None:
         raise ConfigError(
-            "how many tokens a row of events has is not said", where="penstock.load", next_step="length=1024, say"
+            "load() needs length= for events: the number of tokens per row",
+            where="penstock.load",
+            next_step="length=1024",
         )
     vocabulary = _vocabulary(asked)
     fill: Fill = asked.options["fill"] or "packed"
@@ -117,9 +119,10 @@ def _vocabulary(asked: Asked) -> Vocabulary:
         return make_vocabulary(fields)
     if not asked.is_old and not fits_pings(asked.schema):
         raise ConfigError(
-            f"how its events become tokens is not said: the columns are not those of pings "
-            f"({', '.join(field.column for field in PINGS.fields)})",
+            "load() needs fields= here: it says how each column of an event becomes tokens. Only pings "
+            f"({', '.join(field.column for field in PINGS.fields)}) have a default",
             where=asked.where,
-            next_step="say it by column: fields={'dst': 'ip', 'at': 'time', 'value': 'float11'} (docs/tokens.md)",
+            next_step="fields={'dst': 'ip', 'at': 'time', 'value': 'float11'}, with columns of this dataset; "
+            "docs/reference/tokens.md lists the encodings",
         )
     return PINGS

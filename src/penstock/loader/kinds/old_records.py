@@ -93,7 +93,8 @@ class OldEvents:
         warnings.warn(
             f"batches are read from .arrayrecord files: {read * 1000:,.0f} ms to read and decode the records of "
             f"one, by one thread at a time, {encoded * 1000:,.1f} ms to encode them. `penstock run` "
-            "saves at least the first: prepare the events as columns, without --format arrayrecord (docs/events.md)",
+            "saves at least the first: prepare the events as columns, without --format arrayrecord "
+            "(docs/reference/events.md)",
             UserWarning,
             stacklevel=2,
         )

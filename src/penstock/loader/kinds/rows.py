@@ -3,6 +3,9 @@
 The dataset has a column `tokens`: one list of whole numbers per record, of fixed size or not, that int32 can hold. If
 it also has a list `documents`, that says at which token each document of the row begins (0 is understood), and segments
 and positions follow from it; without, a row is one document. Neither has nulls.
+
+Columns that `pack` kept have one value per token. Each gives two arrays, `inputs_NAME` and `targets_NAME`: the values
+of the tokens that `inputs` and `targets` have in the same places, and 0 where a row has no token.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ import numpy as np
 
 from penstock.base.errors import ConfigError
 from penstock.loader.asked.opening import Asked
-from penstock.loader.batches import TOKEN_ARRAYS, Array, token_layout
+from penstock.loader.batches import TOKEN_ARRAYS, Array, Layout, token_layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws, Stream
 from penstock.loader.tables import Datasets, Made, Shard, Tables, address
+from penstock.shards.columns import Column
 from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
 from penstock.shards.schema import NUMBERS, Schema
 
@@ -39,6 +43,7 @@ class Rows:
         length: int | None,
         larger_than_memory: bool = False,
         overflow: Literal["truncate"] | None = None,
+        keep: Sequence[str] = (),
     ) -> None:
         types = {field.name: field.parsed for field in schema}
         self._shards = [shard for dataset in datasets for shard in dataset]
@@ -47,17 +52,25 @@ class Rows:
         fixed = types[TOKENS].name == "fixed_size_list"
         self._width = types[TOKENS].width if fixed else 0
         self.length = self._check_length(length)
-        self.layout = token_layout(self.length)
+        self._kept = tuple(keep)
+        for shard, name in itertools.product(self._shards, keep):
+            _refuse_apart(shard, name)
+        self.layout: Layout = {**token_layout(self.length), **_kept_layout(schema, keep, self.length)}
         self._overflow = overflow
         if overflow is None:
             self._refuse_longer()
         self._has_documents = DOCUMENTS in types
         tokens = [TOKENS] if fixed else [f"{TOKENS}/values", f"{TOKENS}/offsets"]
         documents = [f"{DOCUMENTS}/offsets", f"{DOCUMENTS}/values"] if self._has_documents else []
-        self.tables = Tables(self._shards, [*tokens, *documents], larger_than_memory)
+        kept = [name if fixed else f"{name}/values" for name in keep]
+        self.tables = Tables(self._shards, [*tokens, *documents, *kept], larger_than_memory)
         slots = [0, -1 if fixed else 1, *([len(tokens), len(tokens) + 1] if documents else [-1, -1])]
         self._slots = np.array(slots, "i8")
-        self._lists = [pair for pair in ((slots[1], slots[0]), (slots[2], slots[3])) if pair[0] >= 0]
+        # The values of a kept column are found by the offsets of the tokens, which are its own.
+        self._kept_slots = {name: np.array([len(tokens) + len(documents) + n, slots[1]]) for n, name in enumerate(keep)}
+        pairs = [(slots[1], slots[0]), (slots[2], slots[3])]
+        pairs += [(offsets, values) for values, offsets in (each.tolist() for each in self._kept_slots.values())]
+        self._lists = [pair for pair in pairs if pair[0] >= 0]
         counter = tokens[-1]
         self.streams = tuple(
             Stream(tuple(len(shard[counter]) - (0 if fixed else 1) for shard in dataset)) for dataset in datasets
@@ -77,7 +90,7 @@ class Rows:
     def of(cls, asked: Asked) -> Rows:
         asked.refuse_unused("rows of tokens", {"augment": "events", "fill": "events"})
         length, overflow = asked.options["length"], asked.options["overflow"]
-        return cls(asked.shards, asked.schema, length, asked.larger_than_memory, overflow)
+        return cls(asked.shards, asked.schema, length, asked.larger_than_memory, overflow, _kept_of(asked))
 
     def hold(self, room: int) -> None:
         """Nothing beside the columns would make rows faster."""
@@ -135,6 +148,9 @@ class Rows:
         def encode(tables: Any, notes: Any) -> None:
             numbers = (self._slots, self._width, self.length, shards, records)
             made.tokens_truncated = int(rows.encode_rows(tables, notes, *numbers, places))
+            for name, kept_slots in self._kept_slots.items():
+                both = (address(out[f"inputs_{name}"]), address(out[f"targets_{name}"]))
+                rows.copy_kept(tables, notes, kept_slots, self._width, self.length, shards, records, *both)
 
         if self.tables.larger_than_memory:
             self._read_ahead(shards, records)
@@ -147,9 +163,9 @@ class Rows:
         tables = self.tables.addresses
 
         def list_rows_and_offsets(wanted: Any) -> None:
-            if self._width:
-                pages.list_rows(tables, 0, self._width, shards, records, wanted)
-            for offsets, _ in self._lists:
+            for slot in [0, *(each[0] for each in self._kept_slots.values())] if self._width else []:
+                pages.list_rows(tables, slot, self._width, shards, records, wanted)
+            for offsets in {offsets: None for offsets, _ in self._lists}:
                 pages.list_rows(tables, offsets, 1, shards, records, wanted)
 
         def list_values(wanted: Any) -> None:
@@ -178,6 +194,10 @@ class Rows:
         same = segments[:-1] == segments[1:]
         row["targets_segmentation"][: len(same)] = segments[:-1] * same
         row["targets_position"][: len(same)] = positions[1:] * same
+        for name in self._kept:
+            values = self._read_list(self._shards[shard], name, record)[: self.length + 1]
+            row[f"inputs_{name}"][:shown] = values[:shown]
+            row[f"targets_{name}"][: len(values[1:])] = values[1:]
         return len(stored) - len(tokens)
 
     def _read_list(self, shard: Shard, name: str, record: int) -> Array:
@@ -199,7 +219,48 @@ class Rows:
         return [*edges, (begin, count)] if count else []
 
     def describe(self) -> dict[str, Any]:
-        return {"length": self.length, "overflow": self._overflow}
+        kept = {"keep": list(self._kept)} if self._kept else {}
+        return {"length": self.length, "overflow": self._overflow, **kept}
+
+
+def _kept_of(asked: Asked) -> tuple[str, ...]:
+    """Columns that every dataset has kept. They have the same columns, so those of the first are those of all."""
+    kept = [each.manifest.kept if each.manifest else () for each in asked.opened]
+    for each, names in zip(asked.opened, kept, strict=True):
+        if names != kept[0]:
+            raise ConfigError(
+                f"{each.path} and {asked.where} cannot be mixed: `pack` kept {', '.join(names) or 'no columns'} in one "
+                f"and {', '.join(kept[0]) or 'no columns'} in the other",
+                where=each.path,
+                next_step="prepare them with the same stages, or load them apart",
+            )
+    return kept[0]
+
+
+def _kept_layout(schema: Schema, keep: Sequence[str], length: int) -> Layout:
+    """Two arrays per kept column, of its own type."""
+    words = {field.name: field.parsed.inner.name for field in schema if field.parsed.inner}
+    types = {name: "?" if words[name] == "bool" else NUMBERS[words[name]] for name in keep}
+    return {f"{of}_{name}": ((length,), types[name]) for name in keep for of in ("inputs", "targets")}
+
+
+def _refuse_apart(shard: Shard, name: str) -> None:
+    """Refuse a kept column that has not as many values in each row as there are tokens."""
+    parts = ("/offsets", "/values") if f"{TOKENS}/offsets" in shard else ("",)
+    columns = [(shard[f"{TOKENS}{part}"], shard[f"{name}{part}"]) for part in parts]
+    fits = all(tokens.array.shape == own.array.shape for tokens, own in columns)
+    if not fits or (len(parts) > 1 and not _are_equal(*columns[0])):
+        raise ConfigError(
+            f"column {name!r} has not one value per token",
+            where=columns[0][1].file,
+            next_step="prepare the dataset again with `pack: {keep: ...}`, which makes it so",
+        )
+
+
+def _are_equal(offsets: Column, others: Column) -> bool:
+    """Whether two columns of one length are equal, a piece at a time."""
+    pieces = ((start, min(start + _LISTS_AT_ONCE, len(offsets))) for start in range(0, len(offsets), _LISTS_AT_ONCE))
+    return all(np.array_equal(offsets.read(*piece), others.read(*piece)) for piece in pieces)
 
 
 def _longer_lists(shard: Shard, most: int) -> tuple[int, int]:

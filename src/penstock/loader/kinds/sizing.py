@@ -39,7 +39,7 @@ def refuse_contexts(records: Sequence[int], length: int, encode: Encode, budget:
 def draws_needed(
     number: int, before: int, records: tuple[int, ...], length: int, encode: Encode, has_empty: Callable[[], bool]
 ) -> int:
-    """S of docs/tokens.md: so many draws fill nearly every row.
+    """S of docs/reference/tokens.md: so many draws fill nearly every row.
 
     Few are tried first: a row that does not use them all is full, unless there are records that it can use nothing of.
     `has_empty` says whether there are, at least among those that `encode` was given so far.

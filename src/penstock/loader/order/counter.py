@@ -1,4 +1,4 @@
-"""Counter: random numbers as a pure function of a key and a count, in plain integers. docs/tokens.md defines them."""
+"""Counter: random numbers as a pure function of a key and a count, in plain integers (docs/reference/tokens.md)."""
 
 from math import isqrt
 

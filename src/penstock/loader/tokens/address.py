@@ -1,4 +1,4 @@
-"""Address: text -> (family 0, 4 or 6, 16 bytes), and back. docs/tokens.md says what an address is."""
+"""Address: text -> (family 0, 4 or 6, 16 bytes), and back. docs/reference/tokens.md says what an address is."""
 
 import functools
 import ipaddress

@@ -141,15 +141,15 @@ def _refuse_type(asked: TokenField, kind: Type, of_events: bool, where: str) -> 
     is_value = text if asked.values and isinstance(asked.values[0], str) else whole
     fits, encoded = {
         "ip": (text, "text"),
-        "time": (kind.name == "timestamp" and of_events, "a timestamp in a list"),
-        "float11": (kind.is_number, "a number"),
-        "int": (whole, "a whole number"),
-        "category": (is_value, "text or a whole number, as its values are"),
+        "time": (kind.name == "timestamp" and of_events, "timestamps of events (a list per record)"),
+        "float11": (kind.is_number, "integers and floats"),
+        "int": (whole, "integers"),
+        "category": (is_value, "text or integers, like its values"),
         "bytes": (text, "text or binary"),
     }[asked.kind]
     if not fits:
         raise ConfigError(
-            f"column {asked.column!r} holds {kind.name}, and {asked.kind} encodes {encoded}",
+            f"column {asked.column!r} has type {kind.name}, and the encoding {asked.kind} takes {encoded}",
             where=where,
             next_step=f"choose another of {', '.join(KINDS)} for it, or leave it out of fields=",
         )

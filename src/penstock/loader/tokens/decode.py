@@ -1,4 +1,4 @@
-"""Decode: tokens back into measurements. docs/tokens.md says which token stands for what; reference.py encodes.
+"""Decode: tokens back into measurements. docs/reference/tokens.md has every token; reference.py encodes.
 
 A measurement is a dict by the names of the vocabulary's fields:
 
@@ -36,8 +36,12 @@ def decode(
 ) -> list[Any]:
     """The measurements of one row, or a list of them for each row of a batch.
 
-    With `segmentation`, of the same shape, what is in no segment is left out and each measurement says its `segment`.
-    Without it, starts with nothing behind them at the end of the row are padding.
+    Args:
+        tokens: Token ids of one row, or of a batch: [rows, length].
+        vocabulary: Meaning of the tokens: `loader.vocabulary`. Default: that of pings.
+        segmentation: Segment ids that came with these tokens, of the same shape. Tokens in no segment are left out, and
+            each measurement says its `segment`. Default: None, starts with nothing behind them at the end of the row
+            are padding.
     """
     rows = np.asarray(tokens)
     numbers = None if segmentation is None else np.asarray(segmentation)

@@ -1,6 +1,6 @@
 """Reference: rows of tokens from columns, in plain Python and numpy. The kernel gives the same bytes.
 
-The functions come in the order of the sentences of docs/tokens.md, from the row down to the block. A row is a list of
+Functions come in the order of the sentences of docs/reference/tokens.md, from row down to block. A row is a list of
 segments, a segment a list of tokens. Columns are taken to be there, of types that their fields can encode.
 """
 

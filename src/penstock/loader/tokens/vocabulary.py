@@ -1,7 +1,7 @@
 """Vocabulary: which token stands for what, when the events of a key become tokens. Next: binding.py.
 
 A measurement is the start token, then one block per field: a marker and the bytes behind it, each byte a token of its
-own. docs/tokens.md gives every block exactly.
+own. docs/reference/tokens.md gives every block exactly.
 """
 
 from collections.abc import Mapping, Sequence

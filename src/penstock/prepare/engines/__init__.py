@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # a worker starts half again as fast without what only planning needs
     from penstock.prepare.budget.means import Settings
+    from penstock.prepare.engines.events import Effort
     from penstock.prepare.ledger import LedgerRow
     from penstock.prepare.passes import Task, Work
 
-    Done = Callable[[Task, LedgerRow], None]
+    Done = Callable[[Task, LedgerRow, Effort], None]
 
 
 class Engine(Protocol):

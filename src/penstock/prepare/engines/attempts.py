@@ -31,6 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from penstock.base.events import WorkerState
 from penstock.base.sizes import format_size
 from penstock.prepare.engines import events
 from penstock.prepare.engines.events import ATTEMPTS, Attempt
@@ -113,6 +114,20 @@ class Attempts:
         """Workers that have a task."""
         return [worker.number for worker, _ in self._busy()]
 
+    def states(self, now: float) -> list[WorkerState]:
+        """Tasks at work, one per busy worker."""
+        return [
+            {
+                "worker": worker.number,
+                "task": attempt.task.name,
+                "slice": str(attempt.task.input),
+                "file": attempt.place,
+                "rows": attempt.rows,
+                "seconds": round(now - attempt.began, 1),
+            }
+            for worker, attempt in self._busy()
+        ]
+
     def silent(self, now: float) -> list[int]:
         """Workers inside a user's function that has a limit, who have not said lately how much they hold."""
         return [
@@ -150,7 +165,7 @@ class Attempts:
     def _of_task(self, event: events.Event, worker: _Worker, attempt: Attempt, now: float) -> Iterator[events.Command]:
         match event:
             case events.Ready():
-                attempt.moved = now  # a task's time starts when its worker has
+                attempt.began = attempt.moved = now  # a task's time starts when its worker has
             case events.Moved(_, rows):
                 if rows != attempt.rows:  # fewer: it began anew without an unreadable part
                     attempt.rows = rows
@@ -162,7 +177,7 @@ class Attempts:
             case events.Alone():
                 yield from self._be_alone(worker, attempt)
             case events.Finished():
-                yield from self._finish(worker, attempt, event)
+                yield from self._finish(worker, attempt, event, now)
             case events.Failed():
                 worker.attempt = None
                 yield events.Raise(event.error)
@@ -227,10 +242,13 @@ class Attempts:
         self._waiting.appendleft(attempt)
         yield _say("alone", attempt)
 
-    def _finish(self, worker: _Worker, attempt: Attempt, event: events.Finished) -> Iterator[events.Command]:
+    def _finish(
+        self, worker: _Worker, attempt: Attempt, event: events.Finished, now: float
+    ) -> Iterator[events.Command]:
         worker.attempt = None
         worker.tasks += 1
-        yield events.Complete(attempt.task, event.row, is_first=worker.tasks == 1)
+        effort = events.Effort(now - attempt.began, attempt.tries)
+        yield events.Complete(attempt.task, event.row, worker.tasks == 1, effort)
         has_grown = event.bytes > _GROWN_SHARE * self._policy.allowed_bytes / max(1, self._policy.workers)
         if worker.tasks >= TASKS_PER_WORKER or (has_grown and worker.tasks >= _TASKS_BEFORE_GROWN):
             yield self._stop(worker)

@@ -1,6 +1,6 @@
 """Choosing: the engine that does the tasks of a job, and the trial that tries some. A new engine is chosen here."""
 
-from penstock.base.events import EventLog
+from penstock.base.events.log import EventLog
 from penstock.base.stores.store import Store
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.inline import InlineEngine, InlineTrial

@@ -2,12 +2,19 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 ATTEMPTS = 3  # of a task whose worker dies: whole, half and quarter batches
 
 LostFile = tuple[str, str, str]  # path, title, reason
 LEAKS, NEEDS_MORE = "leaks", "needs more"  # why a task is given up, beside DIED and HUNG
+
+
+class Effort(NamedTuple):
+    """Cost of a finished task: seconds of its last attempt, and how many there were."""
+
+    seconds: float = 0.0
+    attempts: int = 1
 
 
 @dataclass
@@ -23,6 +30,7 @@ class Attempt:
     asked_to_be_alone: bool = False
     reason: str = ""  # why the last try ended
     rows: int = 0
+    began: float = 0.0  # when its worker was given it, or had started
     moved: float = 0.0  # when it last showed a row
     noticed: bool = False  # that it has not for a while
     place: str = ""  # the file that a user's function has been given
@@ -46,6 +54,7 @@ class Attempt:
 
     def begin(self, now: float) -> None:
         self.tries += 1
+        self.began = now
         self.rows, self.place = 0, ""
         self.show(now)
 
@@ -185,6 +194,7 @@ class Complete:
     task: Any
     row: Any
     is_first: bool  # of its worker, whose memory was perhaps never seen
+    effort: Effort = Effort(0.0, 1)  # noqa: RUF009
 
 
 @dataclass(frozen=True)

@@ -2,47 +2,79 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import TaskError
-from penstock.base.events import EventLog
+from penstock.base.events.log import EventLog
 from penstock.base.memory import own_memory, peak_watched
 from penstock.base.stores.scratch import release_scratch
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
+from penstock.prepare.engines.events import Effort
 from penstock.prepare.engines.task import execute
-from penstock.prepare.passes import Task, Work, nobody_watches
+from penstock.prepare.passes import Task, Work
 from penstock.prepare.passes.folds.trying.measure import measure
 from penstock.prepare.survey.scouting import scout
 
 if TYPE_CHECKING:
     from penstock.prepare.engines import Done
 
+_SAMPLE_SECONDS = 0.25
+
 
 class InlineEngine:
     def __init__(self, store: Store, log: EventLog) -> None:
         self._store, self._log = store, log
         self._works: list[Work] = []
+        self._rows_done = 0
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
         self._works.append(work)
         for task in tasks:
+            watch = _Watch(self._log, task, self._rows_done)
             try:
                 with peak_watched() as peak:
-                    done(task, execute(work, task, settings, nobody_watches))
+                    row = execute(work, task, settings, watch.report)
             except MemoryError as error:
                 raise TaskError(
                     "a task ran out of memory inside the driver",
                     where=str(task.input),
                     next_step="set `workers: 1`: a worker that runs out is tried again with half the batch",
                 ) from error
-            self._log.say("sample", memory=peak[0], file=own_memory().file, rows=0, busy=1)
+            self._rows_done += row.rows_read
+            done(task, row, Effort(watch.seconds))
+            self._log.sample(memory=peak[0], file=own_memory().file, rows=self._rows_done, busy=0, workers=[])
 
     def close(self) -> None:
         release_scratch(self._store.scratch_folder)
         for work in self._works:  # not before: a pass goes on with what the one before has opened
             work.close()
+
+
+class _Watch:
+    """One task inside the driver: samples when it reports, at most four per second."""
+
+    def __init__(self, log: EventLog, task: Task, rows_before: int) -> None:
+        self._log, self._task, self._rows_before = log, task, rows_before
+        self._began = self._sampled = time.monotonic()
+        self._rows, self._file = 0, ""
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def report(self, rows: int, place: str = "", whole: bool = True) -> None:  # noqa: ARG002
+        self._rows, self._file = (self._rows, place) if place else (rows, self._file)
+        if time.monotonic() - self._sampled < _SAMPLE_SECONDS:
+            return
+        memory = own_memory()
+        state = {"worker": 0, "task": self._task.name, "slice": str(self._task.input), "file": self._file}
+        state |= {"rows": self._rows, "seconds": round(self.seconds, 1)}
+        rows_so_far = self._rows_before + self._rows
+        self._log.sample(memory=memory.counted, file=memory.file, rows=rows_so_far, busy=1, workers=[state])
+        self._sampled = time.monotonic()
 
 
 class InlineTrial:

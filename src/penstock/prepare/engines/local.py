@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.child import Child, how_it_ended, python_path
 from penstock.base.errors import TaskError
-from penstock.base.events import EventLog
-from penstock.base.memory import Budget, tree_memory
+from penstock.base.events.log import EventLog
+from penstock.base.memory import Budget, TreeMemory, tree_memory
 from penstock.base.sizes import format_size
+from penstock.base.user_code.carried import packed
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines import events
 from penstock.prepare.engines.attempts import Attempts, Policy
@@ -55,6 +56,7 @@ class Worker:
                 stdout=2,  # what a user's function prints must not mix with --json
             )
         self.connection: Connection[Any, Any] = Connection(ours.detach())
+        self._carried: set[str] = set()  # code that it has been sent
         self._send(sys.path)  # where the user's own modules are, once the worker has imported its own
         self.is_ready = False
 
@@ -62,8 +64,12 @@ class Worker:
         self._send(message)
 
     def _send(self, message: Any) -> None:
+        data, named = packed(message)
         try:
-            self.connection.send(message)
+            if new := {target: each for target, each in named.items() if target not in self._carried}:
+                self._carried.update(new)
+                self.connection.send(("carry", new))
+            self.connection.send_bytes(data)
         except (BrokenPipeError, ConnectionResetError):
             return  # it died; the engine sees that at the next wait
 
@@ -115,8 +121,9 @@ class LocalEngine:
         self._workers: dict[int, Worker] = {}
         self._attempts = Attempts()
         self._rows_done = 0
-        self._sampled = self._looked = 0.0
+        self._sampled = self._looked = self._shown = 0.0
         self._sample_pause = _SAMPLE_SECONDS
+        self._memory, self._states = TreeMemory(), self._attempts.states(0.0)
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
         self._work, self._settings, self._done = work, settings, done
@@ -125,10 +132,11 @@ class LocalEngine:
             worker.send("work", work, settings, self._stall_notice)
         while not self._attempts.is_over:
             self._take(events.Tick())
+            is_time = self._look_at_tasks()
             for number in self._heard():
                 self._listen(number)
             self._look_at_silent_workers()
-            self._sample_memory()
+            self._sample(is_time)
 
     def close(self) -> None:
         for worker in self._workers.values():
@@ -177,16 +185,32 @@ class LocalEngine:
         for number in self._attempts.silent(now):
             self._take(events.Holds(number, self._workers[number].held_bytes(), is_own_word=False))
 
-    def _sample_memory(self) -> None:
-        """Read the tree's memory rarely enough that reading it costs at most a hundredth of the time."""
+    def _look_at_tasks(self) -> bool:
+        """Whether a sample is due. Tasks are looked at now, because all workers have one."""
         now = time.monotonic()
-        if now - self._sampled < self._sample_pause:
-            return
-        memory = tree_memory(os.getpid())
-        self._sampled = time.monotonic()
-        self._sample_pause = max(_SAMPLE_SECONDS, 100 * (self._sampled - now))
-        rows, busy = self._rows_done + self._attempts.rows, self._attempts.busy
-        self._log.say("sample", memory=memory.counted, file=memory.file, rows=rows, busy=len(busy))
+        is_time = now - self._shown >= _SAMPLE_SECONDS
+        self._states = self._attempts.states(now) if is_time else self._states
+        return is_time
+
+    def _sample(self, is_time: bool) -> None:
+        """Read the tree's memory rarely enough that reading it costs at most a hundredth of the time; between, samples
+        repeat it."""
+        now = time.monotonic()
+        is_read = now - self._sampled >= self._sample_pause
+        if is_read:
+            self._memory = tree_memory(os.getpid())
+            self._sampled = time.monotonic()
+            self._sample_pause = max(_SAMPLE_SECONDS, 100 * (self._sampled - now))
+        if is_read or is_time:
+            self._shown, memory = time.monotonic(), self._memory
+            rows, workers = self._rows_done + self._attempts.rows, self._states
+            self._log.sample(memory=memory.counted, file=memory.file, rows=rows, busy=len(workers), workers=workers)
+        if is_read:
+            self._stop_largest()
+
+    def _stop_largest(self) -> None:
+        """End the largest worker, if the tree holds more than it may."""
+        memory, busy = self._memory, self._attempts.busy
         if memory.counted > self._budget.allowed and busy:
             largest = max(busy, key=lambda number: self._workers[number].held_bytes())
             self._take(
@@ -209,11 +233,11 @@ class LocalEngine:
                     self._log.say(name, **facts)
                 case events.Say(name, facts, int(number)):
                     self._log.say(name, **facts, stack=self._workers[number].stack())
-                case events.Complete(task, row, is_first):
+                case events.Complete(task, row, is_first, effort):
                     if row.task != task.name:
                         raise TaskError(f"defect: a worker that was given {task.name} says that it did {row.task}")
                     self._rows_done += row.rows_read
-                    self._done(task, row)
+                    self._done(task, row, effort)
                     if is_first:
                         self._sampled = 0.0  # its memory is still there: sample it, or a short run would never be seen
                 case events.Raise(error):

@@ -59,9 +59,9 @@ class Trial:
             return left, options, floats, missing
 
         try:
-            answer: Scouted = self._asking.ask(Question("scout", options.function, None, facts), SCOUTING)
+            answer: Scouted = self._asking.ask(Question("scout", options.function_name, None, facts), SCOUTING)
         except GivenUp as death:
-            raise self._given_up(options.function, str(death)) from None
+            raise self._given_up(options.function_name, str(death)) from None
         self._tried.update(answer.tried)
         return answer
 

@@ -19,7 +19,7 @@ from typing import Any
 from penstock.base.child import live_as_child
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
-from penstock.base.user_code import code_identity
+from penstock.base.user_code import accept, code_identity
 from penstock.prepare.budget.means import Settings, give_back_memory
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.engines.events import Give
@@ -48,6 +48,8 @@ def main() -> None:
         elif message[0] == "measure":
             give_back_memory()  # of what was tried before
             _answer(connection, "done", lambda message=message: measure(*message[1:]))
+        elif message[0] == "carry":
+            accept(message[1])
         elif message[0] == "scout":
             _answer(connection, "done", partial(_scout, connection, *message[1:]))
         else:

@@ -6,22 +6,30 @@ decides how the work is done is not: memory, workers, time-outs, where input and
 
 from __future__ import annotations
 
+import html
 import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, printable
 from penstock.base.paths import dataset_path, local_path, normal_path
 from penstock.base.sizes import parse_size
 from penstock.prepare.job.job_file import Translated, read_job_file, refuse_unknown
+from penstock.prepare.job.job_text import job_text, shortened
+from penstock.prepare.job.objects import named_source, stage_mappings
 from penstock.prepare.job.older import krill, preprocessing
 from penstock.prepare.job.source_config import FROZEN, SourceConfig, plain
-from penstock.prepare.job.stage_list import build_stages, describe_stage
+from penstock.prepare.job.stage_list import build_stages, describe_stage, shown_names
+from penstock.prepare.stages.problems import problem
 from penstock.prepare.stages.stage import Stage
 
 _MOST_SECONDS = 10**8  # three years: the clock of the system cannot wait for ever
 _TEXT_SLICE = "16MB"  # of a text job, unless it says another
+
+
+Place = str | os.PathLike[str]
 
 
 class ExportConfig(BaseModel):
@@ -42,7 +50,10 @@ class ExportConfig(BaseModel):
 
 
 class Config(BaseModel):
-    """A job: what to read, what to do with it, where to put it, and what it may use."""
+    """A job: what to read, what to do with it, where to put it, and what it may use.
+
+    A dict, a Config and a YAML file say the same: `Config.from_file(path)` reads one, `str(config)` is the YAML.
+    """
 
     model_config = FROZEN
 
@@ -77,6 +88,84 @@ class Config(BaseModel):
     stall_notice: float = Field(60, gt=0, le=_MOST_SECONDS, description="seconds without a row before a task is named")
     folder: str = Field("", exclude=True)  # where relative paths and modules of this job are looked up
 
+    def __init__(
+        self,
+        job: Mapping[str, Any] | None = None,
+        /,
+        *,
+        input: Place | Mapping[str, Any] | Sequence[Place | Mapping[str, Any]] | None = None,
+        output: Place | None = None,
+        stages: Sequence[str | Mapping[Any, Any] | Callable[..., Any]] | None = None,
+        format: Literal["safetensors", "npy", "arrays", "arrayrecord"] | None = None,
+        merge_strategy: Literal["sequential", "accumulative"] | None = None,
+        intermediate_dir: Place | None = None,
+        batch_size: int | None = None,
+        export: Literal["hf"] | Mapping[str, Any] | None = None,
+        on_bad_input: Literal["fail", "set_aside"] | None = None,
+        slice_size: str | int | None = None,
+        memory: str | int | None = None,
+        workers: Literal["auto"] | int | None = None,
+        strategy: Literal["auto", "sequential", "parallel", "streaming"] | None = None,
+        task_timeout: float | None = None,
+        stall_notice: float | None = None,
+        folder: Place | None = None,
+    ) -> None:
+        """Describe a job, as a dict or with keywords. A key that is None is not said.
+
+        Args:
+            job: Keys of a job file, as a dict. Keywords replace its keys.
+            input: Files, folders or patterns to read; a dict if there are options; or a list of these.
+            output: Folder of the dataset.
+            stages: What to do with each row, in order: [{"filter": "rtt > 0"}, {"split": {"test": 0.1}}].
+            format: Container of the columns. Default: "safetensors", and "arrays" for samples.
+            merge_strategy: Format "arrays": place batches one by one, or all at once in memory. Default: "sequential".
+            intermediate_dir: Folder in which samples are kept as batch files. Default: none are kept.
+            batch_size: Samples per batch file. Default: 500.
+            export: Write the finished dataset for another library too: "hf". Default: no.
+            on_bad_input: Stop at a row that cannot be read, or set it aside. Default: "fail".
+            slice_size: Input bytes per task, and so the size of a shard. Default: "64MB", and "16MB" for text.
+            memory: Upper bound for the whole process tree: "2GB", or a share of the machine. Default: "80%".
+            workers: Processes; 0 works inside the driver. Default: "auto".
+            strategy: How much to hold at once; changes no byte. Default: "auto".
+            task_timeout: Seconds without a row before a task is killed. Default: 600.
+            stall_notice: Seconds without a row before a task is named. Default: 60.
+            folder: Folder at which relative paths and modules start. Default: the working directory.
+        """
+        said = {name: value for name, value in locals().items() if name in _keys_of(Config) and value is not None}
+        written = {**(job or {}), **said}
+        _refuse_unknown(written)
+        try:
+            super().__init__(**written, folder=os.fspath(folder or os.getcwd()))
+        except ValidationError as error:
+            raise ConfigError(_first_problem(error)) from error
+        self.build_stages()  # so that a wrong option is told before any file is touched
+
+    @classmethod
+    def from_file(cls, path: Place) -> Config:
+        """Read a job file. Relative paths in it start at its folder.
+
+        Args:
+            path: YAML file.
+        """
+        return load_config(path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys that were said, as a job file has them. `Config` takes it back."""
+        return shortened(self.model_dump(by_alias=True, exclude_unset=True))
+
+    def to_yaml(self) -> str:
+        """The job file: YAML that `Config.from_file` reads."""
+        return job_text(self.to_dict())
+
+    def __str__(self) -> str:
+        return self.to_yaml()
+
+    def __repr__(self) -> str:
+        return printable(f"Config({self.to_dict()!r})")
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.to_yaml())}</pre>"
+
     @model_validator(mode="before")
     @classmethod
     def _short_forms(cls, value: Any) -> Any:
@@ -87,7 +176,8 @@ class Config(BaseModel):
         if isinstance(sources, str | os.PathLike | dict):
             sources = [sources]
         if isinstance(sources, list | tuple):
-            value["input"] = [{"path": each} if isinstance(each, str | os.PathLike) else each for each in sources]
+            sources = [{"path": each} if isinstance(each, str | os.PathLike) else each for each in sources]
+            value["input"] = [named_source(number, each) for number, each in enumerate(sources)]
         if "format" not in value and isinstance(value.get("input"), list):
             value |= {"format": "arrays"} if any(map(_gives_samples, value["input"])) else {}
         if "slice_size" not in value and any(map(_is_text, value.get("stages") or ())):
@@ -97,7 +187,7 @@ class Config(BaseModel):
         if "output" in value:
             value["output"] = plain(value["output"])
         if "stages" in value:
-            value["stages"] = _stage_mappings(value["stages"])
+            value["stages"] = stage_mappings(value["stages"])
         for size in ("memory", "slice_size"):
             if isinstance(value.get(size), int) and not isinstance(value[size], bool):
                 value[size] = str(value[size])
@@ -182,7 +272,11 @@ class Config(BaseModel):
         return build_stages(self.stages, self.input, self.folder)
 
     def semantic(self, stages: tuple[Stage, ...]) -> dict[str, Any]:
-        """The part of the job that decides output bytes, with every default spelled out."""
+        """The part of the job that decides output bytes, with every default spelled out.
+
+        Args:
+            stages: Stages from `build_stages()`.
+        """
         described = {
             "input": [source.semantic() for source in self.input],
             "stages": [describe_stage(name, stage) for name, stage in zip(self.stage_names, stages, strict=True)],
@@ -194,7 +288,7 @@ class Config(BaseModel):
 
     @property
     def stage_names(self) -> tuple[str, ...]:
-        return tuple(next(iter(stage)) for stage in self.stages)
+        return shown_names(self.stages)
 
 
 def _is_text(stage: Any) -> bool:
@@ -204,21 +298,6 @@ def _is_text(stage: Any) -> bool:
 
 def _gives_samples(source: Any) -> bool:
     return isinstance(source, dict) and bool(source.get("function") or source.get("npz"))
-
-
-def _stage_mappings(stages: Any) -> list[dict[str, Any]]:
-    if stages is None:  # the key with nothing under it
-        return []
-    if not isinstance(stages, list | tuple):
-        raise ValueError("stages: is a list, each entry one stage such as `- filter: rtt > 0`")
-    mappings = []
-    for number, entry in enumerate(stages):
-        if isinstance(entry, str):
-            entry = {entry: None}
-        if not isinstance(entry, dict) or len(entry) != 1:
-            raise ValueError(f"stages[{number}]: one stage with its options, such as `- filter: rtt > 0`")
-        mappings.append({str(name): options for name, options in entry.items()})
-    return mappings
 
 
 def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None = None) -> Config:
@@ -247,6 +326,10 @@ def _keys_of(model: type[BaseModel]) -> tuple[str, ...]:
 
 def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
     """A Config from Python values; relative paths start at `folder`, or at the working directory."""
+    return Config(written, folder=folder)
+
+
+def _refuse_unknown(written: Mapping[str, Any]) -> None:
     refuse_unknown(written, _keys_of(Config))
     sources = written.get("input")
     for number, source in enumerate(sources if isinstance(sources, list | tuple) else [sources]):
@@ -254,12 +337,6 @@ def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
             refuse_unknown(source, _keys_of(SourceConfig), f"input[{number}].")
     if isinstance(written.get("export"), dict):
         refuse_unknown(written["export"], _keys_of(ExportConfig), "export.")
-    try:
-        config = Config(**{**written, "folder": folder or os.getcwd()})
-    except ValidationError as error:
-        raise ConfigError(_first_problem(error)) from error
-    config.build_stages()  # so that a wrong option is told before any file is touched
-    return config
 
 
 def _first_problem(error: ValidationError) -> str:
@@ -269,6 +346,5 @@ def _first_problem(error: ValidationError) -> str:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
     if first["type"] == "missing":
         return f"{path}: this key is required"
-    message = first["msg"].removeprefix("Value error, ")
-    got = "" if first["type"] == "value_error" else f", got {first['input']!r}"
-    return f"{path}: {message}{got}" if path else message
+    # Batch files are a format only between the two halves of a job.
+    return problem(path, first, internal=("npz",) if path == "format" else ())

@@ -42,7 +42,19 @@ class TextPreset(Preset):
         chosen = {**self.settings, **settings}
         short = [{"filter": f"characters(text) >= {chosen['min_characters']}"}] if chosen["min_characters"] else []
         pack = {"length": chosen["length"], "method": chosen["method"]}
-        return [{"clean": {}}, *short, {"dedup": {}}, {"tokenize": chosen["tokenizer"]}, {"pack": pack}]
+        return [{"clean": {}}, *short, {"dedup": {}}, {"tokenize": _tokenize(chosen)}, {"pack": pack}]
+
+
+def _tokenize(chosen: Mapping[str, Any]) -> Any:
+    """The tokenizer alone, or with the tokens that begin and end a document: a text, an id, true or false."""
+    options: dict[str, Any] = {}
+    for kind in ("eos", "bos"):
+        named = chosen[kind]
+        if isinstance(named, bool):
+            options[f"add_{kind}"] = named
+        elif named is not None:
+            options |= {f"add_{kind}": True, kind: named}
+    return {"tokenizer": chosen["tokenizer"], **options} if options else chosen["tokenizer"]
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -59,5 +71,8 @@ PRESETS: Mapping[str, Preset] = {
             "rtt": "float32",
         },
     ),
-    "text": TextPreset("text", {"tokenizer": REQUIRED, "length": 2048, "method": "wrapped", "min_characters": 0}),
+    "text": TextPreset(
+        "text",
+        {"tokenizer": REQUIRED, "length": 2048, "method": "wrapped", "min_characters": 0, "eos": None, "bos": None},
+    ),
 }

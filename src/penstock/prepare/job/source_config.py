@@ -8,10 +8,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from penstock.base.errors import did_you_mean
 from penstock.base.sizes import parse_size
 from penstock.base.user_code import code_identity
+from penstock.base.user_code.carried import is_carried, shown_name
+from penstock.prepare.samples.items import Items, items_of
 from penstock.prepare.samples.schema import SampleSchema
 from penstock.prepare.sources import SourceOptions
+from penstock.prepare.sources.reading.encodings import known_encoding
 from penstock.prepare.sources.registry import SOURCES, named_formats
 from penstock.prepare.sources.row_range import RowRange, parse_split
 from penstock.shards.schema import declared_type
@@ -24,25 +28,34 @@ FROZEN = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 class SourceConfig(BaseModel):
     """Source of rows. `input: 'data/*.parquet'` is short for `input: {path: 'data/*.parquet'}`.
 
-    `files:` are raw files that `function:` makes samples of, `npz:` are batch files of arrays.
+    `files:` are raw files that `function:` makes samples of, `items:` are values that it makes samples of, `npz:` are
+    batch files of arrays.
     """
 
     model_config = FROZEN
 
     path: tuple[str, ...] = Field(
-        (), description="files, folders or globs (`**` crosses folders); with `split`, a dataset on disk or of the hub"
+        (),
+        description="files, folders, globs (`**` crosses folders), or a dataset that penstock prepared; with `split`, "
+        "a dataset on disk or of the hub",
     )
     files: tuple[str, ...] = Field((), description="raw files, each given to `function`")
+    items: Any = Field(
+        None, description="values, each given to `function`: a number of them (1000 is 0 to 999), or a list"
+    )
     npz: tuple[str, ...] = Field((), description="batch files of arrays, such as intermediate/batch_*.npz")
     format: str = Field("auto", json_schema_extra={"enum": ["auto", *named_formats()]})
     text_column: str | None = Field(None, description="read this column alone, and call it `text`")
     document: Literal["file", "line"] = Field("file", description="what one document of format text is")
+    encoding: str = Field("", description="of CSV, JSONL and text that is not UTF-8: latin-1, cp1252, utf-16, ...")
     bad_utf8: Literal["set_aside", "repair"] = Field(
-        "set_aside", description="rows with text that is not UTF-8; or repair: U+FFFD for what is not"
+        "set_aside",
+        description="rows with text that is not UTF-8 (or `encoding`); or repair: U+FFFD for what is not",
     )
     split: str | None = Field(
         None,
-        description="of a dataset of the hub, or saved by the `datasets` library; or some of its rows: train[:10%]",
+        description="of a dataset that penstock prepared, of the hub, or saved by the `datasets` library; or some of "
+        "its rows: train[:10%]",
     )
     name: str | None = Field(None, description="configuration of a dataset of the hub")
     revision: str | None = Field(None, description="branch, tag or commit of a dataset of the hub")
@@ -55,12 +68,16 @@ class SourceConfig(BaseModel):
     function: str | None = Field(None, description="module:name that yields samples (dicts) of a file, or of rows")
     batch_rows: int = Field(1024, gt=0, le=2**20, description="rows that `function` is given at a time, with `path:`")
     samples: dict[str, Any] | None = Field(
-        None, alias="schema", description="types of what `function` yields: {features: 'float32[893]'}; else inferred"
+        None,
+        alias="schema",
+        description="types of what `function` yields: {features: 'float32[893]', ids: 'int32[*]'}; else inferred",
     )
     floats: Literal["float16", "float32", "float64"] | None = Field(
         None, description="what floats become where there is no schema; if not said, they keep their types"
     )
-    missing: dict[str, Any] = Field({}, description="what stands for a key that a sample lacks: {labels_x: -1}")
+    missing: dict[str, Any] = Field(
+        {}, description="what stands for a key that a sample lacks: {labels_x: -1}, or null"
+    )
     function_memory: str | None = Field(None, description="that `function` may take of its own; measured if not said")
     trust_pickle: bool = Field(False, description="open .npz files that hold pickles, which can run any code")
 
@@ -70,13 +87,23 @@ class SourceConfig(BaseModel):
         values = [value] if isinstance(value, str | os.PathLike) else value
         return [plain(each) for each in values] if isinstance(values, list | tuple) else values
 
+    @field_validator("items")
+    @classmethod
+    def _counted(cls, value: Any) -> Items | None:
+        return None if value is None else items_of(value)
+
     @field_validator("format", mode="before")
     @classmethod
     def _known_format(cls, value: Any) -> Any:
-        *others, last = ("auto", *named_formats())
-        if value not in (*others, last):
-            raise ValueError(f"Input should be {', '.join(map(repr, others))} or {last!r}, got {value!r}")
+        words = ["auto", *named_formats()]
+        if value not in words:
+            raise ValueError(f"{value!r} is not one of {', '.join(words)}.{did_you_mean(str(value), words)}")
         return value
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, value: str) -> str:
+        return known_encoding(value)
 
     @field_validator("types")
     @classmethod
@@ -102,17 +129,6 @@ class SourceConfig(BaseModel):
             parse_split(value)
         return value
 
-    @field_validator("function", mode="before")
-    @classmethod
-    def _named_function(cls, value: Any) -> Any:
-        if callable(value):
-            name = getattr(value, "__name__", "samples")
-            raise ValueError(
-                "give the function by its name, module:name, because workers import it; save it in a module, such as "
-                f"features.py, and write 'features:{name if name.isidentifier() else 'samples'}'"
-            )
-        return value
-
     @field_validator("function_memory", mode="before")
     @classmethod
     def _size(cls, value: Any) -> Any:
@@ -122,22 +138,26 @@ class SourceConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> SourceConfig:
-        given = [name for name in ("path", "files", "npz") if getattr(self, name)]
+        given = [name for name in ("path", "files", "items", "npz") if getattr(self, name)]
         if len(given) != 1:
             raise ValueError(
-                f"{' and '.join(given) or 'none of path, files, npz'}: give one of path (rows that penstock reads), "
-                "files (raw files for `function`) and npz (batch files)"
+                f"{' and '.join(given) or 'none of path, files, items, npz'}: give one of path (rows that penstock "
+                "reads), files (raw files for `function`), items (values for `function`) and npz (batch files)"
             )
         if self.files and not self.function:
             raise ValueError("files: needs `function: module:name`, which yields the samples of one file")
+        if self.items and not self.function:
+            raise ValueError("items: needs `function: module:name`, which makes samples of one item")
         if self.npz and self.function:
             raise ValueError("npz: holds samples already, and takes no `function`")
-        if self.function and ":" not in self.function:
+        if self.function and ":" not in self.function and not is_carried(self.function):
             raise ValueError(f"function: {self.function!r} is not module:name, such as features:samples")
         if not self.function and (self.samples is not None or self.missing or self.function_memory):
             raise ValueError(
                 "schema, missing and function_memory are about what a `function` yields, and there is none"
             )
+        if self.encoding and not self.path:
+            raise ValueError("encoding: is about text that penstock reads (`path:`)")
         self._refuse_unfit_text()
         return self
 
@@ -173,7 +193,7 @@ class SourceConfig(BaseModel):
     @property
     def kind(self) -> str:
         """The format that its files are read as; `auto` goes by their names."""
-        return "function" if self.function else "npz" if self.npz else self.format
+        return "items" if self.items else "function" if self.function else "npz" if self.npz else self.format
 
     def options(self, samples: SampleSchema = ()) -> SourceOptions:
         """Every field that both have, as it is; and those that follow from others."""
@@ -188,7 +208,9 @@ class SourceConfig(BaseModel):
 
     def semantic(self) -> dict[str, Any]:
         """Options that decide bytes. One that is newer than the first fingerprints counts only where it is set."""
-        dumped = self.model_dump(mode="json", by_alias=True, exclude={"path", "files", "npz", "function_memory"})
+        dumped = self.model_dump(
+            mode="json", by_alias=True, exclude={"path", "files", "items", "npz", "function_memory"}
+        )
         dumped["newlines_in_values"] = self.may_hold_newlines
         for name in ("function", "batch_rows", "schema", "floats", "missing") if not self.function else ():
             del dumped[name]
@@ -199,7 +221,9 @@ class SourceConfig(BaseModel):
         for name, each in type(self).model_fields.items():
             if name not in _ALWAYS_SAID and dumped.get(name) == each.default:
                 dumped.pop(name, None)
-        return {**dumped, "code": code_identity(self.function)} if self.function else dumped
+        if not self.function:
+            return dumped
+        return {**dumped, "function": shown_name(self.function), "code": code_identity(self.function)}
 
 
 def plain(path: Any) -> Any:

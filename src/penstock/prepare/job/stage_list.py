@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import code_identity, forget_modules, load_user_object
+from penstock.base.user_code.carried import shown_name
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.samples.schema import declared_schema
 from penstock.prepare.stages import build_stage
@@ -35,6 +36,11 @@ def build_stages(
     return stages
 
 
+def shown_names(written: tuple[dict[str, Any], ...]) -> tuple[str, ...]:
+    """Names of the stages for people."""
+    return tuple(shown_name(next(iter(each))) for each in written)
+
+
 def describe_stage(name: str, stage: Stage) -> dict[str, Any]:
     """A stage in the manifest: its options, and what else decides its bytes."""
     described: dict[str, Any] = {name: stage.describe()}
@@ -52,7 +58,7 @@ def stage_errors(number: int, name: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         if not error.what.startswith("stages["):
-            error.what = f"stages[{number}].{name}: {error.what}"
+            error.what = f"stages[{number}].{shown_name(name)}: {error.what}"
         raise
 
 
@@ -73,7 +79,7 @@ def _find_function(number: int, function: str) -> None:
         error.what = f"input[{number}].function: {error.what}"
         raise
     if not callable(found):
-        raise ConfigError(f"input[{number}].function: {function} is no function")
+        raise ConfigError(f"input[{number}].function: {shown_name(function)} is no function")
 
 
 def _check_schema(number: int, source: SourceConfig) -> None:

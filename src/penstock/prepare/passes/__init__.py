@@ -69,7 +69,7 @@ class Need(NamedTuple):
     bytes: int
     what: str
     where: str = "the last passes"
-    next_step: str = ""  # none: more memory
+    other_step: str = ""  # what helps beside more memory
 
 
 class Holds(NamedTuple):

@@ -60,7 +60,7 @@ class Plan(Shown):
         survey, budget = self.survey, self.means.budget
         return {
             "output": self.config.output_path,
-            "input": f"{format_size(survey.bytes)} in {counted(len(survey.slices), 'slice')}",
+            "input": f"{_input_words(survey)} in {counted(len(survey.slices), 'slice')}",
             "passes": ", ".join(each.pass_.kind for each in self.passes),
             "tasks": f"{self.task_count:,}, {counted(self.workers, 'worker')}",
             "memory": f"about {format_size(self.projected_memory)} of {budget}",
@@ -86,6 +86,11 @@ def make_plan(job: Job, passes: tuple[Pass, ...], means: Means) -> Plan:
     return plan
 
 
+def _input_words(survey: Survey) -> str:
+    files = [format_size(survey.file_bytes)] if survey.files else []
+    return " and ".join([*files, *([counted(survey.items, "item")] if survey.items else [])])
+
+
 def describe_input(survey: Survey) -> dict[str, Any]:
     described = describe_files(survey.slices, survey.bad_files)
     if survey.feature_names:  # features were put in their order
@@ -99,8 +104,10 @@ def describe_input(survey: Survey) -> dict[str, Any]:
 def input_facts(survey: Survey) -> dict[str, Any]:
     """Description of the input for the manifest."""
     described = describe_input(survey)
-    facts = {"files": len(described["files"]), "bytes": survey.bytes, "digest": digest(json.dumps(described).encode())}
-    return {**facts, **survey.origin}
+    files = [source for source, _, _ in described["files"] if survey.kinds[source].reads_files]
+    facts = {"files": len(files), "bytes": survey.file_bytes, "digest": digest(json.dumps(described).encode())}
+    items = {"items": survey.items} if survey.items else {}
+    return {**facts, **items, **survey.origin}
 
 
 def _refuse_without_disk(plan: Plan) -> None:

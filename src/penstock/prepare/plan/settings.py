@@ -9,7 +9,7 @@ from penstock.prepare.budget.costs import Measurement
 from penstock.prepare.budget.means import HOLD_MARGIN, MARGIN, SLACK_BYTES, Means, Settings, enough, memory_of
 from penstock.prepare.budget.room import Room, alone_room
 from penstock.prepare.job.config import Config
-from penstock.prepare.passes import Batches, Need, Pass
+from penstock.prepare.passes import Batches, Holds, Need, Pass
 from penstock.prepare.survey.survey import MANY_FILES, Survey
 
 
@@ -125,29 +125,54 @@ def _worker_limit(workers: int, batch: int, hold: int, config: Config, share: _S
 
 
 def refuse_without_memory(passes: Sequence[Pass], config: Config, survey: Survey, means: Means) -> None:
-    """Refuse a job one of whose passes cannot fit; the one that needs most says how much."""
+    """Refuse a job one of whose passes cannot fit. The advice is what the largest of all passes needs."""
     held, strategy = [each.holds(means) for each in passes], strategy_of(config)
     workers = min(1, _workers_wanted(strategy, means))
     known = max((each.known for each in held if each.known), default=None, key=lambda need: need.bytes)
-    needed = means.driver_bytes + workers * means.measured.slices.worker_bytes + known.bytes if known else 0
+    needed = _known_bytes(held, workers, means)
+    least = _least_bytes(held, strategy, workers, means)
     shares = [(_Share(each.cost, means), strategy.batches(each.batches)) for each in held if each.batches]
-    small = [(share, least) for share, (wanted, _, least) in shares if share.batch(workers, wanted) < least]
+    small = [(share, size) for share, (wanted, _, size) in shares if share.batch(workers, wanted) < size]
     if small:
-        share, least = max(reversed(small), key=lambda each: each[0].used(workers, each[1]))  # the last, of equals
-        raise _too_small(share, least, workers, needed, config, survey)
+        share, batch = max(reversed(small), key=lambda each: each[0].used(workers, each[1]))  # the last, of equals
+        is_inside = _least_bytes(held, _BY_NAME["sequential"], 0, means) <= means.budget.allowed
+        raise _too_small(share, batch, workers, _Advice(least, is_inside), config, survey)
     if known and needed > means.budget.allowed:
-        raise _refusal(known, needed, means)
+        raise _refusal(known, needed, least, means)
     for driver in (each.driver for each in held if each.driver):
         if driver.bytes > means.budget.allowed:
-            raise _refusal(driver, driver.bytes, means)
+            raise _refusal(driver, driver.bytes, least, means)
 
 
-def _refusal(need: Need, needed: int, means: Means) -> PlanError:
+def _known_bytes(held: Sequence[Holds], workers: int, means: Means) -> int:
+    """Memory of the pass whose tasks hold the largest known amount; 0 if there is none."""
+    known = max((each.known.bytes for each in held if each.known), default=0)
+    return means.driver_bytes + workers * means.measured.slices.worker_bytes + known if known else 0
+
+
+def _least_bytes(held: Sequence[Holds], strategy: Strategy, workers: int, means: Means) -> int:
+    """The least memory with which every pass of the job fits."""
+    batches = (
+        _Share(each.cost, means).used(workers, strategy.batches(each.batches).least) for each in held if each.batches
+    )
+    drivers = (each.driver.bytes for each in held if each.driver)
+    return max(_known_bytes(held, workers, means), *batches, *drivers, 0)
+
+
+def _refusal(need: Need, needed: int, least: int, means: Means) -> PlanError:
     return PlanError(
         need.what.format(needed=format_size(needed), budget=means.budget),
         where=need.where,
-        next_step=need.next_step or enough(needed),
+        next_step=", or ".join(filter(None, (enough(max(needed, least)), need.other_step))),
     )
+
+
+@dataclass(frozen=True)
+class _Advice:
+    """The least memory with which the whole job fits, and whether it would fit now without a worker."""
+
+    least: int
+    is_inside: bool
 
 
 def row_bytes_of(survey: Survey) -> float:
@@ -162,12 +187,12 @@ def _workers_wanted(strategy: Strategy, means: Means) -> int:
     return means.cores if strategy.workers is None else strategy.workers
 
 
-def _too_small(share: _Share, batch: int, workers: int, known: int, config: Config, survey: Survey) -> PlanError:
+def _too_small(share: _Share, batch: int, workers: int, advice: _Advice, config: Config, survey: Survey) -> PlanError:
     cost, means, least = share.cost, share.means, share.used(workers, batch)
-    steps = [enough(max(least, known)), *strategy_of(config).advice]
+    steps = [enough(advice.least), *strategy_of(config).advice]
     steps += ["a smaller max_record"] if batch > 4 << 20 else []
     if not any(stage.holds_much for stage in survey.stages):
-        steps += ["strategy: sequential, which has no worker"] if workers else []
+        steps += ["strategy: sequential, which has no worker"] if workers and advice.is_inside else []
         steps += ["fewer columns with `select`"] if config.stages else []
     many = f"; the driver holds something of each of {survey.files:,} files" if survey.files >= MANY_FILES else ""
     return PlanError(

@@ -76,6 +76,11 @@ class Rows:
         return int(self.batch.num_rows)
 
     def path_of(self, row: int) -> str:
+        """File that a row comes from.
+
+        Args:
+            row: Number of the row in `batch`.
+        """
         return self.paths[0 if self.files is None else int(self.files[row])]
 
     def by_file(self) -> Iterator[tuple[str, slice]]:
@@ -87,16 +92,34 @@ class Rows:
                 yield self.path_of(start), slice(start, stop)
 
     def with_batch(self, batch: pa.RecordBatch) -> Rows:
+        """The rows with other columns.
+
+        Args:
+            batch: As many rows as before, in the same order.
+        """
         return replace(self, batch=batch)
 
     def keep(self, mask: Array, reason: str, keep_rejected: bool = False) -> Rows:
-        """The rows where `mask` is true; the others are set aside for `reason`."""
+        """Some of the rows; the others are set aside.
+
+        Args:
+            mask: One boolean per row, True to keep it.
+            reason: Words under which the others are counted, such as "too short".
+            keep_rejected: Write the others to rejected/ too. Default: False, only their number is kept.
+        """
         if mask.all():
             return self
         return self._without(mask, reason, keep_rejected)
 
     def reject(self, mask: Array, reason: str, detail: Callable[[int], str], advice: str) -> Rows:
-        """Like `keep`, but the others are bad input: `detail` says of a row what is, `advice` what to do about it."""
+        """Like `keep`, but the others are bad input, which stops a job with `on_bad_input: fail`.
+
+        Args:
+            mask: One boolean per row, True to keep it.
+            reason: Words under which the others are counted.
+            detail: Says what is wrong with a row, given its number in `batch`.
+            advice: Says what to do about it.
+        """
         return self._without(mask, reason, True, detail, advice)
 
     def _without(
@@ -115,7 +138,12 @@ class Rows:
         )
 
     def between(self, first: int, last: int) -> Rows:
-        """The rows, and those set aside, whose ordinals are in a range. The others were never asked for."""
+        """The rows, and those set aside, whose ordinals are in a range. The others were never asked for.
+
+        Args:
+            first: First ordinal of the range.
+            last: Ordinal behind the range.
+        """
         mask = (self.ordinals >= first) & (self.ordinals < last)
         aside = tuple(found for each in self.set_aside if (found := each.between(first, last)).count)
         if mask.all():
@@ -137,6 +165,12 @@ class Rows:
         return int(np.asarray(lengths.fill_null(0))[numbers].sum())
 
     def take_split(self, split: int, columns: tuple[str, ...] | None = None) -> pa.RecordBatch:
+        """Rows of one split.
+
+        Args:
+            split: Number of the split; 0 is train.
+            columns: Only these. Default: all.
+        """
         batch = self.batch if columns is None else self.batch.select(list(columns))
         if self.splits is None:
             return batch if split == 0 else batch.slice(0, 0)
@@ -146,10 +180,23 @@ class Rows:
         return batch if mask.all() else batch.filter(pa.array(mask))
 
     def line(self, row: int, reason: str) -> dict[str, Any]:
+        """Line of rejected/ with the values of a row.
+
+        Args:
+            row: Number of the row in `batch`.
+            reason: Words under which it is counted.
+        """
         values = {name: jsonable(self.batch[name][row]) for name in self.batch.schema.names}
         return self.rejected_line(row, reason, row=values)
 
     def rejected_line(self, number: int, reason: str, **facts: Any) -> dict[str, Any]:
+        """Line of rejected/.
+
+        Args:
+            number: Number of the row in `batch`.
+            reason: Words under which it is counted.
+            facts: More entries of the line, by name.
+        """
         return rejected_line(self.source, self.path_of(number), int(self.ordinals[number]), reason, **facts)
 
 

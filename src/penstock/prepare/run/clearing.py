@@ -4,6 +4,7 @@ import re
 from contextlib import suppress
 
 from penstock.base.errors import IntegrityError, OutputError
+from penstock.base.events import LIVE
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.ledger import TASKS, remove_announced
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, read_manifest
@@ -42,7 +43,9 @@ def remove_leftovers(store: Store, manifest: Manifest) -> None:
 
 
 def remove_scaffolding(store: Store) -> None:
-    """Remove what tasks have left for each other: all that lies in the folders of the state but the ledger."""
+    """Remove what tasks have left for each other: all that lies in the folders of the state but the ledger; and the
+    last sample, which a killed run has left."""
+    store.remove(LIVE)
     for name in store.entries(STATE):
         if name.endswith("/") and name != f"{TASKS}/":
             store.remove(name)

@@ -1,20 +1,18 @@
 """Run: turn a Plan into a Manifest. It decides nothing: plan.py said what to do, resume.py what is done already."""
 
-import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from penstock.base.events import EventLog, Observer
+from penstock.base.events import Observer
 from penstock.base.faults import crash_point
 from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
-from penstock.prepare.engines.choosing import make_engine
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.clearing import is_to_be_replaced, remove_result, remove_scaffolding
 from penstock.prepare.run.doing import Doing
 from penstock.prepare.run.finishing import finish
+from penstock.prepare.run.owner import owner_words
 from penstock.prepare.run.progress import Progress
 from penstock.prepare.run.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
 from penstock.shards.manifest import Manifest
@@ -24,7 +22,7 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
     """Do the job, or what is left of it; with `redo`, all of it. Returns at once when its output is there."""
     store = open_store(plan.config.output_path)
     refuse_foreign(store)
-    with store.hold(_owner(plan)) as lock:
+    with store.hold(owner_words(plan)) as lock:
         there = finished(store, plan, redo)
         if there:
             remove_scaffolding(store)  # which a kill just after the manifest would leave
@@ -33,19 +31,19 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
             return there
         redo = redo and not is_redoing(store, plan)  # a redo that was stopped goes on like any other run
         progress = Progress(plan, observe)
-        with _holding_others(plan), EventLog(store, progress.watch) as log:
+        with _holding_others(plan), progress.logging(store) as log:
             if is_to_be_replaced(store):
                 plan.wait_for_engines()
             remove_result(store)  # from here on, nothing is left of an earlier result that is to be replaced
             crash_point("run.after_forgetting_manifest")
             store.sweep()
-            return _run(plan, store, log, lock, progress, redo)
+            return _run(plan, store, Doing.start(plan, store, log, lock, progress), redo)
 
 
 @contextmanager
 def _holding_others(plan: Plan) -> Iterator[None]:
     """Hold the folders beside the output that stages and sources of the job use."""
-    owner = _owner(plan) + f", which writes {plan.config.output_path}".encode(errors="surrogateescape")
+    owner = owner_words(plan) + f", which writes {plan.config.output_path}".encode(errors="surrogateescape")
     with ExitStack() as stack:
         for other in plan.survey.other_folders:
             stack.enter_context(open_store(other.root).hold(owner, other.what, other.key, other.shared))
@@ -53,26 +51,26 @@ def _holding_others(plan: Plan) -> Iterator[None]:
         yield
 
 
-def _owner(plan: Plan) -> bytes:
-    owner = f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}"
-    return f"{owner}, job {plan.job[:8]}".encode()
-
-
-def _run(plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...], progress: Progress, redo: bool) -> Manifest:
+def _run(plan: Plan, store: Store, doing: Doing, redo: bool) -> Manifest:
+    progress, log = doing.progress, doing.log
     rows, changes = keep_or_forget(store, plan, redo)
     progress.tasks_kept = len(rows)
     crash_point("run.after_forgetting_tasks")
     remember_job(store, plan, redoing=redo or is_redoing(store, plan))
-    log.say("start", **progress.start_facts(changes))
-    engine = make_engine(plan, store, log, lock)
+    log.say("start", **progress.start_facts(changes, rows))
     try:
-        left = Doing(plan, store, engine, log, progress).passes(rows)
-        engine.close()  # before run.json, so that the workers' CPU time is in it
+        left = doing.passes(rows)
+        doing.close()  # before run.json, so that the workers' CPU time is in it
         manifest = finish(plan, store, left, progress.run_facts)
     except KeyboardInterrupt:
-        raise progress.stopped() from None
+        stopped = progress.stopped()
+        log.say_failed(stopped, progress.seconds)
+        raise stopped from None
+    except Exception as error:
+        log.say_failed(error, progress.seconds)
+        raise
     finally:
-        engine.close()
+        doing.close()
         store.sweep()
     log.say("done", seconds=progress.seconds)
     return manifest

@@ -36,7 +36,7 @@ _MIXED = frozenset({int, float, bool, np.float64})  # what float64 holds exactly
 _NUMPY: dict[type, np.dtype[Any]] = {
     np.dtype(name).type: np.dtype(name) for name in ("bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4")
 }
-PLAIN = frozenset({int, float, bool, str, np.str_, np.float64, *_NUMPY})  # types whose values never change
+PLAIN = frozenset({int, float, bool, str, bytes, np.str_, np.float64, *_NUMPY})  # types whose values never change
 _DTYPE, _SHAPE = attrgetter("dtype"), attrgetter("shape")
 
 
@@ -55,6 +55,8 @@ def held(value: Any, dimensions: int) -> Any:
         return value.copy()
     if kind in PLAIN:
         return value
+    if kind is bytearray:
+        return bytes(value)
     if isinstance(value, np.ndarray):  # np.array() makes a plain array of a memmap, and would forget a mask
         return value.copy() if isinstance(value, np.ma.MaskedArray) else np.array(value)
     if dimensions and isinstance(value, list | tuple):
@@ -97,6 +99,17 @@ def exact_text(value: Any) -> str:
     if not is_utf8(value):
         raise Misfit(DOES_NOT_FIT, f"{named(value)} cannot be written as UTF-8")
     return str(value)
+
+
+def is_bytes(value: Any) -> bool:
+    """Whether it is Python's own bytes: numpy's may have lost zeros at their end."""
+    return isinstance(value, bytes | bytearray) and not isinstance(value, np.generic)
+
+
+def exact_bytes(value: Any) -> bytes:
+    if not is_bytes(value):
+        raise Misfit(WRONG_TYPE, named(value))
+    return bytes(value)
 
 
 def exact_number(value: Any, number: np.dtype[Any], rounds: bool = True) -> Any:

@@ -23,18 +23,11 @@ import pyarrow.compute as pc
 from penstock.base.errors import InputError
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.samples import fitting
+from penstock.prepare.samples.columns import ABSENT, Column, column_of
 from penstock.prepare.samples.fitting import PLAIN, WRONG_TYPE, Array, Misfit, held, named
-from penstock.prepare.samples.schema import REQUIRED, Path, SampleField, SampleSchema, arrow_schema
-from penstock.shards.arrays import array_from_fixed
+from penstock.prepare.samples.schema import REQUIRED, Path, SampleSchema, arrow_schema
 
 Held = tuple[Any, ...] | Misfit  # a sample's values, as `take` orders them, or why there are none
-
-
-class _Absent:
-    """Stands for a key that is not there, and need not be."""
-
-
-_ABSENT = _Absent()
 
 
 @dataclass(frozen=True)
@@ -74,7 +67,8 @@ class Converter:
     def __init__(self, schema: SampleSchema) -> None:
         self._schema = schema
         self._arrow = arrow_schema(schema)
-        self._dimensions = max(len(each.shape) for each in schema)
+        self._columns: list[Column] = [column_of(each) for each in schema]
+        self._dimensions = max(each.dimensions for each in schema)
         top = _Keys(())
         for each in schema:
             top.under(each.path[:-1]).columns.append(each.path[-1])
@@ -83,6 +77,7 @@ class Converter:
         # Values are held dict by dict, which need not be the order of the columns.
         order = [(*keys.path, key) for keys in self._keys for key in keys.columns]
         self._places = [order.index(each.path) for each in schema]
+        self._of_any_size = [(order.index(each.field.path), each) for each in self._columns if each.field.has_any_size]
 
     def take(self, sample: Any) -> Held:
         """The sample's values, which nobody else can change any more."""
@@ -116,9 +111,15 @@ class Converter:
         except Misfit as misfit:
             return misfit.with_traceback(None)  # which would keep the sample
         for place, each in zip(self._places, self._schema, strict=True):
-            if values[place] is _ABSENT and each.missing is REQUIRED:
+            if values[place] is ABSENT and each.missing is REQUIRED:
                 return Misfit(fitting.MISSING_KEY, each.told, each.key)
         return self._held(values)
+
+    def size(self, sample: Held) -> int:
+        """Bytes of the values whose size differs from sample to sample: few samples may be large."""
+        if isinstance(sample, Misfit):
+            return 0
+        return sum(column.size(sample[place]) for place, column in self._of_any_size)
 
     def convert(self, samples: Sequence[Held], first: int) -> tuple[pa.RecordBatch, Array, list[Problem]]:
         """(the samples that fit, their numbers in the file (int64), the problems of the others: the first of each).
@@ -129,14 +130,12 @@ class Converter:
         rows = np.array([index for index in range(len(samples)) if index not in misfits], np.int64)
         taken = [each for each in samples if not isinstance(each, Misfit)]
         values = list(zip(*taken, strict=True)) if taken else [()] * len(self._schema)
-        columns = []
-        for place, each in zip(self._places, self._schema, strict=True):
-            converted, wrong = _column(values[place], each)
-            columns.append(converted)
-            for row, misfit in wrong.items():
+        found = [column.convert(values[place]) for place, column in zip(self._places, self._columns, strict=True)]
+        for each in found:
+            for row, misfit in each.wrong.items():
                 misfits.setdefault(int(rows[row]), misfit)
         fits = np.array([index not in misfits for index in rows.tolist()], np.bool_)
-        arrays = [_arrow(column, each, fits) for column, each in zip(columns, self._schema, strict=True)]
+        arrays = [each.arrow(fits) for each in found]
         problems = [
             Problem(first + index, misfit.key, misfit.reason, misfit.detail) for index, misfit in misfits.items()
         ]
@@ -164,90 +163,16 @@ def _found(sample: Any, keys: _Keys) -> list[Any]:
         if key not in keys.names:
             dotted = ".".join((*keys.path, str(key)))
             raise Misfit(fitting.UNEXPECTED_KEY, f"the schema has {', '.join(keys.names)}", dotted)
-    return [node.get(key, _ABSENT) for key in keys.columns]
+    return [node.get(key, ABSENT) for key in keys.columns]
 
 
-def _column(values: Sequence[Any], field: SampleField) -> tuple[Any, dict[int, Misfit]]:
-    """(an array of numbers or a list of texts, and the misfits by place; what stands in their places is of no use)."""
-    if _Absent in set(map(type, values)):
-        return _filled(values, field)
-    return _texts(values, field) if field.parsed.is_text else _numbers(values, field)
-
-
-def _filled(values: Sequence[Any], field: SampleField) -> tuple[Any, dict[int, Misfit]]:
-    """The column with the field's `missing` where the key is absent."""
-    if field.parsed.is_text:
-        return _texts([field.missing if value is _ABSENT else value for value in values], field)
-    present = np.array([value is not _ABSENT for value in values])
-    numbers, wrong = _numbers([value for value in values if value is not _ABSENT], field)
-    filled = np.empty((len(values), *field.shape), field.number)
-    filled[present] = numbers
-    filled[~present] = field.filling()
-    places = np.flatnonzero(present).tolist()
-    return filled, {places[place]: misfit for place, misfit in wrong.items()}
-
-
-def _numbers(values: Sequence[Any], field: SampleField) -> tuple[Array, dict[int, Misfit]]:
-    """All at once; or else those of a kind at once, such as int and np.int64 in turn; or else one by one."""
-    all_at_once = fitting.together(values, field.shape, field.number, field.rounds)
-    if all_at_once is not None:
-        return all_at_once, {}
-    kinds: dict[Any, list[int]] = {}
-    for place, value in enumerate(values):
-        kind = (value.dtype, value.shape) if type(value) is np.ndarray else type(value)
-        kinds.setdefault(kind, []).append(place)
-    numbers = np.zeros((len(values), *field.shape), field.number)
-    wrong: dict[int, Misfit] = {}
-    for places in kinds.values():
-        some = [values[place] for place in places]
-        found = fitting.together(some, field.shape, field.number, field.rounds) if len(kinds) > 1 else None
-        if found is not None:
-            numbers[places] = found
-        else:
-            wrong |= _one_by_one(some, places, numbers, field)
-    return numbers, wrong
-
-
-def _one_by_one(values: list[Any], places: list[int], into: Array, field: SampleField) -> dict[int, Misfit]:
-    wrong = {}
-    for place, value in zip(places, values, strict=True):
-        try:
-            alone = fitting.together([value], field.shape, field.number, field.rounds)
-            into[place] = fitting.exact(value, field.shape, field.number, field.rounds) if alone is None else alone[0]
-        except Misfit as misfit:
-            wrong[place] = _explained(misfit, field)
-    return wrong
-
-
-def _texts(values: Sequence[Any], field: SampleField) -> tuple[Sequence[str], dict[int, Misfit]]:
-    if set(map(type, values)) == {str} and fitting.is_utf8("".join(values)):
-        return values, {}
-    texts, wrong = [], {}
-    for place, value in enumerate(values):
-        try:
-            texts.append(fitting.exact_text(value))
-        except Misfit as misfit:
-            texts.append("")
-            wrong[place] = _explained(misfit, field)
-    return texts, wrong
-
-
-def _explained(misfit: Misfit, field: SampleField) -> Misfit:
-    return Misfit(misfit.reason, f"{misfit.detail}, {field.told}", field.key)
-
-
-def _arrow(column: Any, field: SampleField, fits: Array) -> pa.Array:
-    if field.parsed.is_text:
-        return pa.array([text for text, fit in zip(column, fits, strict=True) if fit], pa.string())
-    return array_from_fixed(column if fits.all() else column[fits], field.parsed, None)
-
-
-def refuse_nulls(rows: Rows) -> None:
+def refuse_nulls(rows: Rows, optional: frozenset[str] = frozenset()) -> None:
+    """Refuse nulls in the columns of arrays. Rows of `optional` columns may be null, values inside their lists not."""
     for name, column in zip(rows.batch.schema.names, rows.batch.columns, strict=True):
-        missing = _null_rows(column)
+        missing = _null_rows(column, name in optional)
         if len(missing):
             row = int(missing[0])
-            inside = "" if column.null_count else "a value inside a list of "
+            inside = "a value inside a list of " if column[row].is_valid else ""
             raise InputError(
                 f"{inside}column {name!r} is null, and an array has no place for that",
                 where=f"{rows.path_of(row)}, position {int(rows.ordinals[row]):,}",
@@ -255,9 +180,9 @@ def refuse_nulls(rows: Rows) -> None:
             )
 
 
-def _null_rows(column: pa.Array) -> Array:
-    """Numbers of the rows that are null, or else of the lists that have a null inside."""
-    if column.null_count:
+def _null_rows(column: pa.Array, is_optional: bool) -> Array:
+    """Numbers of the rows that are null and may not be, or else of the lists that have a null inside."""
+    if column.null_count and not is_optional:
         return np.flatnonzero(np.asarray(column.is_null()))
     is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
     if not is_list or not column.flatten().null_count:

@@ -1,4 +1,4 @@
-"""Sample schema: which columns the samples of a user's function have; as declared, or inferred from some of them.
+"""Sample schema: which columns the samples of a user's function have, as the job declares them. Or see inferring.py.
 
 Columns are flat: what stands under `labels` and there under `action_type` is the column `labels_action_type`.
 """
@@ -11,15 +11,31 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.errors import ConfigError, InputError, PenstockError, did_you_mean
-from penstock.prepare.samples.fitting import Array, Misfit, Shape, exact, exact_text, kind_of, named, whole_range
-from penstock.shards.schema import Field, Type, parse_type, schema_to_arrow, short_type, type_from_short
+from penstock.base.errors import ConfigError, PenstockError, did_you_mean
+from penstock.prepare.samples import ragged
+from penstock.prepare.samples.fitting import (
+    WRONG_TYPE,
+    Misfit,
+    Shape,
+    exact,
+    exact_text,
+    named,
+)
+from penstock.shards.schema import (
+    Field,
+    Type,
+    as_optional,
+    parse_type,
+    schema_to_arrow,
+    short_type,
+    type_from_short,
+)
 
 DECLARED = "declared"
-_NUMBERS = ["bool"] + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
-_NUMBERS += ["float16", "float32", "float64"]
+NUMBERS = ["bool"] + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+NUMBERS += ["float16", "float32", "float64"]
+_TEXTS = ("string", "binary")
 _LONGEST_NAME = 200  # bytes: file names have 255, and some of them say the split
-_MOST_DIMENSIONS = 32
 Path = tuple[str, ...]
 
 
@@ -36,7 +52,7 @@ class SampleField:
     path: Path  # keys into the sample: ("labels", "action_type")
     type: str  # type word of shards/schema.py
     origin: str  # "declared", or the place of the sample that told it: "games/a.txt, sample 0"
-    missing: Any = REQUIRED  # what stands for a key that is not there
+    missing: Any = REQUIRED  # what stands for a key that is not there; None makes a null of it
     rounds: bool = True  # whether floats are rounded to the type: it was declared, or asked for by `floats:`
 
     @property
@@ -44,8 +60,30 @@ class SampleField:
         return parse_type(self.type)
 
     @property
+    def is_ragged(self) -> bool:
+        """Whether samples differ in their first dimension."""
+        return self.parsed.is_list
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether the key may be missing or None, and is null then."""
+        return self.missing is None
+
+    @property
+    def has_any_size(self) -> bool:
+        """Whether a sample may be much larger than another."""
+        return self.is_ragged or self.parsed.name == "binary"
+
+    @property
     def shape(self) -> Shape:
-        return () if self.parsed.is_text else self.parsed.shape
+        """Shape of a sample; for ragged ones the shape of each of its rows."""
+        if self.parsed.is_text:
+            return ()
+        return self.parsed.inner.shape if self.is_ragged and self.parsed.inner else self.parsed.shape
+
+    @property
+    def dimensions(self) -> int:
+        return len(self.shape) + self.is_ragged
 
     @property
     def number(self) -> np.dtype[Any]:
@@ -62,20 +100,32 @@ class SampleField:
         verb = "is declared" if self.origin == DECLARED else f"was inferred from {self.origin}"
         return f"{short_type(self.type)} {verb}"
 
-    def filling(self) -> Array | str:
+    def filling(self) -> Any:
         """The value for a key that is not there, in the column's own type; Misfit if it does not fit."""
         if self.parsed.is_text:
-            return exact_text(self.missing)
+            return self._filling_text()
+        if self.is_ragged:
+            return ragged.exact([] if self.is_optional else self.missing, self.shape, self.number)
         if isinstance(self.missing, list | tuple | np.ndarray):
             return exact(self.missing, self.shape, self.number)
-        return np.full(self.shape, exact(self.missing, (), self.number))
+        return np.full(self.shape, exact(0 if self.is_optional else self.missing, (), self.number))
+
+    def _filling_text(self) -> str | bytes:
+        if self.parsed.name == "string":
+            return exact_text("" if self.is_optional else self.missing)
+        if not self.is_optional:  # YAML has no bytes
+            raise Misfit(WRONG_TYPE, named(self.missing))
+        return b""
 
 
 SampleSchema = tuple[SampleField, ...]
 
 
 def arrow_schema(schema: SampleSchema) -> pa.Schema:
-    return schema_to_arrow(tuple(Field(field.name, field.type) for field in schema))
+    plain = schema_to_arrow(tuple(Field(field.name, field.type) for field in schema))
+    return pa.schema(
+        [as_optional(made) if field.is_optional else made for field, made in zip(schema, plain, strict=True)]
+    )
 
 
 # Declared.
@@ -83,16 +133,16 @@ def arrow_schema(schema: SampleSchema) -> pa.Schema:
 
 def declared_schema(written: Mapping[str, Any], missing: Mapping[str, Any]) -> SampleSchema:
     """The schema of `features: float32[893]`, `labels: {action_type: int16}`, and so on."""
-    fields = [_field(path, _declared_type(path, word), DECLARED) for path, word in _walk(written)]
-    _check_names(fields, ConfigError, "schema")
-    return _with_missing(fields, missing)
+    fields = [make_field(path, _declared_type(path, word), DECLARED) for path, word in walk(written)]
+    check_names(fields, ConfigError, "schema")
+    return with_missing(fields, missing)
 
 
-def _walk(node: Mapping[Any, Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[Path, Any]]:
+def walk(node: Mapping[Any, Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[Path, Any]]:
     """Every key that is no dict, with the keys that lead to it; an empty dict counts as one."""
     for key, value in node.items():
         if isinstance(value, Mapping) and value:
-            yield from _walk(value, (*path, key))
+            yield from walk(value, (*path, key))
         else:
             yield (*path, key), value
 
@@ -106,140 +156,24 @@ def _declared_type(path: Path, word: Any) -> str:
     except ValueError as error:
         raise ConfigError(str(error), where=where) from error
     kind = parse_type(long)
-    if long != "string" and not ((kind.is_number or kind.is_fixed_list) and kind.number.name in _NUMBERS):
+    row = kind.inner if kind.name == "list" and kind.inner else kind
+    if long not in _TEXTS and not ((row.is_number or row.is_fixed_list) and row.number.name in NUMBERS):
         raise ConfigError(
-            f"{word!r} is not a type of samples; those are string, {', '.join(_NUMBERS)}, and shapes of numbers such "
-            "as float32[893]",
+            f"{word!r} is not a type of samples; those are {', '.join((*_TEXTS, *NUMBERS))}, and shapes of numbers "
+            "such as float32[893], or int32[*] for any length",
             where=where,
         )
     return long
 
 
-# Inferred.
+# Declared and inferred.
 
 
-def infer_schema(sample: Any, place: str, floats: str | None) -> SampleSchema:
-    """The columns of one sample. Floats keep their type, or become `floats`; a list's values become one type."""
-    if not isinstance(sample, dict) or not sample:
-        what = "an empty dict" if isinstance(sample, dict) else f"{named(sample)}, not a dict"
-        raise InputError(f"a sample is {what}", where=place, next_step="yield a dict of keys and values")
-    fields = []
-    for path, value in _walk(sample):
-        if isinstance(value, Mapping):  # an empty one: other samples tell what may be in it
-            continue
-        try:
-            word = _inferred_type(value, floats)
-        except Misfit as misfit:
-            raise InputError(
-                f"key {'.'.join(map(str, path))!r} cannot become a column: {misfit.detail}",
-                where=place,
-                next_step="yield numbers, strings, lists of one length or numpy arrays, or leave the key out",
-            ) from misfit
-        fields.append(replace(_field(path, word, place), rounds=floats is not None))
-    _check_names(fields, InputError, place)
-    return tuple(fields)
-
-
-def _inferred_type(value: Any, floats: str | None) -> str:
-    """Misfit's reason is of no use here; its detail says what is wrong."""
-    if isinstance(value, str) or (isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind == "U"):
-        return "string"
-    shape, words = _shape_and_words(value, floats, _MOST_DIMENSIONS)
-    floating = (word for word in words if word.startswith("float"))  # float16 < float32 < float64
-    word = next(iter(words)) if len(words) == 1 else max(floating, default="int64")
-    try:
-        return type_from_short(f"{word}{list(shape)}") if shape else word
-    except ValueError as error:  # no values, or more than can be counted
-        raise Misfit("", str(error)) from error
-
-
-def _shape_and_words(value: Any, floats: str | None, deepest: int) -> tuple[Shape, frozenset[str]]:
-    if isinstance(value, np.ndarray):
-        if isinstance(value, np.ma.MaskedArray):
-            raise Misfit("", "a masked array: fill what is masked")
-        return value.shape, frozenset({_word(value.dtype.kind, value.dtype, named(value), floats)})
-    if isinstance(value, list | tuple):
-        return _list_shape_and_words(value, floats, deepest)
-    kind = kind_of(value)
-    if isinstance(value, np.generic):
-        return (), frozenset({_word(kind, value.dtype, named(value), floats)})
-    if kind == "i" and not whole_range(np.dtype("int64"))[0] <= value <= whole_range(np.dtype("int64"))[1]:
-        raise Misfit("", f"{named(value)} is no int64: declare another type")
-    return (), frozenset({_word(kind, np.dtype("float64" if kind == "f" else "int64"), named(value), floats)})
-
-
-def _word(kind: str, dtype: np.dtype[Any], name: str, floats: str | None) -> str:
-    word = floats if kind == "f" and floats else dtype.name
-    if kind == "b":
-        return "bool"
-    if kind not in "iuf" or word not in _NUMBERS:
-        raise Misfit("", f"{name} has no column type")
-    return word
-
-
-def _list_shape_and_words(value: Sequence[Any], floats: str | None, deepest: int) -> tuple[Shape, frozenset[str]]:
-    if not value:
-        raise Misfit("", "an empty list does not tell its type and length")
-    if not deepest:
-        raise Misfit("", f"lists in lists, more than {_MOST_DIMENSIONS} of them")
-    found = [_shape_and_words(each, floats, deepest - 1) for each in value]
-    shapes = {shape for shape, _ in found}
-    if len(shapes) > 1:
-        first, second = sorted(shapes)[:2]  # two of them, and always the same two
-        raise Misfit("", f"a list of shapes {list(first)} and {list(second)}, not of one shape")
-    return (len(value), *found[0][0]), frozenset().union(*(words for _, words in found))
-
-
-# Agreed.
-
-
-def agreed_schema(found: Sequence[SampleSchema], missing: Mapping[str, Any]) -> SampleSchema:
-    """The one schema that all samples have; keys that only some of them have are those that `missing` names."""
-    agreed: dict[str, SampleField] = {}
-    for schema in found:
-        for field in schema:
-            first = agreed.setdefault(field.name, field)
-            if first.type != field.type or first.path != field.path:
-                raise _type_conflict(first, field)
-    for schema in found:
-        names = {field.name for field in schema}
-        for field in agreed.values():
-            if field.name not in names and field.name not in missing:
-                place, filler = schema[0].origin, "..." if field.parsed.is_text else -1
-                raise InputError(
-                    f"key {field.key!r} is in {field.origin}, but not in {place}",
-                    where=place,
-                    next_step="yield it in every sample, or say what stands for it where it is missing: "
-                    f"missing: {{{field.name}: {filler}}}",
-                )
-    fields = list(agreed.values())
-    _check_names(fields, InputError, None)
-    return _with_missing(fields, missing)
-
-
-def _type_conflict(first: SampleField, second: SampleField) -> InputError:
-    words = [short_type(first.type), short_type(second.type)]
-    other = words[1] if first.path == second.path else f"{second.key!r} is {words[1]}"
-    better = next((word for word in words if word.startswith("float")), words[0])
-    return InputError(
-        f"key {first.key!r} is {words[0]} in {first.origin}, but {other} in {second.origin}",
-        where=second.origin,
-        next_step=f"yield one type and shape in every file, or declare all keys: schema: {_nested(first.path, better)}",
-    )
-
-
-def _nested(path: Path, word: str) -> str:
-    return "".join(f"{{{key}: " for key in path) + word + "}" * (len(path) - 1) + ", ...}"
-
-
-# Both.
-
-
-def _field(path: Path, word: str, origin: str) -> SampleField:
+def make_field(path: Path, word: str, origin: str) -> SampleField:
     return SampleField("_".join(map(str, path)), path, word, origin)
 
 
-def _check_names(fields: Sequence[SampleField], kind: type[PenstockError], where: str | None) -> None:
+def check_names(fields: Sequence[SampleField], kind: type[PenstockError], where: str | None) -> None:
     """Names must do for shards and for files, and each must stand for one key."""
     if not fields:
         raise kind("a schema has no columns", where=where, next_step="name one, such as `features: float32[893]`")
@@ -271,7 +205,7 @@ def _wrong_name(field: SampleField) -> str | None:
     return None
 
 
-def _with_missing(fields: Sequence[SampleField], missing: Mapping[str, Any]) -> SampleSchema:
+def with_missing(fields: Sequence[SampleField], missing: Mapping[str, Any]) -> SampleSchema:
     names = [field.name for field in fields]
     for name in missing:
         if name not in names:
@@ -287,6 +221,13 @@ def _with_missing(fields: Sequence[SampleField], missing: Mapping[str, Any]) -> 
         except Misfit as misfit:
             raise ConfigError(
                 f"missing.{field.name}: {misfit.detail} does not fit: {field.told}",
-                next_step=f"give a value of {short_type(field.type)}, or one number to fill it with",
+                next_step=f"give {_filling_advice(field)}, or null",
             ) from misfit
     return filled
+
+
+def _filling_advice(field: SampleField) -> str:
+    if field.parsed.is_text:
+        return "a text" if field.parsed.name == "string" else "nothing else: bytes have no form in a job file"
+    value = f"a value of {short_type(field.type)}"
+    return f"{value}, such as []" if field.is_ragged else f"{value}, or one number to fill it with"

@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from penstock.base.errors import InputError, did_you_mean
 from penstock.base.stores.store import OtherFolder
+from penstock.base.user_code.carried import shown_name
 from penstock.prepare.budget.room import most_line_bytes, most_row_bytes
 from penstock.prepare.rows.layouts import plain_schema
 from penstock.prepare.rows.rows import Rows, SetAside
+from penstock.prepare.samples.items import Items
 from penstock.prepare.samples.schema import SampleSchema
 from penstock.prepare.sources.reading.input_file import identity_of_ends, was_changed
 from penstock.prepare.sources.registry import SOURCES
@@ -37,6 +39,7 @@ class SourceOptions:
     newlines_in_values: bool = False
     text_column: str | None = None  # read alone, and called `text`
     document: str = "file"  # what a row of plain text is: a file, or a line
+    encoding: str = ""  # of text formats; none is UTF-8
     bad_utf8: str = "set_aside"  # or repair
     trust_pickle: bool = False
     named: tuple[str, ...] = ()  # columns that stages name; a pickled table is read for those that the arrays lack
@@ -45,6 +48,17 @@ class SourceOptions:
     takes_rows: bool = False
     batch_rows: int = 0  # rows that it is given at a time
     samples: SampleSchema = ()  # what it yields, once that is known
+    items: Items | None = None  # what it is given one by one, if it is given no files
+
+    @property
+    def takes_files(self) -> bool:
+        """Whether a function is given whole files: not rows of them, and not items."""
+        return bool(self.function) and not self.takes_rows and self.items is None
+
+    @property
+    def function_name(self) -> str:
+        """Name of the function for people."""
+        return shown_name(self.function)
 
 
 @dataclass(frozen=True, slots=True)  # there may be a million
@@ -55,10 +69,12 @@ class File:
     path: str
     location: str
     format: str
+    encoding: str = ""  # of its text, if that is not UTF-8
 
     def segment(self, identity: str, rows: int, size: int, first: int = 0, last: int = 1, ordinal: int = 0) -> Segment:
         """A part of the file; the whole, if no more is said."""
-        return Segment(self.source, self.path, self.location, identity, first, last, ordinal, rows, size)
+        place = (self.source, self.path, self.location)
+        return Segment(*place, identity, first, last, ordinal, rows, size, encoding=self.encoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +134,21 @@ class UnreadablePart(Exception):
     """
 
     def __init__(
-        self, segment: Segment, part: int, ordinal: int, rows: int, reason: str, title: str = "", trace: str = ""
+        self,
+        segment: Segment,
+        part: int,
+        ordinal: int,
+        rows: int,
+        reason: str,
+        title: str = "",
+        trace: str = "",
+        name: str = "",
     ) -> None:
         super().__init__(reason)
         self.segment, self.part, self.ordinal, self.rows, self.reason = segment, part, ordinal, rows, reason
         self.title = title or ("unreadable row group" if rows >= 0 else "unreadable file")
         self.trace = trace  # of the user's own code
+        self.name = name or segment.path  # in rejected/
 
     def between(self, first: int, last: int) -> UnreadablePart | None:
         """The part cut to rows `first` to `last`, or None. A part without a row count stays as it is."""
@@ -132,7 +157,8 @@ class UnreadablePart(Exception):
         start, stop = max(first, self.ordinal), min(last, self.ordinal + self.rows)
         if start >= stop:
             return None
-        return UnreadablePart(self.segment, self.part, start, stop - start, self.reason, self.title, self.trace)
+        facts = (self.reason, self.title, self.trace, self.name)
+        return UnreadablePart(self.segment, self.part, start, stop - start, *facts)
 
 
 class Misnamed(InputError):
@@ -147,8 +173,9 @@ class Source(ABC):
     keeps_positions: ClassVar[bool] = False  # rows may bring the positions they had in other files
     lines_tell_columns: ClassVar[bool] = False  # a line is held against the schema when it is read
     files_tell_types: ClassVar[bool] = True  # if not, all files have the types of the first
-    takes: ClassVar[tuple[str, ...]] = ()  # of `types` and `delimiter`: the options that have a say in its files
+    takes: ClassVar[tuple[str, ...]] = ()  # of types, delimiter and encoding: those that have a say in its files
     is_one_part: ClassVar[bool] = True  # a file that cannot be read to its end is set aside as a whole
+    reads_files: ClassVar[bool] = True
 
     @abstractmethod
     def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
@@ -165,6 +192,10 @@ class Source(ABC):
     def identity(self, location: str) -> str:
         """Text that differs if the file is no longer the one that was surveyed."""
         return identity_of_ends(location)
+
+    def is_changed(self, segment: Segment) -> bool:
+        """Whether the file is no longer the one that was surveyed."""
+        return self.identity(segment.location) != segment.identity
 
     def most_files(self, files: int) -> int | None:  # noqa: ARG002
         """The most files of a slice, where their bytes do not tell what they cost."""
@@ -187,7 +218,7 @@ def source_of(format_name: str) -> Source:
 def survey_file(file: File, options: SourceOptions, slice_bytes: int, known: pa.Schema | None = None) -> FileSurvey:
     """Raises InputError, with the reason, for a file that cannot be read. `known` is the schema of an earlier file of
     its source: where only the first file tells types, they are not inferred again."""
-    source = source_of(file.format)
+    source, file = source_of(file.format), replace(file, encoding=options.encoding)
     alike = source.survey_alike(file, options, slice_bytes, known) if known is not None else None
     surveyed = alike or source.survey(file, options, slice_bytes)
     if not options.text_column:
@@ -288,5 +319,5 @@ def readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
 def refuse_changed(piece: Slice, reading: Reading) -> None:
     """Raise InputError if a file of the slice is not the one that was surveyed: a task must not mix the two."""
     for segment in piece.segments:
-        if source_of(reading.formats[segment.source]).identity(segment.location) != segment.identity:
+        if source_of(reading.formats[segment.source]).is_changed(segment):
             raise was_changed("this file was changed while the job was reading it", segment.location)

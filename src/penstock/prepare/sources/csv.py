@@ -23,7 +23,7 @@ from penstock.shards.schema import parse_type, type_to_arrow
 
 class Csv(Source):
     files_tell_types = False
-    takes = ("types", "delimiter")
+    takes = ("types", "delimiter", "encoding")
 
     def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
         sample, dialect = _open(file, options)
@@ -46,7 +46,7 @@ class Csv(Source):
         return FileSurvey(known, pieces_of(file, dialect.header_bytes, slice_bytes, whole=dialect.quoted))
 
     def read(self, segment: Segment, reading: Reading) -> Iterator[Rows]:
-        file = File(segment.source, segment.path, segment.location, "csv")
+        file = File(segment.source, segment.path, segment.location, "csv", segment.encoding)
         options = reading.options[segment.source]
         _, dialect = _open(file, options)
         parser = CsvParser(dialect, reading.wanted, frozenset(reading.columns) - options.types.keys())

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from penstock.base.files import ReadFile
 from penstock.base.user_code import load_object
+from penstock.base.user_code.carried import carried_files, shown_name
 from penstock.prepare import sources
 from penstock.prepare.rows.rows import RAISED, Rows, SetAside
 from penstock.prepare.samples.samples import Converter, Held, Problem
@@ -35,15 +37,15 @@ _LONGEST_MESSAGE, _MOST_FRAMES = 2000, 40  # of what is kept; a RecursionError h
 class Raised(Exception):
     """The user's function raised: `what` in a line, and the user's part of the traceback."""
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException, function: str) -> None:
         self.what = f"{type(error).__name__}: {_message(error)}"
-        self.trace = _trace(error)
+        self.trace = _trace(error, function)
         super().__init__(self.what)
 
 
 class Function(Source):
     unit = "samples"
-    takes = ("types", "delimiter")  # of the rows that it is given
+    takes = ("types", "delimiter", "encoding")  # of the rows that it is given
     is_one_part = False  # those who run its tasks leave out files that it failed for
 
     def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
@@ -156,18 +158,22 @@ def _cut(held: list[Rows], count: int) -> list[Rows]:
 
 
 def _samples(argument: Any, segment: Segment, ordinal: int, reading: Reading) -> Iterator[Rows]:
-    """Samples that the function yields for `argument`, converted `rows_at_once` at a time."""
+    """Samples that the function yields for `argument`, converted `rows_at_once` at a time; fewer if they are large."""
     options = reading.options[segment.source]
     converter = Converter(options.samples)
     yielded = yielded_by(options.function, argument)
     number, told = 0, time.monotonic()
     while True:
         taken: list[Held] = []
+        size = 0
         for each in itertools.islice(yielded, reading.rows_at_once):
             taken.append(converter.take(each))
+            size += converter.size(taken[-1])
             if reading.tell and time.monotonic() > told + _TELL_SECONDS:  # a slow function is not a hanging one
                 told = time.monotonic()
                 reading.tell(number + len(taken))
+            if size > reading.bytes_at_once:
+                break
         if not taken:
             return
         batch, numbers, problems = converter.convert(taken, number)
@@ -181,10 +187,12 @@ def yielded_by(function: str, argument: Any) -> Iterator[Any]:
     try:
         answer = load_object(function)(argument)
         if answer is None:
-            raise TypeError(f"{function} returned None; it should yield samples (dicts), or return a list of them")
+            raise TypeError(
+                f"{shown_name(function)} returned None; it should yield samples (dicts), or return a list of them"
+            )
         yield from [answer] if isinstance(answer, Mapping) else answer
     except (Exception, SystemExit) as error:  # sys.exit() in a function ends its file, not the job
-        raise Raised(error) from error
+        raise Raised(error, function) from error
 
 
 def _set_aside(problem: Problem, segment: Segment, ordinal: int) -> SetAside:
@@ -205,12 +213,24 @@ def _message(error: BaseException) -> str:
     return text[:_LONGEST_MESSAGE].encode("utf-8", "backslashreplace").decode()
 
 
-def _trace(error: BaseException) -> str:
+def _trace(error: BaseException, function: str) -> str:
     """The user's part of the traceback, by names of files: where they lie is no business of the output."""
-    own = os.path.dirname(__file__)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(own)]
-    if len(frames) > _MOST_FRAMES:  # how many depends on how deep the caller stood
-        frames = [*frames[: _MOST_FRAMES // 2], *frames[-_MOST_FRAMES // 2 :]]
-    return "\n".join(
-        f"{os.path.basename(each.filename)}, line {each.lineno}, in {each.name}: {each.line}" for each in frames
-    )
+    own, carried = os.path.dirname(__file__), carried_files(function)
+    walked = list(traceback.walk_tb(error.__traceback__))
+    lines = [
+        _carried_line(frame.f_code, number) if frame.f_code.co_filename in carried else _line(told)
+        for (frame, number), told in zip(walked, traceback.extract_tb(error.__traceback__), strict=True)
+        if not frame.f_code.co_filename.startswith(own)
+    ]
+    if len(lines) > _MOST_FRAMES:  # how many depends on how deep the caller stood
+        lines = [*lines[: _MOST_FRAMES // 2], *lines[-_MOST_FRAMES // 2 :]]
+    return "\n".join(lines)
+
+
+def _line(frame: traceback.FrameSummary) -> str:
+    return f"{os.path.basename(frame.filename)}, line {frame.lineno}, in {frame.name}: {frame.line}"
+
+
+def _carried_line(code: CodeType, number: int) -> str:
+    """Code of a script or notebook may move in its file, which changes no byte: lines count from the function's own."""
+    return f"{code.co_name}, line {number - code.co_firstlineno + 1} of it"

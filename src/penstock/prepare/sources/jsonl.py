@@ -24,7 +24,7 @@ AS_TEXT = {b"penstock": b"numbers as text"}  # of a field: its numbers fit no ty
 
 class JsonLines(Source):
     lines_tell_columns = True
-    takes = ("types",)
+    takes = ("types", "encoding")
 
     def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
         if options.text_column:

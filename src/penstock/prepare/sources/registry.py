@@ -28,7 +28,9 @@ SOURCES: dict[str, Entry] = {
     "text": Entry("penstock.prepare.sources.text", (".txt",), documents=(".txt", ".text", ".md")),
     "npz": Entry("penstock.prepare.sources.npz"),
     "function": Entry("penstock.prepare.sources.function"),
+    "items": Entry("penstock.prepare.sources.items"),
     "hub": Entry("penstock.prepare.sources.hub"),
+    "dataset": Entry("penstock.prepare.sources.datasets.prepared"),
 }
 
 

@@ -15,6 +15,7 @@ class Segment:
     `path` is the file's name in positions and in the manifest, relative to its source; `location` is where this
     machine finds it. `ordinal` is the position of its first row. `rows` is -1 where only reading would tell.
     `keeps` are the ordinals of the rows that are read, from the first on to before the last; None is all of them.
+    `encoding` is that of a text file, if it is not UTF-8; bytes are then counted as UTF-8.
     """
 
     source: int
@@ -27,6 +28,7 @@ class Segment:
     rows: int
     bytes: int
     keeps: tuple[int, int] | None = None
+    encoding: str = ""
 
     @property
     def first_ordinal(self) -> int:

@@ -10,10 +10,10 @@ from penstock.base.files import ReadFile
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import TEXT_SCHEMA, File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
 from penstock.prepare.sources.reading import bad_records, chunks
-from penstock.prepare.sources.reading.bad_text import sound_text
+from penstock.prepare.sources.reading.bad_text import REASON, naming, sound_text
 from penstock.prepare.sources.reading.chunks import Chunk
-from penstock.prepare.sources.reading.input_file import BreaksOff, open_text
-from penstock.prepare.sources.registry import compression_of
+from penstock.prepare.sources.reading.encodings import marked_encoding
+from penstock.prepare.sources.reading.input_file import BreaksOff, is_streamed, open_input, open_text
 from penstock.prepare.sources.slices import Segment
 
 TOO_LONG = "longer than 2 GiB"
@@ -23,9 +23,11 @@ _LINES_A_FILE = 4  # a file that is one document is held less often on its way t
 
 class Text(Source):
     files_tell_types = False
+    takes = ("encoding",)
 
     def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:
         if options.document == "line":
+            _refuse_marked(file)
             return FileSurvey(TEXT_SCHEMA, chunks.pieces_of(file, 0, slice_bytes, whole=False))
         known = self.identity(file.location)
         size = int(known.partition("-")[0])
@@ -43,11 +45,18 @@ class Text(Source):
 SOURCE = Text()
 
 
+def _refuse_marked(file: File) -> None:
+    """Refuse a file that says in its first bytes that it is not UTF-8. A compressed one is not opened for that."""
+    if not is_streamed(file.location, file.encoding):
+        with open_input(file.location) as handle:
+            chunks.refuse_marked(handle.read(4), file)
+
+
 def _document(segment: Segment, repair: bool, allowed: int) -> Rows:
     """`allowed` are the bytes that memory has room for."""
     most = min(allowed, chunks.MOST_BYTES)
     try:
-        data = _contents(segment.location, most)
+        data = _contents(segment.location, segment.encoding, most)
     except BreaksOff as broken:
         return _none(segment, broken.rest, broken.reason, bad_records.BROKEN_OFF)
     except _TooLong as error:
@@ -58,8 +67,11 @@ def _document(segment: Segment, repair: bool, allowed: int) -> Rows:
     except (pa.ArrowException, OSError) as error:
         raise UnreadablePart(segment, 0, 0, 1, str(error).partition("\n")[0], "unreadable file") from error
     first = len(chunks.BYTE_ORDER_MARK) if data.startswith(chunks.BYTE_ORDER_MARK) else 0
+    if not segment.encoding and not repair and (marked := marked_encoding(data)):
+        detail = f"the file is {marked}, as its first bytes say: add `encoding: {marked}` to the input"
+        return _none(segment, data[:_READ_AT_ONCE], detail, REASON)
     rows = _rows(data, np.array([first, len(data)], "i4"), segment, 0)
-    return sound_text(rows, repair, lambda _row: 1)
+    return naming(sound_text(rows, repair, lambda _row: 1), segment)
 
 
 def _too_long() -> str:
@@ -76,9 +88,9 @@ class _TooLong(Exception):
         self.begin = begin
 
 
-def _contents(location: str, most: int) -> Chunk:
+def _contents(location: str, encoding: str, most: int) -> Chunk:
     """The whole file, in memory once. Of one that has more than `most` bytes only how it begins, with _TooLong."""
-    if not compression_of(location):
+    if not is_streamed(location, encoding):
         with ReadFile(location) as handle:
             size = handle.seek(0, 2)
             handle.seek(0)
@@ -87,7 +99,7 @@ def _contents(location: str, most: int) -> Chunk:
             return handle.read()
     held = bytearray()
     try:
-        with open_text(location) as stream:
+        with open_text(location, encoding) as stream:
             while data := stream.read(_READ_AT_ONCE):
                 held += data
                 if len(held) > most:

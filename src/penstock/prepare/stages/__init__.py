@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.metadata
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.fingerprint import canonical_json
 from penstock.base.user_code import load_object, load_user_object
+from penstock.base.user_code.carried import is_carried, shown_name
 from penstock.prepare.stages import interfaces
 from penstock.prepare.stages.function import FunctionStage
+from penstock.prepare.stages.problems import problem
 from penstock.prepare.stages.stage import Stage
 
 if TYPE_CHECKING:
@@ -31,6 +35,12 @@ BUILT_IN = {
     "tokenize": "penstock.prepare.stages.text.tokenize:Tokenize",
 }
 ENTRY_POINTS = "penstock.stages"
+_POSITIONAL = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.VAR_POSITIONAL,
+)
+_COLLECTING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _METHODS: dict[str, type[Stage]] = {  # those of an earlier Stage, too: given, keyed_by and placed
     "adapted": interfaces.Adapts,
     "bind": interfaces.Binds,
@@ -50,12 +60,12 @@ _METHODS: dict[str, type[Stage]] = {  # those of an earlier Stage, too: given, k
 
 def build_stage(name: str, written: Any) -> Stage:
     """The stage that `- name: written` asks for. A ConfigError says what is wrong; config.py adds where."""
-    target = name if ":" in name else _target(name)
+    target = name if ":" in name or is_carried(name) else _target(name)
     found = load_object(target) if name in BUILT_IN else load_user_object(target)
     if inspect.isclass(found) and issubclass(found, Stage):
-        return _build_class(found, written)
+        return _build_class(found.variant(written), written)
     if not callable(found):
-        raise ConfigError(f"{name} is neither a function nor a Stage")
+        raise ConfigError(f"{shown_name(name)} is neither a function nor a Stage")
     return _build_function(found, target, written)
 
 
@@ -76,6 +86,7 @@ def _build_class(kind: type[Stage], written: Any) -> Stage:
     from pydantic import TypeAdapter, ValidationError  # here: workers build no stage, they are sent them
 
     _refuse_uncalled(kind)
+    _refuse_undecorated(kind)
     options = kind.options_from_yaml(written)
     names = [each.name for each in dataclasses.fields(kind)]
     for option in options:
@@ -101,6 +112,22 @@ def _refuse_uncalled(kind: type[Stage]) -> None:
         raise ConfigError(f"{kind.__name__} lacks what its interfaces ask for: {', '.join(sorted(missing))}")
 
 
+def _refuse_undecorated(kind: type[Stage]) -> None:
+    """Without @dataclass, what stands in the class are no fields: no job could set them."""
+    if "__dataclass_fields__" in vars(kind):
+        return
+    written = [name for name, each in vars(kind).get("__annotations__", {}).items() if "ClassVar" not in str(each)]
+    if written or "__init__" in vars(kind):
+        options = (
+            f", so {', '.join(written)} {'are no options' if len(written) > 1 else 'is no option'}" if written else ""
+        )
+        raise ConfigError(
+            f"{kind.__name__} is a Stage without @dataclass{options}",
+            next_step=f"write @dataclass(frozen=True, kw_only=True) above class {kind.__name__}, and its options as "
+            "fields, such as `column: str`",
+        )
+
+
 def _asked(kind: type[Stage]) -> frozenset[str]:
     """Methods that are still to be written."""
     return getattr(kind, "__abstractmethods__", frozenset())
@@ -109,18 +136,71 @@ def _asked(kind: type[Stage]) -> frozenset[str]:
 def first_problem(error: ValidationError) -> str:
     first = error.errors()[0]
     path = ".".join(str(part) for part in first["loc"])
-    message = first["msg"].removeprefix("Value error, ")
     if first["type"] in ("missing", "missing_argument"):
         return f"option {path!r} is required"
-    if not path:
-        return str(message)
-    return f"{path}: {message}" if first["type"] == "value_error" else f"{path}: {message}, got {first['input']!r}"
+    return problem(path, first)
 
 
 def _build_function(function: Callable[..., Any], target: str, written: Any) -> Stage:
     options = Stage.options_from_yaml(written)
+    _refuse_no_stage(function, shown_name(target))
     try:
-        inspect.signature(function).bind(None, **options)
-    except TypeError as error:
-        raise ConfigError(f"{target} does not take these options: {error}") from error
+        signature = inspect.signature(function)
+        names = [each.name for each in list(signature.parameters.values())[1:] if each.kind not in _COLLECTING]
+        _refuse_unknown(options, names, [*signature.parameters.values()])
+        signature.bind(None, **options)
+    except (TypeError, ValueError) as error:  # ValueError: a function in C that does not tell its parameters
+        raise ConfigError(f"{shown_name(target)} does not take these options: {error}") from error
+    _refuse_objects(options)
     return FunctionStage(target=target, options=options)
+
+
+def _refuse_unknown(options: dict[str, Any], names: list[str], parameters: list[inspect.Parameter]) -> None:
+    if any(each.kind == inspect.Parameter.VAR_KEYWORD for each in parameters):
+        return
+    for option in options:
+        if option not in names:
+            listed = f"Options: {', '.join(names)}." if names else "It has no options."
+            raise ConfigError(f"unknown option {option!r}. {listed}{did_you_mean(str(option), names)}")
+
+
+def _refuse_no_stage(function: Callable[..., Any], name: str) -> None:
+    """Refuse what can be called, but not with a record batch."""
+    if inspect.isclass(function):
+        raise ConfigError(
+            f"{name} is a class, but no Stage",
+            next_step=f"derive it: class {name.rpartition(':')[2]}(penstock.Stage), or give a function of a batch",
+        )
+    plain = function.func if isinstance(function, functools.partial) else function
+    if inspect.isgeneratorfunction(plain) or inspect.iscoroutinefunction(plain):
+        raise ConfigError(
+            f"{name} yields, and a stage returns one record batch of as many rows as it was given",
+            next_step="for a function that yields samples, write input: {files: ..., function: ...}; to drop rows, "
+            "write filter: with a function that returns one True or False per row",
+        )
+    try:
+        required = [each for each in inspect.signature(function).parameters.values() if _is_required(each)]
+    except ValueError:
+        return
+    takes_one = any(each.kind in _POSITIONAL for each in inspect.signature(function).parameters.values())
+    if not takes_one or len([each for each in required if each.kind in _POSITIONAL]) > 1:
+        raise ConfigError(
+            f"{name} is called as {name.rpartition(':')[2]}{inspect.signature(function)}, which is not how a stage is",
+            next_step="a stage takes a record batch, then options as keywords: def my_stage(batch, *, option=1)",
+        )
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty and parameter.kind not in _COLLECTING
+
+
+def _refuse_objects(options: dict[str, Any]) -> None:
+    """Options are written into the manifest: only what JSON holds."""
+    for name, value in options.items():
+        try:
+            canonical_json(value)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"option {name!r} is a {type(value).__name__}, and options are numbers, text, lists and mappings",
+                next_step=f"capture it in the function instead: functools.partial(my_stage, {name}=...)",
+            ) from error

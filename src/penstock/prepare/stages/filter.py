@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError, TaskError
-from penstock.base.user_code import call_user, load_user_object
+from penstock.base.user_code import call_user, is_target, load_user_object
+from penstock.base.user_code.carried import shown_name
 from penstock.prepare.rows.literals import read_literal, scalar_of, unquoted
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.interfaces import Adapts
@@ -31,7 +32,6 @@ _CONDITION = re.compile(
 )
 _MEASURED = re.compile(rf"({'|'.join(_MEASURES)})\((.+)\)")
 _COMPARES = {"compares": "in the column's type"}
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _JOINED = re.compile(r"\s(?:and|or)\s|&&|\|\||\s(?:==|!=|<=|>=|<|>)\s", re.IGNORECASE)
 
 
@@ -91,21 +91,21 @@ class Filter(Adapts):
 
     def __post_init__(self) -> None:
         for text in self.where:
-            if _FUNCTION.fullmatch(text):
+            if is_target(text):
                 load_user_object(text)  # so that one that is not there is told before any file is touched
             else:
                 parse_condition(text)
 
     @cached_property
     def _conditions(self) -> list[Condition | str]:
-        return [text if _FUNCTION.fullmatch(text) else parse_condition(text) for text in self.where]
+        return [text if is_target(text) else parse_condition(text) for text in self.where]
 
     def __call__(self, rows: Rows) -> Rows:
         for condition in self._conditions:
             if isinstance(condition, Condition):
                 rows = rows.keep(condition.mask(rows.batch), condition.text, self.keep)
             else:
-                rows = rows.keep(_call(condition, rows.batch), condition, self.keep)
+                rows = rows.keep(_call(condition, rows.batch), shown_name(condition), self.keep)
         return rows
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
@@ -137,7 +137,7 @@ class Filter(Adapts):
         return not self.code()
 
     def code(self) -> tuple[str, ...]:
-        return tuple(text for text in self.where if _FUNCTION.fullmatch(text))
+        return tuple(text for text in self.where if is_target(text))
 
 
 class _InTheColumnsType(Filter):
@@ -259,7 +259,7 @@ def _call(target: str, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
     mask = np.asarray(call_user(target, batch))
     if mask.dtype != bool or mask.shape != (batch.num_rows,):
         raise TaskError(
-            f"{target} returned {mask.dtype} of shape {mask.shape} for {batch.num_rows} rows",
+            f"{shown_name(target)} returned {mask.dtype} of shape {mask.shape} for {batch.num_rows} rows",
             next_step="return one True (keep) or False for each row, and no nulls",
         )
     return mask

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError, TaskError
 from penstock.base.user_code import call_user
+from penstock.base.user_code.carried import shown_name
 from penstock.prepare.rows.layouts import plain_batch
 from penstock.prepare.rows.rows import Rows, jsonable
 from penstock.prepare.stages.interfaces import Adapts
@@ -21,6 +22,11 @@ class FunctionStage(Adapts):
     options: dict[str, Any] = field(default_factory=dict)
     expected: pa.Schema | None = None
 
+    @property
+    def name(self) -> str:
+        """Its name for people."""
+        return shown_name(self.target)
+
     def __call__(self, rows: Rows) -> Rows:
         return rows.with_batch(self._apply(rows.batch))
 
@@ -32,13 +38,13 @@ class FunctionStage(Adapts):
             answer = answer.combine_chunks().to_batches()[0] if answer.num_rows else _empty(answer.schema)
         if not isinstance(answer, pa.RecordBatch):
             raise TaskError(
-                f"{self.target} returned {type(answer).__name__}, not a pyarrow.RecordBatch",
+                f"{self.name} returned {type(answer).__name__}, not a pyarrow.RecordBatch",
                 next_step="return a record batch with as many rows as it was given",
             )
         if answer.num_rows != batch.num_rows:
             raise TaskError(
-                f"{self.target} was given {batch.num_rows} rows and returned {answer.num_rows}",
-                next_step=f"drop rows with `filter: {self.target}` (a function that returns a mask), so that "
+                f"{self.name} was given {batch.num_rows} rows and returned {answer.num_rows}",
+                next_step=f"drop rows with `filter: {self.name}` (a function that returns a mask), so that "
                 "they are counted",
             )
         answer = plain_batch(answer)
@@ -46,7 +52,7 @@ class FunctionStage(Adapts):
             return answer
         if (answer.schema.names, answer.schema.types) != (self.expected.names, self.expected.types):
             raise TaskError(
-                f"{self.target} returned other columns than for the first rows: {_columns(answer.schema)} now, "
+                f"{self.name} returned other columns than for the first rows: {_columns(answer.schema)} now, "
                 f"{_columns(self.expected)} then",
                 next_step="give every array its type explicitly: pa.array(values, pa.float32())",
             )
@@ -60,7 +66,7 @@ class FunctionStage(Adapts):
         halves = [self._apply(part.cast(schema)) for part in (sample.slice(0, middle), sample.slice(middle))]
         if middle and _values(pa.concat_batches(halves)) != _values(whole):
             raise ConfigError(
-                f"{self.target} gives other values when it is given the same rows in two batches",
+                f"{self.name} gives other values when it is given the same rows in two batches",
                 next_step="make each row's values depend on that row alone: how rows are cut into batches "
                 "depends on memory",
             )

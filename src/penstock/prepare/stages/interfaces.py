@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -35,11 +35,19 @@ class MindsPlace(Stage, ABC):
 
 
 class Locates(Stage, ABC):
-    """A stage that names something on disk."""
+    """A stage that names something on disk, or depends on what the stages before it found there."""
 
     @abstractmethod
     def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:
         """The stage with that found. Relative paths start at `folder`; `made_from` is a digest of the job's input."""
+
+
+class AddsTokens(Stage, ABC):
+    """A stage that puts tokens before and behind those of every document."""
+
+    @abstractmethod
+    def added_tokens(self) -> tuple[int, int]:
+        """How many before, and how many behind."""
 
 
 class Adapts(Stage, ABC):
@@ -112,17 +120,20 @@ class Compares(Binds, ABC):
     most_rows_per_slice: ClassVar[int]  # short ones are stored in few bytes, and cost as much as others
 
 
+Decide = Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]  # hashes of positions -> split numbers
+
+
 class Splits(Stage, ABC):
-    """A stage that divides rows into splits, by their values of the columns `by` or by their positions."""
+    """A stage that divides rows into splits. Rows with equal values of the columns `by` are in one split."""
 
     by: tuple[str, ...]
 
     @abstractmethod
     def splits(self) -> tuple[str, ...]: ...
 
-    @abstractmethod
-    def decide(self, hashes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Split numbers."""
+    def by_position(self) -> Decide | None:
+        """The decision, if the positions of rows alone make it."""
+        return None
 
 
 # When it is planned and run.

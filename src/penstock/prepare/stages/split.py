@@ -12,10 +12,10 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows.hashing import combine, has_hash, hash_distinct, hash_positions
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.stages.interfaces import Exchanges, Settles, Splits
+from penstock.prepare.stages.interfaces import Decide, Exchanges, Settles, Splits
+from penstock.prepare.stages.splitting.by_time import SplitByTime
+from penstock.prepare.stages.splitting.names import TRAIN, refuse_name
 from penstock.prepare.stages.stage import Stage, require_columns
-
-TRAIN = "train"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +25,16 @@ class Split(Splits, Settles):
     `by` a column (or a list of them) puts equal values into one split; without it each row is decided by its
     position (file and row). Either way a row stays in its split when files or rows are added. Behind `group`,
     `by: key` (or none) means the columns that were grouped by. Another `seed` makes another split: rows that one split
-    put together are divided again by the next.
+    put together are divided again by the next. `{by_time: at, test: "2024-06-01"}` splits by time instead.
     """
 
     fractions: dict[str, float]
     by: tuple[str, ...] = ()
     seed: int = 0
+
+    @classmethod
+    def variant(cls, written: Any) -> type[Stage]:
+        return SplitByTime if isinstance(written, dict) and "by_time" in written else cls
 
     @classmethod
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
@@ -47,8 +51,7 @@ class Split(Splits, Settles):
         if not self.fractions:
             raise ConfigError("name at least one split and its share, such as {test: 0.1}")
         for name, share in self.fractions.items():
-            if not name.isidentifier() or name in (TRAIN, "by", "artifacts", "rejected"):
-                raise ConfigError(f"{name!r} cannot be a split's name; {TRAIN!r} is what the others leave")
+            refuse_name(name)
             if not 0 < share < 1:
                 raise ConfigError(f"{name}: {share} is not a share between 0 and 1")
         if (total := sum(map(_exact, self.fractions.values()))) >= 1:
@@ -61,6 +64,9 @@ class Split(Splits, Settles):
         groups = [stage.exchange().by for stage in before if isinstance(stage, Exchanges)]
         means_the_key = self.by in ((), ("key",)) and groups and "key" not in groups[-1]
         return replace(self, by=groups[-1]) if means_the_key else self
+
+    def by_position(self) -> Decide | None:
+        return None if self.by else self.decide
 
     def decide(self, hashes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Split numbers, 0 = train. Named splits take ranges of the hash from 0 upwards, in order of name."""

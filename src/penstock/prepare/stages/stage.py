@@ -1,5 +1,7 @@
 """Stage: a frozen value that turns Rows into Rows. Its fields are its YAML keys. Next: interfaces.py."""
 
+from __future__ import annotations
+
 import dataclasses
 import inspect
 from collections.abc import Callable
@@ -10,6 +12,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError, TaskError, did_you_mean
 from penstock.base.user_code import telling
+from penstock.base.user_code.carried import known_target, shown_name
 from penstock.prepare.rows.rows import Rows
 
 
@@ -25,8 +28,21 @@ class Stage:
     holds_much: ClassVar[bool] = False  # in every process: neither fewer workers nor fewer columns make it less
 
     @classmethod
+    def variant(cls, written: Any) -> type[Stage]:  # noqa: ARG003
+        """Class that `- name: written` asks for, if one name stands for several.
+
+        Args:
+            written: Value of the stage's key in the job file.
+        """
+        return cls
+
+    @classmethod
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
-        """The fields that `- name: written` means. A stage with a short form reads it here."""
+        """The fields that `- name: written` means. A stage with a short form reads it here.
+
+        Args:
+            written: YAML value behind the stage's name, or None.
+        """
         if written is None:
             return {}
         if not isinstance(written, dict):
@@ -37,11 +53,20 @@ class Stage:
         raise TypeError(f"{type(self).__name__} needs a __call__(rows)")
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
-        """The columns it gives when given `schema`. Raises ConfigError for a column that is not there."""
+        """The columns that the stage gives. Raises ConfigError for a column that is not there.
+
+        Args:
+            schema: Columns that it is given.
+            sample: First rows of the input as far as they came, at most a hundred.
+        """
         return schema
 
     def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:  # noqa: ARG002
-        """The columns it must be given so that `after` can be given on. None means all."""
+        """The columns that the stage must be given. None means all.
+
+        Args:
+            after: Columns that later stages and the output need; None means all.
+        """
         return None
 
     def takes_codes(self) -> bool:
@@ -59,7 +84,7 @@ class Stage:
     def code(self) -> tuple[str, ...]:
         """The code of the user's own that decides its output, each as module:name."""
         kind = type(self)
-        return () if kind.__module__.startswith("penstock.") else (f"{kind.__module__}:{kind.__qualname__}",)
+        return () if kind.__module__.startswith("penstock.") else (known_target(kind),)
 
 
 def applied(stage: Stage, rows: Rows) -> Rows:
@@ -71,21 +96,25 @@ def applied(stage: Stage, rows: Rows) -> Rows:
         given = stage(rows)
     if not isinstance(given, Rows):
         raise TaskError(
-            f"{code[0]} returned {type(given).__name__}, not Rows",
+            f"{shown_name(code[0])} returned {type(given).__name__}, not Rows",
             next_step="return rows.with_batch(...) or rows.keep(...)",
         )
     try:
         given.batch.validate(full=True)
     except pa.ArrowInvalid as error:
         raise TaskError(
-            f"{code[0]} returned a batch that Arrow cannot use: {error}",
+            f"{shown_name(code[0])} returned a batch that Arrow cannot use: {error}",
             next_step="write text as UTF-8, or give the column the type binary",
         ) from error
     return given
 
 
 def stage(function: Callable[..., pa.RecordBatch]) -> Callable[..., pa.RecordBatch]:
-    """Mark a function as a penstock stage, and check early that it can be one."""
+    """Mark a function as a penstock stage, and check early that it can be one.
+
+    Args:
+        function: Takes a pyarrow.RecordBatch, then options as keywords, and returns a batch of as many rows.
+    """
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or any(each.kind != inspect.Parameter.KEYWORD_ONLY for each in parameters[1:]):
         raise TypeError(

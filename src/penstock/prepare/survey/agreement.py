@@ -15,6 +15,11 @@ from penstock.prepare.survey.first_rows import SAMPLE_BYTES, SAMPLE_ROWS, no_row
 from penstock.shards.schema import misaligned, names_of
 
 Surveyed = list[tuple[File, FileSurvey]]
+_IDLE = {  # options that may have no say, and what to do then
+    "types": "leave it out; `cast: {column: type}` gives columns other types",
+    "delimiter": "leave it out; `cast: {column: type}` gives columns other types",
+    "encoding": "leave it out: such files say themselves how their text is stored",
+}
 
 
 @dataclass(frozen=True)
@@ -70,11 +75,11 @@ def _refuse_idle_options(sources: tuple[SourceOptions, ...], files: list[File]) 
     for number, source in enumerate(sources):
         names = [name for of, name in formats if of == number]
         taken = {option for name in names for option in source_of(name).takes}
-        for option in ("types", "delimiter"):
+        for option, advice in _IDLE.items():
             if names and getattr(source, option) and option not in taken:
                 raise ConfigError(
                     f"input[{number}].{option}: it says how text is read, and these files are {' and '.join(names)}",
-                    next_step="leave it out; `cast: {column: type}` gives columns other types",
+                    next_step=advice,
                 )
 
 
@@ -109,8 +114,10 @@ def _survey_files(
         if number not in schemas:
             raise mistake
     if not good:
+        if len(files) == 1:
+            raise InputError(f"this file cannot be read: {bad[0].detail}", where=files[0].location)
         raise InputError(
-            f"none of the {len(files)} files can be read", where=f"the first: {bad[0].path}: {bad[0].detail}"
+            f"none of the {len(files):,} files can be read", where=f"the first: {bad[0].path}: {bad[0].detail}"
         )
     return good, bad, not_seen
 

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,18 @@ from penstock.prepare.rows.spill import with_codes
 from penstock.prepare.stages import interfaces
 from penstock.prepare.stages.select import path_to
 from penstock.prepare.stages.stage import Stage, applied
-from penstock.shards.schema import FeatureNames, Schema, feature_names, schema_from_arrow
+from penstock.shards.schema import FeatureNames, Schema, feature_names, optional_names, schema_from_arrow
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The stages of a job, and the columns that they are given and give."""
+
+    stages: tuple[Stage, ...]
+    output: Schema
+    given: tuple[pa.Schema, ...]  # what each stage is given
+    feature_names: FeatureNames  # in the output
+    optional: frozenset[str]  # columns of the output that may be null in any format
 
 
 def named_columns(stages: tuple[Stage, ...]) -> tuple[str, ...]:
@@ -39,9 +51,8 @@ def check_stages(
     schema: pa.Schema,
     columns: tuple[str, ...],
     made_from: str = "",
-) -> tuple[tuple[Stage, ...], Schema, tuple[pa.Schema, ...], FeatureNames]:
-    """Let every stage check the columns it is given; the answer is the stages, the columns they write and are given,
-    and the names of features in what they write."""
+) -> Checked:
+    """Let every stage check the columns it is given."""
     _refuse_order(config, stages)
     rows = Rows(sample, 0, ("",), np.arange(sample.num_rows))
     chosen = set(columns)
@@ -64,7 +75,7 @@ def check_stages(
             with redirect_stdout(sys.stderr):
                 rows = _reduced(stage, applied(stage, rows), schema)
     output = schema_from_arrow(schema, "the columns that the stages give")
-    return tuple(checked), output, tuple(given), feature_names(schema)
+    return Checked(tuple(checked), output, tuple(given), feature_names(schema), optional_names(schema))
 
 
 def _reduced(stage: Stage, rows: Rows, schema: pa.Schema) -> Rows:

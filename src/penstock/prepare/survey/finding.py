@@ -12,11 +12,21 @@ from penstock.base.files import special_kind
 from penstock.base.paths import hidden_matches, local_path
 from penstock.prepare.job.config import Config
 from penstock.prepare.job.source_config import SourceConfig
-from penstock.prepare.sources import File, source_of
+from penstock.prepare.sources import File, items, source_of
+from penstock.prepare.sources.datasets.saved import is_saved, saved_files
 from penstock.prepare.sources.registry import COMPRESSIONS, folder_endings, format_of
 from penstock.prepare.sources.row_range import RowRange
-from penstock.prepare.sources.saved import UNNAMED, is_saved, saved_files, saved_name
 from penstock.prepare.survey import listing
+from penstock.prepare.survey.dataset_inputs import (
+    is_below,
+    library_split,
+    overlap,
+    prepared_split,
+    refuse_dataset,
+    refuse_split_of_files,
+    row_range,
+    written_by,
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +36,11 @@ class Found:
     files: list[File]
     ranges: dict[int, RowRange]  # by source
     unread: tuple[listing.Unread, ...]
+
+    @property
+    def count(self) -> int:
+        """Files; items are none."""
+        return sum(source_of(file.format).reads_files for file in self.files)
 
     @property
     def formats(self) -> tuple[str, ...]:
@@ -38,30 +53,29 @@ def find_files(config: Config) -> Found:
     tally = listing.Tally()
     files = [file for number, source in enumerate(config.input) for file in _files_of(config, number, source, tally)]
     _refuse_twice(files)
-    ranges = {number: rows for number, source in enumerate(config.input) if (rows := _row_range(config, source))}
+    ranges = {number: rows for number, source in enumerate(config.input) if (rows := row_range(config, source))}
     return Found(files, ranges, tally.unread())
-
-
-def _row_range(config: Config, source: SourceConfig) -> RowRange | None:
-    """Some rows of the split. What was saved as `train[:10%]` is all of that."""
-    place = local_path(source.patterns[0], config.folder)
-    is_all = source.row_range and is_saved(place) and saved_name(place) == source.split
-    return None if is_all else source.row_range
 
 
 def _files_of(config: Config, number: int, source: SourceConfig, tally: listing.Tally) -> list[File]:
     """Files of one source in bytewise order of their paths relative to the pattern's fixed part; batch files by the
     numbers in those paths."""
+    if source.items:
+        return [File(number, items.PATH, f"input[{number}].items", source.kind)]
     found: dict[str, File] = {}
     for pattern in source.patterns:
         place = local_path(pattern, config.folder)
-        if source.path and is_saved(place):
-            root, locations = place, _others(saved_files(place, source.whole_split), place, _written(config))
+        kind = source.kind
+        if source.path and listing.is_finished(place) and not listing.is_finished_batches(place):
+            location, kind = prepared_split(config, number, source, place)
+            root, locations = place, [location]
+        elif source.path and is_saved(place):
+            root, locations = place, _others(saved_files(place, source.whole_split), place, written_by(config))
         elif source.split and not (glob.has_magic(place) or os.path.isfile(place)):
-            return _shards_of(config, number, source, pattern)
+            return library_split(config, number, source, pattern)
         else:
-            _refuse_split_of_files(number, source)
-            root, locations = _match(place, source, _written(config), tally)
+            refuse_split_of_files(number, source)
+            root, locations = _match(place, source, written_by(config), tally)
         for location in locations:
             path = _name(location, root)
             if found.get(path, File(number, path, location, "")).location != location:
@@ -72,7 +86,7 @@ def _files_of(config: Config, number: int, source: SourceConfig, tally: listing.
                 )
             if source.path and source.function:
                 format_of(location, source.format)  # a name that does not tell is refused here
-            found[path] = File(number, path, location, format_of(location, source.kind))
+            found[path] = File(number, path, location, format_of(location, kind))
         if not locations:
             _refuse_own_folder(config, number, root)
             raise InputError(
@@ -108,44 +122,10 @@ def _name(location: str, root: str) -> str:
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _refuse_split_of_files(number: int, source: SourceConfig) -> None:
-    if source.whole_split not in (None, UNNAMED):
-        raise InputError(
-            f"files have no split {source.whole_split!r}: all their rows are `split: {UNNAMED}`",
-            where=f"input[{number}]",
-            next_step="name the files of that split, or a folder, in which the `datasets` library finds splits",
-        )
-
-
-def _shards_of(config: Config, number: int, source: SourceConfig, pattern: str) -> list[File]:
-    from penstock.prepare.sources.hub import Split, hub_files
-
-    assert source.whole_split
-    if "+" in source.whole_split:
-        each = " and ".join(f"`split: {part.strip()}`" for part in source.whole_split.split("+"))
-        raise InputError(
-            f"`split: {source.whole_split}` names several splits, and a source is one of them",
-            where=f"input[{number}]",
-            next_step=f"make each a source of its own in `input:`, with {each}",
-        )
-    place = local_path(pattern, config.folder)
-    path = place if os.path.isdir(place) else pattern
-    for own in _written(config) if path == place else ():
-        if _overlap(own, place):
-            raise InputError(
-                "the folder of this split holds what the job itself writes, which the next run would read",
-                where=f"input[{number}]: {place}, and the job writes {own}",
-                next_step="write elsewhere: `output:` or `export: {path: ...}` outside of that folder",
-            )
-    if path == place:
-        _refuse_outputs(place)
-    return hub_files(number, Split(path, source.whole_split, source.name, source.revision))
-
-
 def _refuse_own_folder(config: Config, number: int, root: str) -> None:
     """Say so if nothing was found because the job writes there."""
     for key, own in (("output", config.output_path), ("export", config.export_path)):
-        if own and _is_below(os.path.join(root, "file"), own):
+        if own and is_below(os.path.join(root, "file"), own):
             is_same = os.path.abspath(root) == os.path.abspath(own)
             raise InputError(
                 f"`{key}:` is {'the input folder itself' if is_same else 'a folder around the input'}; "
@@ -187,23 +167,10 @@ def _refuse_twice(files: list[File]) -> None:
             )
 
 
-def _written(config: Config) -> tuple[str, ...]:
-    """The folders that the job itself fills: inside the input they must not feed it."""
-    return tuple(filter(None, (config.output_path, config.export_path)))
-
-
 def _others(locations: Iterable[str], root: str, written: Iterable[str]) -> list[str]:
     """The files of `root` that the job did not write."""
-    near = [folder for folder in written if _overlap(folder, root)]  # most often none, and files may be millions
-    return [each for each in locations if not any(_is_below(each, folder) for folder in near)]
-
-
-def _overlap(written: str, root: str) -> bool:
-    return _is_below(written, root) or _is_below(os.path.join(root, "file"), written)
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return os.path.abspath(path).startswith(os.path.join(os.path.abspath(folder), ""))
+    near = [folder for folder in written if overlap(folder, root)]  # most often none, and files may be millions
+    return [each for each in locations if not any(is_below(each, folder) for folder in near)]
 
 
 def _endings_of(source: SourceConfig) -> tuple[tuple[str, ...], ...]:
@@ -229,7 +196,7 @@ def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: 
             next_step="rename or remove the one whose name looks like a pattern",
         )
     if os.path.isdir(pattern):
-        _refuse_dataset(pattern, bool(source.npz))
+        refuse_dataset(pattern, bool(source.npz))
         below = _others(listing.files_below(pattern, own, bool(source.npz), tally), pattern, written)
         groups = ([each for each in below if each.lower().endswith(group)] for group in _endings_of(source))
         taken = next(filter(None, groups), [])
@@ -244,37 +211,6 @@ def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: 
     while glob.has_magic(root):
         root = os.path.dirname(root)
     return root, _others(listing.files_matching(pattern, root, own, tally), root, written)
-
-
-def _refuse_dataset(folder: str, reads_batches: bool) -> None:
-    if listing.written_by_penstock(folder) and not (reads_batches and listing.is_finished_batches(folder)):
-        if reads_batches and listing.holds_unfinished_batches(folder):
-            raise InputError(
-                "the job that writes batch files to this folder is not finished",
-                where=folder,
-                next_step="finish it: run its job again",
-            )
-        raise InputError(
-            "penstock wrote this folder: it is an output, and its files are not input",
-            where=folder,
-            next_step="name the data that it was made from; `penstock.open` and `penstock export` read a dataset, "
-            f"and {os.path.join(folder, 'rejected')} holds the rows that were set aside",
-        )
-
-
-def _refuse_outputs(folder: str) -> None:
-    """The `datasets` library takes every file of a folder, also what penstock wrote there."""
-    _refuse_dataset(folder, reads_batches=False)
-    tally = listing.Tally()
-    for _ in listing.files_below(folder, frozenset(), False, tally):
-        pass
-    for each in tally.unread():
-        if each.is_output:
-            raise InputError(
-                f"the folder of this split holds a {each.what}, whose files the `datasets` library would read too",
-                where=f"{each.first}, in {folder}",
-                next_step="move it elsewhere, or name the files of the split: `path: 'folder/train-*.parquet'`",
-            )
 
 
 def _refuse_special(place: str) -> None:

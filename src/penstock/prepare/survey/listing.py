@@ -1,7 +1,6 @@
 """Listing: a folder or a pattern -> the files in it, and what is there and not read. Called by finding.py."""
 
 import glob
-import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from penstock.base.errors import PenstockError, file_error
 from penstock.base.files import special_kind
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE
-from penstock.shards.foreign.export import MARK
+from penstock.shards.foreign.export import MARKS, is_mark
 from penstock.shards.manifest import MANIFEST, read_manifest
 
 HIDDEN, LINKED, FOLDER = "hidden", "linked folder", "folder"
@@ -132,7 +131,7 @@ def files_matching(pattern: str, root: str, own: frozenset[str], tally: Tally) -
 
 
 def _marks_in(folder: str) -> set[str]:
-    return {name for name in (STATE, MANIFEST, MARK) if os.path.exists(os.path.join(folder, name))}
+    return {name for name in (STATE, MANIFEST, *MARKS) if os.path.exists(os.path.join(folder, name))}
 
 
 def _what_wrote(folder: str, names: set[str], own: frozenset[str]) -> str | None:
@@ -140,17 +139,22 @@ def _what_wrote(folder: str, names: set[str], own: frozenset[str]) -> str | None
         return OWN
     if STATE in names or (MANIFEST in names and _start_of(folder, MANIFEST).startswith(_MANIFEST_START)):
         return PENSTOCK
-    return EXPORT if MARK in names and _is_mark(_start_of(folder, MARK)) else None
+    return EXPORT if any(is_mark(_start_of(folder, name)) for name in MARKS if name in names) else None
 
 
 def written_by_penstock(folder: str) -> bool:
     """Whether it is a dataset, finished or not, batch files, or remembered keys."""
-    return _what_wrote(folder, _marks_in(folder) - {MARK}, frozenset()) is not None
+    return _what_wrote(folder, _marks_in(folder) - set(MARKS), frozenset()) is not None
+
+
+def is_finished(folder: str) -> bool:
+    """Whether penstock finished a dataset, or batch files, in this very folder."""
+    return _start_of(folder, MANIFEST).startswith(_MANIFEST_START)
 
 
 def is_finished_batches(folder: str) -> bool:
     """Whether it holds batch files of a job that came to its end."""
-    if not _start_of(folder, MANIFEST).startswith(_MANIFEST_START):
+    if not is_finished(folder):
         return False
     try:
         return bool(read_manifest(open_store(folder)).config.get("format") == "npz")
@@ -162,14 +166,6 @@ def holds_unfinished_batches(folder: str) -> bool:
     """Whether it holds batch files of a job that has not come to its end."""
     batches = os.path.join(glob.escape(folder), "**", "*.npz")
     return MANIFEST not in _marks_in(folder) and any(glob.iglob(batches, recursive=True))
-
-
-def _is_mark(data: bytes) -> bool:
-    try:
-        facts = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(facts, dict) and {"dataset", "to", "splits"} <= set(facts)
 
 
 def _start_of(folder: str, name: str) -> bytes:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.prepare.samples.schema import SampleSchema, agreed_schema, arrow_schema, declared_schema, infer_schema
+from penstock.prepare.samples.inferring import agreed_schema, infer_schema
+from penstock.prepare.samples.schema import SampleSchema, arrow_schema, declared_schema
 from penstock.prepare.sources import File, Reading, SourceOptions, UnreadablePart, readable
 from penstock.prepare.sources.function import SOURCE, Raised, first_rows, yielded_by
+from penstock.prepare.sources.items import PATH, item_files, one_item
 from penstock.prepare.sources.slices import Segment
 
 if TYPE_CHECKING:
@@ -50,12 +52,18 @@ def scout_sources(
         declared = declared_schema(source.samples, source.missing) if source.samples else ()
         options = source.options(declared)
         if source.function:
-            own = [file for file in files if file.source == number]
+            own = _tried_files(number, options, files)
             scouted = scout(own, options, source.floats, source.missing)
             options = source.options(scouted.samples)
             first = first or scouted
         sources.append(options)
     return tuple(sources), first
+
+
+def _tried_files(number: int, options: SourceOptions, files: Sequence[File]) -> list[File]:
+    if options.items:
+        return item_files(number, options.items, MOST_FILES)
+    return [file for file in files if file.source == number]
 
 
 def scout(
@@ -83,7 +91,7 @@ def scout(
                 if sum(batch.num_rows for batch in batches) < _SAMPLES:
                     batches.append(each.batch)
             size += piece.bytes
-        tried.append(file.path)
+        tried.append(PATH if options.items else file.path)
         if rows and time.monotonic() > started + _SECONDS:
             break
     table = pa.Table.from_batches(batches, schema=arrow_schema(samples)).slice(0, _SAMPLES).combine_chunks()
@@ -92,6 +100,8 @@ def scout(
 
 
 def _pieces(file: File, options: SourceOptions) -> tuple[Segment, ...]:
+    if options.items:
+        return (one_item(file),)
     try:
         return SOURCE.survey(file, options, 1 << 20).pieces
     except InputError:
@@ -100,7 +110,7 @@ def _pieces(file: File, options: SourceOptions) -> tuple[Segment, ...]:
 
 def _reading(file: File, options: SourceOptions) -> Reading:
     schema = arrow_schema(options.samples)
-    formats, every = ("function",) * (file.source + 1), (options,) * (file.source + 1)
+    formats, every = (file.format,) * (file.source + 1), (options,) * (file.source + 1)
     return Reading(schema, tuple(schema.names), True, _SAMPLES, 1 << 20, formats, every)
 
 
@@ -118,7 +128,7 @@ def _inferred(
         tell(file.path)
         try:
             samples = list(_first_sample(file, options))
-            found += [infer_schema(sample, f"{file.path}, sample 0", floats) for sample in samples]
+            found += [infer_schema(sample, f"{file.path}, sample 0", floats, missing) for sample in samples]
         except Raised as error:
             raised.append((file, error))
         except (UnreadablePart, InputError) as error:  # the survey or the task that reads it reports it
@@ -135,13 +145,14 @@ def _no_sample(
     unreadable: list[tuple[File, UnreadablePart | InputError]],
 ) -> InputError:
     count = min(len(files), MOST_FILES)
+    word, where = ("items", _name) if options.items else ("files", _place)
     if raised:
         file, first = raised[0]
         others = "" if len(raised) == count else ", and yielded no sample for the others"
         told = InputError(
-            f"{options.function} failed for {len(raised)} of {count} files{others}; the first: {first.what}",
-            where=file.location,
-            next_step="mend the function, and run the same command",
+            f"{options.function_name} failed for {len(raised)} of {count} {word}{others}; the first: {first.what}",
+            where=where(file),
+            next_step="fix the function, and run the same command",
         )
         if first.trace:
             told.add_note(first.trace)
@@ -151,24 +162,35 @@ def _no_sample(
         if isinstance(why, InputError):
             return why
         return InputError(
-            f"no row can be read to see what {options.function} yields; the first of {count} files: {why.reason}",
-            where=file.location,
+            f"no row can be read to see what {options.function_name} yields; the first of {count} {word}: {why.reason}",
+            where=where(file),
             next_step="replace the file, or declare what is yielded: schema: {features: 'float32[893]'}",
         )
     return InputError(
-        f"{options.function} yielded no sample for any of {count} files",
-        where=files[0].location if files else None,
+        f"{options.function_name} yielded no sample for any of {count} {word}",
+        where=where(files[0]) if files else None,
         next_step="check what it yields, or declare what it will: schema: {features: 'float32[893]'}",
     )
 
 
 def _first_sample(file: File, options: SourceOptions) -> Iterator[Any]:
     """The first, or none: the rest is not asked for."""
+    if options.items:
+        yield from itertools.islice(yielded_by(options.function, options.items[int(file.location)]), 1)
+        return
     if not options.takes_rows:
         yield from itertools.islice(yielded_by(options.function, Path(file.location)), 1)
         return
     for batch in first_rows(file, options):
         yield from itertools.islice(yielded_by(options.function, batch), 1)
+
+
+def _name(file: File) -> str:
+    return file.path
+
+
+def _place(file: File) -> str:
+    return file.location
 
 
 def spread(files: Sequence[File], count: int) -> list[File]:

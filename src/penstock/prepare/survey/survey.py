@@ -38,11 +38,23 @@ class Survey:
     given: tuple[pa.Schema, ...]  # what each stage is given
     sources: tuple[SourceOptions, ...]  # how each source is read; what functions yield is known by now
     feature_names: FeatureNames  # of the output's columns, where the input tells them
+    optional: frozenset[str] = frozenset()  # columns of the output that may be null in any format
     not_seen: tuple[str, ...] = ()  # columns that `types:` declares, and that none of the first rows has
 
     @property
     def bytes(self) -> int:
         return sum(piece.bytes for piece in self.slices)
+
+    @property
+    def items(self) -> int:
+        """Items that functions are given."""
+        return sum(len(each.items) for each in self.sources if each.items)
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the files; items have none."""
+        segments = (segment for piece in self.slices for segment in piece.segments)
+        return sum(segment.bytes for segment in segments if self.kinds[segment.source].reads_files)
 
     @property
     def rows_are_estimated(self) -> bool:

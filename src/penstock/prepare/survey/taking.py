@@ -38,24 +38,25 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
         if not any(stage.code() for stage in stages):  # a user's function is given whole rows
             sample = beginnings_of(sample)
     made_from = fingerprint(describe_files(slices, agreed.bad))
-    stages, output, given, names = check_stages(config, stages, sample, agreed.schema, agreed.columns, made_from)
-    refuse_unfit_format(config, list(zip(config.stage_names, stages, strict=True)), output, given)
+    checked = check_stages(config, stages, sample, agreed.schema, agreed.columns, made_from)
+    refuse_unfit_format(config, checked)
     return Survey(
-        stages=stages,
+        stages=checked.stages,
         schema=agreed.schema,
         columns=agreed.columns,
         strict=agreed.strict,
-        output=output,
+        output=checked.output,
         slices=slices,
         formats=found.formats,
-        files=len(found.files),
+        files=found.count,
         bad_files=agreed.bad,
         unread=found.unread,
         sample=sample,
         stored_row_bytes=stored_row_bytes,
-        given=given,
+        given=checked.given,
         sources=agreed.sources,
-        feature_names=names,
+        feature_names=checked.feature_names,
+        optional=checked.optional,
         not_seen=agreed.not_seen,
     )
 

@@ -2,23 +2,23 @@
 
 import json
 import os
-import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from penstock.base.errors import ConfigError, InputError
+from penstock.base.errors import ConfigError, InputError, did_you_mean
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
 from penstock.base.paths import local_path
+from penstock.prepare.tokenizers.hub import fetch_beside, find_on_hub
 from penstock.prepare.tokenizers.outline import Outline, read_outline
 
 TOKENIZER = "tokenizer.json"
 # Who says which token ends a text, the first that does is believed. The last two name ids, not tokens.
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "config.json")
 _KINDS = ("bos", "eos")
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_MOST_SHOWN = 10  # special tokens in an error; some tokenizers have hundreds
 _IDS = {"u1": 1 << 8, "u2": 1 << 16, "i4": 1 << 31}  # how many each holds, of the types that the loader reads
 
 
@@ -57,12 +57,33 @@ class TokenizerFile:
             )
         return data
 
-    def special_token(self, text: str) -> SpecialToken:
-        """The token that a job names by its text."""
-        known = read_outline(self.location).id_of(text)
+    def special_token(self, named: str | int) -> SpecialToken:
+        """The token that a job names by its text or its id."""
+        outline = read_outline(self.location)
+        if isinstance(named, int):
+            return self._by_id(named, outline)
+        known = outline.id_of(named)
         if known is None:
-            raise ConfigError(f"the tokenizer has no token {text!r}", where=self.location)
-        return SpecialToken(text, known)
+            special = [str(added["content"]) for added in outline.added_tokens if added.get("special")]
+            shown = ", ".join(special[:_MOST_SHOWN]) or "none that it calls special"
+            raise ConfigError(
+                f"the tokenizer has no token {named!r}.{did_you_mean(named, special)}",
+                where=self.location,
+                next_step=f"name one of its tokens, by text or id; special ones are: {shown}",
+            )
+        return SpecialToken(named, known)
+
+    def _by_id(self, number: int, outline: Outline) -> SpecialToken:
+        text = outline.token_of(number)
+        # A vocabulary without words is a list, in which every number up to its length is an id.
+        is_listed = not outline.words and 0 <= number < outline.vocabulary_size
+        if text is None and not is_listed:
+            raise ConfigError(
+                f"the tokenizer has no token with the id {number}",
+                where=self.location,
+                next_step=f"name a token by its text, or by an id from 0 to {outline.vocabulary_size - 1:,}",
+            )
+        return SpecialToken(text or "", number)
 
     def template_begin(self) -> tuple[int, ...]:
         """Ids that the tokenizer's own template puts before a text, as Llama's and BERT's do."""
@@ -83,11 +104,6 @@ def find_tokenizer(name: str, folder: str) -> TokenizerFile:
     looked: list[str] = []
     local = _local(name, folder, looked)
     location = local or _from_hub(name, looked)
-    if location is None:
-        raise ConfigError(
-            f"there is no tokenizer {name!r}; looked at " + "; ".join(looked),
-            next_step=f"name a {TOKENIZER}, a directory that holds one, or a hub id (org/name)",
-        )
     outline = read_outline(location)
     special, not_fetched = _special_tokens(outline, location, "" if local else name)
     return TokenizerFile(
@@ -113,25 +129,22 @@ def _local(name: str, folder: str, looked: list[str]) -> str | None:
     return None
 
 
-def _from_hub(name: str, looked: list[str]) -> str | None:
-    """From the local cache of the hub if it is there, else downloaded into it."""
-    if not _HUB_ID.fullmatch(name) or name.endswith(".json"):
-        looked.append(f"the hub: not, {name!r} is no hub id")
-        return None
-    try:
-        import huggingface_hub
-    except ImportError:
-        looked.append("the hub: not, huggingface_hub is not installed (pip install 'penstock[text]')")
-        return None
-    cached = huggingface_hub.try_to_load_from_cache(name, TOKENIZER)
-    if isinstance(cached, str):
-        return cached
-    looked.append(f"the hub's cache, {huggingface_hub.constants.HF_HUB_CACHE}")
-    try:
-        return str(huggingface_hub.hf_hub_download(name, TOKENIZER))
-    except Exception as error:  # of the hub, of the network, of its libraries: all mean that it is not to be had
-        looked.append(f"the hub ({_reason(error)})")
-        return None
+def _from_hub(name: str, looked: list[str]) -> str:
+    found = find_on_hub(name, TOKENIZER)
+    if found.location:
+        return found.location
+    places = "; ".join((*looked, *found.places))
+    if found.unreachable:
+        raise ConfigError(
+            f"the tokenizer {name!r} is not on this machine, and the hub cannot be reached: {found.unreachable}",
+            where=f"looked at {places}",
+            next_step=f"with a network, run `hf download {name} {TOKENIZER} {_BESIDE[0]} --local-dir tokenizer`; then "
+            "name that folder here: `tokenize: path/to/tokenizer`",
+        )
+    raise ConfigError(
+        f"there is no tokenizer {name!r}; looked at {places}",
+        next_step=f"name a {TOKENIZER}, a directory that holds one, or a hub id (org/name)",
+    )
 
 
 def _special_tokens(outline: Outline, location: str, hub_id: str) -> tuple[dict[str, SpecialToken], str]:
@@ -142,7 +155,7 @@ def _special_tokens(outline: Outline, location: str, hub_id: str) -> tuple[dict[
     """
     found: dict[str, SpecialToken] = {}
     for name in _BESIDE:
-        if hub_id and (reason := _fetch(hub_id, location, name)):
+        if hub_id and (reason := fetch_beside(hub_id, location, name)):
             return found, f"{name} of {hub_id} ({reason})"
         said = _said(os.path.join(os.path.dirname(location), name))
         for kind in _KINDS:
@@ -151,29 +164,6 @@ def _special_tokens(outline: Outline, location: str, hub_id: str) -> tuple[dict[
         if len(found) == len(_KINDS):
             break
     return found, ""
-
-
-def _fetch(hub_id: str, location: str, file: str) -> str:
-    """Have a file beside the tokenizer, of the same commit, if there is one. The answer: why that is not known."""
-    import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    commit = os.path.basename(os.path.dirname(location))
-    if huggingface_hub.try_to_load_from_cache(hub_id, file, revision=commit) is not None:
-        return ""  # it is there, or known not to be
-    try:
-        huggingface_hub.hf_hub_download(hub_id, file, revision=commit)
-    except LocalEntryNotFoundError as error:  # not here, and the hub was not asked
-        return _reason(error.__cause__ or error)
-    except EntryNotFoundError:  # most tokenizers have only some of them
-        return ""
-    except Exception as error:  # of the hub, of the network, of its libraries
-        return _reason(error)
-    return ""
-
-
-def _reason(error: BaseException) -> str:
-    return next((line.strip()[:200] for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _said(path: str) -> dict[str, Any]:

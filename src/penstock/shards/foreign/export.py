@@ -1,7 +1,8 @@
 """Export: a finished dataset -> a folder of files that other programs read, which appears whole or not at all.
 
-What hf_dataset.py and maxtext.py have in common. A folder is written beside its place, under a name that a later export
-of the same place finds and clears; its last file, export.json, tells that penstock wrote it.
+What hf_dataset.py, maxtext.py and zarr.py have in common. A folder is written beside its place, under a name that a
+later export of the same place finds and clears; its last file, export.json, tells that penstock wrote it. A folder of
+Zarr has that in the zarr.json of its root.
 """
 
 import fcntl
@@ -26,10 +27,13 @@ from penstock.shards.manifest import Manifest, dataset_id, read_manifest
 from penstock.shards.schema import NUMBERS, Field, Schema
 
 SHARD_SIZE = "200MB"
-MARK = "export.json"
+SHARD_OPTION = "--shard-size, shard_size="  # for errors
+MARK, ZARR_MARK = "export.json", "zarr.json"
+MARKS = (MARK, ZARR_MARK)
 _BESIDE, _BEFORE = ".penstock-part", ".penstock-old"
 _ROWS_AT_ONCE = 2**16
 _MOST_FILES = 10_000
+_LARGER_SHARDS = "1GB"
 
 
 @dataclass
@@ -52,6 +56,12 @@ class Exported:
     tokens: Mapping[str, int]  # without splits that have no column of them
 
 
+def option(name: str, value: str | bool) -> str:
+    """An option as it is written on the command line and in Python, for errors: both ways lead to an export."""
+    flag = f"--{name.replace('_', '-')}"
+    return f"{flag} (in Python: {name}=True)" if value is True else f'{flag} {value} (in Python: {name}="{value}")'
+
+
 # What there is, and what cannot be, before anything is written.
 
 
@@ -60,7 +70,7 @@ def open_splits(path: str | os.PathLike[str], split: str | None, to: str) -> dic
     manifest = read_manifest(open_store(os.fspath(path)))
     if manifest.config.get("format") == ARRAYRECORD:
         raise ConfigError(
-            f"records of .arrayrecord files have no columns of their own, and --to {to} is made of columns",
+            f"records of .arrayrecord files have no columns of their own, and an export to {to} is made of columns",
             where=os.path.abspath(path),
             next_step="make the dataset without `format: arrayrecord`",
         )
@@ -73,15 +83,15 @@ def shard_bytes(shard_size: str | int, splits: Mapping[str, Dataset]) -> int:
     try:
         most = parse_size(shard_size)
     except ValueError as error:
-        raise ConfigError(str(error), where="--shard-size", next_step=f"--shard-size {SHARD_SIZE}") from error
+        raise ConfigError(str(error), where=SHARD_OPTION, next_step=option("shard_size", SHARD_SIZE)) from error
     for name, dataset in splits.items():
         size = sum(file.bytes for shard in dataset.manifest.splits[name] for file in shard.files)
         if size // most > _MOST_FILES:
             raise ConfigError(
                 f"split {name!r} has {format_size(size)}: in files of {format_size(most)} that would be about "
                 f"{size // most:,} files, more than {_MOST_FILES:,}",
-                where="--shard-size",
-                next_step=f"a larger one, such as --shard-size {SHARD_SIZE}",
+                where=SHARD_OPTION,
+                next_step=f"a larger one, such as {option('shard_size', _LARGER_SHARDS)}",
             )
     return most
 
@@ -96,17 +106,44 @@ def refuse_target(path: str | os.PathLike[str], target: str, overwrite: bool) ->
             next_step="write it beside the dataset's folder",
         )
     if os.path.lexists(target) and not os.path.isdir(target):
-        raise OutputError("this is a file, and a folder is to be written", where=target, next_step="another --output")
+        raise OutputError(
+            "this is a file, and a folder is to be written",
+            where=target,
+            next_step=f"another {option('output', 'PATH')}",
+        )
     if not os.path.isdir(target) or not os.listdir(target):
         return
     if not overwrite:
-        raise OutputError("this folder is there already", where=target, next_step="another --output, or --overwrite")
-    if not os.path.isfile(os.path.join(target, MARK)):
+        raise OutputError(
+            "this folder is there already",
+            where=target,
+            next_step=f"another {option('output', 'PATH')}, or {option('overwrite', True)}",
+        )
+    if not _is_ours(target):
         raise OutputError(
             f"this folder is no export of penstock's (it has no {MARK}), and is not replaced",
             where=target,
-            next_step="another --output, or remove the folder yourself",
+            next_step=f"another {option('output', 'PATH')}, or remove the folder yourself",
         )
+
+
+def _is_ours(target: str) -> bool:
+    if os.path.isfile(os.path.join(target, MARK)):
+        return True
+    store = LocalStore(target)
+    return store.exists(ZARR_MARK) and is_mark(store.read(ZARR_MARK))
+
+
+def is_mark(data: bytes) -> bool:
+    """Whether these are the bytes of a last file of ours. Any program may have a file of that name."""
+    try:
+        facts = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(facts, dict):
+        return False
+    inner = facts.get("attributes")
+    return any({"dataset", "to", "splits"} <= set(each) for each in (facts, inner) if isinstance(each, dict))
 
 
 # Reading some rows at a time.
@@ -192,7 +229,7 @@ def write_files(
     """Write pieces into `{stem}-00000-of-00004{suffix}` and so on, `most` bytes in each; the names, one at least."""
     count = 0
     for group in cut(pieces, most, overhead):
-        with _new_file(store, f"{stem}-{count:05d}") as file:
+        with new_file(store, f"{stem}-{count:05d}") as file:
             write(file, group)
         count += 1
     names = [f"{stem}-{number:05d}-of-{count:05d}{suffix}" for number in range(count)]
@@ -202,7 +239,8 @@ def write_files(
 
 
 @contextmanager
-def _new_file(store: LocalStore, name: str) -> Iterator[WriteFile]:
+def new_file(store: LocalStore, name: str) -> Iterator[WriteFile]:
+    """A file of the folder, synced when it is whole."""
     file = store.new_file(name)
     try:
         yield file
@@ -212,7 +250,7 @@ def _new_file(store: LocalStore, name: str) -> Iterator[WriteFile]:
 
 
 def write_json(store: LocalStore, name: str, facts: object) -> None:
-    with _new_file(store, name) as file:
+    with new_file(store, name) as file:
         file.write(json.dumps(facts, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
@@ -259,17 +297,29 @@ def _lock(descriptor: int, path: str) -> None:
             raise FileNotFoundError
     except (BlockingIOError, FileNotFoundError):  # held, or renamed a moment ago
         raise OutputError(
-            "another export writes to the same place", where=path, next_step="wait for it, or give another --output"
+            "another export writes to the same place",
+            where=path,
+            next_step=f"wait for it, or give another {option('output', 'PATH')}",
         ) from None
 
 
-def finish(store: LocalStore, path: str | os.PathLike[str], to: str, written: Mapping[str, Written]) -> Exported:
+def _leave_mark(store: LocalStore, facts: Mapping[str, object]) -> None:
+    write_json(store, MARK, facts)
+
+
+def finish(
+    store: LocalStore,
+    path: str | os.PathLike[str],
+    to: str,
+    written: Mapping[str, Written],
+    leave_mark: Callable[[LocalStore, Mapping[str, object]], None] = _leave_mark,
+) -> Exported:
     """Hold what was written against the manifest, and leave our mark: the last file of an export."""
     source = open_store(os.fspath(path))
     _refuse_other_counts(read_manifest(source), written, source.root)
     name = dataset_id(source)
     splits = {split: asdict(each) for split, each in written.items()}
-    write_json(store, MARK, {"dataset": name, "to": to, "splits": splits})
+    leave_mark(store, {"dataset": name, "to": to, "splits": splits})
     return Exported(
         dataset=name,
         bytes=sum(store.size(file) for file in store.list()),

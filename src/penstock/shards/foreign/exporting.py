@@ -2,23 +2,25 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.paths import dataset_path, local_path, normal_path
-from penstock.shards.foreign.export import Exported
+from penstock.shards.foreign.export import SHARD_OPTION, Exported
 from penstock.shards.foreign.hdf5 import export_hdf5
 from penstock.shards.foreign.hf_dataset import export_hf
 from penstock.shards.foreign.maxtext import export_maxtext
+from penstock.shards.foreign.zarr import export_zarr
 
-FOLDERS: dict[str, Callable[..., Exported]] = {"hf": export_hf, "maxtext": export_maxtext}
+FOLDERS: dict[str, Callable[..., Exported]] = {"hf": export_hf, "maxtext": export_maxtext, "zarr": export_zarr}
 FORMATS: dict[str, Callable[..., Exported]] = {"hdf5": export_hdf5, **FOLDERS}
-_ENDINGS = {"hdf5": ".h5", "hf": "-hf", "maxtext": "-maxtext"}
+Format = Literal["hf", "maxtext", "zarr", "hdf5"]
+_ENDINGS = {"hdf5": ".h5", "hf": "-hf", "maxtext": "-maxtext", "zarr": ".zarr"}
 
 
 def export(
     path: str | os.PathLike[str],
-    to: str,
+    to: Format,
     output: str | os.PathLike[str] | None = None,
     split: str | None = None,
     overwrite: bool = False,
@@ -26,17 +28,25 @@ def export(
 ) -> Exported:
     """Write a dataset in another format, whole or not at all.
 
-    `to` is hf (for `datasets.load_from_disk`), maxtext (ArrayRecord of tf.train.Example) or hdf5 (one file). `output`
-    is the folder or file to write; without it, the export lies beside the dataset. `split` is the only one to take.
-    `overwrite` replaces an export that is there. `shard_size` is the size of a file, in a folder of several: "200MB".
+    Args:
+        path: Folder that `penstock.run` wrote.
+        to: Format: "hf" (a folder for `datasets.load_from_disk`), "maxtext" (ArrayRecord of tf.train.Example), "zarr"
+            (a group of arrays, format 3) or "hdf5" (one file).
+        output: Folder or file to write. Default: beside the dataset, with the format's name behind the dataset's.
+        split: Only this split. Default: all splits.
+        overwrite: Replace an export that is there. Default: False, it is refused.
+        shard_size: Size of one file in a folder of several: "200MB" or bytes. Default: 200 MB, for Zarr 16 MB.
+
+    Returns:
+        Counts of bytes, files, rows and tokens.
     """
     place = exported_place(path, to, output)
     options: dict[str, Any] = {} if shard_size is None else {"shard_size": shard_size}
     if options and to not in FOLDERS:
         raise ConfigError(
             f"{to} is one file, whatever its size",
-            where="--shard-size",
-            next_step=f"leave it out; {' and '.join(FOLDERS)} have it",
+            where=SHARD_OPTION,
+            next_step=f"leave it out; {', '.join(FOLDERS)} have it",
         )
     return FORMATS[to](os.fspath(path), place, split, overwrite, **options)
 
@@ -46,7 +56,7 @@ def exported_place(path: str | os.PathLike[str], to: str, output: str | os.PathL
     if to not in FORMATS:
         raise ConfigError(
             f"there is no export to {to!r}.{did_you_mean(to, list(FORMATS))}",
-            where="export --to",
+            where="export: --to, to=",
             next_step=f"one of: {', '.join(FORMATS)}",
         )
     beside = f"{normal_path(dataset_path(path, os.getcwd()))}{_ENDINGS[to]}"

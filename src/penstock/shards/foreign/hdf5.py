@@ -1,6 +1,8 @@
 """HDF5: a finished dataset -> one .h5 file, one group per split and in it one dataset per column, as they are.
 
-Times are the whole numbers they are stored as, text becomes variable-length UTF-8. Every block is checked on the way.
+Times are the whole numbers they are stored as, text becomes variable-length UTF-8. A column of arrays of any length, or
+of bytes, is a group of two datasets: `values` (or `bytes`) and `offsets`; row i is values[offsets[i]:offsets[i + 1]].
+Every block is checked on the way.
 """
 
 import io
@@ -19,7 +21,7 @@ from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.shards.arrays import fixed_dtype
 from penstock.shards.columns import Column, open_columns
-from penstock.shards.foreign.export import Exported, open_splits
+from penstock.shards.foreign.export import Exported, open_splits, option
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
 from penstock.shards.record import decode_range
 from penstock.shards.schema import Field, Type, short_type
@@ -56,7 +58,7 @@ def _library() -> Any:
     except ImportError as error:
         raise ConfigError(
             f"HDF5 needs the package h5py, which cannot be imported: {error}",
-            where="export --to hdf5",
+            where="export to hdf5",
             next_step="pip install 'penstock[hdf5]'",
         ) from error
     return h5py
@@ -73,18 +75,20 @@ def _refuse_target(store: Store, target: str, overwrite: bool) -> None:
             next_step="write it beside the dataset's folder",
         )
     if os.path.isdir(target):
-        raise OutputError("this is a folder", where=target, next_step="give the file's name: --output FILE.h5")
+        raise OutputError("this is a folder", where=target, next_step=f"name a file: {option('output', 'FILE.h5')}")
     if os.path.exists(target) and not overwrite:
-        raise OutputError("this file is there already", where=target, next_step="another name, or --overwrite")
+        raise OutputError(
+            "this file is there already", where=target, next_step=f"another name, or {option('overwrite', True)}"
+        )
 
 
 def _refuse_columns(manifest: Manifest, store: Store) -> None:
     for field in manifest.schema:
-        if not field.parsed.is_fixed and not _is_text(field.parsed):
+        if not field.parsed.is_fixed and not _is_text(field.parsed) and not _is_ragged(field.parsed):
             raise ConfigError(
-                f"column {field.name!r} is {short_type(field.type)}: HDF5 gets numbers, lists of one length, and text",
+                f"column {field.name!r} is {short_type(field.type)}: HDF5 gets numbers, lists of them, bytes and text",
                 where=store.root,
-                next_step="leave it out with `select:`, or make it a fixed list, when the dataset is made",
+                next_step="leave it out with `select:` when the dataset is made",
             )
         if field.name == "." or "\0" in field.name:
             raise ConfigError(
@@ -99,11 +103,18 @@ def _is_text(kind: Type) -> bool:
     return text.name in ("string", "large_string")
 
 
+def _is_ragged(kind: Type) -> bool:
+    """Whether it is a list of numbers, or of rows of them, or bytes."""
+    return kind.name in ("binary", "large_binary") or bool(
+        kind.is_list and kind.inner and (kind.inner.is_number or kind.inner.is_fixed_list)
+    )
+
+
 def _refuse_nulls(manifest: Manifest, store: Store, split: str) -> None:
     for shard in manifest.splits[split]:
         columns = open_columns(store, shard.files)
         for field in manifest.schema:
-            if f"{field.name}/valid" in columns:
+            if f"{field.name}/valid" in columns or f"{field.name}/values/valid" in columns:
                 raise ConfigError(
                     f"column {field.name!r} has nulls, and HDF5 has no place for them",
                     where=shard.name,
@@ -170,22 +181,63 @@ def _sync_folder(path: str) -> None:
 
 def _write_split(h5py: Any, group: Any, store: Store, manifest: Manifest, split: str) -> Iterator[None]:
     """Yields after every few MiB."""
+    records = manifest.records(split)
     for field in manifest.schema:
         kind = field.parsed
-        dtype = h5py.string_dtype("utf-8") if _is_text(kind) else fixed_dtype(kind)
-        shape = (manifest.records(split), *(() if _is_text(kind) else kind.shape))
-        group.create_dataset(field.name, shape, dtype).attrs["type"] = field.type
+        if _is_ragged(kind):
+            _create_ragged(group.create_group(field.name), field, records, _ragged_items(store, manifest, split, field))
+        else:
+            dtype = h5py.string_dtype("utf-8") if _is_text(kind) else fixed_dtype(kind)
+            group.create_dataset(field.name, (records, *(() if _is_text(kind) else kind.shape)), dtype)
+        group[field.name].attrs["type"] = field.type
     first = 0
+    ends = dict.fromkeys((field.name for field in manifest.schema), 0)  # where the values of the shards before end
     for shard in manifest.splits[split]:
         columns = open_columns(store, shard.files)
         for field in manifest.schema:
-            place = first
-            is_text = _is_text(field.parsed)
-            for values in _texts(field, columns, shard.records) if is_text else _numbers(field, columns):
-                group[field.name][place : place + len(values)] = values
-                place += len(values)
-                yield
+            if _is_ragged(field.parsed):
+                yield from _write_ragged(group[field.name], field, columns, first, ends[field.name])
+                ends[field.name] += len(columns[_items(field).name])
+            else:
+                is_text = _is_text(field.parsed)
+                values = _texts(field, columns, shard.records) if is_text else _numbers(field, columns)
+                yield from _write(group[field.name], first, values)
         first += shard.records
+
+
+def _write(dataset: Any, place: int, values: Iterator[np.ndarray[Any, Any]]) -> Iterator[None]:
+    for each in values:
+        dataset[place : place + len(each)] = each
+        place += len(each)
+        yield
+
+
+def _items(field: Field) -> Field:
+    """The column that the offsets of a ragged field divide."""
+    return field.inner if field.parsed.is_list else Field(f"{field.name}/bytes", "uint8")
+
+
+def _ragged_items(store: Store, manifest: Manifest, split: str, field: Field) -> int:
+    shards = (open_columns(store, shard.files) for shard in manifest.splits[split])
+    return sum(len(columns[_items(field).name]) for columns in shards)
+
+
+def _create_ragged(group: Any, field: Field, records: int, items: int) -> None:
+    kind = _items(field).parsed
+    group.create_dataset(_part(_items(field)), (items, *kind.shape), fixed_dtype(kind))
+    group.create_dataset("offsets", (records + 1,), "<i8")
+
+
+def _part(items: Field) -> str:
+    return items.name.rpartition("/")[2]
+
+
+def _write_ragged(group: Any, field: Field, columns: Mapping[str, Column], first: int, end: int) -> Iterator[None]:
+    """Values of one shard behind the `end` of those before, and its offsets raised by as much."""
+    items = _items(field)
+    yield from _write(group[_part(items)], end, _numbers(items, columns))
+    offsets = _numbers(Field(f"{field.name}/offsets", "int64"), columns)
+    yield from _write(group["offsets"], first, (each + end for each in offsets))
 
 
 def _numbers(field: Field, columns: Mapping[str, Column]) -> Iterator[np.ndarray[Any, Any]]:

@@ -1,7 +1,7 @@
 """Hugging Face dataset: a finished dataset -> a folder that `datasets.load_from_disk` reads.
 
 Columns keep their names and values, but for two of packed rows, which get the names and types that trainers look for,
-and for what that library has no type for (docs/exports.md).
+and for what that library has no type for (docs/reference/exports.md).
 """
 
 from __future__ import annotations

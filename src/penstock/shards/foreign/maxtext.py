@@ -55,6 +55,12 @@ def _refuse_without_tokens(splits: Mapping[str, Dataset], where: str) -> None:
                 where=where,
                 next_step="make them with the stages `tokenize` and `pack`",
             )
+        if kept := dataset.manifest.kept:
+            raise ConfigError(
+                f"`pack` kept {', '.join(kept)} beside the tokens, and MaxText has no place for more than tokens",
+                where=where,
+                next_step="make the dataset without `keep:`, or export it to hf or zarr",
+            )
 
 
 def _write_split(store: LocalStore, dataset: Dataset, most: int) -> export.Written:

@@ -14,11 +14,12 @@ from penstock.base.errors import ConfigError, did_you_mean
 from penstock.prepare.entry import plan
 from penstock.prepare.job.config import Config, load_config, make_config, understood
 from penstock.prepare.job.job_file import read_yaml
+from penstock.prepare.job.job_text import job_text
 from penstock.prepare.job.presets import PRESETS, Preset
 from penstock.prepare.plan.plan import Plan
 from penstock.show.asking.older_names import into_stages, refuse_contradiction
 from penstock.show.asking.overrides import Override, lay_over
-from penstock.show.asking.preset_job import job_text, preset_job, with_casts
+from penstock.show.asking.preset_job import preset_job, with_casts
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ _OWN_CODE = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 
 _SEED: Schema = {"type": "integer", "minimum": 0, "default": 0, "description": "another one makes another split"}
 _SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-_PATTERNS = ("path", "files", "npz")  # a source has one of them
+_PATTERNS = ("path", "files", "npz")
+_ITEMS: Schema = {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "array", "minItems": 1}]}
 
 
 def _mapping(required: list[str], additional: Any = False, **properties: Schema) -> Schema:
@@ -84,7 +85,10 @@ _FORMS: dict[str, list[Schema]] = {
         ),
     ],
     "select": [_NAME, _NAMES, _mapping([], additional=_NAME)],
-    "split": [_mapping([], additional=_SHARE, by={"anyOf": [_NAME, _NAMES]}, seed=_SEED)],
+    "split": [
+        _mapping([], additional=_SHARE, by={"anyOf": [_NAME, _NAMES]}, seed=_SEED),
+        _mapping(["by_time"], additional={"type": ["string", "number"]}, by_time=_NAME),
+    ],
     "statistics": [_NAMES, _mapping(["columns"], columns=_NAMES)],
 }
 # A short form beside the fields.
@@ -120,12 +124,15 @@ def _source_schema() -> Schema:
     properties = schema["properties"]
     for name in _PATTERNS:
         properties[name] = {"description": properties[name]["description"], "anyOf": [_NAME, _NAMES]}
+    properties["items"] = {"description": properties["items"]["description"], **_ITEMS}
     properties["function"] = {**_NAME, "pattern": ":", "description": properties["function"]["description"]}
     properties["function_memory"] = {**_SIZE, "description": properties["function_memory"]["description"]}
     return {
         **schema,
-        "oneOf": [{"required": [name]} for name in _PATTERNS],
-        "dependentRequired": {name: ["function"] for name in ("files", "schema", "missing", "function_memory")},
+        "oneOf": [{"required": [name]} for name in (*_PATTERNS, "items")],  # a source has one of them
+        "dependentRequired": {
+            name: ["function"] for name in ("files", "items", "schema", "missing", "function_memory")
+        },
         "dependentSchemas": {"npz": {"not": {"required": ["function"]}}},
     }
 

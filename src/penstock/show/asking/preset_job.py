@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import yaml
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.memory import make_budget
 from penstock.prepare.job.config import Config, make_config
+from penstock.prepare.job.job_text import job_text
 from penstock.prepare.job.presets import REQUIRED, Preset
 from penstock.prepare.run.halves import written
 from penstock.prepare.stages.interfaces import exchanges_of
@@ -97,11 +97,6 @@ def with_casts(preset: Preset, config: Config) -> Config:
     stages, group = job["stages"], exchanges_of(survey.stages)[0]
     job["stages"] = [*stages[:group], {"cast": dict(casts)}, *stages[group:]]
     return make_config(job, folder=config.folder)
-
-
-def job_text(job: Mapping[str, Any]) -> str:
-    """A job as a file: one line per stage."""
-    return str(yaml.safe_dump(dict(job), sort_keys=False, default_flow_style=None, width=1000, allow_unicode=True))
 
 
 def _casts_needed(preset: Preset, survey: Survey) -> dict[str, str]:

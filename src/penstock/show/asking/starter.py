@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
 from penstock.base.errors import OutputError, file_error
 
 STARTER = """\
@@ -24,6 +22,7 @@ input: data/*.parquet
 #   types: {time: "timestamp[us]"} # of text columns; what is not named is inferred from the first rows
 #   delimiter: ";"                 # of CSV; a comma if not said, or a tab for .tsv
 #   null_values: ["", "NA"]        # what CSV writes for null; if not said also N/A, NULL and null
+#   encoding: latin-1              # of CSV, JSON lines and plain text that is not UTF-8; cp1252, utf-16, shift_jis, ...
 #   newlines_in_values: true       # CSV values may hold newlines between quotes; if not said, they may not
 # Documents, for `tokenize` and `pack` below:
 # input:
@@ -35,7 +34,7 @@ input: data/*.parquet
 #   format: text
 #   document: file                 # or line
 # input:
-#   path: org/name                 # a dataset of the hub, or a folder that the `datasets` library saved
+#   path: org/name                 # a dataset of the hub; or a folder: what penstock prepared, or `datasets` saved
 #   split: train
 #   name: default                  # its configuration, and the branch, tag or commit: of the hub only
 #   revision: main
@@ -48,6 +47,10 @@ input: data/*.parquet
 #   missing: {labels_move: -1}     # what stands for a key that a sample lacks; if not said, that is an error
 #   function_memory: 200MB         # what the function may take of its own; measured if not said
 #   batch_rows: 1024               # rows that it is given at a time, with `path:`
+# Samples without files: the function is given one item at a time.
+# input:
+#   items: 1000                    # 0 to 999; or a list of numbers, texts, lists or mappings
+#   function: "features:samples"
 # Batch files of arrays, as scripts leave them:
 # input:
 #   npz: data/intermediate/batch_*.npz
@@ -65,7 +68,8 @@ stages:
   # - my_module:my_function: {option: 1}  # your own: a pyarrow.RecordBatch in, one of as many rows out
   # - group: {by: user, order: time}      # all rows of a user as one record, in order; {max_record: 8MiB} cuts long
   #                                       # ones, {null_keys: group} keeps rows without a user
-  - split: {test: 0.1} # {by: user, test: 0.1} keeps the rows of a user together; behind group, that is {by: key}
+  - split: {test: 0.1} # {by: user, test: 0.1} keeps the rows of a user together; behind group, that is {by: key};
+  #                    # {by_time: time, test: "2024-06-01"} splits by time
   # - normalize: [value]                  # mean 0, deviation 1, measured on the training rows alone; in full:
   #                                       # {columns: [features], method: standard, skip: ["0:50"], type: float32}
   # - statistics: [value]                 # left in artifacts/statistics.json
@@ -85,7 +89,7 @@ on_bad_input: fail
 
 # Seldom changed:
 # strategy: auto       # how much to hold at once; sequential (inside the driver), parallel (large batches) or
-#                      # streaming (small ones) write the same bytes: docs/events.md
+#                      # streaming (small ones) write the same bytes: docs/reference/events.md
 # format: safetensors  # or npy: one file a column; or arrayrecord: one file a split, of grouped events only;
 #                      # of samples arrays: one .npy a column and split, and npz: batch files
 # export: hf           # of rows of tokens: write the dataset for datasets.load_from_disk too, beside it
@@ -100,15 +104,16 @@ on_bad_input: fail
 """
 
 
-def write_starter(path: str) -> dict[str, Any]:
+def write_job(path: str, text: str = STARTER) -> dict[str, Any]:
+    """Write a job file. One that is there is never overwritten."""
     try:
         with open(path, "x", encoding="utf-8") as file:
-            file.write(STARTER)
+            file.write(text)
     except FileExistsError:
         raise OutputError(
             "there is a file of that name already, and it is not overwritten",
             where=str(Path(path).absolute()),
-            next_step="penstock init another_name.yaml",
+            next_step="choose another name: penstock init -o another_name.yaml",
         ) from None
     except FileNotFoundError:
         folder = Path(path).absolute().parent
@@ -116,11 +121,3 @@ def write_starter(path: str) -> dict[str, Any]:
     except OSError as error:
         raise file_error(error, "write the job file", str(Path(path).absolute())) from error
     return {"written": path}
-
-
-def starter_lines(facts: dict[str, Any]) -> list[Text]:
-    path = facts["written"]
-    return [
-        Text(f"wrote {path}", style="green"),
-        Text(f"Set `input:` in it, then `penstock plan {path}` and `penstock run {path}`."),
-    ]

@@ -12,6 +12,7 @@ from rich.cells import chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
+from penstock.base.errors import printable
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
 from penstock.shards.manifest import Manifest, read_artifact
@@ -75,8 +76,8 @@ def open_decoder(store: Store, manifest: Manifest) -> Decoder | None:
     )
 
 
-def document_facts(record: Mapping[str, Any], decoder: Decoder | None) -> list[Facts]:
-    """The documents of a packed row; the first may have begun in the row before."""
+def document_facts(record: Mapping[str, Any], decoder: Decoder | None, kept: Sequence[str] = ()) -> list[Facts]:
+    """The documents of a packed row, with the columns kept beside; the first may have begun in the row before."""
     tokens, begins = record["tokens"], set(record["documents"])
     edges = [*sorted({0, *begins} - {len(tokens)}), len(tokens)]
     return [
@@ -84,6 +85,7 @@ def document_facts(record: Mapping[str, Any], decoder: Decoder | None) -> list[F
             "start": low,
             "begins_here": low in begins,
             "tokens": tokens[low:high],
+            **({"columns": {name: record[name][low:high] for name in kept}} if kept else {}),
             **({"pieces": decoder.pieces(tokens[low:high])} if decoder else {}),
         }
         for low, high in pairwise(edges)
@@ -93,7 +95,10 @@ def document_facts(record: Mapping[str, Any], decoder: Decoder | None) -> list[F
 # For people.
 
 
-def row_tables(name: str, documents: Sequence[Facts]) -> Iterator[RenderableType]:
+def row_tables(
+    name: str, documents: Sequence[Facts], short: Callable[[list[Any]], str] = str
+) -> Iterator[RenderableType]:
+    """`short` says values of a kept column in one line."""
     total = sum(len(each["tokens"]) for each in documents)
     yield Text.assemble("\n", (name, "bold"), f": {counted(total, 'token')}, {counted(len(documents), 'document')}")
     left = _MOST_TOKENS
@@ -101,7 +106,8 @@ def row_tables(name: str, documents: Sequence[Facts]) -> Iterator[RenderableType
         if left <= 0:
             break
         whence = "" if each["begins_here"] else ", from the row before"
-        yield Text(f"at {each['start']:,}, {counted(len(each['tokens']), 'token')}{whence}:", style="dim")
+        kept = "".join(f"; {printable(column)} {short(values)}" for column, values in each.get("columns", {}).items())
+        yield Text(f"at {each['start']:,}, {counted(len(each['tokens']), 'token')}{whence}{kept}:", style="dim")
         yield ColoredTokens(each, left)
         left -= len(each["tokens"])
     if total > _MOST_TOKENS:

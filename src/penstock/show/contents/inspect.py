@@ -10,19 +10,26 @@ from penstock.base.sizes import counted, format_seconds, format_size
 from penstock.base.stores import open_store
 from penstock.shards.dataset import is_bare, older_files, open_dataset
 from penstock.shards.manifest import read_manifest
-from penstock.shards.schema import short_type
 from penstock.show.contents.arrayrecord_files import file_facts, file_tables
+from penstock.show.contents.columns import column_tables
 from penstock.show.contents.summary import key_facts, key_tables, packed_facts, packed_tables
 from penstock.show.contents.unfinished import unfinished_facts, unfinished_lines
 from penstock.show.contents.values import decoded_rows, first_records, record_tables
-from penstock.show.running.result import account_tables, dataset_facts, group_lines, memory_line
+from penstock.show.running.pass_table import memory_words
+from penstock.show.running.result import account_tables, dataset_facts, group_lines
 from penstock.show.tables import by_workers, filled, make_list, make_table, split_table
 
 
 def inspect_facts(path: str | os.PathLike[str], split: str | None = None, records: int = 3) -> dict[str, Any]:
     """Contents of a dataset or of .arrayrecord files: splits, columns, account, keys, a few records decoded.
 
-    `split` is the one whose records are shown, `records` how many. An unfinished dataset says how far it is.
+    Args:
+        path: Folder that `penstock.run` wrote, finished or not, or .arrayrecord files.
+        split: Split whose records are shown. Default: the first that has records.
+        records: Number of records to show. Default: 3.
+
+    Returns:
+        The facts that `penstock inspect --json` prints. An unfinished dataset says how far it is.
     """
     path = os.fspath(path)
     if is_bare(path) or older_files(path):
@@ -67,8 +74,7 @@ def _dataset_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     if facts["text"]:
         yield from packed_tables(facts["text"])
         yield ""
-    fields = [(field["name"], short_type(field["type"])) for field in facts["schema"]]
-    yield from filled(make_table("column", "type"), fields, "column")
+    yield from column_tables(facts["schema"])
     yield ""
     yield from account_tables(facts)
     rows = [(file["file"], format_size(file["bytes"])) for file in facts["artifacts"] + facts["rejected"]]
@@ -85,6 +91,6 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "made from", f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"
     if run:
         yield "made", f"{run['started']}, in {format_seconds(run['seconds'])}, {by_workers(run['workers'])}"
-        yield "memory", memory_line(run)
+        yield "memory", memory_words(run)
     yield from group_lines(facts)
     yield "stages", ", ".join(next(iter(stage)) for stage in facts["config"]["stages"]) or "none"

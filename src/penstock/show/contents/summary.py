@@ -34,7 +34,7 @@ def key_tables(facts: Facts) -> Iterator[RenderableType]:
         table = make_table("largest keys", ">events", ">share")
         for each in facts["largest"]:
             share = each["events"] / max(1, facts["events"])
-            table.add_row(_key(each["key"]), format_count(each["events"]), f"{share:.1%}")
+            table.add_row(_key(each["key"]), format_count(each["events"]), _small_percent(share))
         yield table
 
 
@@ -156,10 +156,15 @@ def _percent(share: float) -> str:
     return f"{math.floor(10_000 * share) / 100:g}%"
 
 
+def _small_percent(share: float) -> str:
+    """One decimal; a share that is not nothing does not read 0.0%."""
+    return "under 0.1%" if 0 < share < 0.001 else f"{share:.1%}"
+
+
 def _source_rows(facts: Facts) -> Iterator[tuple[str, ...]]:
     for each in facts["sources"]:
         counts = format_count(each["documents"]), format_count(each["tokens"])
-        yield each["name"], each["split"], *counts, f"{each['share']:.1%}"
+        yield each["name"], each["split"], *counts, _small_percent(each["share"])
 
 
 def _length_rows(lengths: Sequence[Facts]) -> Iterator[tuple[str, ...]]:

@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, printable
 from penstock.base.sizes import counted, format_count
 from penstock.base.stores import open_store
 from penstock.loader.loader import Loader
@@ -17,7 +17,7 @@ from penstock.loader.tokens.decode import Measurement, decode
 from penstock.loader.tokens.vocabulary import START, Vocabulary
 from penstock.shards.manifest import read_manifest
 from penstock.show.contents.decoded import ColoredTokens, Decoder, open_decoder
-from penstock.show.contents.values import jsonable, short
+from penstock.show.contents.values import jsonable, short, short_values
 from penstock.show.loading import Wanted
 from penstock.show.tables import make_list, make_table
 
@@ -50,10 +50,12 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
         stats = loader.stats()
     recipe = state["recipe"]
     shown = range(min(rows, wanted.batch_size))
-    decoder = None
+    decoder: Decoder | None = None
+    keep: tuple[str, ...] = ()
     if recipe["kind"] == "rows":
         store = open_store(wanted.path)
-        decoder = open_decoder(store, read_manifest(store))
+        manifest = read_manifest(store)
+        decoder, keep = open_decoder(store, manifest), manifest.kept
     return {
         "datasets": state["datasets"],
         "path": wanted.path,
@@ -71,7 +73,9 @@ def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
         "counts": stats.counts,
         "segments": int(sum(len(_runs(row)) for row in arrays["inputs_segmentation"])),
         "vocabulary": _vocabulary_facts(vocabulary) if vocabulary else None,
-        "rows": [_row_facts({n: array[row] for n, array in arrays.items()}, row, vocabulary, decoder) for row in shown],
+        "rows": [
+            _row_facts({n: array[row] for n, array in arrays.items()}, row, vocabulary, decoder, keep) for row in shown
+        ],
     }
 
 
@@ -100,13 +104,20 @@ def _vocabulary_facts(vocabulary: Vocabulary) -> Facts:
 
 
 def _row_facts(
-    row: Mapping[str, Any], number: int, vocabulary: Vocabulary | None, decoder: Decoder | None = None
+    row: Mapping[str, Any],
+    number: int,
+    vocabulary: Vocabulary | None,
+    decoder: Decoder | None = None,
+    keep: Sequence[str] = (),
 ) -> Facts:
+    """`keep` names the columns that were kept beside the tokens."""
     tokens, segmentation = _whole(row)
     useful = int(np.count_nonzero(row["targets_segmentation"]))
     padding = 1 - np.count_nonzero(row["inputs_segmentation"]) / len(row["inputs"])
+    kept = {name: np.append(row[f"inputs_{name}"], row[f"targets_{name}"][-1])[: len(tokens)] for name in keep}
     segments: list[Facts] = [
         {"segment": segment, "start": start, "tokens": tokens[start:stop].tolist()}
+        | ({"columns": {name: jsonable(values[start:stop]) for name, values in kept.items()}} if kept else {})
         for segment, start, stop in _runs(segmentation)
     ]
     if vocabulary:
@@ -176,10 +187,12 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _plain_table(row: Facts) -> RenderableType:
-    table = make_table(">segment", ">at", ">tokens", "which")
+    kept = list(row["segments"][0].get("columns", ())) if row["segments"] else []
+    table = make_table(">segment", ">at", ">tokens", *map(printable, kept), "which")
     for each in row["segments"]:
         numbers = (each["segment"], each["start"], len(each["tokens"]))
-        table.add_row(*map(format_count, numbers), ColoredTokens(each))
+        values = (short_values(each["columns"][name], _MOST_CHARACTERS) for name in kept)
+        table.add_row(*map(format_count, numbers), *values, ColoredTokens(each))
     return table
 
 

@@ -3,14 +3,17 @@
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
 
-from penstock.base.events import EVENTS
+from penstock.base.errors import printable
+from penstock.base.events import EVENTS, LIVE
 from penstock.base.sizes import counted, format_count, format_seconds
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.ledger import read_rows
+from penstock.prepare.run.owner import AtWork, run_at_work
 from penstock.shards.manifest import MANIFEST
 
 
@@ -25,7 +28,13 @@ def unfinished_facts(store: Store) -> dict[str, Any] | None:
         "tasks_done": len(read_rows(store)),
         "tasks": start.get("tasks"),
         "seconds_since_last_event": round(max(0.0, time.time() - last["time"]), 1) if last else None,
+        **_owner_facts(run_at_work(store)),
     }
+
+
+def _owner_facts(working: AtWork) -> dict[str, Any]:
+    owner = asdict(working.owner) if working.owner and working.is_true is not False else None
+    return {"at_work": working.is_true, "at_work_words": str(working), "owner": owner}
 
 
 def _start_and_last_event(store: Store) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -39,7 +48,8 @@ def _start_and_last_event(store: Store) -> tuple[dict[str, Any], dict[str, Any]]
         except ValueError:
             continue
         start = last if last.get("event") == "start" else start
-    return start, last
+    sample = json.loads(store.read(LIVE)) if store.exists(LIVE) else last  # it is written whole or not at all
+    return start, sample if sample.get("time", 0) > last.get("time", 0) else last
 
 
 def unfinished_lines(facts: dict[str, Any]) -> Iterator[Text]:
@@ -48,6 +58,10 @@ def unfinished_lines(facts: dict[str, Any]) -> Iterator[Text]:
     yield Text(f"{facts['output']} is not finished: its ledger has {tasks}.")
     since = facts["seconds_since_last_event"]
     if since is not None:
-        perhaps = "; a run may be at work right now" if since < 5 else ""
-        yield Text(f"Its last event was {format_seconds(since)} ago{perhaps}.")
-    yield Text("Run the job again: it goes on from here, with nothing done twice.", style="green")
+        yield Text(f"Its last event was {format_seconds(since)} ago.")
+    words = facts["at_work_words"]
+    yield Text(printable(f"{words[0].upper()}{words[1:]}."))
+    if facts["at_work"] is False:
+        yield Text("Run the job again: it goes on from here, with nothing done twice.", style="green")
+    else:
+        yield Text(f"Watch it: penstock watch {facts['output']}", style="green")

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from penstock.base.errors import printable
 from penstock.base.stores.store import Store
 from penstock.shards.dataset import ArrayRecordDataset, Dataset
 from penstock.shards.manifest import Manifest
@@ -26,7 +27,7 @@ def first_records(dataset: Dataset | ArrayRecordDataset, most: int) -> list[dict
 def decoded_rows(store: Store, manifest: Manifest, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The documents of packed rows, with their text if the job left a tokenizer that can be opened."""
     decoder = open_decoder(store, manifest)
-    documents = [document_facts(row, decoder) for row in rows]
+    documents = [document_facts(row, decoder, manifest.kept) for row in rows]
     return {"documents": documents, "decoded_by": TOKENIZER if decoder else None}
 
 
@@ -38,7 +39,7 @@ def record_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
             yield make_list((f"  {name}", short(value)) for name, value in record.items())
         return
     for number, documents in enumerate(records["documents"]):
-        yield from row_tables(f"{records['split']}[{number}]", documents)
+        yield from row_tables(f"{records['split']}[{number}]", documents, short_values)
     if not records["decoded_by"] and any(file["file"] == TOKENIZER for file in facts["artifacts"]):
         yield Text("\nTokens are numbers here: pip install 'penstock[text]' brings what decodes them.", style="dim")
 
@@ -68,6 +69,11 @@ def short(value: Any, most: int = _MOST_CHARACTERS) -> str:
     return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
 
 
+def short_values(values: list[Any], most: int = _MOST_CHARACTERS) -> str:
+    """Values beside tokens: the one that all have, or the first ones and how many there are."""
+    return short(values[0] if values and all(each == values[0] for each in values) else values, most)
+
+
 def _short_list(values: list[Any], most: int) -> str:
     """The first values and how many there are; a value that all of them have stands once."""
     if len(values) > 2 and all(each == values[0] for each in values):
@@ -83,7 +89,7 @@ def _short_list(values: list[Any], most: int) -> str:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(_rounded(value), ensure_ascii=False)
-    return text.replace("\n", "\\n").replace("\r", "\\r")
+    return printable(text)
 
 
 def _rounded(value: Any) -> Any:

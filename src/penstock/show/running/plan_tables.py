@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.base.sizes import counted, format_count, format_seconds, format_size
+from penstock.prepare.job.job_text import job_text
 from penstock.prepare.samples.schema import DECLARED
 from penstock.shards.schema import short_type
-from penstock.show.asking.preset_job import job_text
 from penstock.show.tables import by_workers, filled, make_list, make_table, not_seen_words, unread_words
 
 
@@ -56,7 +56,9 @@ def _last_line(facts: dict[str, Any]) -> Text:
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     source, memory, settings = facts["input"], facts["memory"], facts["settings"]
     about = "about " if source["rows_are_estimated"] else ""
-    files = f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"
+    given = [f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"] if source["files"] else []
+    given += [counted(source["items"], "item")] if source["items"] else []
+    files = ", ".join(given)
     rows = counted(source["rows"], source["unit"].removesuffix("s"))
     yield "input", f"{files}, {about}{rows}, in {counted(source['slices'], 'slice')}"
     if source["not_read"]:
@@ -80,10 +82,11 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _function_words(function: dict[str, Any]) -> str:
     rows, said = function["rows_at_once"], function["function_memory"]
-    given = f"{counted(rows, 'row')} at a time" if rows else "a file at a time"
+    word = "item" if function["items"] else "file"
+    given = f"{counted(rows, 'row')} at a time" if rows else f"one {word} at a time"
     limit = function["worker_limit_bytes"]
     stopped = f"; a worker that holds more than {format_size(limit)} is stopped" if limit else ""
-    took = f"{said} declared" if said else f"{format_size(function['measured_bytes'])} measured on the first files"
+    took = f"{said} declared" if said else f"{format_size(function['measured_bytes'])} measured on the first {word}s"
     return f"{function['function']}, given {given}; function_memory: {took}{stopped}"
 
 
@@ -133,9 +136,13 @@ def _exchange_lines(passes: list[dict[str, Any]]) -> Iterator[Text]:
 def _origin_lines(functions: list[dict[str, Any]]) -> Iterator[Text]:
     for each in functions:
         inferred = [column for column in each["columns"] if column["origin"] != DECLARED]
-        files = counted(each["files_asked"], "file")
+        files = counted(each["files_asked"], "item" if each["items"] else "file")
         told = f"inferred from the first samples of {files}" if inferred else "declared in the job"
         yield Text(f"What {each['function']} yields is {told}.", style="dim")
+        if ragged := [column["name"] for column in inferred if column["type"].startswith("list<")]:
+            yield Text(f"Arrays of {', '.join(ragged)} differ in length there: [*] takes any length.", style="dim")
+        if optional := [column["name"] for column in each["columns"] if column["optional"]]:
+            yield Text(f"May be null, as `missing:` says: {', '.join(optional)}.", style="dim")
 
 
 def _schema_rows(schema: dict[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -35,7 +35,8 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "output": plan.config.output_path,
         "input": {
             "files": survey.files,
-            "bytes": survey.bytes,
+            "bytes": survey.file_bytes,
+            "items": survey.items,
             "rows": plan.passes[0].projected.rows,
             "rows_are_estimated": survey.rows_are_estimated,
             "unit": survey.unit,
@@ -80,13 +81,17 @@ def _function_facts(plan: Plan, number: int) -> dict[str, Any]:
     options, said = plan.survey.sources[number], plan.config.input[number].function_memory
     return {
         "input": number,
-        "function": options.function,
+        "function": options.function_name,
         "rows_at_once": options.batch_rows if options.takes_rows else None,
         "function_memory": said,
         "measured_bytes": plan.means.measured.slices.fixed_bytes,
         "worker_limit_bytes": plan.passes[0].settings.worker_limit,
-        "files_asked": min(_files_of(plan, number), MOST_FILES),
-        "columns": [{"name": each.name, "type": each.type, "origin": each.origin} for each in options.samples],
+        "items": len(options.items) if options.items else None,
+        "files_asked": min(len(options.items) if options.items else _files_of(plan, number), MOST_FILES),
+        "columns": [
+            {"name": each.name, "type": each.type, "origin": each.origin, "optional": each.is_optional}
+            for each in options.samples
+        ],
     }
 
 

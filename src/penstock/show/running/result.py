@@ -20,6 +20,7 @@ from penstock.shards.packed import TOKENS
 from penstock.shards.placed import SPLIT_PROOF
 from penstock.shards.schema import Field
 from penstock.show import tables
+from penstock.show.running.pass_table import memory_words, pass_tables
 
 
 def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
@@ -87,6 +88,8 @@ def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield ""
     yield from account_tables(facts)
     yield ""
+    for table in pass_tables(facts["run"]):
+        yield from (table, "")
     yield tables.make_list([*group_lines(facts), *_lines(facts)])
 
 
@@ -124,7 +127,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     run = facts["run"]
     if run:
         yield "time", _time(facts, run)
-        yield "memory", memory_line(run)
+        yield "memory", memory_words(run)
     yield "next", _next(facts)
 
 
@@ -185,9 +188,3 @@ def _time(facts: dict[str, Any], run: dict[str, Any]) -> str:
         seconds = max(run["seconds"], 0.001)
         words += [f"{format_count(step['taken'] / seconds)} {step['unit']}/s" for step in first]
     return ", ".join(words)
-
-
-def memory_line(run: dict[str, Any]) -> str:
-    allowed, projected = format_size(run["allowed_memory_bytes"]), format_size(run["projected_memory_bytes"])
-    peak = run["peak_memory_bytes"]
-    return f"peak {format_size(peak) if peak else 'not sampled'}, projected {projected}, allowed {allowed}"

@@ -6,20 +6,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from penstock.base.events import Event, Observer
+from penstock.base.events.metrics import SECONDS, Metrics, OnMetrics
 from penstock.prepare import entry
 from penstock.prepare.entry import Job
 from penstock.prepare.plan.plan import Plan
 from penstock.shards.manifest import Manifest
 
 
-def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False, progress: bool = True) -> Manifest:
+def run(
+    job: Job | Plan,
+    observe: Observer | None = None,
+    redo: bool = False,
+    progress: bool = True,
+    on_metrics: OnMetrics | None = None,
+    metrics_seconds: float = SECONDS,
+) -> Manifest:
     """Prepare the dataset, resuming where an earlier run stopped.
 
-    `job` is a path of a job file, a mapping, a Config or a Plan. `observe` is called with each event. `redo` replaces a
-    dataset that was made from something else, or makes this one anew. `progress=False` shows nothing while it runs;
-    where neither a terminal nor a notebook is, nothing is shown anyway.
+    Args:
+        job: Path of a job file, a dict of its keys, a Config or a Plan.
+        observe: Function that is called with each event, a dict; `help(penstock.events)` lists them. What it raises
+            ends the run. Default: None.
+        redo: Replace a dataset that was made from something else, or make this one anew. Default: False.
+        progress: Show progress in a terminal or a notebook; elsewhere nothing is shown. Default: True.
+        on_metrics: Function that is called with a flat dict of numbers for a logger, such as
+            `penstock/rows_per_second`. What it raises becomes a warning, once. Default: None.
+        metrics_seconds: Seconds between two calls of `on_metrics`; it is also called at the end. Default: 10.
+
+    Returns:
+        The Manifest of the finished dataset.
     """
-    with _shown(observe, progress) as observer:
+    with _watching(observe, progress, Metrics(on_metrics, metrics_seconds, "penstock.run")) as observer:
         return entry.run(job, observer, redo)
 
 
@@ -29,30 +46,60 @@ def merge(
     observe: Observer | None = None,
     redo: bool = False,
     progress: bool = True,
+    on_metrics: OnMetrics | None = None,
+    metrics_seconds: float = SECONDS,
 ) -> Manifest:
     """Go on from batch files (batch_*.npz): split, normalize and place what they hold, as the job says.
 
-    They lie in `folder`, or where the job's `intermediate_dir` is. The rest is as for `run`.
+    Args:
+        job: Path of a job file, a dict of its keys, or a Config: the job that the batch files were made for.
+        folder: Folder of the batch files. Default: the job's `intermediate_dir`.
+        observe: Function that is called with each event, a dict; `help(penstock.events)` lists them. What it raises
+            ends the run. Default: None.
+        redo: Replace a dataset that was made from something else, or make this one anew. Default: False.
+        progress: Show progress in a terminal or a notebook; elsewhere nothing is shown. Default: True.
+        on_metrics: Function that is called with a flat dict of numbers for a logger, such as
+            `penstock/rows_per_second`. What it raises becomes a warning, once. Default: None.
+        metrics_seconds: Seconds between two calls of `on_metrics`; it is also called at the end. Default: 10.
+
+    Returns:
+        The Manifest of the finished dataset.
     """
-    with _shown(observe, progress) as observer:
+    with _watching(observe, progress, Metrics(on_metrics, metrics_seconds, "penstock.merge")) as observer:
         return entry.merge(job, folder, observer, redo)
 
 
 @contextmanager
-def _shown(observe: Observer | None, progress: bool) -> Iterator[Observer | None]:
-    """The observer, and a display beside it where somebody looks on."""
+def _watching(observe: Observer | None, progress: bool, metrics: Metrics) -> Iterator[Observer | None]:
+    """All that hear the events of a run, as one observer: a display, the metrics, the user's own."""
+    with _shown(progress) as shown:
+        told = [shown, _measured(metrics), observe]
+        observers = [each for each in told if each]
+
+        def tell(event: Event) -> None:
+            for each in observers:
+                each(event)
+
+        yield tell if observers else None
+
+
+def _measured(metrics: Metrics) -> Observer | None:
+    if not metrics.is_wanted:
+        return None
+    from penstock.show.running.metrics import RunMetrics
+
+    return RunMetrics(metrics).observe
+
+
+@contextmanager
+def _shown(progress: bool) -> Iterator[Observer | None]:
+    """A display, where somebody looks on."""
     in_terminal = sys.stderr is not None and sys.stderr.isatty()
     if not progress or not (in_terminal or "ipykernel" in sys.modules):
-        yield observe
+        yield None
         return
     from penstock.show.console import make_console  # here, because they cost memory and nobody else needs them
     from penstock.show.running.progress import Display
 
     with Display(make_console(stderr=in_terminal)) as display:
-
-        def both(event: Event) -> None:
-            display.observe(event)
-            if observe:
-                observe(event)
-
-        yield both
+        yield display.observe

@@ -29,6 +29,7 @@ from penstock.prepare.passes.text.token_stream import TokenPart
 from penstock.prepare.passes.text.tokens import CONTENT, COUNTED, TokensInto
 from penstock.prepare.rows.rows import TOKENS, Rows
 from penstock.prepare.stages import build_stage
+from penstock.prepare.stages.text.kept import PerToken
 from penstock.prepare.stages.text.pack import Pack, packed_schema
 from penstock.shards.manifest import Manifest, Step, write_manifest
 from penstock.shards.schema import schema_from_arrow
@@ -37,6 +38,7 @@ from tests.promises.text_making import wrapped
 SETTINGS = Settings(0, 1 << 20, 0, 64.0, 64.0)
 SPLITS = ("train", "test")
 PART = pa.schema([(TOKENS, pa.list_(pa.uint16()))])
+IDS = (PerToken(TOKENS, pa.uint16()),)
 
 Documents = list[list[int]]
 Batches = list[tuple[Documents, list[int]]]  # documents, and the split of each
@@ -74,7 +76,7 @@ def packed(root: Path, tasks: list[Batches], stage: Pack, spans: int) -> tuple[d
     fixed = stage.length if stage.method == "wrapped" else 0
     schema = schema_from_arrow(packed_schema(pa.uint16(), fixed), "a test")
     into = ShardsInto(schema, SPLITS, "safetensors", spans, None)
-    work = PackWork(str(root), put_down(folder, tasks), stage, into)
+    work = PackWork(str(root), put_down(folder, tasks), stage, into, IDS)
     rows = [work.execute(Task(f"{n}", Span(n, spans), ""), SETTINGS, unseen) for n in range(spans)]
     shards = {split: tuple(row.shards[split] for row in rows if split in row.shards) for split in SPLITS}
     write_manifest(folder, Manifest({"format": "safetensors"}, {}, schema, shards, (), (), (), ""))
@@ -114,7 +116,7 @@ def some_tasks(draw: st.DrawFn) -> list[Batches]:
 @given(tasks=some_tasks(), length=st.integers(2, 50), spans=st.integers(1, 5), at_once=st.sampled_from([1, 7, 1 << 20]))
 def test_wrapped_rows_are_one_long_concatenation_cut_every_length(tmp_path_factory, tasks, length, spans, at_once):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "_TOKENS_AT_ONCE", at_once)
+        patch.setattr(packing, "TOKENS_AT_ONCE", at_once)
         found, account = packed(tmp_path_factory.mktemp("wrapped"), tasks, Pack(length=length), spans)
     tails = 0
     for number, split in enumerate(SPLITS):
@@ -146,7 +148,7 @@ def cut_rows(records: list[Any]) -> list[list[tuple[int, ...]]]:
 )
 def test_without_packing_every_document_is_a_row_in_its_order(tmp_path_factory, tasks, length, spans, at_once):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "_TOKENS_AT_ONCE", at_once)
+        patch.setattr(packing, "TOKENS_AT_ONCE", at_once)
         found, account = packed(tmp_path_factory.mktemp("none"), tasks, Pack(length=length, method="none"), spans)
     for number, split in enumerate(SPLITS):
         rows = cut_rows(found[split])
@@ -252,7 +254,7 @@ def test_a_flipped_byte_in_any_region_of_a_part_is_named(tmp_path):
     (part,) = put_down(folder, tasks)
     schema = schema_from_arrow(packed_schema(pa.uint16(), 16), "a test")
     into = ShardsInto(schema, SPLITS, "safetensors", 1, None)
-    work = PackWork(str(tmp_path), (part,), Pack(length=16), into)
+    work = PackWork(str(tmp_path), (part,), Pack(length=16), into, IDS)
     path, whole = tmp_path / part.file.file, (tmp_path / part.file.file).read_bytes()
     for position in [*range(0, len(whole), 97), len(whole) - 1, len(whole) - 8]:
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x10]) + whole[position + 1 :])

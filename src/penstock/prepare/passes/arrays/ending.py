@@ -42,14 +42,17 @@ def arrays_ending(job: Job) -> Ending | None:
         into = DirectInto(job.survey.output, layout)
         return DirectEnding(writes="output", into=into, is_for_good=True, places=places, job=job)
     split = split_of(job.stages)
-    parts = PartsInto(part_schema(job), job.splits, len(job.survey.slices), split.by if split else ())
+    by, slices = split.by if split else (), len(job.survey.slices)
+    parts = PartsInto(part_schema(job), job.splits, slices, by, job.survey.optional)
     return Ending("parts", into=parts, is_for_good=True, for_others=True, places=PLACES, applies_artifacts=True)
 
 
 def _counts_are_known(job: Job) -> bool:
     """Whether every slice's rows and their splits are known before one is read, so that each has its place already."""
     config, survey, split = job.config, job.survey, split_of(job.stages)
-    if split and (split.by or any(kind.keeps_positions for kind in survey.kinds)):  # rows bring their own positions
+    if split and not split.by_position():
+        return False
+    if split and any(kind.keeps_positions for kind in survey.kinds):  # rows bring their own positions
         return False
     return (
         config.on_bad_input == "fail"
@@ -57,6 +60,7 @@ def _counts_are_known(job: Job) -> bool:
         and all(piece.rows >= 0 for piece in survey.slices)
         and all(stage.keeps_rows() for stage in survey.stages)
         and not any(field.parsed.is_text or field.parsed.is_list for field in survey.output)
+        and not survey.optional
         and len(survey.output) * len(job.splits) <= _MOST_OPEN
     )
 
@@ -64,6 +68,7 @@ def _counts_are_known(job: Job) -> bool:
 def _direct_layout(job: Job) -> Layout:
     """Places of the rows of each slice, by split. They follow from the positions of the rows, which are known."""
     survey, splits, split = job.survey, job.splits, split_of(job.stages)
+    decide = split.by_position() if split else None
     counts = np.zeros((len(splits), len(survey.slices)), "i8")
     for piece in survey.slices:
         for segment in piece.segments:
@@ -71,8 +76,8 @@ def _direct_layout(job: Job) -> Layout:
             for start in range(segment.first_ordinal, end, _POSITIONS_AT_ONCE):
                 stop = min(start + _POSITIONS_AT_ONCE, end)
                 decided = np.zeros(stop - start, "u1")
-                if split:
-                    decided = split.decide(hash_positions([segment.path], None, np.arange(start, stop)))
+                if decide:
+                    decided = decide(hash_positions([segment.path], None, np.arange(start, stop)))
                 counts[:, piece.number] += np.bincount(decided, minlength=len(splits))
     columns = columns_of(survey.output)
     return {name: lay_out_fixed(name, columns, counts[number].tolist()) for number, name in enumerate(splits)}

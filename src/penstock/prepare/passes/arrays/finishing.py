@@ -88,12 +88,20 @@ def _feature_file(job: Job, store: Store) -> Iterator[FileFacts]:
 def _archives(store: Store, split: str, columns: Columns) -> Iterator[FileFacts]:
     """`labels_train.npz` with a member a head, copied from the files of their own."""
     for kind in ARCHIVES:
-        heads = [column for column in columns if column.column.startswith(f"{kind}_") and "/" not in column.column]
+        heads = [column for column in columns if column.column.startswith(f"{kind}_") and _is_in_archive(column)]
         if heads:
-            members = (
-                _member(store, column, column.column.removeprefix(f"{kind}_"), columns[column]) for column in heads
-            )
+            members = (_member(store, column, _head(column, kind), columns[column]) for column in heads)
             yield write_archive(store, f"{kind}_{split}.npz", members)
+
+
+def _is_in_archive(column: placed.PlacedColumn) -> bool:
+    """Whether it has one row per record."""
+    return column.is_validity or "/" not in column.column
+
+
+def _head(column: placed.PlacedColumn, kind: str) -> str:
+    """`action`, and `action.valid` for which of its labels are there."""
+    return column.column.removeprefix(f"{kind}_").replace("/", ".")
 
 
 def _member(store: Store, column: placed.PlacedColumn, name: str, hashes: placed.Array) -> Member:

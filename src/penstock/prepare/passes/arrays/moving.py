@@ -32,11 +32,17 @@ class Changes:
     scales: dict[str, Scale]  # by column
     types: dict[str, str]  # dtype of each column in the parts
 
-    def concern(self, placed: PlacedColumn) -> bool:
-        return placed.column.endswith(OFFSETS) or placed.column in self.scales
+    def concern(self, column: PartColumn, placed: PlacedColumn) -> bool:
+        is_changed = placed.column.endswith(OFFSETS) or placed.column in self.scales
+        return is_changed or not len(column.pieces)
 
     def made(self, column: PartColumn, placed: PlacedColumn, number: int) -> Iterator[memoryview]:
-        """The bytes of part `number` as they will stand in the file, a few at a time."""
+        """The bytes of part `number` as they will stand in the file, a few at a time.
+
+        A part without nulls has no validity; other parts of the split have some.
+        """
+        if placed.is_validity and not len(column.pieces):
+            yield from _all_valid(placed.starts[number + 1] - placed.starts[number])
         for _, view in column.read():
             if placed.column.endswith(OFFSETS):
                 yield bytes_of(np.frombuffer(view, "<i8") + placed.bases[number])
@@ -51,6 +57,11 @@ class Changes:
         rows = max(1, _BYTES_AT_ONCE // max(placed.item_bytes, 1))
         for start in range(0, len(values), rows):
             yield bytes_of(self.scales[placed.column].apply(placed.column, values[start : start + rows]))
+
+
+def _all_valid(rows: int) -> Iterator[memoryview]:
+    for start in range(0, rows, _BYTES_AT_ONCE):
+        yield bytes_of(np.ones(min(_BYTES_AT_ONCE, rows - start), "u1"))
 
 
 def part_schema(job: Job) -> Schema:

@@ -12,7 +12,7 @@ from penstock.prepare.rows.rows import Rows
 from penstock.prepare.samples.groups import Groups, PartsByTask
 from penstock.prepare.samples.samples import refuse_nulls
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.placed import Layout, columns_of, lay_out
+from penstock.shards.placed import VALID, Facts, Layout, Size, columns_of, lay_out
 from penstock.shards.schema import Schema
 
 
@@ -24,6 +24,7 @@ class PartsInto(Into):
     splits: tuple[str, ...]
     task_count: int
     group_by: tuple[str, ...]
+    optional: frozenset[str] = frozenset()  # columns that may be null
 
     def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:  # noqa: ARG002
         name = f"{PARTS}/{number:05d}-of-{self.task_count:05d}"
@@ -31,7 +32,7 @@ class PartsInto(Into):
         groups = Groups(self.splits, self.group_by)
 
         def write(rows: Rows) -> None:
-            refuse_nulls(rows)
+            refuse_nulls(rows, self.optional)
             groups.add(rows)
             for number, split in enumerate(self.splits):
                 batch = rows.take_split(number)
@@ -50,13 +51,32 @@ def open_part_of(store: Store, shards: Mapping[str, ShardFacts]) -> PartFile:
     return open_part(store, next(iter(shards.values())).files[0])
 
 
-def lay_out_parts(store: Store, splits: tuple[str, ...], written: Schema, output: Schema, parts: PartsByTask) -> Layout:
-    """Places of every part's rows: known as soon as all parts are there. `written` is the schema of the parts."""
-    types = {name: dtype for name, dtype, _ in columns_of(output)}
-    facts = columns_of(written)
+def lay_out_parts(
+    store: Store,
+    splits: tuple[str, ...],
+    written: Schema,
+    output: Schema,
+    parts: PartsByTask,
+    optional: frozenset[str] = frozenset(),
+) -> Layout:
+    """Places of every part's rows: known as soon as all parts are there. `written` is the schema of the parts.
+
+    A split has the column `a/valid` if one of its parts has it: one without nulls does without.
+    """
+    types = {name: dtype for name, dtype, _ in columns_of(output, optional)}
+    facts = columns_of(written, optional)
     layout = {}
     for split in splits:
-        files = (open_part_of(store, part) for part in parts)  # one at a time: their indexes add up
-        columns = lay_out(split, facts, ([file.column(split, name).size for name, _, _ in facts] for file in files))
+        sizes = [_sizes(open_part_of(store, part), split, facts) for part in parts]  # their indexes would add up
+        has_nulls = {name for part in sizes for name, (size, _) in part.items() if name.endswith(VALID) and size}
+        own = [fact for fact in facts if fact[0] in has_nulls or not fact[0].endswith(VALID)]
+        for part, written_sizes in zip(parts, sizes, strict=True):
+            written_sizes |= dict.fromkeys(has_nulls, (part[split].records, 0))
+        columns = lay_out(split, own, ([each[name] for name, _, _ in own] for each in sizes))
         layout[split] = tuple(replace(column, dtype=types[column.column]) for column in columns)
     return layout
+
+
+def _sizes(file: PartFile, split: str, facts: list[Facts]) -> dict[str, Size]:
+    """Sizes of the columns in a part, by name; of no validity where the part has no nulls."""
+    return {name: file.column(split, name).size for name, _, _ in facts}

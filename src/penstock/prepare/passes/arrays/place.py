@@ -75,7 +75,8 @@ class Place(Pass):
 
     def _work(self, left: Left, store: Store) -> PlaceWork:
         parts = tuple(row.shards for row in left.rows[self.before])
-        layout = lay_out_parts(store, self.job.splits, part_schema(self.job), self.job.survey.output, parts)
+        schemas = part_schema(self.job), self.job.survey.output
+        layout = lay_out_parts(store, self.job.splits, *schemas, parts, self.job.survey.optional)
         artifacts = {number: each.artifact for number, each in left.learned.items()}
         return PlaceWork(store.root, parts, layout, changes_of(self.job, artifacts), self._is_in_memory)
 

@@ -62,13 +62,13 @@ class PlaceWork(Work):
             for split, shard in self.parts[number].items():
                 for placed in self.layout[split]:
                     column = file.column(split, placed.column)
-                    if not len(column.pieces):
+                    if not (len(column.pieces) or (placed.is_validity and shard.records)):
                         continue
                     found = edges.setdefault(placed.file, [])
                     if self.in_memory:
                         views = [memoryview(bytes(each)) for each in self.changes.made(column, placed, number)]
                         held.append((placed, number, views))
-                    elif self.changes.concern(placed):
+                    elif self.changes.concern(column, placed):
                         found += place_views(store, placed, number, self.changes.made(column, placed, number))
                     else:
                         found += place_copy(store, placed, number, column, file.name)

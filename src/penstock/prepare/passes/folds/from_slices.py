@@ -65,12 +65,12 @@ class FromSlices(Source):
 
         def give_up(part: UnreadablePart) -> None:
             attempt.lost.append(part)
-            count = attempt.rows if self._takes_rows(part.segment.source) else first
+            count = attempt.rows if self._takes_parts(part.segment.source) else first
             count.add(max(part.rows, 0), [chain.rejected.take(unreadable_rows(part))])
             chain.rejected.write()
 
         for part in attempt.unreadable:
-            if not self._takes_files(part.segment.source):  # a file of a function comes in its place, see _read
+            if not self._comes_in_place(part.segment.source):  # see _read
                 give_up(part)
         items = joined(self._read(piece, attempt.unreadable, first, attempt.report), self.reading)
         for rows in ahead(items) if self._reads_ahead(piece, attempt.settings.threads) else items:
@@ -82,7 +82,7 @@ class FromSlices(Source):
                 rejected = [chain.rejected.take(each) for each in aside]
                 attempt.rows.add(taken + sum(each.count for each in aside), rejected)
             taken = len(rows) + sum(aside.count for aside in rows.set_aside)
-            attempt.rows.made += taken if self._takes_rows(rows.source) else 0
+            attempt.rows.made += taken if self._takes_parts(rows.source) else 0
             yield chain.count(rows, taken, first)
             attempt.report(first.taken)
         refuse_changed(piece, self.reading)
@@ -98,11 +98,12 @@ class FromSlices(Source):
                 yield known[0]
                 continue
             if reading.options[segment.source].function:
-                report(first.taken, segment.path, is_file)
-            for rows in read_segment(segment, reading, frozenset(part.part for part in known)):
+                report(first.taken, str(segment) if reading.options[segment.source].items else segment.path, is_file)
+            parts = {part.part: part for part in known}
+            for rows in read_segment(segment, reading, frozenset(parts)):
                 if isinstance(rows, Rows) and self.refuses:
                     refuse_bad_records(rows, segment)
-                yield rows
+                yield parts.get(rows.part, rows) if isinstance(rows, UnreadablePart) else rows
 
     def first_rows(self, slices: Sequence[Slice], threads: int) -> Iterator[Rows]:
         """As many rows as can be read, for a trial."""
@@ -112,13 +113,16 @@ class FromSlices(Source):
             assert isinstance(rows, Rows)
             yield rows
 
-    def _takes_rows(self, source: int) -> bool:
-        """Whether a function makes samples of the rows of this source."""
-        return self.reading.options[source].takes_rows and bool(self.reading.options[source].function)
+    def _takes_parts(self, source: int) -> bool:
+        """Whether a function makes samples of the rows or items of this source."""
+        return bool(self.reading.options[source].function) and not self._takes_files(source)
 
     def _takes_files(self, source: int) -> bool:
-        options = self.reading.options[source]
-        return bool(options.function) and not options.takes_rows
+        return self.reading.options[source].takes_files
+
+    def _comes_in_place(self, source: int) -> bool:
+        """Whether a file or item that was given up is counted when reading comes to it."""
+        return self._takes_files(source) or self.reading.options[source].items is not None
 
     def _reads_ahead(self, piece: Slice, threads: int) -> bool:
         """On a thread, if there is one to spare; not what a user's function reads, which tells where it is."""

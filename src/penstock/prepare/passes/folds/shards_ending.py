@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.means import Means, enough
+from penstock.prepare.budget.means import Means
 from penstock.prepare.passes import Finished, LedgerRows, Need, shards_of
 from penstock.prepare.passes.folds.fold import Ending, Reader, Written
 from penstock.prepare.passes.folds.shards import ShardsInto
@@ -44,7 +44,7 @@ class OneFile(ShardsEnding):
             "putting the ArrayRecord file together needs {needed} at the end, most of it for the index of its records; "
             "only {budget} is allowed",
             "estimated from the keys among the first rows of the input",
-            f"{enough(needed)}, or leave `format:` out",
+            "leave `format:` out",
         )
 
     def finish(self, rows: LedgerRows, store: Store) -> Finished:

@@ -53,17 +53,18 @@ class Slices(Reader):
         survey = self.job.survey
         lost = [each.reason for each in survey.bad_files] + [title for row in rows for _, title in row.lost_files]
         aside = {reason: lost.count(reason) for reason in sorted(set(lost))}
-        files = Step("files", "files", survey.files, survey.files - len(lost), aside)
+        files = {"files": Step("files", "files", survey.files, survey.files - len(lost), aside)} if survey.files else {}
         read = summed("read", self.job.units[0], [row.steps["read"] for row in rows])
-        return {**account, "files": files, **_given_to_functions(rows), "read": read}
+        unit = "rows" if any(each.takes_rows for each in survey.sources if each.function) else "items"
+        return {**account, **files, **_given_to_functions(rows, unit), "read": read}
 
     def facts(self) -> Facts:
         return Facts((), "slices", "", f"{counted(self.task_count, 'slice')} of the input")
 
 
-def _given_to_functions(rows: LedgerRows) -> dict[str, Step]:
-    """Rows of tables that a user's function made samples of."""
+def _given_to_functions(rows: LedgerRows, unit: str) -> dict[str, Step]:
+    """Rows of tables, or items, that a user's function made samples of."""
     steps = [row.steps["rows"] for row in rows if "rows" in row.steps]
-    given = summed("rows", "rows", steps)
+    given = summed(unit, unit, steps)
     made = {"samples": sum(step.made["samples"] for step in steps)}
     return {"rows": replace(given, made=made)} if given.taken else {}

@@ -24,10 +24,10 @@ from penstock.shards.manifest import Step
 _ADVICE = {  # what to do about a record or sample, by reason
     NOT_UTF8: "mend the record, or have it repaired: `bad_utf8: repair` beside the input's path",
     TOO_LARGE_RECORD: "allow more `memory:`",
-    MISSING_KEY: "yield it in every sample, or say what stands for it: `missing: {column: -1}`",
+    MISSING_KEY: "yield it in every sample, or say what stands for it: `missing: {column: -1}`, or null",
     UNEXPECTED_KEY: "add it to `schema:`, or leave it out of the sample",
-    WRONG_SHAPE: "yield one shape, or declare the right one under `schema:`",
-    WRONG_TYPE: "yield what the type takes (an array has no null: -1, say), or declare another under `schema:`",
+    WRONG_SHAPE: "yield one shape, or declare the right one under `schema:` (float32[*] takes any length)",
+    WRONG_TYPE: "yield what the type takes, or declare another under `schema:` (None needs `missing: {column: null}`)",
     DOES_NOT_FIT: "declare a type under `schema:` that holds it",
 }
 
@@ -89,19 +89,20 @@ def unreadable_rows(part: UnreadablePart) -> SetAside:
     rows = part.rows if part.rows >= 0 else None
     facts: dict[str, Any] = {"row_group": part.part} if part.title.startswith("unreadable") else {}
     facts |= {"rows": rows, **({"traceback": part.trace} if part.trace else {})}
-    line = rejected_line(part.segment.source, part.segment.path, part.ordinal, part.title, detail=part.reason, **facts)
+    line = rejected_line(part.segment.source, part.name, part.ordinal, part.title, detail=part.reason, **facts)
     return SetAside(part.title, max(part.rows, 0), (line,))
 
 
 def _bad_record(aside: SetAside, segment: Segment) -> InputError:
     line = aside.kept[0]
     if "sample" in line:
-        place = f"sample {line['sample']:,}, key {line['key']!r}"
+        item = "" if line["file"] == segment.path else f"{line['file']}, "
+        place = f"{item}sample {line['sample']:,}, key {line['key']!r}"
     else:
         shown = line.get("raw") or (json.dumps(line["row"], ensure_ascii=False) if "row" in line else "")
         place = f"line {line['line']:,}" if "line" in line else f"row {line['position']:,}"
         place += f": {printable(shown[:200])}" if shown else ""
-    mend = _ADVICE.get(aside.reason, "mend the record")
+    mend = aside.advice or _ADVICE.get(aside.reason, "mend the record")
     return InputError(
         f"{aside.reason}: {line.get('detail', '')}".rstrip(": "),
         where=f"{segment.location}, {place}",

@@ -56,14 +56,14 @@ class Match(Pass):
 
     def facts(self) -> Facts:
         stage = self.job.names[self.stage]
-        hashed = f"pass {self.before} hashes them, pass {self.number} finds those that were there before"
+        hashed = f"pass {self.before} hashes them, pass {self.number} finds the duplicates"
         return Facts(
             (self.stage,),
             "keys",
             "duplicate marks",
             f"the keys of pass {self.before}{in_ranges(self.task_count)}",
             for_others=True,
-            note=f"{stage} compares all documents: {hashed}, and they are left out behind it.",
+            note=f"{stage} compares all documents: {hashed}, and later passes leave them out.",
         )
 
     def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> MatchWork:  # noqa: ARG002

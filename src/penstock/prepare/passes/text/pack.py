@@ -9,7 +9,7 @@ from penstock.prepare.budget.means import Means, Projection, Settings, memory_wi
 from penstock.prepare.passes.folds.fold import summed
 from penstock.prepare.passes.folds.shards import ShardsInto
 from penstock.prepare.passes.job import Job
-from penstock.prepare.passes.text.packing import PackWork, Span
+from penstock.prepare.passes.text.packing import TOKENS_AT_ONCE, PackWork, Span
 from penstock.prepare.passes.text.token_stream import token_parts
 from penstock.prepare.stages.text.pack import Pack
 from penstock.shards.packed import TOKENS
@@ -17,6 +17,7 @@ from penstock.shards.packed import TOKENS
 _LEAST_SPANS, _SLICES_PER_SPAN = 8, 4
 _HELD_BYTES = 64 << 20  # 2**20 tokens at a time, before and after; lengths of 2**17 documents
 _ROW_COPIES = 16  # bytes for each token of a row: it waits, is joined with what comes, and is cut off again
+_KEPT_COPIES = 4  # of each value of a kept column: as it comes, joined, cut into rows, encoded
 _BYTES_PER_SECOND = 4e8
 
 
@@ -45,14 +46,22 @@ class Packing(passes.Pass):
 
     @property
     def _held_bytes(self) -> int:
-        return _HELD_BYTES + _ROW_COPIES * self._pack.length
+        _, *kept = self._pack.document_columns(self.job.survey.given[-1])
+        values = sum(each.dtype.itemsize for each in kept) * (TOKENS_AT_ONCE + self._pack.length)
+        return _HELD_BYTES + _ROW_COPIES * self._pack.length + _KEPT_COPIES * values
+
+    @property
+    def _growth(self) -> float:
+        """Bytes of the rows, per byte that the tasks before leave: a value per document becomes one per token."""
+        columns = self._pack.document_columns(self.job.survey.given[-1])
+        return sum(each.dtype.itemsize for each in columns) / sum(each.part_bytes for each in columns)
 
     def holds(self, means: Means) -> passes.Holds:
         need = passes.Need(self._held_bytes, "packing rows needs {needed}; {budget} is allowed")
         return passes.Holds(means.measured.slices, known=need)
 
     def project(self, settings: Settings, means: Means) -> Projection:
-        output = int(self.job.rows * means.measured.slices.output_row_bytes)
+        output = int(self.job.rows * means.measured.slices.output_row_bytes * self._growth)
         at_once = output // max(1, len(self.job.survey.slices)) * max(1, settings.workers)
         memory = memory_with(settings.workers, self._held_bytes, means)
         return Projection(memory, at_once, output, output / _BYTES_PER_SECOND, self.job.rows)
@@ -71,7 +80,8 @@ class Packing(passes.Pass):
         container = self.job.config.format
         assert container in ("safetensors", "npy")
         into = ShardsInto(self.job.survey.output, self.job.splits, container, self.task_count, None)
-        return PackWork(store.root, parts, self._pack, into)
+        columns = self._pack.document_columns(self.job.survey.given[-1])
+        return PackWork(store.root, parts, self._pack, into, columns)
 
     def count(self, account: passes.Account, rows: passes.LedgerRows) -> passes.Account:
         """The rows that were made of documents; every token that was counted must have been packed."""

@@ -19,13 +19,14 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Lost, Report, Task, Work
 from penstock.prepare.passes.folds.shards import Shards, ShardsInto
-from penstock.prepare.passes.text.token_stream import Array, Stream, TokenPart, token_dtype
+from penstock.prepare.passes.text.token_stream import Array, Piece, Stream, TokenPart
+from penstock.prepare.stages.text.kept import Kept
 from penstock.prepare.stages.text.pack import Pack, packed_schema
 from penstock.shards.manifest import Step
 from penstock.shards.packed import DOCUMENTS, TOKENS
 
 TAIL = "tail"
-_TOKENS_AT_ONCE = 1 << 20
+TOKENS_AT_ONCE = 1 << 20
 _MOST_DOCUMENTS = 1 << 17  # that are fitted together: some 12 MB of Python's numbers
 
 
@@ -48,6 +49,7 @@ class PackWork(Work):
     parts: tuple[TokenPart, ...]
     pack: Pack
     into: ShardsInto
+    columns: tuple[Kept, ...]  # of the parts, the tokens first
 
     @cached_property
     def identity(self) -> str:
@@ -62,7 +64,7 @@ class PackWork(Work):
         with ExitStack() as stack:
             shards = Shards(store, self.into, span.number, stack, settings.hold_bytes)
             for split in self.into.splits:
-                stream = Stream(store, self.parts, split, token_dtype(self.into.schema))
+                stream = Stream(store, self.parts, split, self.columns)
                 for batch in packed_rows(stream, self.pack, span):
                     shards.add(split, batch)
                     given += len(batch.column(TOKENS).flatten())
@@ -93,59 +95,69 @@ def packed_rows(stream: Stream, pack: Pack, span: Span) -> Iterator[pa.RecordBat
     first, last = span.of(-(-stream.total // pack.window))
     for start in range(first * pack.window, last * pack.window, pack.window):
         for cuts in _cuts(stream, pack.length, start, start + pack.window):
-            yield from _listed(cuts, best_fit(cuts.length, pack.length))
+            yield from _listed(cuts, best_fit(cuts.length, pack.length), stream.columns)
 
 
 def _wrapped(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """Rows of `length` tokens from `first` to `last`, and where in them documents begin."""
-    left, begins, at = np.empty(0), np.empty(0, "i8"), first  # tokens that wait, their documents, where they stand
+    left = [np.empty(0, each.dtype) for each in stream.columns]  # tokens that wait, and what is beside them
+    begins, at = np.empty(0, "i8"), first  # their documents, where they stand
     for piece in stream.pieces(first, last):
-        low, high = max(first - piece.at, 0), min(last - piece.at, len(piece.tokens))
+        low, high = max(first - piece.at, 0), min(last - piece.at, piece.count)
         begins = np.concatenate([begins, piece.starts])
         begins = begins[(begins >= first) & (begins < last)]
-        for start in range(low, high, _TOKENS_AT_ONCE):
-            some = piece.tokens[start : min(start + _TOKENS_AT_ONCE, high)]
-            tokens = np.concatenate([left.astype(some.dtype), some])
-            full = len(tokens) // length
-            if full:
-                inside = begins < at + full * length
-                yield _fixed_rows(tokens[: full * length], length, begins[inside] - at)
-                begins, at = begins[~inside], at + full * length
-            left = tokens[full * length :].copy()
+        for start in range(low, high, TOKENS_AT_ONCE):
+            some = _between(piece, start, min(start + TOKENS_AT_ONCE, high))
+            joined = [np.concatenate(pair) for pair in zip(left, some, strict=True)]
+            whole = len(joined[0]) // length * length
+            if whole:
+                inside = begins < at + whole
+                yield _fixed_rows([each[:whole] for each in joined], length, begins[inside] - at, stream.columns)
+                begins, at = begins[~inside], at + whole
+            left = [each[whole:].copy() for each in joined]
 
 
-def _fixed_rows(tokens: Array, length: int, begins: Array) -> pa.RecordBatch:
-    rows = len(tokens) // length
-    counts = np.bincount(begins // length, minlength=rows)
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(tokens), length)
-    return _batch(lists, counts, begins % length)
+def _between(piece: Piece, low: int, high: int) -> list[Array]:
+    """Values of each column for the tokens from `low` to `high` of a piece."""
+    return [values.between(low, high) for values in piece.columns]
 
 
-def _batch(tokens: pa.Array, counts: Array, begins: Array) -> pa.RecordBatch:
-    """Rows of tokens; `counts` documents begin in each, at `begins`."""
+def _fixed_rows(values: list[Array], length: int, begins: Array, columns: Sequence[Kept]) -> pa.RecordBatch:
+    counts = np.bincount(begins // length, minlength=len(values[0]) // length)
+    lists = [pa.FixedSizeListArray.from_arrays(pa.array(each), length) for each in values]
+    return _batch(lists, counts, begins % length, columns)
+
+
+def _batch(lists: list[pa.Array], counts: Array, begins: Array, columns: Sequence[Kept]) -> pa.RecordBatch:
+    """Rows of tokens and what is beside them; `counts` documents begin in each, at `begins`."""
+    tokens, *kept = lists
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype("i4")
     documents = pa.ListArray.from_arrays(pa.array(offsets), pa.array(begins.astype("i4")))
     length = tokens.type.list_size if pa.types.is_fixed_size_list(tokens.type) else 0
-    return pa.RecordBatch.from_arrays([tokens, documents], schema=packed_schema(tokens.type.value_type, length))
+    schema = packed_schema(tokens.type.value_type, length, columns[1:])
+    return pa.RecordBatch.from_arrays([tokens, documents, *kept], schema=schema)
 
 
 @dataclass(frozen=True)
 class _Cuts:
-    """Documents, or pieces of long ones, none longer than a row: in which array of tokens, from where, how many."""
+    """Documents, or pieces of long ones, none longer than a row: in which piece of the stream, from where, how many."""
 
-    views: list[Array]
+    views: list[Piece]
     view: Array
     start: Array
     length: Array
 
-    def tokens(self, numbers: Array) -> Array:
-        views, start, length = self.views, self.start, self.length
-        return np.concatenate([views[self.view[n]][start[n] : start[n] + length[n]] for n in numbers.tolist()])
+    def values(self, column: int, numbers: Array) -> Array:
+        """Values of one column for all tokens of these cuts."""
+        places = zip(
+            self.view[numbers].tolist(), self.start[numbers].tolist(), self.length[numbers].tolist(), strict=True
+        )
+        return np.concatenate([self.views[n].columns[column].between(at, at + size) for n, at, size in places])
 
 
 def _cuts(stream: Stream, length: int, first: int, last: int) -> Iterator[_Cuts]:
     """Cuts of the documents that begin between `first` and `last`; of very short ones, so many at a time."""
-    views: list[Array] = []
+    views: list[Piece] = []
     found = np.zeros((3, 0), "i8")
     for piece in stream.pieces(first, last):
         starts, lengths = piece.starts - piece.at, piece.lengths
@@ -156,7 +168,7 @@ def _cuts(stream: Stream, length: int, first: int, last: int) -> Iterator[_Cuts]
         start = np.repeat(starts, pieces) + nth * length
         size = np.minimum(np.repeat(starts + lengths, pieces) - start, length)
         found = np.concatenate([found, [np.full(len(start), len(views)), start, size]], axis=1)
-        views.append(piece.tokens)
+        views.append(piece)
         while found.shape[1] >= _MOST_DOCUMENTS:
             yield _Cuts(views, *found[:, :_MOST_DOCUMENTS])
             found = found[:, _MOST_DOCUMENTS:]
@@ -171,14 +183,18 @@ def _one_each(stream: Stream, length: int, first: int, last: int) -> Iterator[pa
         here = (begins >= first) & (begins < last)
         sizes = _row_sizes(piece.lengths[here], length)
         at = int(begins[here][0]) - piece.at if here.any() else 0
-        rows = max(1, _TOKENS_AT_ONCE // length)
+        rows = max(1, TOKENS_AT_ONCE // length)
         for row in range(0, len(sizes), rows):
             some = sizes[row : row + rows]
             offsets = np.concatenate([[0], np.cumsum(some)])
-            tokens = piece.tokens[at : at + int(offsets[-1])].copy()
-            lists = pa.ListArray.from_arrays(pa.array(offsets.astype("i4")), pa.array(tokens))
-            yield _batch(lists, np.ones(len(some), "i8"), np.zeros(len(some), "i8"))
-            at += len(tokens)
+            values = [each.copy() for each in _between(piece, at, at + int(offsets[-1]))]
+            yield _batch(_lists(values, offsets), np.ones(len(some), "i8"), np.zeros(len(some), "i8"), stream.columns)
+            at += int(offsets[-1])
+
+
+def _lists(values: list[Array], offsets: Array) -> list[pa.Array]:
+    edges = pa.array(offsets.astype("i4"))
+    return [pa.ListArray.from_arrays(edges, pa.array(each)) for each in values]
 
 
 def _row_sizes(lengths: Array, length: int) -> Array:
@@ -218,25 +234,24 @@ def best_fit(lengths: Array, room: int) -> list[Array]:
     return [np.array(sorted(row)) for row in sorted(rows, key=min)]
 
 
-def _listed(cuts: _Cuts, rows: Sequence[Array]) -> Iterator[pa.RecordBatch]:
+def _listed(cuts: _Cuts, rows: Sequence[Array], columns: Sequence[Kept]) -> Iterator[pa.RecordBatch]:
     """Rows that hold these cuts each, some at a time."""
     waiting: list[Array] = []
     tokens = 0
     for number, row in enumerate(rows):
         waiting.append(row)
         tokens += int(cuts.length[row].sum())
-        if tokens >= _TOKENS_AT_ONCE or number == len(rows) - 1:
-            yield _list_batch(cuts, waiting)
+        if tokens >= TOKENS_AT_ONCE or number == len(rows) - 1:
+            yield _list_batch(cuts, waiting, columns)
             waiting, tokens = [], 0
 
 
-def _list_batch(cuts: _Cuts, rows: list[Array]) -> pa.RecordBatch:
+def _list_batch(cuts: _Cuts, rows: list[Array], columns: Sequence[Kept]) -> pa.RecordBatch:
     numbers = np.concatenate(rows)
     counts = np.array([len(row) for row in rows])
     ends = np.cumsum(cuts.length[numbers])
     row_ends = ends[np.cumsum(counts) - 1]
     row_starts = np.concatenate([[0], row_ends[:-1]])
     begins = ends - cuts.length[numbers] - np.repeat(row_starts, counts)
-    offsets = np.concatenate([[0], row_ends]).astype("i4")
-    tokens = pa.ListArray.from_arrays(pa.array(offsets), pa.array(cuts.tokens(numbers)))
-    return _batch(tokens, counts, begins)
+    values = [cuts.values(column, numbers) for column in range(len(columns))]
+    return _batch(_lists(values, np.concatenate([[0], row_ends])), counts, begins, columns)

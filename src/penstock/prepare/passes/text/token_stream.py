@@ -12,9 +12,9 @@ from penstock.base.stores.store import Store
 from penstock.prepare.passes import LedgerRows
 from penstock.prepare.passes.text.tokens import CONTENT, COUNTED
 from penstock.prepare.rows.part import PartFile, open_part
+from penstock.prepare.stages.text.kept import Kept, Values
 from penstock.shards.columns import FileFacts
 from penstock.shards.packed import TOKENS
-from penstock.shards.schema import NUMBERS, Schema
 
 Array = np.ndarray[Any, Any]
 
@@ -30,11 +30,15 @@ class TokenPart:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some documents of a stream: where their tokens begin in it, how many each has, and the tokens."""
+    """Some documents of a stream: where their tokens begin in it, how many each has, the tokens and what is beside."""
 
     at: int
     lengths: Array
-    tokens: Array
+    columns: tuple[Values, ...]  # the tokens first
+
+    @property
+    def count(self) -> int:
+        return int(self.lengths.sum())
 
     @property
     def starts(self) -> Array:
@@ -54,17 +58,11 @@ def _part(file: FileFacts, states: Mapping[str, Any]) -> TokenPart:
     return TokenPart(file, tokens, fingerprint(states[CONTENT]))
 
 
-def token_dtype(schema: Schema) -> str:
-    tokens = next(each.parsed for each in schema if each.name == TOKENS)
-    assert tokens.inner
-    return f"<{NUMBERS[tokens.inner.name]}"
-
-
 class Stream:
-    """The tokens of a split, over all parts."""
+    """The tokens of a split and the columns beside them, over all parts."""
 
-    def __init__(self, store: Store, parts: Sequence[TokenPart], split: str, dtype: str) -> None:
-        self._store, self._parts, self._split, self._dtype = store, parts, split, dtype
+    def __init__(self, store: Store, parts: Sequence[TokenPart], split: str, columns: Sequence[Kept]) -> None:
+        self._store, self._parts, self._split, self.columns = store, parts, split, tuple(columns)
         self._starts = np.cumsum([0, *(part.tokens.get(split, 0) for part in parts)])
         self.total = int(self._starts[-1])
 
@@ -76,11 +74,13 @@ class Stream:
                 yield from self._pieces_of(part, start, first, last)
 
     def _pieces_of(self, part: PartFile, start: int, first: int, last: int) -> Iterator[Piece]:
-        values, offsets = (part.column(self._split, f"{TOKENS}/{name}") for name in ("values", "offsets"))
+        offsets = part.column(self._split, f"{TOKENS}/offsets")
+        stored = [(each, part.column(self._split, each.part_column)) for each in self.columns]
         at = 0
         for number, (_, view) in enumerate(offsets.read()):
             lengths = np.diff(np.frombuffer(view, "<i8"), prepend=at)
             count = int(lengths.sum())
             if start + at < last and start + at + count > first:
-                yield Piece(start + at, lengths, np.frombuffer(values.piece(number), self._dtype))
+                flat = ((each, np.frombuffer(found.piece(number), each.dtype)) for each, found in stored)
+                yield Piece(start + at, lengths, tuple(each.values(values, lengths) for each, values in flat))
             at += count

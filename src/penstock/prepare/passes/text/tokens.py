@@ -18,13 +18,13 @@ from penstock.prepare.passes.folds.sink import PARTS, Into, Produced, Sink
 from penstock.prepare.passes.job import Job
 from penstock.prepare.rows.part import PLACES, PartWriter
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.stages.text.pack import Pack, narrowed
+from penstock.prepare.stages.text.pack import Pack
 from penstock.shards.columns import commit_file
 from penstock.shards.packed import SUMMARY, TOKENS
 from penstock.shards.schema import Schema, schema_from_arrow
 
 COUNTED = "documents"  # in the states of a ledger row: by split and source, documents and tokens
-CONTENT = "content"  # likewise: hashes of the tokens and of their counts, whatever batches they came in
+CONTENT = "content"  # likewise: hashes of the tokens, their counts and kept columns, whatever batches they came in
 _BINS = 32  # lengths of documents by powers of two
 Counted = dict[str, dict[str, Any]]  # by source
 
@@ -44,7 +44,7 @@ def _add(counted: Counted, source: str, more: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class TokensInto(Into):
-    """Writes the documents of a task, by split: their ids, and how many each has."""
+    """Writes the documents of a task, by split: their ids, how many each has, and the columns kept beside them."""
 
     schema: Schema
     splits: tuple[str, ...]
@@ -54,7 +54,7 @@ class TokensInto(Into):
         name = f"{PARTS}/{number:05d}-of-{self.task_count:05d}"
         writer = PartWriter(store, name, self.schema, self.splits, stack, lasting=False)
         counted: dict[str, Counted] = {split: {} for split in self.splits}
-        hashers = {split: (xxhash.xxh3_128(), xxhash.xxh3_128()) for split in self.splits}
+        hashers = {split: [xxhash.xxh3_128() for _ in range(1 + len(self.schema))] for split in self.splits}
 
         def write(rows: Rows) -> None:
             for number, split in enumerate(self.splits):
@@ -64,11 +64,12 @@ class TokensInto(Into):
                     lists = batch.column(TOKENS)
                     lengths = np.diff(np.asarray(lists.offsets))
                     _add(counted[split], str(rows.source), _count(lengths))
-                    for hasher, numbers in zip(hashers[split], (np.asarray(lists.flatten()), lengths), strict=True):
+                    hashed = [np.asarray(lists.flatten()), lengths, *map(_numbers, batch.columns[1:])]
+                    for hasher, numbers in zip(hashers[split], hashed, strict=True):
                         hasher.update(np.ascontiguousarray(numbers).data)
 
         def finish() -> Produced:
-            content = {split: [hasher.hexdigest() for hasher in both] for split, both in hashers.items()}
+            content = {split: [hasher.hexdigest() for hasher in own] for split, own in hashers.items()}
             states = {COUNTED: counted, CONTENT: content}
             return Produced(spill=writer.finish({}), states=states, lasting=False)
 
@@ -94,11 +95,18 @@ def _summary(rows: LedgerRows) -> dict[str, Any]:
     return {split: dict(sorted(sources.items(), key=lambda each: int(each[0]))) for split, sources in splits.items()}
 
 
+def _numbers(column: pa.Array) -> np.ndarray[Any, Any]:
+    """Values of a kept column."""
+    flat = column.flatten() if pa.types.is_list(column.type) else column
+    found: np.ndarray[Any, Any] = flat.to_numpy(zero_copy_only=False)
+    return found
+
+
 def tokens_ending(job: Job) -> Ending | None:
     if not (job.stages and isinstance(job.stages[-1], Pack)):
         return None
-    ids = narrowed(job.survey.given[-1].field(TOKENS).type.value_type)
-    schema = schema_from_arrow(pa.schema([(TOKENS, pa.list_(ids))]), "the tokens")
+    columns = job.stages[-1].document_columns(job.survey.given[-1])
+    schema = schema_from_arrow(pa.schema([(each.name, each.stored) for each in columns]), "the tokens")
     into = TokensInto(schema, job.splits, len(job.survey.slices))
     hidden = (len(job.stages) - 1,)
     return TokensEnding("tokens", into=into, is_for_good=True, for_others=True, places=PLACES, hidden=hidden)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.prepare.rows.rows import Array, Rows, SetAside
 from penstock.prepare.sources import Reading
 from penstock.prepare.sources.reading import chunks
-from penstock.prepare.sources.reading.bad_text import KEPT, sound_text
+from penstock.prepare.sources.reading.bad_text import KEPT, naming, sound_text
 from penstock.prepare.sources.reading.chunks import Bytes, Chunk, Ends
 from penstock.prepare.sources.reading.input_file import BreaksOff
 from penstock.prepare.sources.slices import Segment
@@ -65,7 +65,7 @@ def read_records(segment: Segment, reading: Reading, ends: Ends, schema: pa.Sche
                 aside = set_aside(chunk.begin, segment, ordinal, line + 1, detail, TOO_LARGE_RECORD)
                 lines, rows = 1, only(aside, segment, schema)
             else:
-                lines, rows = len(chunks.line_ends(chunk)), make(chunk, segment, ordinal, line)
+                lines, rows = len(chunks.line_ends(chunk)), naming(make(chunk, segment, ordinal, line), segment)
             yield rows
             ordinal += len(rows) + sum(aside.count for aside in rows.set_aside)
             line += lines

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.prepare.rows.rows import Array, Rows, SetAside, jsonable
+from penstock.prepare.sources.slices import Segment
 
 REASON = "text is not UTF-8"
 KEPT = 64 * 1024  # characters of a bad record, or of one of its values, that rejected/ keeps
@@ -41,6 +42,20 @@ def sound_text(rows: Rows, repair: bool = False, line_of: Callable[[int], int | 
         ordinals=rows.ordinals[good],
         set_aside=(*rows.set_aside, SetAside(REASON, len(bad), lines)),
     )
+
+
+def naming(rows: Rows, segment: Segment) -> Rows:
+    """The rows, with those set aside named after the encoding of their file, where that is not UTF-8."""
+    if not segment.encoding or not any(aside.reason == REASON for aside in rows.set_aside):
+        return rows
+    aside = tuple(_named(each, segment.encoding) if each.reason == REASON else each for each in rows.set_aside)
+    return replace(rows, set_aside=aside)
+
+
+def _named(aside: SetAside, encoding: str) -> SetAside:
+    facts = {"reason": f"text is not {encoding}", "detail": f"it has bytes that mean nothing in {encoding}"}
+    advice = "name the right `encoding:`, or have such bytes replaced: `bad_utf8: repair` beside it"
+    return replace(aside, reason=facts["reason"], kept=[{**line, **facts} for line in aside.kept], advice=advice)
 
 
 def _is_sound(batch: pa.RecordBatch) -> Array:

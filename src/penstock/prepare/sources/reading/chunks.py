@@ -13,8 +13,15 @@ import pyarrow as pa
 
 from penstock.prepare.rows.rows import Array
 from penstock.prepare.sources import File, UnreadablePart
-from penstock.prepare.sources.reading.input_file import BreaksOff, identity_of_ends, open_input, open_text, unusable
-from penstock.prepare.sources.registry import compression_of
+from penstock.prepare.sources.reading.encodings import marked_encoding
+from penstock.prepare.sources.reading.input_file import (
+    BreaksOff,
+    identity_of_ends,
+    is_streamed,
+    open_input,
+    open_text,
+    unusable,
+)
 from penstock.prepare.sources.slices import Segment
 
 Chunk = bytes | bytearray
@@ -30,11 +37,11 @@ _LOOKED_AT_ONCE = 1 << 18  # so that looking for newlines takes no second copy o
 
 
 def pieces_of(file: File, begin: int, slice_bytes: int, whole: bool) -> tuple[Segment, ...]:
-    """Byte ranges of about a slice; a compressed file, or one that cannot be cut, is one piece."""
+    """Byte ranges of about a slice. A file that is compressed, is not UTF-8, or cannot be cut is one piece."""
     with open_input(file.location) as handle:
         size = handle.seek(0, 2)
     identity = identity_of_ends(file.location)
-    if compression_of(file.location):  # `begin` counts bytes that come out of it, `size` those that go in
+    if is_streamed(file.location, file.encoding):  # `begin` counts bytes that come out of it, `size` those that go in
         return (file.segment(identity, -1, size, begin, begin + size, begin),)
     starts = [begin] if whole else list(range(begin, size, slice_bytes))
     stops = [*starts[1:], size]
@@ -50,8 +57,9 @@ def head_of(file: File, ends: Ends, at_least: bytes = b"") -> bytes:
     however long it is; otherwise what there is of it."""
     data, complete = b"", False
     try:
-        with open_text(file.location) as stream:
+        with open_text(file.location, file.encoding) as stream:
             data = stream.read(SAMPLE_BYTES)
+            refuse_marked(data, file)
             while at_least and data.startswith(at_least) and b"\n" not in data and (more := stream.read(len(data))):
                 data += more
             complete = not stream.read(1)
@@ -60,6 +68,13 @@ def head_of(file: File, ends: Ends, at_least: bytes = b"") -> bytes:
             return data[: _last_end(data, ends)] or data
         raise unusable(f"cannot be decompressed: {error}", file.location) from error
     return data if complete else data[: _last_end(data, ends)] or data
+
+
+def refuse_marked(data: bytes, file: File) -> None:
+    """Raise InputError for a file that begins with the mark of an encoding that the job does not name."""
+    if not file.encoding and (marked := marked_encoding(data)):
+        what = f"the file is {marked}, as its first bytes say, and it is read as UTF-8"
+        raise unusable(what, file.location, f"add `encoding: {marked}` to the input")
 
 
 @dataclass(frozen=True)
@@ -92,7 +107,7 @@ def read_chunks(segment: Segment, size: int, ends: Ends, most: int) -> Iterator[
 
 def _chunks(segment: Segment, size: int, ends: Ends, most: int) -> Iterator[bytearray | Overlong]:
     """Hands over what is held, without a copy: a record may be as large as all the memory that there is for it."""
-    with open_text(segment.location) as stream:
+    with open_text(segment.location, segment.encoding) as stream:
         left = _go_to_first_record(stream, segment)
         held, seen, look_at = bytearray(), 0, size
         try:
@@ -164,7 +179,7 @@ def _lines_before(segment: Segment) -> int:
     if segment.first > _COUNTED_BYTES:
         return -1
     lines, left, last = 0, segment.first, b"\n"
-    with open_text(segment.location) as stream:
+    with open_text(segment.location, segment.encoding) as stream:
         while left > 0 and (data := stream.read(min(left, 1 << 20))):
             lines += data.count(b"\n")
             left, last = left - len(data), data
@@ -173,7 +188,7 @@ def _lines_before(segment: Segment) -> int:
 
 def _go_to_first_record(stream: BinaryIO, segment: Segment) -> int:
     """Move to the first record that starts inside the segment; the answer is the bytes from there to its end."""
-    if compression_of(segment.location):
+    if is_streamed(segment.location, segment.encoding):
         stream.read(segment.first)
         return 1 << 62
     left = segment.last - segment.first

@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError, InputError, PenstockError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
+from penstock.prepare.sources.reading.encodings import Decoded
 from penstock.prepare.sources.registry import compression_of
 
 _ENDS = 64 * 1024
@@ -82,9 +83,15 @@ class RemoteFile(io.RawIOBase):
         super().close()
 
 
-def open_text(location: str) -> BinaryIO:
-    """The file's bytes, decompressed where its name says so."""
-    return cast(BinaryIO, Unpacked(location) if compression_of(location) else open_input(location))
+def open_text(location: str, encoding: str = "") -> BinaryIO:
+    """The file's bytes, decompressed where its name says so, as UTF-8 where `encoding` is another."""
+    stream = cast(BinaryIO, Unpacked(location) if compression_of(location) else open_input(location))
+    return cast(BinaryIO, Decoded(stream, encoding)) if encoding else stream
+
+
+def is_streamed(location: str, encoding: str) -> bool:
+    """Whether the text can only be read from its start: its bytes are not those of the file."""
+    return bool(encoding or compression_of(location))
 
 
 class BreaksOff(Exception):

@@ -12,7 +12,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.rows.rows import TOO_LARGE_PIECE, Rows, SetAside
-from penstock.prepare.stages.interfaces import Leaves, Locates, Opens, UsesThreads
+from penstock.prepare.stages.interfaces import AddsTokens, Leaves, Locates, Opens, UsesThreads
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.stages.text.clean import require_text
 from penstock.prepare.tokenizers import Encoder, open_once
@@ -28,17 +28,17 @@ _MOST_THREADS = 4  # as many as one reader can feed
 class Tokenize(Locates):
     """`tokenize: path/to/tokenizer.json`, a folder that holds one, or a hub id; the text becomes a column `tokens`.
 
-    Every document ends with the tokenizer's end token (`add_eos: false` leaves it out, `eos:` names another) and, with
-    `add_bos`, begins with its first (`template`: where the tokenizer's own template puts one). Special tokens that
-    stand in the text are text, unless `special_tokens: tokens`.
+    Every document ends with the tokenizer's end token (`add_eos: false` leaves it out, `eos:` names another, by its
+    text or id) and, with `add_bos`, begins with its first (`template`: where the tokenizer's own template puts one;
+    `bos:` names another). Special tokens that stand in the text are text, unless `special_tokens: tokens`.
     """
 
     tokenizer: str
     column: str = "text"
     add_eos: bool = True
     add_bos: bool | Literal["template"] = False
-    eos: str = ""
-    bos: str = ""
+    eos: str | int = ""
+    bos: str | int = ""
     special_tokens: Literal["text", "tokens"] = "text"
     engine: Literal["auto", "hf", "gigatoken", "fastokens"] = "auto"
 
@@ -49,7 +49,23 @@ class Tokenize(Locates):
 
     @classmethod
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
-        return {"tokenizer": written} if isinstance(written, str) else Stage.options_from_yaml(written)
+        options = {"tokenizer": written} if isinstance(written, str) else Stage.options_from_yaml(written)
+        for kind in ("eos", "bos"):
+            if isinstance(said := options.get(kind), bool):
+                raise ConfigError(
+                    f"{kind}: it names a token, by its text or its id",
+                    next_step=f"write `add_{kind}: {str(said).lower()}`",
+                )
+        return options
+
+    def __post_init__(self) -> None:
+        for kind, named, is_added in (("eos", self.eos, self.add_eos), ("bos", self.bos, self.add_bos)):
+            if named != "" and is_added is not True:
+                shown = is_added if isinstance(is_added, str) else str(is_added).lower()
+                raise ConfigError(
+                    f"{kind}: {named!r} would not be added, because add_{kind} is {shown}",
+                    next_step=f"write `add_{kind}: true` too, or leave {kind} out",
+                )
 
     def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:  # noqa: ARG002
         file = find_tokenizer(self.tokenizer, folder)
@@ -61,8 +77,8 @@ class Tokenize(Locates):
         return Located(**vars(self), file=file, begin=begin, end=end)
 
     @staticmethod
-    def _special(file: TokenizerFile, kind: str, named: str, known: SpecialToken | None) -> int:
-        found = file.special_token(named) if named else known
+    def _special(file: TokenizerFile, kind: str, named: str | int, known: SpecialToken | None) -> int:
+        found = file.special_token(named) if named != "" else known
         if found is None:
             raise ConfigError(
                 f"add_{kind}: nothing beside this tokenizer says which token that is",
@@ -76,7 +92,7 @@ class Tokenize(Locates):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Located(Tokenize, UsesThreads, Opens, Leaves):
+class Located(Tokenize, UsesThreads, Opens, Leaves, AddsTokens):
     """Tokenize with its file found, and with an engine once one was proved on the first documents."""
 
     file: TokenizerFile
@@ -119,6 +135,9 @@ class Located(Tokenize, UsesThreads, Opens, Leaves):
             raise ConfigError(f"there is a column {TOKENS!r} already, which is what the ids will be called")
         kind = pa.list_(pa.from_numpy_dtype(self.file.dtype))
         return schema.set(schema.get_field_index(self.column), pa.field(TOKENS, kind))
+
+    def added_tokens(self) -> tuple[int, int]:
+        return len(self.begin), len(self.end)
 
     def describe(self) -> dict[str, Any]:
         """The tokenizer by what it holds: where it lies and who runs it decides nothing."""

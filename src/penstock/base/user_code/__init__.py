@@ -1,30 +1,41 @@
-"""User code: find, call and identify what `module:name` in a job stands for."""
+"""User code: find, call and identify what `module:name` in a job stands for; or `name@digest`, see carried.py."""
 
-import ast
 import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 from penstock.base.errors import ConfigError, PenstockError, TaskError, did_you_mean
-from penstock.base.files import ReadFile
-from penstock.base.fingerprint import digest
+from penstock.base.user_code.carried import accept as accept
+from penstock.base.user_code.carried import carried, carried_files, carried_identity, is_carried, shown_name
+from penstock.base.user_code.modules import module_digest, own_modules
+
+_MODULE_AND_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def is_target(text: str) -> bool:
+    """Whether a text stands for an object of the user's own."""
+    return _MODULE_AND_NAME.fullmatch(text) is not None or is_carried(text)
 
 
 def load_object(target: str) -> Any:
+    if is_carried(target):
+        return carried(target).thing
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def load_user_object(target: str) -> Any:
-    """The object that `module:name` stands for; a ConfigError if there is none."""
+    """The object that a target stands for; a ConfigError if there is none."""
+    if is_carried(target):
+        return carried(target).thing
     module, _, attribute = target.partition(":")
     if module == "__main__":
         raise _no_module(attribute)
@@ -48,7 +59,7 @@ def load_user_object(target: str) -> Any:
         ) from error
     except Exception as error:
         raise ConfigError(
-            f"importing {module} raised {type(error).__name__}: {error}", where=_place(error, module)
+            f"importing {module} raised {type(error).__name__}: {error}", where=_place(error, f"{module}:")
         ) from error
     finally:
         _under_way().discard(module)
@@ -88,7 +99,7 @@ def _no_module(attribute: str) -> ConfigError:
         next_step = f"write {name}:{attribute}, and put what the script does below `if __name__ == '__main__':`"
     return ConfigError(
         f"__main__:{attribute}: workers cannot import __main__, which is another program in each process",
-        next_step=next_step,
+        next_step=f"give the function itself, {attribute}, in place of its name; or {next_step}",
     )
 
 
@@ -102,17 +113,26 @@ def forget_modules(folder: str, targets: Iterator[str]) -> None:
         if any(os.path.exists(os.path.join(folder, top + ending)) for ending in (".py", "/__init__.py")):
             loaded = [each for each in sys.modules if each == top or each.startswith(f"{top}.")]
             of_files = [each for name in loaded if getattr(each := sys.modules[name], "__file__", None)]
-            for name in {*loaded, *(name for each in of_files for name, _ in _own_modules(each))}:
+            for name in {*loaded, *(name for each in of_files for name, _ in own_modules(each))}:
                 sys.modules.pop(name, None)
 
 
-def _place(error: BaseException, module: str) -> str:
-    """The last line of the user's own module that the error passed; a library's line would say less."""
+def _place(error: BaseException, target: str) -> str:
+    """The last line of the user's own code that the error passed; a library's line would say less."""
     frames = traceback.extract_tb(error.__traceback__)
-    spec = importlib.util.find_spec(module)
-    own = [frame for frame in frames if spec and frame.filename == spec.origin]
+    files = _files_of(target)
+    own = [frame for frame in frames if frame.filename in files]
     frame = (own or frames)[-1]
-    return f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}"
+    line = f": {frame.line}" if frame.line else ""  # that of a notebook's cell is known to its kernel only
+    return f"{frame.filename}, line {frame.lineno}, in {frame.name}{line}"
+
+
+def _files_of(target: str) -> frozenset[str]:
+    """Files of the user's code behind a target."""
+    if is_carried(target):
+        return carried_files(target)
+    spec = importlib.util.find_spec(target.partition(":")[0])
+    return frozenset([spec.origin] if spec and spec.origin else ())
 
 
 def call_user(target: str, *arguments: Any, **options: Any) -> Any:
@@ -132,9 +152,9 @@ def telling(*targets: str) -> Iterator[None]:
         if not targets:
             raise
         told = TaskError(
-            f"{targets[0]} raised {type(error).__name__}: {error}",
-            where=_place(error, targets[0].partition(":")[0]),
-            next_step="mend it and run the same command; changed code is noticed and its tasks are redone",
+            f"{shown_name(targets[0])} raised {type(error).__name__}: {error}",
+            where=_place(error, targets[0]),
+            next_step="fix it and run the same command; changed code is noticed and its tasks are redone",
         )
         told.add_note("".join(traceback.format_exception(error)))  # the cause itself does not cross processes
         raise told from error
@@ -144,56 +164,11 @@ def telling(*targets: str) -> Iterator[None]:
 
 
 def code_identity(target: str) -> str:
-    """Hash of the module behind `module:name` and of the modules it imports from the same place.
+    """Hash of the module behind `module:name` and of the modules it imports from the same place; or of carried code.
 
     That is its package, or its folder when it is a single file beside the job; installed libraries do not count.
     """
+    if is_carried(target):
+        return carried_identity(target)
     module = importlib.import_module(target.partition(":")[0])
-    if not module.__file__:
-        return target
-    files = {name: digest(_source(each)) for name, each in _own_modules(module)}
-    return f"{target}-{digest(repr(sorted(files.items())).encode())}"
-
-
-def _source(module: ModuleType) -> bytes:
-    assert module.__file__
-    with ReadFile(module.__file__) as file:
-        return file.read()
-
-
-def _own_modules(module: ModuleType) -> Iterator[tuple[str, ModuleType]]:
-    root = _root(module)
-    pending, seen = [module], {module.__name__}
-    while pending:
-        each = pending.pop()
-        yield each.__name__, each
-        for name in _imports(each):
-            found = sys.modules.get(name)
-            if found and name not in seen and str(getattr(found, "__file__", None)).startswith(root):
-                seen.add(name)
-                pending.append(found)
-
-
-def _root(module: ModuleType) -> str:
-    top = sys.modules[module.__name__.partition(".")[0]]
-    folder = os.path.dirname(top.__file__ or "")
-    alone = not hasattr(top, "__path__") and "site-packages" in folder
-    return str(module.__file__) if alone else os.path.join(folder, "")
-
-
-def _imports(module: ModuleType) -> Iterator[str]:
-    """Full names that a module's source imports, wherever in it; a name may be a module or something inside one."""
-    if not str(module.__file__).endswith(".py"):  # an extension in C: its bytes count, and it has no imports to see
-        return
-    package = module.__spec__.parent if module.__spec__ else ""
-    try:
-        tree = ast.parse(_source(module))
-    except (SyntaxError, PenstockError):  # it was edited or removed since: importing it will say so
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+    return f"{target}-{module_digest(module)}" if module.__file__ else target

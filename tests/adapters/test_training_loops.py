@@ -1,10 +1,9 @@
-"""The README's lines that feed a training loop, run as they stand there, on a small dataset and the real libraries."""
+"""The training loops of docs/how-to, run as they are written, on a small dataset and with the real libraries."""
 
 from __future__ import annotations
 
 import math
 import re
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,16 +16,21 @@ import pytest
 from jax.sharding import Mesh
 
 import penstock
-from penstock.cli import main
 from penstock.loader.batches import TOKEN_ARRAYS
-from tests.adapters.comparing import joined, same
+from tests.adapters.comparing import same
 from tests.adapters.test_maxtext import HostIterator
 
-README = Path(__file__).parents[2] / "README.md"
-SECTION = README.read_text().partition("\n## Feed a training loop\n")[2].partition("\n## ")[0]
-FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
-BLOCKS = {re.match(r"# (\w+)", code)[1]: code for language, code in FENCED if language == "python"}  # type: ignore[index]
-COMMANDS = [line for language, code in FENCED if not language for line in code.splitlines()]
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "training-loops.md"
+
+
+def blocks() -> dict[str, str]:
+    """The last block of Python of each section, by the section's title."""
+    sections = re.split(r"^## (.*)$", PAGE.read_text(), flags=re.MULTILINE)[1:]
+    code = [re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL) for section in sections[1::2]]
+    return {title: found[-1] for title, found in zip(sections[::2], code, strict=True) if found}
+
+
+BLOCKS = blocks()
 RECIPE: dict[str, Any] = {"batch_size": 32, "length": 256, "seed": 1}
 UNTRAINED = math.log(267)  # the loss of a model that finds every token as likely
 
@@ -35,18 +39,18 @@ Run = Callable[[str], dict[str, Any]]
 
 @pytest.fixture(autouse=True)
 def _prepared(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dataset lies where the README has it: in `prepared`."""
+    """The dataset lies where the page has it: in `prepared`."""
     (tmp_path / "prepared").symlink_to(dataset)
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def run() -> Run:
-    """Runs a block of the README; what is then defined."""
+    """Runs a block and returns what is then defined."""
 
     def run(name: str) -> dict[str, Any]:
-        defined: dict[str, Any] = {"__name__": "readme"}
-        exec(compile(BLOCKS[name], f"README.md, {name}", "exec"), defined)
+        defined: dict[str, Any] = {"__name__": "docs"}
+        exec(compile(BLOCKS[name], f"{PAGE.name}, {name}", "exec"), defined)
         return defined
 
     return run
@@ -54,15 +58,9 @@ def run() -> Run:
 
 @pytest.fixture
 def batch(dataset: Path) -> Callable[[int], dict[str, np.ndarray]]:
-    """Batch k of the README's recipe, on one host."""
+    """Batch k of the page's recipe, on one host."""
     loader = penstock.load(dataset, workers=0, **RECIPE)
     return lambda number: {name: np.array(array) for name, array in loader.batch(number).items()}
-
-
-def test_every_block_of_the_section_is_run_here():
-    assert sorted(BLOCKS) == ["JAX", "MaxText", "PyTorch", "Resume"]
-    assert len(FENCED) == len(BLOCKS) + 1
-    assert len(COMMANDS) == 2
 
 
 def test_the_pytorch_loop_learns_and_says_why_it_waits(run, batch, capsys):
@@ -104,22 +102,3 @@ def test_maxtext_gets_its_six_arrays(run, batch, monkeypatch):
         assert tuple(found) == TOKEN_ARRAYS
         assert {(array.dtype.name, array.shape) for array in found.values()} == {("int32", (32, 256))}
         assert same(found, batch(number))
-
-
-def test_a_run_goes_on_on_two_hosts(run, batch):
-    defined = run("Resume")
-    assert len(defined["saved"]) < 1000
-    assert [len(part["inputs"]) for part in defined["parts"]] == [16, 16]
-    assert same(defined["batch"], batch(9))
-    assert same(joined(defined["parts"]), batch(10))
-    for host in defined["hosts"]:
-        host.close()
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_commands_work(command, capsys):
-    program, *arguments = shlex.split(command)
-    shorter = ["--seconds", "0.2"] if "bench" in arguments else []
-    assert program == "penstock"
-    assert main([*arguments, *shorter]) == 0
-    assert ("250 ms a step" if shorter else "useful tokens") in capsys.readouterr().out

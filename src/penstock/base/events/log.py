@@ -1,0 +1,62 @@
+"""Event log: appends what a run says to `.penstock/events.jsonl`, keeps its last sample, and calls the observer."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from typing import Any, cast
+
+from penstock.base.errors import PenstockError
+from penstock.base.events import EVENTS, LIVE, Event, Observer
+from penstock.base.stores.store import Store
+
+_LIVE_SECONDS = 1.0  # between two writes of live.json; a run that is shorter writes none
+
+
+class EventLog:
+    """The events of one run. Whoever opens it holds the store."""
+
+    def __init__(self, store: Store, observer: Observer | None) -> None:
+        self._store, self._observer = store, observer
+        self._file = store.append(EVENTS)
+        self._live_written = time.monotonic()
+        self._forget_live()  # which a killed run has left
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._forget_live()
+
+    def say(self, name: str, **facts: Any) -> None:
+        event = _event(name, facts)
+        self._file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+        self._hand_on(event)
+
+    def say_failed(self, error: Exception, seconds: float) -> None:
+        known = error if isinstance(error, PenstockError) else PenstockError(f"{type(error).__name__}: {error}")
+        with suppress(PenstockError):  # a full disk has no room for it; `error` itself is what counts
+            self.say("failed", error=known.name, what=known.what, seconds=seconds)
+
+    def sample(self, **facts: Any) -> None:
+        """Say a sample. It is not appended: it replaces the one before, in live.json."""
+        event = _event("sample", facts)
+        if time.monotonic() - self._live_written >= _LIVE_SECONDS:
+            with self._store.commit(LIVE, lasting=False) as file:
+                file.write(json.dumps(event, ensure_ascii=False).encode())
+            self._live_written = time.monotonic()
+        self._hand_on(event)
+
+    def _hand_on(self, event: Event) -> None:
+        if self._observer:
+            self._observer(event)
+
+    def _forget_live(self) -> None:
+        if self._store.exists(LIVE):
+            self._store.remove(LIVE)
+
+
+def _event(name: str, facts: dict[str, Any]) -> Event:
+    return cast(Event, {"event": name, "time": round(time.time(), 3), **facts})

@@ -1,0 +1,74 @@
+"""Modules: the source of a user's module and of the modules it imports from the same place -> one hash."""
+
+import ast
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+from penstock.base.errors import PenstockError
+from penstock.base.files import ReadFile
+from penstock.base.fingerprint import digest
+
+_LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+def module_digest(module: ModuleType) -> str:
+    """Hash of the sources of `module` and of its own modules."""
+    files = {name: digest(_source(each)) for name, each in own_modules(module)}
+    return digest(repr(sorted(files.items())).encode())
+
+
+def is_library(name: str) -> bool:
+    """Whether a module is installed, a part of Python or of penstock: not the user's own, and known by its name."""
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names or top in ("builtins", "penstock"):
+        return True
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return file is not None and any(each in file for each in _LIBRARIES)
+
+
+def own_modules(module: ModuleType) -> Iterator[tuple[str, ModuleType]]:
+    """The module and those that it imports from its package, or from its folder when it is a single file."""
+    root = _root(module)
+    pending, seen = [module], {module.__name__}
+    while pending:
+        each = pending.pop()
+        yield each.__name__, each
+        for name in _imports(each):
+            found = sys.modules.get(name)
+            if found and name not in seen and str(getattr(found, "__file__", None)).startswith(root):
+                seen.add(name)
+                pending.append(found)
+
+
+def _source(module: ModuleType) -> bytes:
+    assert module.__file__
+    with ReadFile(module.__file__) as file:
+        return file.read()
+
+
+def _root(module: ModuleType) -> str:
+    top = sys.modules[module.__name__.partition(".")[0]]
+    folder = os.path.dirname(top.__file__ or "")
+    alone = not hasattr(top, "__path__") and "site-packages" in folder
+    return str(module.__file__) if alone else os.path.join(folder, "")
+
+
+def _imports(module: ModuleType) -> Iterator[str]:
+    """Full names that a module's source imports, wherever in it; a name may be a module or something inside one."""
+    if not str(module.__file__).endswith(".py"):  # an extension in C: its bytes count, and it has no imports to see
+        return
+    package = module.__spec__.parent if module.__spec__ else ""
+    try:
+        tree = ast.parse(_source(module))
+    except (SyntaxError, PenstockError):  # it was edited or removed since: importing it will say so
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)

@@ -1,0 +1,142 @@
+"""Values: a plain value that a function uses -> a word for it that is equal in every process. Used by identity.py."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import fractions
+import logging
+import operator
+import pathlib
+import re
+import sys
+import types
+import typing
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from penstock.base.fingerprint import digest
+
+Token = Callable[[Any], Any]  # gives the word of a value inside another
+_EXACT: tuple[type, ...] = (
+    type(None), bool, complex, type(...), type(NotImplemented), datetime.date, datetime.datetime, datetime.time,
+    datetime.timedelta, datetime.timezone, decimal.Decimal, fractions.Fraction, uuid.UUID, range,
+)  # fmt: skip
+_SEQUENCES = (tuple, list, collections.deque)
+_MAPPINGS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict, types.MappingProxyType)
+_CALLERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+_NAMED = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+_NO_IDENTITY = "has no identity that a later run could check"
+
+
+class NoIdentity(Exception):
+    """A value cannot be compared with that of another process. Its message is the end of a sentence about it."""
+
+
+def value_token(value: Any, token: Token) -> Any:
+    """Raises NoIdentity for a value that is none of those that can be told."""
+    kind = type(value)
+    if kind is str:
+        return ["str", ascii(value)]
+    if kind is int:
+        return ["int", hex(value)]
+    if kind is float:
+        return ["float", value.hex()]
+    if kind in _EXACT:
+        return [kind.__name__, repr(value)]
+    if kind in (bytes, bytearray):
+        return [kind.__name__, len(value), digest(value)]
+    if kind in _SEQUENCES:
+        return [kind.__name__, *map(token, value)]
+    if kind in (set, frozenset):
+        return [kind.__name__, *sorted(map(token, value), key=repr)]
+    if kind in _MAPPINGS:
+        made_by = token(value.default_factory) if kind is collections.defaultdict else None
+        return [kind.__name__, made_by, *([token(key), token(each)] for key, each in value.items())]
+    return _python_token(value, token) or _library_token(value, token)
+
+
+def _python_token(value: Any, token: Token) -> Any:
+    """Word for an object of Python's own library; None for any other."""
+    kind = type(value)
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return ["namedtuple", token(kind), *map(token, value)]
+    if kind is slice:
+        return ["slice", token(value.start), token(value.stop), token(value.step)]
+    if kind is re.Pattern:
+        return ["pattern", token(value.pattern), value.flags]
+    if isinstance(value, pathlib.PurePath) and kind.__module__.startswith("pathlib"):
+        return ["path", str(value)]
+    if isinstance(value, logging.Logger):  # pickled by its name; it decides no byte
+        return ["logger", value.name]
+    if kind in _CALLERS:
+        return ["caller", kind.__name__, token(value.__reduce__()[1])]
+    if isinstance(value, _NAMED):
+        return _named_token(value, token)
+    if typing.get_origin(value) is not None:
+        return ["type", repr(value)]
+    return None
+
+
+def _named_token(value: Any, token: Token) -> Any:
+    bound = getattr(value, "__self__", None)
+    if isinstance(value, types.BuiltinFunctionType) and bound is not None and not isinstance(bound, types.ModuleType):
+        return ["method", token(bound), value.__name__]
+    home = getattr(value, "__objclass__", None)
+    return ["builtin", home.__name__ if home else value.__module__, value.__qualname__]
+
+
+def _library_token(value: Any, token: Token) -> Any:
+    library = type(value).__module__.partition(".")[0]
+    known = {"numpy": _numpy_token, "pyarrow": _arrow_token, "numba": _numba_token}
+    if library not in known or library not in sys.modules:
+        raise NoIdentity(_NO_IDENTITY)
+    return known[library](value, token)
+
+
+def _numpy_token(value: Any, token: Token) -> Any:
+    import numpy as np
+
+    if isinstance(value, np.dtype):
+        return ["dtype", repr(value.descr) if value.names else value.str]
+    if type(value) is np.ndarray:
+        if value.dtype.hasobject:
+            return ["array", str(value.dtype), list(value.shape), token(value.tolist())]
+        data = digest(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+        return ["array", token(value.dtype), list(value.shape), data]
+    if isinstance(value, np.generic):
+        return ["scalar", token(value.dtype), digest(value.tobytes())]
+    if isinstance(value, np.ufunc) and getattr(np, str(getattr(value, "__name__", "")), None) is value:
+        return ["ufunc", str(value)]
+    raise NoIdentity(_NO_IDENTITY)
+
+
+def _arrow_token(value: Any, token: Token) -> Any:
+    import pyarrow as pa
+
+    if isinstance(value, pa.DataType):
+        return ["arrow type", str(value)]
+    if isinstance(value, pa.Field):
+        return ["field", value.name, str(value.type), value.nullable, token(value.metadata)]
+    if isinstance(value, pa.Schema):
+        return ["schema", [token(each) for each in value], token(value.metadata)]
+    if isinstance(value, pa.Scalar):
+        return ["arrow scalar", str(value.type), token(value.as_py())]
+    if isinstance(value, pa.Array | pa.ChunkedArray):
+        return ["arrow array", str(value.type), token(value.to_pylist())]
+    if isinstance(value, pa.RecordBatch | pa.Table):
+        return ["table", token(value.schema), [token(each) for each in value.columns]]
+    raise NoIdentity(_NO_IDENTITY)
+
+
+def _numba_token(value: Any, token: Token) -> Any:
+    if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
+        return ["numba", token(value.py_func), token(value.targetoptions)]
+    raise NoIdentity(_NO_IDENTITY)

@@ -1,0 +1,1 @@
+"""Whole datasets as input: prepared by penstock, or saved by the `datasets` library."""

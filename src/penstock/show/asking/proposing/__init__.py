@@ -1,0 +1,1 @@
+"""Proposing: the user's own files -> a job file that runs on them. `looking` -> `roles` -> `proposal`."""

@@ -1,0 +1,126 @@
+"""Looking: paths -> the columns of their first rows. Reads a few files, a megabyte of each at most. Next: roles.py."""
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.errors import InputError
+from penstock.prepare.job.config import make_config
+from penstock.prepare.sources import File, readable
+from penstock.prepare.sources.registry import SOURCES, format_of
+from penstock.prepare.survey.agreement import Agreed, agree
+from penstock.prepare.survey.finding import Found, find_files
+from penstock.prepare.survey.listing import Tally, Unread, ending_of, files_below
+from penstock.show.asking.proposing.columns import Column, columns_of
+from penstock.show.asking.proposing.unread import refuse_other_files
+
+FEW_FILES = 5
+MOST_ROWS = 10_000
+_FILE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Looked:
+    """First rows of the input, and how a job names that input."""
+
+    source: Any  # `input:` of the job
+    folder: str  # of the job file: relative paths start there
+    format: str
+    file_count: int
+    some: list[File]  # the files that were looked at
+    agreed: Agreed
+    unread: tuple[Unread, ...]
+    rows: int
+    columns: tuple[Column, ...]
+
+    @property
+    def unit(self) -> str:
+        return "documents" if SOURCES[self.format].documents else "samples" if self.format == "npz" else "rows"
+
+
+def look(paths: Sequence[str], folder: str, output: str) -> Looked:
+    """Look at the files that the paths of a command line name. Raises a PenstockError that says what to do instead."""
+    kinds = _kinds_of(paths)
+    refuse_other_files(paths, kinds, folder)
+    written = [_from_folder(path, folder) for path in paths]
+    named: Any = written[0] if len(written) == 1 else written
+    source = {"npz": named} if kinds.keys() == {"npz"} else named if len(written) == 1 else {"path": named}
+    config = make_config({"input": source, "output": output, "on_bad_input": "set_aside"}, folder)
+    found = find_files(config)
+    some = found.files[:FEW_FILES]
+    agreed = agree(config, (), (config.input[0].options(),), some)
+    rows, columns = _columns(found, agreed)
+    return Looked(source, folder, found.formats[0], len(found.files), some, agreed, found.unread, rows, columns)
+
+
+def _kinds_of(paths: Sequence[str]) -> Counter[str]:
+    """Number of files by format; files that penstock cannot read count under their ending."""
+    kinds: Counter[str] = Counter()
+    for path in paths:
+        below = _files_of(path)
+        by_kind = Counter(_kind_of(place) for place in below)
+        tables = {kind for kind in by_kind if kind in SOURCES and kind != "npz" and not SOURCES[kind].documents}
+        documents = {kind for kind in by_kind if kind in SOURCES and kind != "npz"}
+        others = {kind for kind in by_kind if kind == "npz"} or set(by_kind)
+        # A folder stands for its tables; for its documents if it has none; for other files if it has neither.
+        taken = (tables or documents or others) if os.path.isdir(path) else set(by_kind)
+        kinds.update({kind: count for kind, count in by_kind.items() if kind in taken})
+    return kinds
+
+
+def _files_of(path: str) -> Iterator[str]:
+    if os.path.isdir(path):
+        yield from files_below(path, frozenset(), False, Tally())
+    elif os.path.lexists(path):
+        yield path
+    else:
+        yield from (each for each in glob.iglob(path, recursive=True) if os.path.isfile(each))
+
+
+def _kind_of(place: str) -> str:
+    if place.lower().endswith(".npz"):
+        return "npz"
+    if place.lower().endswith(SOURCES["text"].documents):
+        return "text"
+    try:
+        return format_of(place, "auto")
+    except InputError:
+        return ending_of(place)
+
+
+def _from_folder(path: str, folder: str) -> str:
+    """The path as the job file names it: relative to the file's folder, unless it was written in full."""
+    if os.path.isabs(os.path.expanduser(path)):
+        return path
+    return os.path.relpath(path, folder)
+
+
+def _columns(found: Found, agreed: Agreed) -> tuple[int, tuple[Column, ...]]:
+    """(rows that were looked at, the columns). Documents of plain text and arrays are not read: their kind is known."""
+    batches = []
+    if found.formats[0] not in ("npz", "text"):
+        batches = list(_batches(found, agreed))
+    table = pa.Table.from_batches(batches, agreed.schema)
+    return table.num_rows, columns_of(table)
+
+
+def _batches(found: Found, agreed: Agreed) -> Iterator[pa.RecordBatch]:
+    reading = replace(agreed.reading(found.formats), rows_at_once=1000, bytes_at_once=_FILE_BYTES)
+    rows, seen = 0, Counter[str]()
+    for segment in agreed.pieces:
+        if seen[segment.location] >= _FILE_BYTES:
+            continue
+        for part in readable(segment, reading):
+            batch = part.batch.slice(0, MOST_ROWS - rows)
+            rows += batch.num_rows
+            seen[segment.location] += batch.nbytes
+            yield batch.cast(agreed.schema)
+            if rows >= MOST_ROWS:
+                return
+            if seen[segment.location] >= _FILE_BYTES:
+                break

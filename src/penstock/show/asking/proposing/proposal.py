@@ -1,0 +1,125 @@
+"""Proposal: what was seen of the input -> a commented job file that runs on it."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError, InputError, printable
+from penstock.prepare.job.config import make_config
+from penstock.prepare.job.job_file import read_yaml
+from penstock.prepare.sources.registry import SOURCES
+from penstock.prepare.survey.agreement import agree
+from penstock.prepare.survey.checking import check_stages
+from penstock.prepare.survey.first_rows import no_rows
+from penstock.show.asking.proposing.drafts import Documents, Draft, Events, PlainRows, Samples
+from penstock.show.asking.proposing.looking import Looked
+from penstock.show.asking.proposing.quoting import quoted
+from penstock.show.asking.proposing.roles import roles_of
+
+_MOST_SHOWN = 40  # columns in the comment
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The text of a job file, and the questions in it that only a person can answer."""
+
+    kind: str
+    text: str
+    questions: tuple[str, ...]
+
+
+def propose(looked: Looked, output: str) -> Proposal:
+    """The first kind of job that fits the columns and that the stages accept."""
+    if not looked.columns:
+        raise InputError(
+            "these files have no columns",
+            where=looked.some[0].location,
+            next_step="name files that hold rows; a CSV file begins with the names of its columns",
+        )
+    if not looked.rows and all(pa.types.is_null(each.type) for each in looked.columns):
+        raise InputError(
+            "these files name columns and hold no rows, and rows tell the types",
+            where=looked.some[0].location,
+            next_step="name files that hold rows, or declare the types in a job: "
+            "`input: {path: ..., types: {column: float64}}`",
+        )
+    roles = roles_of(looked.columns)
+    reasons: list[str] = []
+    for kind in (Samples, Documents, Events):
+        draft = kind(looked, roles, tuple(reasons))
+        if not draft.fits:
+            continue
+        try:
+            return _checked(draft, output)
+        except (ConfigError, InputError) as error:
+            reasons.append(f"not proposed as {draft.kind}: {printable(error.what)}")
+    return _checked(PlainRows(looked, roles, tuple(reasons)), output)
+
+
+def _checked(draft: Draft, output: str) -> Proposal:
+    """The draft as text. Raises what planning would raise for it."""
+    questions = tuple(draft.questions())
+    text = _text(draft, output, questions)
+    config = make_config(read_yaml(text), draft.looked.folder)
+    stages = config.build_stages()
+    agreed = agree(config, stages, (config.input[0].options(),), draft.looked.some)
+    check_stages(config, stages, no_rows(agreed.reading(()).wanted), agreed.schema, agreed.columns)
+    return Proposal(draft.kind, text, questions)
+
+
+def _text(draft: Draft, output: str, questions: Sequence[str]) -> str:
+    looked, bad = draft.looked, draft.looked.agreed.bad
+    lines = [
+        f"# Proposed by `penstock init` after a look at {_extent(looked)}.",
+        "# `penstock plan` shows what it would do, `penstock run` does it.",
+        "# `penstock init` without a path writes a file in which every key is explained.",
+        "",
+        draft.source(),
+        *(f"# {line}" for line in _column_lines(looked)),
+        *(f"# not read: {each.count:,} {each.what}, for example {quoted(each.first)}" for each in looked.unread[:3]),
+        "",
+        f"output: {quoted(output)}",
+        "",
+        *(f"# {line}" for line in (*draft.reasons, *questions)),
+        "stages:",
+        *(f"  {line}" for line in draft.stages()),
+        "",
+        "memory: 80% # of the machine, for the whole process tree; or a size such as 2GB",
+        "workers: auto",
+    ]
+    if bad:
+        reason = f"{quoted(bad[0].path)}: {printable(bad[0].detail)}"
+        lines += [f"# {len(bad)} of the files looked at cannot be read, for example {reason}"]
+        lines += ["on_bad_input: set_aside # keeps a list of them in rejected/; fail stops the run"]
+    else:
+        lines += ["on_bad_input: fail # or set_aside: keep rows that cannot be read in rejected/, with the reason"]
+    return "\n".join(lines) + "\n"
+
+
+def _extent(looked: Looked) -> str:
+    some, every = len(looked.some), looked.file_count
+    files = f"{some:,} of {every:,} files" if some < every else f"{every:,} {'file' if every == 1 else 'files'}"
+    return f"{files}, {looked.rows:,} rows of {looked.format}" if looked.rows else f"{files} of {looked.format}"
+
+
+def _column_lines(looked: Looked) -> Iterator[str]:
+    if SOURCES[looked.format].documents:
+        return
+    yield "Columns in the first rows:" if looked.rows else "Columns:"
+    for column in looked.columns[:_MOST_SHOWN]:
+        values = f", {column.distinct:,} {'value' if column.distinct == 1 else 'different values'}"
+        values = values if column.distinct else ""
+        nulls = f", {column.nulls:,} null" if column.nulls else ""
+        yield f"  {quoted(column.name)}: {printable(str(column.type))}{values}{nulls}"
+    if len(looked.columns) > _MOST_SHOWN:
+        yield f"  and {len(looked.columns) - _MOST_SHOWN:,} more"
+
+
+def free_output(folder: str) -> str:
+    """`prepared`, or the first of prepared-2, prepared-3, ... that is not there."""
+    number = 1
+    while os.path.lexists(os.path.join(folder, name := "prepared" if number == 1 else f"prepared-{number}")):
+        number += 1
+    return name

@@ -1,0 +1,214 @@
+"""History: run.json and events.jsonl of a dataset -> what is known of the run that made it, and what is not.
+
+Both files may be absent, older or damaged: nothing in them decides a byte of the dataset. A value that is not what it
+should be counts as unknown, and the report says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.base.events import EVENTS
+from penstock.base.stores.store import Store
+from penstock.prepare.run.finishing import RUN
+
+Facts = dict[str, Any]
+MOST_POINTS = 500  # of the timeline
+_AT_ONCE = 1 << 20  # bytes of the log
+_NUMBERS = (
+    *("seconds", "cpu_seconds", "tasks_done", "tasks_kept", "workers", "spill_bytes"),
+    *("peak_memory_bytes", "allowed_memory_bytes", "projected_memory_bytes"),
+)
+
+
+def history(store: Store) -> Facts:
+    """Facts of the run, each None or empty where it is not known, and a sentence for each that is missed."""
+    run = _read_run(store)
+    told = _Told()
+    passes = list(_passes(run))
+    timeline = _points(run.get("timeline"))
+    if run and not (passes and timeline):
+        told = _told(store)
+    passes, timeline = passes or told.passes, timeline or told.timeline
+    facts: Facts = {
+        "is_known": bool(run),
+        "started": run.get("started") if isinstance(run.get("started"), str) else None,
+        **{name: number(run.get(name)) for name in _NUMBERS},
+        "passes": passes,
+        "timeline": thinned(sorted([*_ends(passes), *timeline], key=lambda point: point[0])),
+        "slowest": [_task_facts(each) for each in items(run.get("slowest"))],
+        "input": run.get("input") if isinstance(run.get("input"), list) else [],
+        "not_read": items(run.get("not_read")),
+        "machine": _mapping(run.get("machine")),
+        "versions": _mapping(run.get("versions")),
+    }
+    return {**facts, "unknown": list(_unknown(facts))}
+
+
+def _unknown(facts: Facts) -> Iterator[str]:
+    if not facts["is_known"]:
+        yield "There is no .penstock/run.json: the time, the memory and the machine of the run are not known."
+        return
+    if facts["tasks_kept"]:
+        kept = f"{facts['tasks_kept']:,.0f} of {facts['tasks_kept'] + (facts['tasks_done'] or 0):,.0f} tasks"
+        yield f"The run was resumed: {kept} were kept from an earlier run. Times and memory are those of the last run."
+    if not facts["peak_memory_bytes"]:
+        yield "Memory was not sampled: the run was too short."
+    elif len(facts["timeline"]) < 2:
+        yield "Memory over time is not known: the run left fewer than two samples."
+    if not facts["passes"]:
+        yield "The time of each pass is not known: the version that made this dataset did not keep it."
+    if not facts["slowest"]:
+        yield "The slowest tasks are not known: the version that made this dataset did not keep them."
+
+
+def _read_run(store: Store) -> Facts:
+    try:
+        found = json.loads(store.read(RUN)) if store.exists(RUN) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return _mapping(found)
+
+
+# Values of files that anybody may have written.
+
+
+def number(value: Any) -> float | None:
+    """A number that can be shown; None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and abs(value) < 1e18 and math.isfinite(value) else None
+
+
+def items(value: Any) -> list[Facts]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _mapping(value: Any) -> Facts:
+    return value if isinstance(value, dict) else {}
+
+
+def _words(value: Any) -> str:
+    """A name, or several, as text."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _passes(run: Facts) -> Iterator[Facts]:
+    """Passes whose time is known, with the second at which each began: they follow each other."""
+    began = 0.0
+    for each in items(run.get("passes")):
+        facts = _pass_facts(each)
+        if facts["seconds"] is not None:
+            yield {**facts, "began": began}
+            began += facts["seconds"]
+
+
+def _ends(passes: list[Facts]) -> Iterator[list[float]]:
+    """Samples that were taken when a pass began and ended."""
+    for each in passes:
+        for name, seconds in (("start", each["began"]), ("end", each["began"] + (each["seconds"] or 0.0))):
+            if each["memory"][name] is not None:
+                yield [seconds, each["memory"][name], each["number"] or 0]
+
+
+def _pass_facts(each: Facts) -> Facts:
+    memory = _mapping(each.get("memory"))
+    return {
+        "number": number(each.get("number")),
+        "kind": _words(each.get("kind")),
+        "stages": _words(each.get("stages")),
+        **{name: number(each.get(name)) for name in ("seconds", "rows", "bytes", "tasks")},
+        "memory": {name: number(memory.get(name)) for name in ("start", "peak", "end", "increase")},
+    }
+
+
+def _task_facts(each: Facts) -> Facts:
+    names = {name: number(each.get(name)) for name in ("pass", "seconds", "rows", "bytes", "attempts")}
+    return {"task": _words(each.get("task")), "slice": _words(each.get("slice")), **names}
+
+
+def _points(value: Any) -> list[list[float]]:
+    """`[seconds, bytes, pass]` of each sample, in the order of time."""
+    points = []
+    for each in value if isinstance(value, list) else []:
+        numbers = [number(part) for part in each[:3]] if isinstance(each, list) else []
+        if len(numbers) >= 2 and numbers[0] is not None and numbers[1] is not None:
+            points.append([numbers[0], numbers[1], (numbers[2:] or [0])[0] or 0])
+    return sorted(points, key=lambda point: point[0])
+
+
+def thinned(points: list[list[float]]) -> list[list[float]]:
+    """At most MOST_POINTS: of each stretch the largest, so that no peak is lost."""
+    if len(points) <= MOST_POINTS:
+        return points
+    bounds = [step * len(points) // MOST_POINTS for step in range(MOST_POINTS + 1)]
+    return [max(points[low:high], key=lambda point: point[1]) for low, high in itertools.pairwise(bounds)]
+
+
+# Events, from which an older run's passes and memory can be told.
+
+
+class _Told:
+    """Passes and samples since the last `start`."""
+
+    def __init__(self) -> None:
+        self.started: float | None = None
+        self.passes: list[Facts] = []
+        self.timeline: list[list[float]] = []
+
+    def take(self, event: Facts) -> None:
+        now = number(event.get("time"))
+        if now is None:
+            return
+        if event.get("event") == "start":
+            self.started, self.passes, self.timeline = now, [], []
+        if self.started is None:
+            return
+        since = max(0.0, now - self.started)
+        if event.get("event") == "sample" and (memory := number(event.get("memory"))) is not None:
+            self.timeline.append([since, memory, self._number()])
+            if len(self.timeline) > 8 * MOST_POINTS:
+                self.timeline = thinned(self.timeline)
+        elif event.get("event") == "pass":
+            self._end(since)
+            facts = {**event, "rows": 0, "seconds": None, "bytes": None, "memory": None}
+            self.passes.append({**_pass_facts(facts), "began": since})
+        elif event.get("event") == "task" and self.passes:
+            self.passes[-1]["rows"] += number(event.get("rows")) or 0
+        elif event.get("event") == "done":
+            self._end(since)
+
+    def _end(self, since: float) -> None:
+        """End the pass that is open."""
+        if self.passes and self.passes[-1]["seconds"] is None:
+            self.passes[-1]["seconds"] = since - self.passes[-1]["began"]
+
+    def _number(self) -> float:
+        return (self.passes[-1]["number"] or 0) if self.passes else 0
+
+
+def _told(store: Store) -> _Told:
+    told = _Told()
+    if not store.exists(EVENTS):
+        return told
+    for line in _lines(store, EVENTS):
+        try:
+            told.take(_mapping(json.loads(line)))
+        except (ValueError, RecursionError):  # cut short by a crash
+            continue
+    return told
+
+
+def _lines(store: Store, name: str) -> Iterator[bytes]:
+    """Lines of a log, read a megabyte at a time."""
+    rest = b""
+    for start in range(0, store.size(name), _AT_ONCE):
+        data = rest + store.read_range(name, start, min(_AT_ONCE, store.size(name) - start))
+        *lines, rest = data.split(b"\n")
+        yield from lines
+    yield rest

@@ -1,0 +1,72 @@
+"""Notices: an event -> lines that stay on the screen and in the log. Names and reasons from data are escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from penstock.base.errors import printable
+from penstock.base.events import Event, LostFile, Retry, Stall, Start
+from penstock.base.sizes import counted, format_count, format_size
+from penstock.show.failure import working_stack
+from penstock.show.tables import by_workers, not_seen_words, unread_words
+
+
+def notices(event: Event) -> Iterator[Text]:
+    if event["event"] == "start":
+        yield from _start(event)
+    elif event["event"] == "pass":
+        yield from (_line(note) for note in event["notes"])
+    elif event["event"] == "retry":
+        yield _retry(event)
+    elif event["event"] == "stall":
+        yield from _stall(event)
+    elif event["event"] == "lost_file":
+        yield _lost_file(event)
+
+
+def _line(words: str, style: str = "") -> Text:
+    return Text(printable(words), style=style)
+
+
+def _start(event: Start) -> Iterator[Text]:
+    for change in event["changes"]:
+        yield _line(f"changed since the last run: {change}", "yellow")
+    left, kept = event["tasks"] - event["tasks_kept"], event["tasks_kept"]
+    if event["changes"]:
+        yield _line(f"what that concerns is redone: {counted(left, 'task')} to do, {kept:,} kept", "yellow")
+    elif kept:
+        yield _line(f"going on from an earlier run: {kept:,} of {counted(event['tasks'], 'task')} done", "green")
+    if event["bad_files"]:
+        yield _line(f"set aside as unusable: {counted(event['bad_files'], 'file')}", "yellow")
+    if event["not_read"]:
+        yield _line(f"not read: {unread_words(event['not_read'])}", "yellow")
+    if event["not_seen"]:
+        yield _line(f"not seen: {not_seen_words(event['not_seen'])}", "yellow")
+    workers = by_workers(event["workers"])
+    memory = f"{format_size(event['projected'])} projected, {format_size(event['allowed'])} allowed"
+    yield _line(f"{counted(left, 'task')} to do, {_input(event)} in all, {workers}; memory: {memory}")
+
+
+def _input(event: Start) -> str:
+    """Each row once, however many passes take it."""
+    about = "about " if event["rows_are_estimated"] else ""
+    return about + counted(event["input_rows"], event["unit"].removesuffix("s"))
+
+
+def _retry(event: Retry) -> Text:
+    batch = format_size(event["batch_bytes"])
+    return _line(f"trying again: {event['slice']}, because {event['reason']}; with batches of {batch}", "yellow")
+
+
+def _lost_file(event: LostFile) -> Text:
+    return _line(f"set aside: {event['file']}: {event['title']}, {event['reason']}", "yellow")
+
+
+def _stall(event: Stall) -> Iterator[Text]:
+    rows = format_count(event["rows"])
+    yield _line(f"no row for {event['seconds']:.0f} s: {event['slice']}, after {rows} rows", "yellow")
+    if event["stack"]:
+        frames = "\n".join(map(printable, working_stack(event["stack"]).splitlines()))
+        yield Text("it is here (innermost first):\n" + frames, style="dim")

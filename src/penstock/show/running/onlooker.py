@@ -1,0 +1,64 @@
+"""Onlooker: `penstock watch`: the output of a run in another terminal -> the same screen here, until the run ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from penstock.base.errors import Interrupted, printable
+from penstock.base.events import Event
+from penstock.base.stores import open_store
+from penstock.base.stores.store import Store
+from penstock.shards.manifest import MANIFEST, dataset_id
+from penstock.show.console import make_console, put
+from penstock.show.running.following import follow, refuse_idle
+from penstock.show.running.progress import Display
+
+
+def watch_run(path: str, as_json: bool) -> dict[str, Any]:
+    """Show the run that is at work in `path`. Returns, when it has ended, how it ended."""
+    store = open_store(path)
+    working = refuse_idle(store)
+    if working.is_true is False:
+        return {"output": store.root, "at_work": False, "ended": None, **_dataset(store)}
+    try:
+        last = _print_events(store) if as_json else _draw_events(store, str(working))
+    except KeyboardInterrupt:
+        raise Interrupted("stopped watching; the run goes on", where=store.root) from None
+    return {"output": store.root, "at_work": False, "ended": last, **_dataset(store)}
+
+
+def _draw_events(store: Store, working: str) -> Event | None:
+    console = make_console(stderr=True)
+    console.print(Text(printable(working)), soft_wrap=True)
+    event = None
+    with Display(console, planning=False) as display:
+        for event in follow(store):
+            display.observe(event)
+    return event
+
+
+def _print_events(store: Store) -> Event | None:
+    event = None
+    for event in follow(store):
+        put(json.dumps(event))
+    return event
+
+
+def _dataset(store: Store) -> dict[str, Any]:
+    return {"dataset": dataset_id(store) if store.exists(MANIFEST) else None}
+
+
+def onlooker_lines(facts: dict[str, Any]) -> Iterator[Text]:
+    ended = facts["ended"]
+    if ended is None:
+        yield Text(f"{facts['output']} is finished, and no run is at work: dataset {facts['dataset']}.")
+    elif ended["event"] == "failed":
+        yield Text(printable(f"The run has ended without a dataset: {ended['error']}: {ended['what']}"), style="yellow")
+    else:
+        yield Text(f"The run is done: dataset {facts['dataset']}.", style="green")
+    if facts["dataset"]:
+        yield Text(f"See it: penstock inspect {facts['output']}")

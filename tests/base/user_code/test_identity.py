@@ -1,0 +1,197 @@
+"""Identity of functions: equal in every process, other where anything that they use is other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.base.errors import ConfigError
+from penstock.base.user_code.carried import target_of
+from penstock.base.user_code.identity import identity_of
+
+PREAMBLE = """
+import collections, dataclasses, datetime, decimal, enum, functools, logging, math, operator, pathlib, re
+import numpy as np, pyarrow as pa, pyarrow.compute as pc
+"""
+TELL = "\nfrom penstock.base.user_code.identity import identity_of\nprint(identity_of(function).digest)\n"
+FUNCTION = """
+BY = 2
+def helper(x):
+    return x * BY
+def outer(shift):
+    def function(x, *, more=3):
+        return [helper(each) + shift + more for each in x]
+    return function
+function = outer(1)
+"""
+VALUES = [
+    "None", "True", "3", "10 ** 5000", "0.1", "-0.0", "float('nan')", "1j", "'text \\ud800'", "b'bytes'", "(1, 'a')",
+    "[1, [2.0, None]]", "{'a': 1, 2: [3]}", "{'b', 'a', 'c', 1, (2, 'x')}", "frozenset({'x', 'y', 'z'})", "range(9)",
+    "slice(1, None)", "re.compile('a+', re.I)", "pathlib.Path('/tmp/x')", "datetime.date(2020, 1, 2)",
+    "datetime.timedelta(hours=3)", "decimal.Decimal('1.10')", "np.arange(6).reshape(2, 3)", "np.float32(1.5)",
+    "np.dtype('<f4')", "np.dtype([('a', '<i4'), ('b', '<f8')])", "np.array(['a', 'bc'])", "np.array([{'a': 1}, None])",
+    "np.add", "pa.array([1, None, 3])", "pa.schema([('x', pa.int32())])", "pa.float16()", "pa.scalar(3, pa.int8())",
+    "pa.table({'x': [[1], None]})", "math", "np", "math.sqrt", "len", "str.lower", "'a b'.split", "dict", "pc.multiply",
+    "operator.itemgetter(1, 2)", "collections.OrderedDict(a=1)", "collections.Counter('aab')",
+    "collections.defaultdict(list, a=[1])", "functools.partial(int, base=2)", "list[int]", "logging.getLogger('x')",
+    "enum.Enum('Color', ['RED', 'BLUE']).RED", "collections.namedtuple('P', 'x y')(1, 2)",
+    "dataclasses.make_dataclass('D', ['a'], frozen=True)(3)", "functools.lru_cache(lambda x: x)", "lambda x: x + 1",
+]  # fmt: skip
+
+
+def _told(code: str, folder: Path, seed: str = "1") -> str:
+    script = folder / "script.py"
+    script.write_text(code + TELL)
+    environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _digest(code: str) -> str:
+    space: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(PREAMBLE + code, "<cell>", "exec"), space)
+    return identity_of(space["function"]).digest
+
+
+def _using(value: str) -> str:
+    return f"value = {value}\ndef function(x):\n    return value\n"
+
+
+def test_all_values_have_an_identity_that_does_not_depend_on_the_process(tmp_path):
+    names = [f"value_{number}" for number in range(len(VALUES))]
+    code = PREAMBLE + "".join(f"{name} = {value}\n" for name, value in zip(names, VALUES, strict=True))
+    code += f"def function(x):\n    return [{', '.join(names)}]\n"
+    assert _told(code, tmp_path, "1") == _told(code, tmp_path, "12345")
+
+
+def test_no_two_values_are_taken_for_one_another():
+    digests = [_digest(_using(value)) for value in VALUES]
+    assert len(set(digests)) == len(VALUES)
+
+
+@pytest.mark.parametrize("moved", ["\n\n\n{}", "# a comment\n{}", "import os\ndef other(): return os\n{}"])
+def test_lines_comments_and_what_is_not_used_do_not_count(moved):
+    assert _digest(moved.format(FUNCTION.replace("return x * BY", "return x * BY  # doubled"))) == _digest(FUNCTION)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("BY = 2", "BY = 3"),
+        ("x * BY", "x / BY"),
+        ("outer(1)", "outer(2)"),
+        ("more=3", "more=4"),
+        ("+ shift", "- shift"),
+        ("helper(each)", "abs(each)"),
+    ],
+)
+def test_an_edit_of_the_body_a_helper_a_global_a_default_or_a_captured_value_counts(before, after):
+    assert _digest(FUNCTION.replace(before, after)) != _digest(FUNCTION)
+
+
+CLASS = """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scale:
+    by: int = 2
+    LIMIT = 7
+    def __call__(self, x):
+        return min(x * self.by, self.LIMIT)
+    @property
+    def half(self):
+        return self.by / 2
+    @staticmethod
+    def one():
+        return 1
+class Color(enum.Enum):
+    RED = 1
+    def shown(self):
+        return self.name
+def function(x):
+    return Scale()(x), Color.RED, function
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("= 2", "= 3"), ("LIMIT = 7", "LIMIT = 8"), ("x * self", "x + self"), ("/ 2", "/ 3"), ("return 1", "return 2"),
+     ("RED = 1", "RED = 2"), ("self.name", "self.value")],
+)  # fmt: skip
+def test_an_edit_of_a_class_that_is_used_counts(before, after):
+    assert _digest(CLASS.replace(before, after)) != _digest(CLASS)
+    assert _digest(CLASS) == _digest("\n" + CLASS)
+
+
+def test_functions_that_call_each_other_have_an_identity():
+    code = "def function(x):\n    return other(x)\ndef other(x):\n    return function(x)\n"
+    assert _digest(code) == _digest(code)
+    assert _digest(code) != _digest(code.replace("return function(x)", "return function(x) + 1"))
+
+
+def test_a_module_of_the_users_own_counts_by_its_source_and_a_library_by_its_name(tmp_path):
+    (tmp_path / "helping.py").write_text("def helper(x):\n    return x\n")
+    code = "import numpy\nfrom helping import helper\ndef function(x):\n    return helper(x), numpy\n"
+    before = _told(code, tmp_path)
+    assert _told(code, tmp_path) == before
+    (tmp_path / "helping.py").write_text("def helper(x):\n    return x + 1\n")
+    assert _told(code, tmp_path) != before
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("threading.Lock()", "_thread.lock"),
+        ("open('/dev/null')", "_io.TextIOWrapper"),
+        ("(x for x in [])", "generator"),
+        ("random.Random(1)", "random.Random"),
+        ("np.random.default_rng(1)", "numpy.random._generator.Generator"),
+        ("object()", "object"),
+        ("[object()]", "object"),
+        ("type('Thing', (), {})()", "__main__.Thing"),
+    ],
+)
+def test_a_value_without_identity_is_refused_by_name_and_type(value, word):
+    code = f"import threading, random\nheld = {value}\ndef helper(x):\n    return held\n"
+    code += "def function(x):\n    return helper(x)\n"
+    with pytest.raises(ConfigError) as caught:
+        _digest(code)
+    assert caught.value.what == f"helper uses 'held', a {word}, which has no identity that a later run could check"
+    assert "inside the function" in str(caught.value.next_step)
+
+
+def test_a_list_that_contains_itself_is_refused():
+    with pytest.raises(ConfigError, match="function uses 'held', a list, which contains itself"):
+        _digest("held = []\nheld.append(held)\ndef function(x):\n    return held\n")
+
+
+@dataclass(frozen=True)
+class Unsendable:
+    def __reduce__(self):
+        raise TypeError("it stays here")
+
+
+def test_what_cannot_be_pickled_is_refused_by_name():
+    held = Unsendable()
+    with pytest.raises(ConfigError, match="lambda cannot be sent to a worker: TypeError: it stays here"):
+        target_of(lambda _: held)
+
+
+def test_a_captured_array_counts_by_its_values():
+    def scaled(by):
+        return lambda x: x * by
+
+    one, same, other = (identity_of(scaled(np.arange(3) + shift)) for shift in (0, 0, 1))
+    assert one.digest == same.digest != other.digest
+    texts = [identity_of(scaled(pa.array([text]))).digest for text in ("a", "a", "b")]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_function_of_a_module_is_its_name():
+    assert target_of(textwrap.dedent) == "textwrap:dedent"
