@@ -1,10 +1,13 @@
 """Batches: the arrays of a batch, and a loader as its consumers see it."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+T = TypeVar("T", covariant=True)
 Array = np.ndarray[Any, Any]
 Batch = dict[str, Array]
 Function = Callable[[Batch], Batch]
@@ -48,6 +51,35 @@ class BatchSource(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def steps(self) -> int | None: ...
+
+    def loop_end(self, step: int) -> int | None: ...
+
     def state(self) -> dict[str, Any]: ...
 
-    def restore(self, state: Mapping[str, Any]) -> None: ...
+    def restore(self, state: Mapping[str, Any], phases: Sequence[Mapping[str, Any]] | None = None) -> None: ...
+
+
+class Steps(Protocol[T]):
+    """Whatever gives batches in order and counts them."""
+
+    @property
+    def step(self) -> int: ...
+
+    def __next__(self) -> T: ...
+
+
+class Loop(Generic[T]):
+    """One `for` loop over batches: it ends before batch `end`. What it gives counts for whoever loops next."""
+
+    def __init__(self, batches: Steps[T], end: int | None) -> None:
+        self._batches, self._end = batches, end
+
+    def __iter__(self) -> Loop[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._end is not None and self._batches.step >= self._end:
+            raise StopIteration
+        return next(self._batches)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from penstock.base.events.metrics import SECONDS, OnMetrics
-from penstock.loader.asked.mixing import make_draw, make_order, refuse_weights
+from penstock.loader.asked.mixing import make_draws, make_phases, phases_asked
 from penstock.loader.asked.opening import Asked, Path, open_all, split_of
 from penstock.loader.asked.options import checked
 from penstock.loader.asked.room import Room, is_larger_than_memory
@@ -12,8 +12,8 @@ from penstock.loader.batches import empty_batch
 from penstock.loader.engine import noticing_compilation
 from penstock.loader.kinds.choice import choose_kind
 from penstock.loader.loader import Loader
-from penstock.loader.maker import Parts
 from penstock.loader.order.recipe import Recipe
+from penstock.loader.parts import Parts
 from penstock.loader.tokens.vocabulary import Vocabulary
 
 
@@ -36,6 +36,8 @@ def load(
     columns: Sequence[str] | None = None,
     overflow: Literal["truncate"] | None = None,
     weights: Sequence[float] | None = None,
+    phases: Sequence[Mapping[str, Any]] | None = None,
+    max_epochs: int | Sequence[int | None] | None = None,
     mix_by: Literal["examples", "tokens"] = "examples",
     shuffle: bool = True,
     remainder: Literal["drop", "pad"] = "drop",
@@ -60,7 +62,8 @@ def load(
         workers: Threads that make batches ahead; 0 makes each batch when it is asked for. Default: "auto".
         memory: Upper bound for this whole process: "2GB", "50%" or bytes. Default: no bound, and batches ahead take at
             most 1 GiB.
-        epochs: Number of passes over the data. Default: None, without end.
+        epochs: Number of passes over the data, after which the loader ends. Default: None: each `for` loop is one
+            epoch, and the next loop has the next one.
         fill: Events per row: "packed" puts several keys into a row, "one_key" only one. Default: "packed" for events;
             other data takes none.
         cache: "memory" copies all columns into this process, "disk" reads only what a batch needs. Default: None, the
@@ -72,6 +75,11 @@ def load(
         columns: Only these columns of array data, by name. Default: all but text.
         overflow: "truncate" cuts stored rows that are longer than `length`. Default: None, they are refused.
         weights: Share of each dataset if `path` is a list; they are scaled to 1. Default: equal shares.
+        phases: Changes of the mixture during a run: [{"from": 0, "weights": [1, 0]}, {"from": 10_000, "weights":
+            [0.7, 0.3], "batch_size": 64}]. "from" is the first batch of a phase; a weight of 0 leaves a dataset out;
+            what a phase does not name is as above. A `for` loop over phases does not end with an epoch. Default: None.
+        max_epochs: Most passes over each dataset: a number for all, or one per dataset, with None for no limit. The
+            loader ends before a dataset is passed more often. Default: None.
         mix_by: Unit of `weights`: "examples" (rows) or "tokens". Default: "examples".
         shuffle: Another order in every epoch; False keeps the stored order. Default: True.
         remainder: Last incomplete batch of finite epochs: "drop" it, or "pad" it with rows of zeros. Padded rows of
@@ -92,28 +100,27 @@ def load(
     del arguments["on_metrics"]  # an equal loader in another process must not call it
     opened = open_all(path, split)
     larger = is_larger_than_memory(opened, cache)
-    refuse_weights(weights, len(opened))
+    phases_asked(options, len(opened))  # refused before kernels are compiled
     room = Room.of(options)
     with noticing_compilation():
         kind = choose_kind(Asked(opened, options, room.budget, larger))
-        order = make_order(kind, options)
-        draw = make_draw(order)
-        kind.fill(draw(0, 1), empty_batch(kind.layout, 1))  # compiles or loads what the first batch needs
+        made = make_phases(kind, options)
+        draws = make_draws(made)
+        kind.fill(draws[0](0, 1), empty_batch(kind.layout, 1))  # compiles or loads what the first batch needs
     room.place_columns(kind, cache, larger)
-    settings = {name: options[name] for name in ("batch_size", "seed", "shuffle")}
-    settings = {"kind": kind.name, "split": split_of(opened, split), **settings, "shares": list(order.shares)}
+    settings = {name: options[name] for name in ("seed", "shuffle")}
+    settings = {"kind": kind.name, "split": split_of(opened, split), **settings, **made.first_settings()}
     return Loader(
         Parts(
             opened_by=load,
             arguments=arguments,
             kind=kind,
-            order=order,
-            draw=draw,
+            phases=made,
+            draws=draws,
             recipe=Recipe(tuple(each.name for each in opened), {**settings, **kind.describe()}),
-            batch_size=options["batch_size"],
             rank=options["rank"],
             world=options["world"],
-            remainder=remainder,
+            paths=tuple(each.path for each in opened),
             workers=None if workers == "auto" else int(workers),
             ahead=room.batches_ahead(kind),
             room=None if memory is None else room.left,

@@ -7,6 +7,7 @@ import operator
 import os
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.shown import Shown
-from penstock.loader.batches import Batch, Function
+from penstock.loader.batches import Batch, Function, Loop
 from penstock.loader.feeding.prefetch import Prefetch
-from penstock.loader.feeding.processes import Functions
 from penstock.loader.feeding.stats import Stats, Totals
-from penstock.loader.maker import Filled, Maker, Parts
+from penstock.loader.maker import Filled, Maker
+from penstock.loader.parts import Parts
 from penstock.loader.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ log = logging.getLogger("penstock")
 class Loader(Shown):
     """Batches as dicts of numpy arrays. A batch's arrays may be kept; their memory is used again when they are gone."""
 
-    def __init__(self, parts: Parts, functions: Functions = Functions(), step: int = 0) -> None:  # noqa: B008
-        self._parts, self._functions, self.step = parts, functions, step
+    def __init__(self, parts: Parts, step: int = 0) -> None:
+        self._parts, self.step = parts, step
         self._totals = Totals(parts.kind.unit, parts.cores)
-        self._maker = Maker(parts, functions, self._totals)
+        self._maker = Maker(parts, self._totals)
         self._prefetch: Prefetch[Filled] | None = None
         self._closing: weakref.finalize[..., Any] | None = None
         self._closed = False
@@ -53,7 +54,7 @@ class Loader(Shown):
         parts, steps = self._parts, "without end" if self._steps is None else f"of {self._steps:,}"
         return {
             "datasets": str(self._parts.arguments.get("path", "")),
-            "batches": f"{parts.batch_size:,} {parts.kind.unit} each, at {self.step:,} {steps}",
+            "batches": f"{parts.phases.first.batch_size:,} rows each, at {self.step:,} {steps}",
             "rank": f"{parts.rank} of {parts.world}",
             "threads": "auto" if parts.workers is None else str(parts.workers),
         }
@@ -76,7 +77,20 @@ class Loader(Shown):
         return self._maker.make(k)[0]
 
     def __iter__(self) -> Iterator[Batch]:
-        return self
+        """One epoch, or what is left of it; to the end if `epochs`, `max_epochs` or `phases` were given."""
+        return Loop(self, self.loop_end(self.step))
+
+    def loop_end(self, step: int) -> int | None:
+        """Number behind the last batch of a `for` loop that begins at a step. None: it ends with the loader."""
+        if self._steps is not None and step >= self._steps:
+            warnings.warn(
+                f"all {self._steps:,} batches of this loader were given, and this loop is empty. Without epochs= each "
+                "`for` loop is one epoch",
+                UserWarning,
+                stacklevel=3,
+            )
+        epoch = self._parts.phases.epoch_of(step) if self._steps is None else None
+        return epoch[1] if epoch else None
 
     def __next__(self) -> Batch:
         self._refuse_process()
@@ -107,13 +121,22 @@ class Loader(Shown):
             )
 
     def __len__(self) -> int:
-        if self._steps is None:
-            raise TypeError("a loader without epochs= has no end, and so no len()")
+        """Batches of the whole loader if it ends, else of the epoch in which it stands."""
+        if self._steps is not None:
+            return self._steps
+        epoch = self._parts.phases.epoch_of(self.step)
+        if epoch is None:
+            raise TypeError("a loader of phases without max_epochs= has no end, and so no len()")
+        return epoch[1] - epoch[0]
+
+    @property
+    def steps(self) -> int | None:
+        """Batches in all; None if the loader has no end."""
         return self._steps
 
     def _take(self) -> tuple[Filled, int]:
         """The next batch with its counts, and how many lay ready."""
-        if self._parts.workers == 0 and not self._functions.processes:
+        if self._parts.workers == 0 and not self._parts.functions.processes:
             return self._maker.make(self.step), 0
         if self._prefetch is None:
             self._prefetch = self._start()
@@ -125,7 +148,7 @@ class Loader(Shown):
             raise
 
     def _start(self) -> Prefetch[Filled]:
-        ahead, tuner = self._maker.batches_ahead(self.step), self._parts.make_tuner(self._functions.processes)
+        ahead, tuner = self._maker.batches_ahead(self.step), self._parts.make_tuner()
         maker, timing = self._maker.start(), self._totals.timing
         prefetch = Prefetch(maker.make, self.step, self._steps, ahead, tuner, lambda: timing.waiting)
         self._maker = maker
@@ -137,30 +160,37 @@ class Loader(Shown):
 
     def state(self) -> dict[str, Any]:
         """A small dict: the next batch, and what it is a batch of. Restores on any rank, world and workers."""
-        return self._parts.recipe.state(self.step)
+        return self._parts.recipe.state(self.step, self._parts.phases)
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any], phases: Sequence[Mapping[str, Any]] | None = None) -> None:
         """Go to the place that `state()` described: the next batch is the one that came next there.
 
         Args:
             state: Dict from `state()` of a loader of the same data and options; rank, world and workers may differ.
+            phases: Phases from now on. They must agree with those of the state up to its batch. Default: those that
+                `load` was given.
         """
         self._refuse_process()
-        step = self._parts.recipe.step_of(state)
-        if self._steps is not None and step > self._steps:
+        parts = self._parts if phases is None else self._parts.with_phases(phases)
+        step = parts.recipe.step_of(state, parts.phases)
+        if parts.steps is not None and step > parts.steps:
             raise ConfigError(
-                f"this state is at batch {step:,}, and {self._parts.order.epochs_have} {self._steps:,}",
+                f"this state is at batch {step:,}, and {parts.phases.last.order.epochs_have} {parts.steps:,}",
                 where="loader.restore(state)",
                 next_step="load with as many epochs as before, or more",
             )
         with self._turn:
+            self._parts, self._steps = parts, parts.steps
             self._stop()
+            self._maker = Maker(parts, self._totals)
             self.step = step
 
     def stats(self) -> Stats:
         """Throughput, waiting time and the reason for it, since the first batch."""
         replaced = self._totals.replaced + self._maker.replaced
-        return self._totals.snapshot(self._parts.ahead, self._functions.processes, replaced, self._parts.flops)
+        parts = self._parts
+        taken = self._totals.snapshot(parts.ahead, self._parts.functions.processes, replaced, parts.flops)
+        return replace(taken, datasets=parts.progress(self.step))
 
     def _log(self) -> None:
         every = self._parts.log_every
@@ -178,10 +208,7 @@ class Loader(Shown):
             processes: Processes that call it; 0 calls it in the loader's threads. Default: 0.
             timeout: Seconds after which a silent process is replaced and its batch made again. Default: 4.0.
         """
-        functions = self._functions.then(function, processes, timeout)
-        recipe = self._parts.recipe
-        named = replace(recipe, settings={**recipe.settings, "map": functions.names})
-        return Loader(replace(self._parts, recipe=named), functions, self.step)
+        return Loader(self._parts.mapped(self._parts.functions.then(function, processes, timeout)), self.step)
 
     def to_torch(
         self, device: str | int | torch.device | None = None, ahead: int = 2, int64: Sequence[str] = ()
@@ -233,7 +260,7 @@ class Loader(Shown):
     @property
     def functions(self) -> tuple[Function, ...]:
         """Functions given to `map`, in order."""
-        return self._functions.each
+        return self._parts.functions.each
 
     @property
     def opened_by(self) -> Callable[..., Loader]:
@@ -252,7 +279,7 @@ class Loader(Shown):
             self._closing()
             self._totals.replaced += self._maker.replaced
             self._closing = self._prefetch = None
-            self._maker = Maker(self._parts, self._functions, self._totals)
+            self._maker = Maker(self._parts, self._totals)
 
     def close(self) -> None:
         """End its threads and processes. It gives no batch afterwards."""

@@ -68,7 +68,9 @@ def open_data(path) -> Data:
 def test_a_row_draws_as_many_records_as_the_definition_says(datasets: Datasets, length):
     data = open_data(datasets.more_pings)
     with penstock.load(datasets.more_pings, batch_size=4, length=length) as loader:
-        assert loader._parts.order.streams[0].draws == draws_by_definition(data, PINGS, length, augment=True)
+        assert loader._parts.phases.first.order.streams[0].draws == draws_by_definition(
+            data, PINGS, length, augment=True
+        )
 
 
 @pytest.mark.proof

@@ -217,7 +217,7 @@ def test_mixing_by_tokens_gives_each_dataset_its_share_of_the_tokens(datasets: D
     paths = [datasets.pings, datasets.more_pings]
     with penstock.load(paths, fill="one_key", mix_by="tokens", **options) as loader:
         tokens = Counter[int]()
-        order = loader._parts.order
+        order = loader._parts.phases.first.order
         for k in range(40):
             useful = np.count_nonzero(loader.batch(k)["targets_segmentation"], axis=1)
             for row in range(50):

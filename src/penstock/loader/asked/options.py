@@ -1,6 +1,6 @@
 """Options: arguments of load() that cannot be, refused before anything is opened. Next: opening.py."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from penstock.base.numbers import is_positive, is_whole
 
 _MOST = 2**31 - 1  # of rows, tokens, ranks, epochs: their products stay within 64 bits
 _MOST_WORKERS = 1024
+_PHASE_KEYS = ("from", "weights", "batch_size")
 _WORDS = {
     "fill": (None, "packed", "one_key"),
     "cache": (None, "memory", "disk"),
@@ -24,7 +25,14 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     _refuse_options(given)
     whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead")
     numbers = {name: None if given[name] is None else int(given[name]) for name in whole}
-    return {**given, **numbers, "shuffle": bool(given["shuffle"])}
+    phases = None if given["phases"] is None else [dict(each) for each in given["phases"]]
+    return {**given, **numbers, "shuffle": bool(given["shuffle"]), "phases": phases}
+
+
+def largest_batch(options: Mapping[str, Any]) -> int:
+    """Rows of the largest batch of all phases."""
+    sizes = [each["batch_size"] for each in options["phases"] or () if "batch_size" in each]
+    return int(max([options["batch_size"], *sizes]))
 
 
 def _refuse_options(given: Mapping[str, Any]) -> None:
@@ -44,6 +52,12 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
             f"'auto', or a whole number from 0 to {_MOST_WORKERS:,}",
         ),
         (_is_none_or_whole(given["epochs"]), "epochs", f"None (no end), or a whole number from 1 to {_MOST:,}"),
+        (
+            _are_epochs(given["max_epochs"]),
+            "max_epochs",
+            f"a whole number from 1 to {_MOST:,}, or a list with one per dataset",
+        ),
+        (given["epochs"] is None or given["max_epochs"] is None, "max_epochs", "either epochs= or max_epochs="),
         (_is_none_or_whole(given["ahead"]), "ahead", f"None, or how many batches, from 1 to {_MOST:,}"),
         (isinstance(given["shuffle"], (bool, np.bool_)), "shuffle", "True or False"),
         (isinstance(given["augment"], bool | np.bool_ | None), "augment", "True, False, or None (True for pings)"),
@@ -63,14 +77,54 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
         if not good:
             taken = f"load() cannot take {name}={given[name]!r}"
             raise ConfigError(taken, where="penstock.load", next_step=f"give {usage}")
-    batch_size = given["batch_size"]
+    _refuse_uneven(given["batch_size"], world, "penstock.load")
+    if given["phases"] is not None:
+        _refuse_phases(given["phases"], world)
+
+
+def _refuse_uneven(batch_size: int, world: int, where: str) -> None:
     if batch_size % world:
         nearest = batch_size - batch_size % world or world
         raise ConfigError(
             f"batch_size={batch_size} rows cannot be shared evenly by world={world}",
-            where="penstock.load: batch_size is that of all ranks together",
+            where=f"{where}: batch_size is that of all ranks together",
             next_step=f"a multiple of {world}, such as {nearest} or {nearest + world}",
         )
+
+
+def _refuse_phases(phases: Any, world: int) -> None:
+    if isinstance(phases, (str, bytes, Mapping)) or not isinstance(phases, Sequence) or not phases:
+        raise _refused_phase("phases=", f"is no list of phases: {phases!r}")
+    last = -1
+    for number, phase in enumerate(phases, start=1):
+        where = f"load(phases=...), phase {number}"
+        if not isinstance(phase, Mapping) or "from" not in phase:
+            raise _refused_phase(where, f"has no 'from', the number of its first batch: {phase!r}")
+        unknown = [str(name) for name in phase if name not in _PHASE_KEYS]
+        if unknown:
+            raise _refused_phase(where, f"has an unknown key, {unknown[0]!r}; a phase has {', '.join(_PHASE_KEYS)}")
+        if not is_whole(phase["from"], 0, _MOST) or phase["from"] <= last or (number == 1 and phase["from"] != 0):
+            after = f"above {last:,}, where the phase before begins" if number > 1 else "0, for the first phase"
+            raise _refused_phase(where, f"begins at batch {phase['from']!r}, which must be a whole number {after}")
+        last = phase["from"]
+        if "batch_size" in phase:
+            if not is_whole(phase["batch_size"], 1, _MOST):
+                raise _refused_phase(where, f"has batch_size={phase['batch_size']!r}, not a whole number above 0")
+            _refuse_uneven(phase["batch_size"], world, where)
+
+
+def _refused_phase(where: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"the phase {what}" if where != "phases=" else f"phases= {what}",
+        where=where,
+        next_step='phases=[{"from": 0, "weights": [1, 0]}, {"from": 10_000, "weights": [0.7, 0.3], "batch_size": 64}]',
+    )
+
+
+def _are_epochs(value: Any) -> bool:
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return all(map(_is_none_or_whole, value))
+    return _is_none_or_whole(value)
 
 
 def _is_none_or_whole(value: Any) -> bool:

@@ -12,6 +12,7 @@ from penstock.base.errors import ConfigError, PlanError
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.sizes import format_size
 from penstock.loader.asked.opening import Opened
+from penstock.loader.asked.options import largest_batch
 from penstock.loader.batches import TOKEN_ARRAYS
 from penstock.loader.feeding.buffers import batch_bytes
 from penstock.loader.feeding.readahead import read_once, read_randomly
@@ -35,7 +36,7 @@ class Room:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Room:
-        memory, rows = options["memory"], options["batch_size"] // options["world"]
+        memory, rows = options["memory"], largest_batch(options) // options["world"]
         try:
             budget = make_budget("100%" if memory is None else memory)
         except ValueError as error:

@@ -20,6 +20,9 @@ class OrderTable(NamedTuple):
     shuffle: bool
     rows: int  # -1: no end
     shares: Any
+    before: Any  # rows of each dataset that an earlier phase took
+    tail: int  # first row of a block that the next phase cuts; -1: none
+    ranks: Any  # of the rows from there on
     streams: Any
     starts: Any  # of each shard: its first record in its dataset
     contexts: Any
@@ -45,10 +48,24 @@ def make_table(made: order.Order) -> OrderTable:
         shuffle=made.shuffle,
         rows=-1 if made.rows is None else made.rows,
         shares=np.array(made.shares, "i8"),
+        before=np.array(made.starts, "i8"),
+        tail=made.tail[0],
+        ranks=made.tail[1],
         streams=np.array(streams, "i8"),
         starts=np.concatenate(starts),
         contexts=contexts[1] if len(made.streams) == 1 else np.concatenate(contexts),  # a byte per record: no copy
         checkpoints=np.concatenate(checkpoints),
+    )
+
+
+def of_phase(table: OrderTable, made: order.Order) -> OrderTable:
+    """The table of another phase over the same datasets: what is large is shared."""
+    return table._replace(
+        rows=-1 if made.rows is None else made.rows,
+        shares=np.array(made.shares, "i8"),
+        before=np.array(made.starts, "i8"),
+        tail=made.tail[0],
+        ranks=made.tail[1],
     )
 
 
@@ -106,7 +123,7 @@ def draw_sizing(number: int, before: int, starts: Any, most: int, shards: Any, r
 @jit
 def _dataset(table: Any, row: int) -> tuple[int, int]:
     if len(table.shares) == 1:
-        return 0, row
+        return 0, table.before[0] + row
     size = table.shares.sum()
     block = row // size
     mix_key = chain(chain(chain(np.uint64(0), table.seed), MIX), block)
@@ -114,7 +131,9 @@ def _dataset(table: Any, row: int) -> tuple[int, int]:
     while spot >= table.shares[dataset]:
         spot -= table.shares[dataset]
         dataset += 1
-    return dataset, block * table.shares[dataset] + spot
+    if 0 <= table.tail <= row:
+        spot = table.ranks[row - table.tail]
+    return dataset, table.before[dataset] + block * table.shares[dataset] + spot
 
 
 @jit

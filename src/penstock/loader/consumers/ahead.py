@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from penstock.base.errors import ConfigError
 from penstock.base.numbers import is_whole
-from penstock.loader.batches import Batch, BatchSource
+from penstock.loader.batches import Batch, BatchSource, Loop
 
 T = TypeVar("T")
 _MOST = 1024  # batches
@@ -39,12 +39,17 @@ class Ahead(Generic[T]):
         self._lock = threading.RLock()  # held to take and to restore; a signal handler may restore in between
         self._process = os.getpid()
 
-    def __iter__(self) -> Ahead[T]:
-        return self
+    def __iter__(self) -> Loop[T]:
+        return Loop(self, self._loader.loop_end(self.step))
+
+    @property
+    def step(self) -> int:
+        """Batches that the consumer got."""
+        return self._loader.step if self._step is None else self._step
 
     def __next__(self) -> T:
         with self._lock:
-            step = self._step = self._loader.step if self._step is None else self._step
+            step = self._step = self.step
             try:
                 self._fill()
                 hand_out, after = self._waiting.popleft()
@@ -64,9 +69,9 @@ class Ahead(Generic[T]):
         state, step = self._loader.state(), self._step
         return state if step is None else {**state, "step": step}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any], phases: Sequence[Mapping[str, Any]] | None = None) -> None:
         with self._lock:
-            self._loader.restore(state)  # it may refuse: then all stays as it was
+            self._loader.restore(state, phases)  # it may refuse: then all stays as it was
             self._waiting.clear()
             self._depth, self._step = 0, None
 

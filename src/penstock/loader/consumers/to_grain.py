@@ -40,10 +40,7 @@ class Batches:
 
     def __init__(self, loader: BatchSource) -> None:
         self.open, self.arguments, self.functions = loader.opened_by, loader.arguments, loader.functions
-        try:
-            self.length = len(loader)
-        except TypeError:
-            self.length = sys.maxsize
+        self.length = sys.maxsize if loader.steps is None else loader.steps
         self._loader: BatchSource | None = loader
         self._opening = threading.Lock()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from penstock.base.errors import ConfigError
-from penstock.loader.batches import Array, Batch, BatchSource
+from penstock.loader.batches import Array, Batch, BatchSource, Loop
 from penstock.loader.consumers.ahead import Ahead
 
 try:
@@ -43,16 +43,16 @@ class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
     """One loader's batches as tensors, for a plain loop or as the dataset of a (Stateful)DataLoader.
 
     There pass batch_size=None and num_workers=0. Its state counts what the consumer got, not what is ahead on the
-    device. It goes on where the consumer stopped: a second `for` over it does not begin again.
+    device. A `for` loop is one epoch, or what is left of it, unless load() was given its end.
     """
 
     def __init__(self, loader: BatchSource, place: Callable[[Batch], Callable[[], Tensors]], ahead: int) -> None:
         self._batches: Ahead[Tensors] = Ahead(loader, place, ahead)
 
-    def __iter__(self) -> TorchBatches:
+    def __iter__(self) -> Loop[Tensors]:
         if torch.utils.data.get_worker_info() is not None:
             _refuse_workers()
-        return self
+        return iter(self._batches)
 
     def __next__(self) -> Tensors:
         return next(self._batches)

@@ -40,6 +40,15 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class DatasetProgress:
+    """How far a loader is in one of its datasets."""
+
+    path: str
+    rows: int  # drawn so far
+    epochs: float  # passes over the dataset
+
+
+@dataclass(frozen=True)
 class Stats:
     """A snapshot. Seconds are the consumer's since its first batch; `stages` are the makers', over their threads."""
 
@@ -70,6 +79,7 @@ class Stats:
     limiting: str | None
     fix: Fix | None
     verdict: str
+    datasets: tuple[DatasetProgress, ...] = ()
 
     @property
     def wait_share(self) -> float:

@@ -7,6 +7,7 @@ place holds. Nothing is shuffled in memory and nothing remembered, so any row ca
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import gcd, lcm
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ CHECKPOINT = 256  # records between two sums of contexts: one is found by a look
 _FINEST_WEIGHT = 10**12  # a weight of 0.1 is meant as a tenth, and not as the binary fraction next to it
 _EXACT_BLOCK = 1000  # rows: larger blocks mix no better, and a finite stream is a whole number of them
 _EXACT_TO = 1000
+MOST_BLOCK = 1_000_000  # rows, where a phase may end inside of a block
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,15 @@ class Draws:
 
 @dataclass(frozen=True)
 class Order:
+    """Rows of a stream that mixes datasets by their shares, from where each dataset stands (`before`) on."""
+
     streams: tuple[Stream, ...]
     shares: tuple[int, ...]
     seed: int
     shuffle: bool = True
-    epochs: int | None = None
+    epochs: int | tuple[int | None, ...] | None = None  # of each dataset, or of all alike
+    before: tuple[int, ...] = ()  # rows of each dataset that an earlier phase took
+    end: int | None = None  # rows after which the next phase begins
 
     @property
     def draws(self) -> int:
@@ -125,32 +131,84 @@ class Order:
         return sum(self.shares)
 
     @property
+    def limits(self) -> tuple[int | None, ...]:
+        """Epochs that each dataset has."""
+        return self.epochs if isinstance(self.epochs, tuple) else (self.epochs,) * len(self.streams)
+
+    @property
     def epochs_have(self) -> str:
         """The start of a sentence for an error."""
-        return "1 epoch has" if self.epochs == 1 else f"{self.epochs} epochs have"
+        limits = set(self.limits)
+        if len(limits) > 1:
+            return f"max_epochs={list(self.limits)} leaves"
+        return "1 epoch has" if limits == {1} else f"{limits.pop()} epochs have"
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """First row of each dataset."""
+        return self.before or (0,) * len(self.streams)
 
     @property
     def rows(self) -> int | None:
-        """Rows of the whole stream. It ends before one of several datasets is passed more than `epochs` times."""
-        if self.epochs is None:
-            return None
-        if len(self.streams) == 1:
-            return self.epochs * self.streams[0].rows
-        return self.block * min(
-            self.epochs * stream.rows // share for stream, share in zip(self.streams, self.shares, strict=True)
-        )
+        """Rows of the whole stream. It ends before a dataset is passed more often than its epochs say."""
+        blocks = [
+            (limit * stream.rows - start) // share
+            for limit, stream, start, share in zip(self.limits, self.streams, self.starts, self.shares, strict=True)
+            if limit is not None and share
+        ]
+        return self.block * min(blocks) if blocks else None
+
+    @property
+    def epoch_rows(self) -> int:
+        """Rows until the first dataset has been passed once."""
+        whole = [
+            stream.rows * self.block // share for stream, share in zip(self.streams, self.shares, strict=True) if share
+        ]
+        return max(1, min(whole))
+
+    @cached_property
+    def tail(self) -> tuple[int, Array]:
+        """First row of the block that `end` cuts, and the rank of each of its rows among those of its dataset.
+
+        There a row takes the next of its dataset, so that the next phase goes on without a gap.
+        """
+        if self.end is None or len(self.streams) == 1 or self.end % self.block == 0:
+            return -1, np.empty(0, "i8")
+        block, count = divmod(self.end, self.block)
+        taken, ranks = [0] * len(self.streams), np.empty(count, "i8")
+        for within in range(count):
+            dataset, _ = self._spot(block, within)
+            ranks[within] = taken[dataset]
+            taken[dataset] += 1
+        return block * self.block, ranks
+
+    def taken(self, rows: int) -> tuple[int, ...]:
+        """Rows of each dataset before row `rows`, those of earlier phases included."""
+        blocks, count = divmod(rows, self.block)
+        taken = [start + blocks * share for start, share in zip(self.starts, self.shares, strict=True)]
+        if count > MOST_BLOCK:  # too many to count; phases refuse such a block, and progress may be rounded
+            return tuple(each + count * share // self.block for each, share in zip(taken, self.shares, strict=True))
+        for within in range(count):
+            taken[self._spot(blocks, within)[0]] += 1
+        return tuple(taken)
 
     def place(self, row: int) -> tuple[int, int, int]:
         """The dataset that a row of the stream belongs to, and the epoch and row in it."""
         dataset, own = 0, row
         if len(self.streams) > 1:
             block, within = divmod(row, self.block)
-            spot = permute(within, self.block, key(self.seed, MIX, block))
-            while spot >= self.shares[dataset]:
-                spot -= self.shares[dataset]
-                dataset += 1
-            own = block * self.shares[dataset] + spot
-        return dataset, *divmod(own, self.streams[dataset].rows)
+            dataset, spot = self._spot(block, within)
+            first, ranks = self.tail
+            own = block * self.shares[dataset] + (int(ranks[row - first]) if 0 <= first <= row else spot)
+        return dataset, *divmod(self.starts[dataset] + own, self.streams[dataset].rows)
+
+    def _spot(self, block: int, within: int) -> tuple[int, int]:
+        """The dataset of a row of a block, and which of the dataset's rows of that block it is."""
+        dataset, spot = 0, permute(within, self.block, key(self.seed, MIX, block))
+        while spot >= self.shares[dataset]:
+            spot -= self.shares[dataset]
+            dataset += 1
+        return dataset, spot
 
     def row_key(self, row: int) -> int:
         return key(self.seed, ROW, *self.place(row))

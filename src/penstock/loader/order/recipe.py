@@ -9,6 +9,7 @@ from typing import Any
 from penstock.base.errors import ConfigError
 from penstock.base.fingerprint import fingerprint
 from penstock.base.numbers import is_whole
+from penstock.loader.order.phases import Phases, differing_phases
 
 STATE_VERSION = 2  # 1 had another order of records
 MOST_STEPS = 2**40  # no run gets there, and the rows of a batch stay within 64 bits
@@ -21,12 +22,15 @@ _SHORT = 16
 @dataclass(frozen=True)
 class Recipe:
     datasets: tuple[str, ...]  # their ids
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any]  # with the batch size and the shares of the first phase
 
-    def state(self, step: int) -> dict[str, Any]:
-        return {"version": STATE_VERSION, "step": step, "datasets": _names(self.datasets), "recipe": self._facts()}
+    def state(self, step: int, phases: Phases) -> dict[str, Any]:
+        """Only the phases that have begun are in it: those to come may still be changed."""
+        later = {"phases": begun} if (begun := phases.begun(step)) else {}
+        recipe = {**self._facts(), **later}
+        return {"version": STATE_VERSION, "step": step, "datasets": _names(self.datasets), "recipe": recipe}
 
-    def step_of(self, state: Mapping[str, Any]) -> int:
+    def step_of(self, state: Mapping[str, Any], phases: Phases) -> int:
         """Step of a state; refused by name if it is of other data, or of rows made in another way."""
         if not isinstance(state, Mapping):
             hint = "json.loads it first" if isinstance(state, (str, bytes)) else _AS_RETURNED
@@ -46,14 +50,25 @@ class Recipe:
                 f"it is of other data: datasets {', '.join(datasets)}, these are {', '.join(_names(self.datasets))}",
                 "load the dataset it was saved with; one that was prepared again from the same input has the same id",
             )
-        own = self._facts()
-        differing = [name for name in {**facts, **own} if not _are_equal(facts, own, name)]
+        if not 0 <= step <= MOST_STEPS:
+            raise _refused(f"its step is {step:,}, and steps are from 0 to {MOST_STEPS:,}", _AS_RETURNED)
+        own, were = self._facts(), {name: value for name, value in facts.items() if name != "phases"}
+        differing = [name for name in {**were, **own} if not _are_equal(were, own, name)]
         if differing:
             listed = ", ".join(f"{name} was {facts.get(name)!r} and is {own.get(name)!r}" for name in differing)
             raise _refused(f"it is of another recipe: {listed}", "load with the options it was saved with")
-        if not 0 <= step <= MOST_STEPS:
-            raise _refused(f"its step is {step:,}, and steps are from 0 to {MOST_STEPS:,}", _AS_RETURNED)
+        self._refuse_phases(step, facts.get("phases", []), phases.begun(step))
         return step
+
+    def _refuse_phases(self, step: int, were: Any, own: list[dict[str, Any]]) -> None:
+        """Refuse phases that made other batches before `step`."""
+        if not isinstance(were, (list, tuple)) or not all(isinstance(each, Mapping) for each in were):
+            raise _refused(f"its phases are {were!r}, and not a list of phases", _AS_RETURNED)
+        if words := differing_phases(own, were):
+            raise _refused(
+                f"it is of other phases: by batch {step:,}, {words}",
+                "give phases that agree with those of the run up to this batch; later ones may differ",
+            )
 
     def _facts(self) -> dict[str, Any]:
         """Plain settings as they are, others by their fingerprint."""
