@@ -144,6 +144,39 @@ print(penstock.open("out")[:]["x"].to_pylist()[0])
     assert done.stdout.strip() == "1", done.stderr
 
 
+def test_without_workers_a_plan_whose_functions_were_changed_is_refused(place):
+    code = """\
+import penstock, pyarrow.compute as pc
+by = [1]
+def added(batch):
+    return batch.set_column(0, "x", pc.add(batch["x"], by[0]))
+job = {"input": "in.parquet", "output": "out", "stages": [added], "workers": 0}
+made = MAKE(job)
+by[0] = 100
+penstock.run(made, progress=False)
+"""
+    for make in ("penstock.plan", "penstock.Config"):
+        done = _script(place, code.replace("MAKE", make))
+        assert "added, or a value that it uses, was changed since the job was planned" in done.stderr
+    assert not (place / "out").exists()
+
+
+def test_a_value_that_workers_would_not_see_is_refused(place):
+    (place / "settings.py").write_text("BY = 1\n")
+    code = """\
+import sys
+import penstock, pyarrow.compute as pc, settings
+settings.BY = 100
+def added(batch):
+    return batch.set_column(0, "x", pc.add(batch["x"], settings.BY))
+job = {"input": "in.parquet", "output": "out", "stages": [added], "workers": int(sys.argv[1])}
+penstock.run(job, progress=False)
+print(penstock.open("out")[:]["x"].to_pylist()[0])
+"""
+    assert "added uses settings.BY, which was set to another value" in _script(place, code, "1").stderr
+    assert _script(place, code, "0").stdout.strip() == "100"
+
+
 def test_an_error_of_a_function_names_its_line_in_the_script(place):
     code = """\
 import penstock

@@ -157,3 +157,25 @@ def test_batches_decide_no_byte_even_where_an_item_fails_after_many_samples(tmp_
         penstock.run(workshop.with_batches(penstock.plan(job), size), progress=False)
         written.append(workshop.bytes_of(tmp_path / name / "out"))
     assert written[0] == written[1]
+
+
+def doubled_in_place(row: Any) -> dict[str, Any]:
+    row *= 2
+    return {"x": row}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_function_may_change_an_item_in_place(tmp_path, workers):
+    items = list(np.arange(12.0).reshape(6, 2))
+    _run(tmp_path, items, doubled_in_place, workers=workers)
+    made = np.load(tmp_path / "out" / "x_train.npy")
+    assert made.tolist() == (2 * np.arange(12.0).reshape(6, 2)).tolist()
+    assert items[1].tolist() == [2.0, 3.0]
+
+
+def test_items_that_are_changed_between_plan_and_run_are_refused(tmp_path):
+    items = [1, 2, 3]
+    plan = penstock.plan(_job(tmp_path, items, twice))
+    items[0] = 100
+    with pytest.raises(ConfigError, match="items: they were changed since the job was planned"):
+        penstock.run(plan, progress=False)

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.base.errors import ConfigError, PenstockError, TaskError, did_you_mean
 from penstock.base.user_code.carried import accept as accept
 from penstock.base.user_code.carried import carried, carried_files, carried_identity, is_carried, shown_name
+from penstock.base.user_code.carried import refuse_other_values as refuse_other_values
 from penstock.base.user_code.modules import module_digest, own_modules
 
 _MODULE_AND_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

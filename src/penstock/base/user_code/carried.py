@@ -17,7 +17,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.base.errors import ConfigError, printable
-from penstock.base.user_code.identity import Identity, find_in, identity_of, importable_name, load_by_name, name_of
+from penstock.base.user_code.identity import (
+    Identity,
+    find_in,
+    identity_of,
+    importable_name,
+    load_by_name,
+    name_of,
+    refuse_other_modules,
+)
 
 _TARGET = re.compile(r"[A-Za-z_]\w*@[0-9a-f]{12}")
 
@@ -79,6 +87,22 @@ def carried_identity(target: str) -> str:
     """Bytecode is that of one version of Python, so the version is told."""
     version = ".".join(map(str, sys.version_info[:2]))
     return f"{shown_name(target)}-{carried(target).identity.digest}, Python {version}"
+
+
+def refuse_other_values(target: str) -> None:
+    """In a worker: raise TaskError if carried code would use other modules, or other values of them, than planned."""
+    if is_carried(target):
+        refuse_other_modules(shown_name(target), carried(target).identity)
+
+
+def refuse_changed(target: str) -> None:
+    """In the driver: raise ConfigError if carried code, or a value that it uses, was changed since it was named."""
+    if is_carried(target) and identity_of(carried(target).thing).digest != carried(target).identity.digest:
+        raise ConfigError(
+            f"{shown_name(target)}, or a value that it uses, was changed since the job was planned. Without workers "
+            "the changed one would be called",
+            next_step="plan the job again, or give penstock.run the job itself",
+        )
 
 
 def carried_files(target: str) -> frozenset[str]:

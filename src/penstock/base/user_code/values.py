@@ -105,12 +105,16 @@ def _numpy_token(value: Any, token: Token) -> Any:
     import numpy as np
 
     if isinstance(value, np.dtype):
-        return ["dtype", repr(value.descr) if value.names else value.str]
+        return ["dtype", repr(value)]  # `str` is '|V8' for every pair of 32-bit numbers
     if type(value) is np.ndarray:
         if value.dtype.hasobject:
             return ["array", str(value.dtype), list(value.shape), token(value.tolist())]
+        if value.dtype.names:  # by field: bytes between fields may be anything
+            return ["array", token(value.dtype), list(value.shape), *(token(value[name]) for name in value.dtype.names)]
         data = digest(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
         return ["array", token(value.dtype), list(value.shape), data]
+    if isinstance(value, np.void) and value.dtype.names:
+        return ["scalar", token(np.array(value))]
     if isinstance(value, np.generic):
         return ["scalar", token(value.dtype), digest(value.tobytes())]
     if isinstance(value, np.ufunc) and getattr(np, str(getattr(value, "__name__", "")), None) is value:

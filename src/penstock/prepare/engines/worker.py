@@ -19,7 +19,7 @@ from typing import Any
 from penstock.base.child import live_as_child
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
-from penstock.base.user_code import accept, code_identity
+from penstock.base.user_code import accept, code_identity, refuse_other_values
 from penstock.prepare.budget.means import Settings, give_back_memory
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.engines.events import Give
@@ -65,6 +65,7 @@ def _scout(connection: Connection[Any, Any], *question: Any) -> Scouted:
 def _refuse_other_code(work: Work) -> None:
     """A worker started later must run the code that the plan was made with, or none."""
     for target, identity in work.code:
+        refuse_other_values(target)
         if code_identity(target) != identity:
             raise TaskError(
                 f"the code of {target} was changed while the job was running",

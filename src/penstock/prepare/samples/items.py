@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +28,17 @@ class Items:
         return len(self.values)
 
     def __getitem__(self, number: int) -> Any:
-        return self.values[number]
+        """An item of its own: the function may change it in place, and may be called on it again."""
+        item = self.values[number]
+        return item if type(item) in _PLAIN else copy.deepcopy(item)
+
+    def refuse_changed(self) -> None:
+        """Raise ConfigError if a list or an array was changed since its digest was made."""
+        if _digest(self.values) != self.digest:
+            raise ConfigError(
+                "items: they were changed since the job was planned",
+                next_step="plan the job again, or give penstock.run the job itself",
+            )
 
 
 def items_of(written: Any) -> Items:
