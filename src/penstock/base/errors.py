@@ -126,6 +126,11 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
+def printable_lines(text: str) -> str:
+    """Like `printable`, but lines stay lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def did_you_mean(wrong: str, known: list[str]) -> str:
     """`. Did you mean 'column'?`, or nothing when no known name is close."""
     import difflib

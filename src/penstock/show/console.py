@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any, NoReturn
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 from typer import Exit
+
+from penstock.base.errors import printable_lines
 
 Facts = dict[str, Any]
 Tables = Callable[[Facts], Iterable[RenderableType]]
@@ -18,6 +21,13 @@ _BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose r
 
 
 class _Console(Console):
+    """A console that obeys nothing that comes from data: names of files and columns may hold escape codes."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            is_safe = segment.control or segment.text.replace("\n", "").isprintable()
+            yield segment if is_safe else Segment(printable_lines(segment.text), segment.style)
+
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError  # rich would exit with 1, which says that penstock has a defect
 

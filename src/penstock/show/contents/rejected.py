@@ -44,7 +44,7 @@ def rejected_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield make_list(counts)
     for line in facts["first"]:
         place = "whole file" if line["position"] is None else f"position {line['position']:,}"
-        yield Text(printable(f"\n{line['file']}, {place}"), style="bold")
+        yield Text("\n" + printable(f"{line['file']}, {place}"), style="bold")
         others = {name: value for name, value in line.items() if name not in ("file", "position", "source")}
         yield make_list((f"  {name}", short(value)) for name, value in others.items())
     if facts["first"]:
