@@ -28,7 +28,8 @@ _ADVICE = {  # what to do about a record or sample, by reason
     MISSING_KEY: "yield it in every sample, or say what stands for it: `missing: {column: -1}`, or null",
     UNEXPECTED_KEY: "add it to `schema:`, or leave it out of the sample",
     WRONG_SHAPE: "yield one shape, or declare the right one under `schema:` (float32[*] takes any length)",
-    WRONG_TYPE: "yield what the type takes, or declare another under `schema:` (None needs `missing: {column: null}`)",
+    WRONG_TYPE: "yield what the type takes, or declare another under `schema:`; if the value may be None, add "
+    "`missing: {column: null}` to the input, with the name of the column",
     DOES_NOT_FIT: "declare a type under `schema:` that holds it",
 }
 
