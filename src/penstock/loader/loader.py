@@ -53,7 +53,7 @@ class Loader(Shown):
         parts, steps = self._parts, "without end" if self._steps is None else f"of {self._steps:,}"
         return {
             "datasets": str(self._parts.arguments.get("path", "")),
-            "batches": f"{parts.batch_size:,} {parts.kind.unit} each, at {self.step:,} {steps}",
+            "batches": f"{parts.batch_size:,} rows each, at {self.step:,} {steps}",
             "rank": f"{parts.rank} of {parts.world}",
             "threads": "auto" if parts.workers is None else str(parts.workers),
         }
@@ -108,7 +108,7 @@ class Loader(Shown):
 
     def __len__(self) -> int:
         if self._steps is None:
-            raise TypeError("a loader without epochs= has no end, and so no len()")
+            raise TypeError("this loader has no end, and so no len(): load with epochs=1 for one pass over the data")
         return self._steps
 
     def _take(self) -> tuple[Filled, int]:

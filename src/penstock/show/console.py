@@ -35,9 +35,19 @@ class _Console(Console):
 def make_console(stderr: bool = False) -> Console:
     """A console that takes text as it is: `kind in [a, b]` is a condition here, not markup."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream is None or stream.isatty() or "COLUMNS" in os.environ else _PLAIN_WIDTH
-    # Without rich's own way with notebooks, which needs ipywidgets: lines are shown there, as in a log.
-    return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False, force_jupyter=False)
+    is_screen = stream is not None and stream.isatty()
+    width = None if stream is None or is_screen or "COLUMNS" in os.environ else _PLAIN_WIDTH
+    # Not rich's own way with notebooks, which needs ipywidgets. And a screen is drawn only on a real terminal:
+    # Jupyter kernels and some CI set FORCE_COLOR, for which rich would draw into a log, frame after frame.
+    return _Console(
+        stderr=stderr,
+        width=width,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        force_jupyter=False,
+        force_interactive=None if is_screen else False,
+    )
 
 
 @contextmanager
@@ -58,7 +68,7 @@ def stdout_kept_clean() -> Iterator[None]:
 def waiting(text: str) -> Iterator[None]:
     """A sign of life on a terminal while something takes its time; nothing elsewhere."""
     console = make_console(stderr=True)
-    with console.status(Text(text)) if console.is_terminal else nullcontext():
+    with console.status(Text(text)) if console.is_interactive else nullcontext():
         yield
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.loader.tokens.binding import suggested_fields
 from penstock.loader.tokens.vocabulary import MOST_FIELDS, PINGS, START, make_vocabulary
+from penstock.shards.schema import Field
 
 
 def test_pings_have_the_267_tokens_of_the_seed():
@@ -86,7 +88,7 @@ def test_sizes_follow_the_kinds():
         ({"a": {"int": 3}}, "3 does not go with int"),
         ({"a": {"bytes": 0}}, "0 does not go with bytes"),
         ({"a": {"bytes": 256}}, "256 does not go with bytes"),
-        ({"a": "category"}, "None does not go with category"),
+        ({"a": "category"}, "category needs an option"),
         ({"a": {"category": []}}, "does not go with category"),
         ({"a": {"category": "tcp"}}, "does not go with category"),
         ({"a": {"category": ["tcp", "tcp"]}}, "does not go with category"),
@@ -103,3 +105,12 @@ def test_what_cannot_be_encoded_is_refused_by_name(fields, said):
 
 def test_as_many_fields_as_their_order_can_tell_are_taken():
     assert len(make_vocabulary({f"c{i}": "ip" for i in range(MOST_FIELDS)}).fields) == MOST_FIELDS
+
+
+def test_the_fields_to_start_with_follow_the_types_of_the_columns():
+    words = {"who": "string", "at": "list<timestamp[s]>", "left": "list<timestamp[s]>", "degrees": "list<float32>"}
+    words |= {"room": "list<dictionary<string>>", "days": "list<int64>", "again": "list<bool>"}
+    schema = tuple(Field(name, word) for name, word in words.items())
+    fields = suggested_fields(schema)
+    assert fields == {"at": "time", "degrees": "float11", "room": {"bytes": 16}, "days": "int"}
+    make_vocabulary(fields)

@@ -431,3 +431,20 @@ def test_long_lines_and_small_chunks(tmp_path):
     path = write(tmp_path, ("a,b\n" + "".join(f"{i},{row}\n" for i, row in enumerate(rows))).encode())
     answer = read(path, types={"b": "string"}, slice_bytes=1500, bytes_at_once=100)
     assert [row["b"] for row in answer.rows] == rows
+
+
+def test_a_header_with_another_delimiter_is_refused_with_the_option_to_set(tmp_path):
+    path = write(tmp_path, b"patient;temperature\nP1;36,7\nP2;37,1\n")
+    with pytest.raises(InputError, match="values seem to be separated by ';'") as refused:
+        survey(path)
+    assert 'delimiter: ";"' in refused.value.next_step
+    assert survey(path, delimiter=";").schema.names == ["patient", "temperature"]
+    assert survey(path, delimiter=",").schema.names == ["patient;temperature"]
+
+
+def test_a_bad_row_that_is_not_utf8_is_told_like_any_other(tmp_path, capfd):
+    path = write(tmp_path, "a,b\n1,ä\n2,ö,ü\n".encode("latin-1"))
+    answer = read(path, bad_utf8="repair")
+    assert [row["a"] for row in answer.rows] == [1]
+    assert answer.details == ["expected 2 columns, got 3"]
+    assert capfd.readouterr().err == ""

@@ -194,3 +194,9 @@ def test_a_screen_that_goes_away_does_not_disturb_the_run(monkeypatch):
         for event in (START, begun(0), sample(101.0, 500)):
             display.observe(event)
     assert display.tracker.input_read == 500
+
+
+@pytest.mark.usefixtures("capfd")
+def test_a_forced_color_makes_no_screen_of_a_log(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # Jupyter kernels set it, and some CI
+    assert not make_console().is_interactive

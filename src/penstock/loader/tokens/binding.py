@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.loader.order.order import Fill, Stream
-from penstock.loader.tokens.vocabulary import KINDS, PINGS, TokenField, Vocabulary
+from penstock.loader.tokens.vocabulary import KINDS, MOST_FIELDS, PINGS, TokenField, Vocabulary
 from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # a second, by the unit of a timestamp
@@ -86,6 +86,27 @@ def parsed_slot(field: int) -> str:
 
 def is_grouped(schema: Schema) -> bool:
     return any(field.parsed.is_list for field in schema)
+
+
+def suggested_fields(schema: Schema) -> dict[str, Any]:
+    """Fields to start with, by the types of the columns. The key is left out: it is equal in all events of a record."""
+    lists = [field for field in schema if field.parsed.is_list]
+    fields: dict[str, Any] = {}
+    for field in (lists or list(schema))[:MOST_FIELDS]:
+        kind = field.parsed.inner if field.parsed.is_list else field.parsed
+        if kind and (encoding := _encoding_of(kind)) and not (encoding == "time" and "time" in fields.values()):
+            fields[field.name] = encoding
+    return fields
+
+
+def _encoding_of(kind: Type) -> Any:
+    if kind.name == "timestamp":
+        return "time"
+    if kind.name.startswith("float"):
+        return "float11"
+    if kind.name.startswith(("int", "uint")):
+        return "int"
+    return {"bytes": 16} if kind.is_text or kind.is_dictionary else None
 
 
 def fits_pings(schema: Schema) -> bool:

@@ -131,7 +131,8 @@ def _refuse_option(kind: Kind, option: Any, where: str) -> None:
     }
     good, usage = fits[kind]
     if not good:
-        raise ConfigError(f"{option!r} does not go with {kind}", where=where, next_step=f"write it as {usage}")
+        what = f"{kind} needs an option" if option is None else f"{option!r} does not go with {kind}"
+        raise ConfigError(what, where=where, next_step=f"write it as {usage}")
 
 
 def _are_values(option: Any) -> bool:

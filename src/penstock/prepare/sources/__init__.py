@@ -236,7 +236,8 @@ def _refuse_no_text(column: str, schema: pa.Schema, location: str) -> None:
         raise InputError(
             f"`text_column: {column}` is {kind}, not text",
             where=location,
-            next_step=f"name a column of text, or write {column!r} as one; here are: {_shown(schema.names)}",
+            next_step=f"name a column of text; or leave text_column out, and make text of {column!r} in a stage of "
+            f"your own (docs/how-to/own-stage.md). Columns: {_shown(schema.names)}",
         )
 
 

@@ -129,5 +129,9 @@ def require_columns(schema: pa.Schema, names: list[str]) -> None:
     for name in names:
         if name not in schema.names:
             raise ConfigError(
-                f"there is no column {name!r}. Columns: {', '.join(schema.names)}.{did_you_mean(name, schema.names)}"
+                f"there is no column {name!r}. Columns: {', '.join(schema.names)}.{did_you_mean(name, schema.names)}",
+                next_step=f"if the input has a `text_column`, only that is read: leave it out, and write the stage "
+                f"`select: {{text: its_name, {name}: {name}}}` first"
+                if schema.names == ["text"]
+                else None,
             )

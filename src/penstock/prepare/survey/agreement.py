@@ -161,7 +161,7 @@ def _same_schema(
             raise InputError(
                 f"this file's columns differ from the first file's: {difference}",
                 where=f"{file.location}; the first is {first.location}",
-                next_step="`select` the columns they share, or set `on_bad_input: set_aside` to go on without it",
+                next_step="`select` the columns they share, or set `on_bad_input: set_aside` to continue without it",
             )
         else:
             wrong.append(BadFile(file.source, file.path, "other columns than the first file", difference))

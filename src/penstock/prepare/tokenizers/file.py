@@ -64,7 +64,7 @@ class TokenizerFile:
             return self._by_id(named, outline)
         known = outline.id_of(named)
         if known is None:
-            special = [str(added["content"]) for added in outline.added_tokens if added.get("special")]
+            special = _special_texts(outline)
             shown = ", ".join(special[:_MOST_SHOWN]) or "none that it calls special"
             raise ConfigError(
                 f"the tokenizer has no token {named!r}.{did_you_mean(named, special)}",
@@ -72,6 +72,10 @@ class TokenizerFile:
                 next_step=f"name one of its tokens, by text or id; special ones are: {shown}",
             )
         return SpecialToken(named, known)
+
+    def special_texts(self) -> list[str]:
+        """The first of the tokens that it calls special, for an error."""
+        return _special_texts(read_outline(self.location))[:_MOST_SHOWN]
 
     def _by_id(self, number: int, outline: Outline) -> SpecialToken:
         text = outline.token_of(number)
@@ -145,6 +149,10 @@ def _from_hub(name: str, looked: list[str]) -> str:
         f"there is no tokenizer {name!r}; looked at {places}",
         next_step=f"name a {TOKENIZER}, a directory that holds one, or a hub id (org/name)",
     )
+
+
+def _special_texts(outline: Outline) -> list[str]:
+    return [str(added["content"]) for added in outline.added_tokens if added.get("special")]
 
 
 def _special_tokens(outline: Outline, location: str, hub_id: str) -> tuple[dict[str, SpecialToken], str]:

@@ -91,7 +91,7 @@ def _other_ids(values: Array, columns: Columns, start: int, stop: int) -> InputE
     return InputError(
         f"a token is {least if least < 0 else largest:,}, and ids are 0 to {_LARGEST:,}: batches are int32",
         where=f"{file}, records {start:,} to {stop:,}",
-        next_step="filter such rows out, or mend them, when the dataset is made",
+        next_step="filter such rows out, or fix them, when the dataset is made",
     )
 
 

@@ -70,7 +70,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "output", facts["output"]
     allowed, reserved = format_size(memory["allowed_bytes"]), format_size(memory["reserved_bytes"])
     projected = format_size(memory["projected_bytes"])
-    yield "memory", f"{projected} projected, of it {reserved} reserved; {allowed} allowed ({memory['allowed_by']})"
+    yield "memory", f"{projected} projected, including {reserved} reserved; {allowed} allowed ({memory['allowed_by']})"
     most, kept, free = (format_size(facts["disk"][name]) for name in ("most_bytes", "kept_bytes", "free_bytes"))
     yield "disk", f"{most} at most while it runs, {kept} when it is done; {free} free"
     workers = f"{by_workers(settings['workers'])}{_thread_words(settings)}"

@@ -101,5 +101,5 @@ def _shown(progress: bool) -> Iterator[Observer | None]:
     from penstock.show.console import make_console  # here, because they cost memory and nobody else needs them
     from penstock.show.running.progress import Display
 
-    with Display(make_console(stderr=in_terminal)) as display:
+    with Display(make_console(stderr=in_terminal), notebook=not in_terminal) as display:
         yield display.observe

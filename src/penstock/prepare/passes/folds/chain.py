@@ -129,5 +129,5 @@ def _refuse_bad(rows: Rows) -> None:
             raise InputError(
                 f"{aside.reason}: {line['detail']}",
                 where=f"{line['file']}, row {line['position']:,}",
-                next_step=f"{aside.advice}, or set `on_bad_input: set_aside` to keep such rows in rejected/ and go on",
+                next_step=f"{aside.advice}, or set `on_bad_input: set_aside` to keep such rows in rejected/",
             )

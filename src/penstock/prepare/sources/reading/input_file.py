@@ -255,7 +255,7 @@ def unreachable(error: BaseException, where: str) -> InputError:
 
 def unusable(what: str, where: str, action: str = "replace the file") -> InputError:
     """The error for a file that `on_bad_input: set_aside` would leave out."""
-    return InputError(what, where=where, next_step=f"{action}, or set `on_bad_input: set_aside` to go on without it")
+    return InputError(what, where=where, next_step=f"{action}, or set `on_bad_input: set_aside` to continue without it")
 
 
 def was_changed(what: str, location: str) -> InputError:

@@ -80,10 +80,13 @@ class Tokenize(Locates):
     def _special(file: TokenizerFile, kind: str, named: str | int, known: SpecialToken | None) -> int:
         found = file.special_token(named) if named != "" else known
         if found is None:
+            special = file.special_texts()
+            place = "ends" if kind == "eos" else "begins"
             raise ConfigError(
-                f"add_{kind}: nothing beside this tokenizer says which token that is",
+                f"neither the tokenizer nor a file beside it says which token {place} a document",
                 where=file.location + (f"; could not fetch {file.not_fetched}" if file.not_fetched else ""),
-                next_step=f"name it: `{kind}: '<|endoftext|>'`, or say `add_{kind}: false`",
+                next_step=f"name it: `{kind}: '{special[0] if special else '<|endoftext|>'}'`, or say "
+                f"`add_{kind}: false`; its special tokens are: {', '.join(special) or 'none'}",
             )
         return found.id
 

@@ -19,6 +19,7 @@ from penstock.show.asking.proposing.quoting import quoted
 from penstock.show.asking.proposing.roles import roles_of
 
 _MOST_SHOWN = 40  # columns in the comment
+_MOST_DATES = 3
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,13 @@ def _column_lines(looked: Looked) -> Iterator[str]:
         values = f", {column.distinct:,} {'value' if column.distinct == 1 else 'different values'}"
         values = values if column.distinct else ""
         nulls = f", {column.nulls:,} null" if column.nulls else ""
-        yield f"  {quoted(column.name)}: {printable(str(column.type))}{values}{nulls}"
+        yield f"  {quoted(column.path)}: {printable(str(column.type))}{values}{nulls}"
     if len(looked.columns) > _MOST_SHOWN:
         yield f"  and {len(looked.columns) - _MOST_SHOWN:,} more"
+    for column in [each for each in looked.columns if each.example_date][:_MOST_DATES]:
+        date = quoted(column.example_date)
+        yield f"{quoted(column.path)} has dates such as {date}. They are text, and text does not sort by time:"
+        yield "  make times of them before you order by them (docs/how-to/own-stage.md)"
 
 
 def free_output(folder: str) -> str:

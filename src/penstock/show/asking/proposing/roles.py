@@ -95,7 +95,7 @@ def _rank(column: Column) -> int:
 
 
 def _is_document(column: Column) -> bool:
-    if not column.is_text or column.looks_like_time:
+    if not column.is_text or column.looks_like_time or column.path != column.name:  # text_column takes no fields
         return False
     is_named = any(word in _TEXT_WORDS for word in column.words)
     return column.mean_characters >= (_NAMED_CHARACTERS if is_named else _DOCUMENT_CHARACTERS)
