@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -63,6 +64,20 @@ def test_a_function_prints_by_its_name():
     from penstock.prepare.job.job_text import job_text
 
     assert job_text({"stages": [{len: None}]}) == "stages:\n- {'builtins:len': null}\n"
+
+
+def test_items_print_as_they_were_written(tmp_path):
+    def config(items):
+        return Config(input={"items": items, "function": "math:sqrt"}, output="out", folder=tmp_path)
+
+    assert "input: {items: 1000, " in str(config(1000))
+    assert config(range(1000)).to_dict()["input"]["items"] == 1000
+    assert "[2, 4]" in str(config(range(2, 6, 2)))
+    assert "[1, 2]" in str(config(np.array([1, 2])))
+    for items in (3, range(2, 6, 2), np.array([1, 2]), ["a", {"b": [1.5]}]):
+        made = config(items)
+        assert Config(made.to_dict(), folder=tmp_path) == made
+        assert read_yaml(str(made))["input"]["function"] == "math:sqrt"
 
 
 def test_a_plan_of_a_config_is_the_plan_of_its_yaml(tmp_path):

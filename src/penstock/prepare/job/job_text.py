@@ -29,7 +29,7 @@ def _short_source(source: Mapping[str, Any]) -> Any:
     short = {
         key: value[0] if key in _ONE_OR_MANY and len(value) == 1 else value
         for key, value in source.items()
-        if value or key not in _ONE_OR_MANY
+        if key not in _ONE_OR_MANY or value
     }
     return short["path"] if short.keys() == {"path"} and isinstance(short["path"], str) else short
 
@@ -43,8 +43,10 @@ def _plain(value: Any) -> Any:
     """Values that YAML has a word for. A function is written by its name."""
     if isinstance(value, Mapping):
         return {_plain(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         return [_plain(each) for each in value]
+    if hasattr(value, "tolist"):  # numpy's
+        return _plain(value.tolist())
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if callable(value):

@@ -20,7 +20,7 @@ _RUN = 4096  # items whose words are hashed together
 class Items:
     """`values` are never copied: a range of a billion numbers takes no memory."""
 
-    values: Sequence[Any] | np.ndarray[Any, Any] = field(repr=False)
+    values: Sequence[Any] | np.ndarray[Any, Any] = field(repr=False, compare=False)
     digest: str
 
     def __len__(self) -> int:
@@ -28,6 +28,12 @@ class Items:
 
     def __getitem__(self, number: int) -> Any:
         return self.values[number]
+
+    @property
+    def written(self) -> Any:
+        """The items as a job names them: those from 0 on by their number."""
+        is_count = isinstance(self.values, range) and self.values == range(len(self))
+        return len(self) if is_count else self.values
 
 
 def items_of(written: Any) -> Items:
