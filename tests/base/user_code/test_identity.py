@@ -40,7 +40,7 @@ VALUES = [
     "np.add", "pa.array([1, None, 3])", "pa.schema([('x', pa.int32())])", "pa.float16()", "pa.scalar(3, pa.int8())",
     "pa.table({'x': [[1], None]})", "math", "np", "math.sqrt", "len", "str.lower", "'a b'.split", "dict", "pc.multiply",
     "operator.itemgetter(1, 2)", "collections.OrderedDict(a=1)", "collections.Counter('aab')",
-    "collections.defaultdict(list, a=[1])", "functools.partial(int, base=2)", "list[int]", "logging.getLogger('x')",
+    "collections.defaultdict(list, a=[1])", "collections.deque([1], 2)", "collections.deque([1], 3)", "functools.partial(int, base=2)", "list[int]", "logging.getLogger('x')",
     "enum.Enum('Color', ['RED', 'BLUE']).RED", "collections.namedtuple('P', 'x y')(1, 2)",
     "dataclasses.make_dataclass('D', ['a'], frozen=True)(3)", "functools.lru_cache(lambda x: x)", "lambda x: x + 1",
 ]  # fmt: skip
@@ -141,6 +141,17 @@ def test_a_module_of_the_users_own_counts_by_its_source_and_a_library_by_its_nam
     before = _told(code, tmp_path)
     assert _told(code, tmp_path) == before
     (tmp_path / "helping.py").write_text("def helper(x):\n    return x + 1\n")
+    assert _told(code, tmp_path) != before
+
+
+@pytest.mark.parametrize("line", ["import helping.deep", "from helping import deep", "from helping.deep import add"])
+def test_a_module_that_is_imported_inside_the_function_counts_by_its_source_too(tmp_path, line):
+    (tmp_path / "helping").mkdir()
+    (tmp_path / "helping" / "__init__.py").write_text("")
+    code = f"def function(x):\n    {line}\n    import json\n    import not_installed\n"
+    (tmp_path / "helping" / "deep.py").write_text("def add(x): return x + 1\n")
+    before = _told(code, tmp_path)
+    (tmp_path / "helping" / "deep.py").write_text("def add(x): return x + 2\n")
     assert _told(code, tmp_path) != before
 
 

@@ -1,7 +1,8 @@
 """Identity: a function and all that it uses -> a hash that is equal in every process. Used by carried.py.
 
-The hash covers the compiled code of the function, the globals that this code and the code inside it name, captured
-values and defaults, and the same for every function and class among them. Line numbers and file names do not count.
+The hash covers the compiled code of the function, the globals that this code and the code inside it name, the user's
+own modules that it imports, captured values and defaults, and the same for every function and class among them. Line
+numbers and file names do not count.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 
 from penstock.base.errors import ConfigError, printable
 from penstock.base.fingerprint import digest, fingerprint
-from penstock.base.user_code.modules import is_library, module_digest
+from penstock.base.user_code.modules import import_own, is_library, module_digest
 from penstock.base.user_code.values import NoIdentity, value_token
 
 _SESSIONS = (None, "__main__", "__mp_main__")  # modules that no other process can import
@@ -183,7 +184,8 @@ class _Portrait:
         ]
         own = {name: value for name, value in vars(function).items() if not name.startswith("__")}
         attributes = [[name, self.token(value, Place(owner, f"{owner}.{name}"))] for name, value in sorted(own.items())]
-        return ["function", owner, _code_token(code), used, captured, given, attributes]
+        imported = [self._module(name) for name in sorted(set(_imports_of(code))) if import_own(name)]
+        return ["function", owner, _code_token(code), used, captured, given, attributes, *imported]
 
     def _global(self, function: types.FunctionType, name: str) -> Any:
         if name in function.__globals__:
@@ -258,6 +260,20 @@ def _globals_of(code: types.CodeType) -> Iterator[str]:
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
             yield from _globals_of(each)
+
+
+def _imports_of(code: types.CodeType) -> Iterator[str]:
+    """Modules that the code and the code inside it import when it runs; a name may also be something inside one."""
+    module = ""
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            module = step.argval
+            yield module
+        elif step.opname == "IMPORT_FROM":
+            yield f"{module}.{step.argval}"
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _imports_of(each)
 
 
 def _code_token(code: types.CodeType) -> list[Any]:

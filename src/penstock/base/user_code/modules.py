@@ -1,6 +1,7 @@
 """Modules: the source of a user's module and of the modules it imports from the same place -> one hash."""
 
 import ast
+import importlib
 import importlib.util
 import os
 import sys
@@ -27,6 +28,18 @@ def is_library(name: str) -> bool:
         return True
     file = getattr(sys.modules.get(name), "__file__", None)
     return file is not None and any(each in file for each in _LIBRARIES)
+
+
+def import_own(name: str) -> bool:
+    """Import a module of the user's own. False: it is a library, there is none, or calling the code will say why."""
+    try:
+        found = importlib.util.find_spec(name.partition(".")[0])
+        if is_library(name) or not found or any(each in str(found.origin) for each in _LIBRARIES):
+            return False
+        importlib.import_module(name)
+    except Exception:
+        return False
+    return True
 
 
 def own_modules(module: ModuleType) -> Iterator[tuple[str, ModuleType]]:
