@@ -12,13 +12,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.base.events import EVENTS
+from penstock.base.events.log import whole_lines
 from penstock.base.stores.store import Store
 from penstock.prepare.run.finishing import RUN
 
 Facts = dict[str, Any]
 MOST_POINTS = 500  # of the timeline
-_AT_ONCE = 1 << 20  # bytes of the log
 _NUMBERS = (
     *("seconds", "cpu_seconds", "tasks_done", "tasks_kept", "workers", "spill_bytes"),
     *("peak_memory_bytes", "allowed_memory_bytes", "projected_memory_bytes"),
@@ -194,21 +193,9 @@ class _Told:
 
 def _told(store: Store) -> _Told:
     told = _Told()
-    if not store.exists(EVENTS):
-        return told
-    for line in _lines(store, EVENTS):
+    for line, _ in whole_lines(store):
         try:
             told.take(_mapping(json.loads(line)))
         except (ValueError, RecursionError):  # cut short by a crash
             continue
     return told
-
-
-def _lines(store: Store, name: str) -> Iterator[bytes]:
-    """Lines of a log, read a megabyte at a time."""
-    rest = b""
-    for start in range(0, store.size(name), _AT_ONCE):
-        data = rest + store.read_range(name, start, min(_AT_ONCE, store.size(name) - start))
-        *lines, rest = data.split(b"\n")
-        yield from lines
-    yield rest
