@@ -30,7 +30,7 @@ from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign import export
 from penstock.shards.record import decode_range
-from penstock.shards.schema import Field, Schema, short_type, type_to_arrow
+from penstock.shards.schema import Field, short_type, type_to_arrow
 
 CHUNK_SIZE = "16MB"
 _AT_ONCE = 4 * 2**20  # bytes of a column that are read together
@@ -72,7 +72,7 @@ def _refuse_columns(dataset: Dataset, where: str) -> None:
         _refuse_name(field.name, f"column {field.name!r}", where)
     _refuse_name(dataset.split, f"split {dataset.split!r}", where)
     for shard in range(len(dataset.counts)):
-        _refuse_nulls(dataset.schema, dataset.columns(shard), where)
+        export.refuse_nulls(dataset.schema, dataset.columns(shard), "Zarr", where)
 
 
 def _can_be(field: Field) -> bool:
@@ -87,17 +87,6 @@ def _refuse_name(name: str, what: str, where: str) -> None:
             where=where,
             next_step="rename it with `select: {new_name: old_name}` when the dataset is made",
         )
-
-
-def _refuse_nulls(schema: Schema, columns: Columns, where: str) -> None:
-    for field in schema:
-        if f"{field.name}/valid" in columns or f"{field.name}/values/valid" in columns:
-            raise ConfigError(
-                f"column {field.name!r} has nulls, and Zarr has no place for them",
-                where=where,
-                next_step="filter them out or fill them when the dataset is made, or leave the column out with "
-                "`select:`",
-            )
 
 
 # Writing.
