@@ -172,20 +172,15 @@ class _Split:
         room = self.most - self.most // 256 - 64  # what cannot be compressed takes a little more
         rows = chunk = max(1, room // (array.dtype.itemsize * math.prod(array.shape)))
         total = chunks = 0
-        for block in _regrouped(pieces, rows):
-            chunk = chunk if chunks else len(block)  # a first one that is short is the only one
-            self._write_chunk(array, chunks, block, chunk)
-            total, chunks = total + len(block), chunks + 1
+        for block, count in _regrouped(pieces, rows):
+            chunk = chunk if chunks else count  # a first one that is short is the only one
+            self._write_chunk(array, chunks, block[:chunk])
+            total, chunks = total + count, chunks + 1
         _write_meta(self.store, array.name, array.described(total, chunk, attributes))
         return total, chunks
 
-    def _write_chunk(self, array: _Array, number: int, block: Array, rows: int) -> None:
-        """A chunk at the end is filled up with zeros: all have one shape."""
-        whole = block
-        if len(block) < rows:
-            whole = np.zeros((rows, *array.shape), array.dtype)
-            whole[: len(block)] = block
-        data = pa.Codec("zstd", _LEVEL).compress(np.ascontiguousarray(whole).reshape(-1).view("u1"), asbytes=True)
+    def _write_chunk(self, array: _Array, number: int, block: Array) -> None:
+        data = pa.Codec("zstd", _LEVEL).compress(block.reshape(-1).view("u1"), asbytes=True)
         place = "/".join(["c", str(number), *("0" for _ in array.shape)])
         with export.new_file(self.store, f"{array.name}/{place}") as file:
             file.write(data)
@@ -245,17 +240,23 @@ def _running(sizes: Iterator[Array]) -> Iterator[Array]:
         yield offsets
 
 
-def _regrouped(pieces: Iterator[Array], rows: int) -> Iterator[Array]:
-    """The rows of all pieces, so many at a time; the last may be fewer."""
-    waiting: list[Array] = []
+def _regrouped(pieces: Iterator[Array], rows: int) -> Iterator[tuple[Array, int]]:
+    """(an array of so many rows, how many of them are rows of the pieces). The last is filled up with zeros.
+
+    The array is the same every time: a chunk is in memory once, beside its compressed bytes.
+    """
+    block: Array = np.empty(0)
     count = 0
     for piece in pieces:
         while len(piece):
+            if not len(block):
+                block = np.zeros((rows, *piece.shape[1:]), piece.dtype)
             taken, piece = piece[: rows - count], piece[rows - count :]
-            waiting.append(taken)
+            block[count : count + len(taken)] = taken
             count += len(taken)
             if count == rows:
-                yield np.concatenate(waiting)
-                waiting, count = [], 0
+                yield block, count
+                count = 0
     if count:
-        yield np.concatenate(waiting)
+        block[count:] = 0
+        yield block, count
