@@ -33,6 +33,10 @@ def test_a_config_prints_as_the_job_file_a_person_would_write():
     )
 
 
+def test_a_job_of_plain_values_has_a_line_per_key():
+    assert str(Config(input="data/*.csv", output="out")) == "input: data/*.csv\noutput: out\n"
+
+
 def test_a_repr_is_python_that_makes_the_config_again():
     config = Config(JOB, workers=0)
     assert eval(repr(config), {"Config": Config}) == config
@@ -43,6 +47,7 @@ def test_a_notebook_shows_the_job_file_without_markup_from_it():
     shown = Config(JOB, output="<script>alert(1)</script>")._repr_html_()
     assert shown.startswith("<pre>input: data/*.csv\n")
     assert "<script" not in shown
+    assert "\u202e" not in Config(JOB, output="a\u202eb")._repr_html_()
 
 
 @pytest.mark.parametrize("wrong", [{"memory": "lots"}, {"outptu": "x"}, {"stages": [{"filtre": "a"}]}, {"workers": -1}])

@@ -11,7 +11,10 @@ _ONE_OR_MANY = ("path", "files", "npz")
 
 def job_text(job: Mapping[str, Any]) -> str:
     """A job as a file: one line per stage."""
-    return str(yaml.safe_dump(_plain(job), sort_keys=False, default_flow_style=None, width=1000, allow_unicode=True))
+    plain = _plain(job)
+    is_nested = any(isinstance(value, dict | list) for value in plain.values())
+    flow = None if is_nested else False  # None puts what holds no list or mapping on one line, the whole job too
+    return str(yaml.safe_dump(plain, sort_keys=False, default_flow_style=flow, width=1000, allow_unicode=True))
 
 
 def shortened(job: Mapping[str, Any]) -> dict[str, Any]:
