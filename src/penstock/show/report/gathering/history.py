@@ -41,8 +41,8 @@ def history(store: Store) -> Facts:
         "timeline": thinned(sorted([*_ends(passes), *timeline], key=lambda point: point[0])),
         "slowest": [_task_facts(each) for each in items(run.get("slowest"))],
         "input": run.get("input") if isinstance(run.get("input"), list) else [],
-        "not_read": items(run.get("not_read")),
-        "machine": _mapping(run.get("machine")),
+        "not_read": [each for each in items(run.get("not_read")) if _is_unread(each)],
+        "machine": {name: value for name, value in _mapping(run.get("machine")).items() if _is_told(value)},
         "versions": _mapping(run.get("versions")),
     }
     return {**facts, "unknown": list(_unknown(facts))}
@@ -88,6 +88,16 @@ def items(value: Any) -> list[Facts]:
 
 def _mapping(value: Any) -> Facts:
     return value if isinstance(value, dict) else {}
+
+
+def _is_unread(each: Facts) -> bool:
+    is_named = all(isinstance(each.get(name), str) for name in ("what", "first"))
+    return is_named and number(each.get("count")) is not None
+
+
+def _is_told(value: Any) -> bool:
+    """Text, or a number that can be shown."""
+    return not isinstance(value, int | float) or number(value) is not None
 
 
 def _words(value: Any) -> str:
