@@ -93,7 +93,9 @@ def load_by_name(target: str) -> Any:
 def _is_version(found: Any, thing: Any) -> bool:
     if isinstance(found, types.FunctionType) and isinstance(thing, types.FunctionType):
         one, other = found.__code__, thing.__code__
-        return (one.co_filename, one.co_name) == (other.co_filename, other.co_name) and not thing.__closure__
+        is_same_name = (one.co_filename, one.co_name) == (other.co_filename, other.co_name)
+        # One module may make several functions of that name, in a loop: those share their globals.
+        return is_same_name and not thing.__closure__ and found.__globals__ is not thing.__globals__
     both_classes = isinstance(found, type) and isinstance(thing, type)
     return both_classes and (found.__module__, found.__qualname__) == (thing.__module__, thing.__qualname__)
 
