@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.base.user_code import load_object
 from penstock.base.user_code.carried import target_of
 from penstock.base.user_code.identity import identity_of
 
@@ -41,7 +43,8 @@ VALUES = [
     "np.add", "pa.array([1, None, 3])", "pa.schema([('x', pa.int32())])", "pa.float16()", "pa.scalar(3, pa.int8())",
     "pa.table({'x': [[1], None]})", "math", "np", "math.sqrt", "len", "str.lower", "'a b'.split", "dict", "pc.multiply",
     "operator.itemgetter(1, 2)", "collections.OrderedDict(a=1)", "collections.Counter('aab')",
-    "collections.defaultdict(list, a=[1])", "functools.partial(int, base=2)", "list[int]", "logging.getLogger('x')",
+    "collections.defaultdict(list, a=[1])", "collections.deque([1], 2)", "collections.deque([1], 3)",
+    "functools.partial(int, base=2)", "list[int]", "logging.getLogger('x')",
     "enum.Enum('Color', ['RED', 'BLUE']).RED", "collections.namedtuple('P', 'x y')(1, 2)",
     "dataclasses.make_dataclass('D', ['a'], frozen=True)(3)", "functools.lru_cache(lambda x: x)", "lambda x: x + 1",
 ]  # fmt: skip
@@ -190,6 +193,17 @@ def test_a_module_of_the_users_own_counts_by_its_source_and_a_library_by_its_nam
     assert _told(code, tmp_path) != before
 
 
+@pytest.mark.parametrize("line", ["import helping.deep", "from helping import deep", "from helping.deep import add"])
+def test_a_module_that_is_imported_inside_the_function_counts_by_its_source_too(tmp_path, line):
+    (tmp_path / "helping").mkdir()
+    (tmp_path / "helping" / "__init__.py").write_text("")
+    code = f"def function(x):\n    {line}\n    import json\n    import not_installed\n"
+    (tmp_path / "helping" / "deep.py").write_text("def add(x): return x + 1\n")
+    before = _told(code, tmp_path)
+    (tmp_path / "helping" / "deep.py").write_text("def add(x): return x + 2\n")
+    assert _told(code, tmp_path) != before
+
+
 @pytest.mark.parametrize(
     ("path", "code"),
     [
@@ -290,3 +304,13 @@ def test_a_captured_array_counts_by_its_values():
 
 def test_a_function_of_a_module_is_its_name():
     assert target_of(textwrap.dedent) == "textwrap:dedent"
+
+
+def test_of_functions_with_one_name_in_one_module_each_is_itself(tmp_path, monkeypatch):
+    (tmp_path / "made_in_a_loop.py").write_text(
+        "every = []\nfor k in (1, 2):\n    def function(x, k=k):\n        return k * x\n    every.append(function)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    first, last = importlib.import_module("made_in_a_loop").every
+    assert target_of(last) == "made_in_a_loop:function"
+    assert load_object(target_of(first))(5) == 5

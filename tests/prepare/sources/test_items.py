@@ -12,6 +12,8 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, InputError, OutputError
+from penstock.prepare.sources.items import SOURCE
+from penstock.prepare.sources.slices import Segment
 from tests.promises import workshop
 
 
@@ -22,6 +24,10 @@ def simulate(item: int) -> dict[str, Any]:
 def twice(item: Any) -> Any:
     for number in range(2):
         yield {"x": float(len(str(item)) + number)}
+
+
+def grows(item: int) -> dict[str, Any]:
+    return {"x": np.zeros(100 * (item + 1), "f8")}
 
 
 def fails_at_17(item: int) -> dict[str, Any]:
@@ -179,3 +185,11 @@ def test_items_that_are_changed_between_plan_and_run_are_refused(tmp_path):
     items[0] = 100
     with pytest.raises(ConfigError, match="items: they were changed since the job was planned"):
         penstock.run(plan, progress=False)
+
+
+def test_large_samples_of_any_length_are_given_on_by_their_bytes_not_their_number(tmp_path):
+    reading = penstock.plan(_job(tmp_path, range(12), grows)).survey.reading(rows_at_once=1000, bytes_at_once=20_000)
+    segment = Segment(0, "items", "input[0].items", "", first=0, last=12, ordinal=0, rows=-1, bytes=1)
+    batches = list(SOURCE.read(segment, reading))
+    assert sum(len(rows) for rows in batches) == 12
+    assert max(rows.batch.nbytes for rows in batches) < 20_000 + 8 * 1200

@@ -15,6 +15,7 @@ import pytest
 import penstock
 from penstock.base.stores import open_store
 from penstock.show.running.following import follow
+from penstock.show.running.onlooker import watch_run
 
 
 def _penstock(folder, *arguments, **options):
@@ -139,3 +140,11 @@ def test_a_run_is_not_taken_for_the_one_before_it(at_work, slow_job):
     log.write_text(before + ended + now.replace('"tasks_kept": 0', '"tasks_kept": 1'))
     first = next(iter(follow(open_store(str(slow_job.parent / "out")))))
     assert (first["event"], first["tasks_kept"]) == ("start", 1)
+
+
+def test_a_dataset_that_another_machine_finished_is_not_waited_for(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
+    penstock.run({"input": str(tmp_path / "a.jsonl"), "output": str(tmp_path / "out"), "workers": 0}, progress=False)
+    lock = tmp_path / "out" / ".penstock" / "lock"
+    lock.write_text(lock.read_text().replace(" on ", " on another-"))
+    assert watch_run(str(tmp_path / "out"), as_json=True)["ended"] is None

@@ -100,7 +100,9 @@ def importable_name(thing: Any) -> str | None:
     A module may have been imported anew since: then it holds a later version of the function under that name.
     """
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "")
-    if module in _SESSIONS or module not in sys.modules or not name.replace(".", "_").isidentifier():
+    if module in _SESSIONS or not name.replace(".", "_").isidentifier():
+        return None
+    if module not in sys.modules and imported(module) is None:  # an earlier job of this process may have forgotten it
         return None
     found = find_in(module, name)
     return f"{module}:{name}" if found is thing or _is_version(found, thing) else None

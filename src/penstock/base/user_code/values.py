@@ -24,7 +24,7 @@ _EXACT: tuple[type, ...] = (
     type(None), bool, complex, type(...), type(NotImplemented), datetime.date, datetime.datetime, datetime.time,
     datetime.timedelta, datetime.timezone, decimal.Decimal, fractions.Fraction, uuid.UUID, range,
 )  # fmt: skip
-_SEQUENCES = (tuple, list, collections.deque)
+_SEQUENCES = (tuple, list)
 _MAPPINGS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict, types.MappingProxyType)
 _CALLERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 _NAMED = (
@@ -55,6 +55,8 @@ def value_token(value: Any, token: Token) -> Any:
         return [kind.__name__, len(value), digest(value)]
     if kind in _SEQUENCES:
         return [kind.__name__, *map(token, value)]
+    if kind is collections.deque:
+        return ["deque", value.maxlen, *map(token, value)]
     if kind in (set, frozenset):
         return [kind.__name__, *sorted(map(token, value), key=repr)]
     if kind in _MAPPINGS:

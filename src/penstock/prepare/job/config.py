@@ -164,7 +164,8 @@ class Config(BaseModel):
         return printable(f"Config({self.to_dict()!r})")
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.to_yaml())}</pre>"
+        lines = map(printable, self.to_yaml().split("\n"))
+        return f"<pre>{html.escape(chr(10).join(lines))}</pre>"
 
     @model_validator(mode="before")
     @classmethod

@@ -6,7 +6,7 @@ import os
 from dataclasses import fields
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from penstock.base.errors import did_you_mean
 from penstock.base.sizes import parse_size
@@ -91,6 +91,10 @@ class SourceConfig(BaseModel):
     @classmethod
     def _counted(cls, value: Any) -> Items | None:
         return None if value is None else items_of(value)
+
+    @field_serializer("items")
+    def _as_written(self, items: Items | None) -> Any:
+        return items.written if items else None
 
     @field_validator("format", mode="before")
     @classmethod

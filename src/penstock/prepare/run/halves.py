@@ -73,8 +73,4 @@ def _refuse_other_batches(store: Store) -> None:
 
 def written(config: Config) -> dict[str, Any]:
     """The config as a job file has it, without the batch files that lie between."""
-    left_out: dict[str, Any] = {"intermediate_dir": True, "input": {"__all__": {"items"}}}
-    job = config.model_dump(mode="json", by_alias=True, exclude=left_out, exclude_unset=True)
-    for source, each in zip(job["input"], config.input, strict=True):
-        source |= {"items": each.items} if each.items else {}
-    return job
+    return config.model_dump(by_alias=True, exclude={"intermediate_dir"}, exclude_unset=True)

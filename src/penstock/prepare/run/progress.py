@@ -61,10 +61,9 @@ class Progress:
 
     def begin_pass(self, planned: Planned, kept: list[LedgerRow]) -> PassRecord:
         memory = tree_memory(os.getpid()).counted
-        record = PassRecord(planned, _stage_names(self.plan, planned))
+        rows_kept = sum(row.rows_read for row in kept)
+        record = PassRecord(planned, _stage_names(self.plan, planned), memory, len(kept), rows_kept)
         self.records.append(record)
-        record.keep(kept)
-        record.begin(memory)
         self._hold(memory)
         return record
 

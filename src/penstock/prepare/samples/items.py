@@ -21,7 +21,7 @@ _RUN = 4096  # items whose words are hashed together
 class Items:
     """`values` are never copied: a range of a billion numbers takes no memory."""
 
-    values: Sequence[Any] | np.ndarray[Any, Any] = field(repr=False)
+    values: Sequence[Any] | np.ndarray[Any, Any] = field(repr=False, compare=False)
     digest: str
 
     def __len__(self) -> int:
@@ -39,6 +39,12 @@ class Items:
                 "items: they were changed since the job was planned",
                 next_step="plan the job again, or give penstock.run the job itself",
             )
+
+    @property
+    def written(self) -> Any:
+        """The items as a job names them: those from 0 on by their number."""
+        is_count = isinstance(self.values, range) and self.values == range(len(self))
+        return len(self) if is_count else self.values
 
 
 def items_of(written: Any) -> Items:

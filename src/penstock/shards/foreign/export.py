@@ -127,6 +127,17 @@ def refuse_target(path: str | os.PathLike[str], target: str, overwrite: bool) ->
         )
 
 
+def refuse_nulls(schema: Schema, columns: Mapping[str, Column], to: str, where: str) -> None:
+    for field in schema:
+        if f"{field.name}/valid" in columns or f"{field.name}/values/valid" in columns:
+            raise ConfigError(
+                f"column {field.name!r} has nulls, and {to} has no place for them",
+                where=where,
+                next_step="filter them out or fill them when the dataset is made, or leave the column out with "
+                "`select:`",
+            )
+
+
 def _is_ours(target: str) -> bool:
     if os.path.isfile(os.path.join(target, MARK)):
         return True

@@ -21,7 +21,7 @@ from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.shards.arrays import fixed_dtype
 from penstock.shards.columns import Column, open_columns
-from penstock.shards.foreign.export import Exported, open_splits, option
+from penstock.shards.foreign.export import Exported, open_splits, option, refuse_nulls
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
 from penstock.shards.record import decode_range
 from penstock.shards.schema import Field, Type, short_type
@@ -112,15 +112,7 @@ def _is_ragged(kind: Type) -> bool:
 
 def _refuse_nulls(manifest: Manifest, store: Store, split: str) -> None:
     for shard in manifest.splits[split]:
-        columns = open_columns(store, shard.files)
-        for field in manifest.schema:
-            if f"{field.name}/valid" in columns or f"{field.name}/values/valid" in columns:
-                raise ConfigError(
-                    f"column {field.name!r} has nulls, and HDF5 has no place for them",
-                    where=shard.name,
-                    next_step="filter them out or fill them when the dataset is made, or leave the column out with "
-                    "`select:`",
-                )
+        refuse_nulls(manifest.schema, open_columns(store, shard.files), "HDF5", shard.name)
 
 
 # Writing.

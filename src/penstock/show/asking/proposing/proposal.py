@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, InputError, printable
+from penstock.base.sizes import counted
 from penstock.prepare.job.config import make_config
 from penstock.prepare.job.job_file import read_yaml
 from penstock.prepare.sources.registry import SOURCES
@@ -101,7 +102,7 @@ def _text(draft: Draft, output: str, questions: Sequence[str]) -> str:
 
 def _extent(looked: Looked) -> str:
     some, every = len(looked.some), looked.file_count
-    files = f"{some:,} of {every:,} files" if some < every else f"{every:,} {'file' if every == 1 else 'files'}"
+    files = f"{some:,} of {every:,} files" if some < every else counted(every, "file")
     return f"{files}, {looked.rows:,} rows of {looked.format}" if looked.rows else f"{files} of {looked.format}"
 
 
