@@ -191,6 +191,11 @@ class Pass(ABC):
         return False
 
     @property
+    def states(self) -> Need | None:
+        """Memory of the driver for the states of its tasks, from this pass on, where they are large."""
+        return None
+
+    @property
     def trial(self) -> Trial | None:
         return None
 

@@ -69,7 +69,7 @@ def check_stages(
             if isinstance(stage, interfaces.Adapts):
                 stage = stage.adapted(given[-1], schema)
         checked.append(stage)
-        if isinstance(stage, interfaces.Applies) or not stage.is_tried:
+        if interfaces.changes_values(stage) or not stage.is_tried:
             rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, ("",), np.arange(0))
         else:
             with redirect_stdout(sys.stderr):

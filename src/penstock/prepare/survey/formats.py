@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.prepare.job.config import Config
-from penstock.prepare.stages.interfaces import Applies, Exchanges, Named, split_of, splits_of
+from penstock.prepare.stages.interfaces import Exchanges, Named, changes_values, split_of, splits_of
 from penstock.prepare.stages.normalize import Normalize
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.survey.checking import Checked
@@ -53,7 +53,7 @@ def _refuse_arrays(stages: list[Named], checked: Checked) -> None:
 def _refuse_stage(name: str, stage: Stage, is_behind: bool) -> None:
     if isinstance(stage, Exchanges):
         raise ConfigError(f"{name}: it makes records of many rows, and format: arrays holds samples")
-    if isinstance(stage, Applies) and not isinstance(stage, Normalize):
+    if changes_values(stage) and not isinstance(stage, Normalize):
         raise ConfigError(f"{name}: in format: arrays only `normalize` may need what it measures")
     if is_behind and not isinstance(stage, Normalize):
         raise ConfigError(

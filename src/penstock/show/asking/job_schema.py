@@ -14,6 +14,7 @@ from penstock.base.user_code import load_object
 from penstock.prepare.job.config import Config, ExportConfig
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.stages import BUILT_IN, ENTRY_POINTS
+from penstock.prepare.stages.splitting.by_count import MOST
 from penstock.prepare.stages.stage import Stage
 
 Schema = dict[str, Any]
@@ -24,6 +25,7 @@ _OWN_CODE = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 
 _SEED: Schema = {"type": "integer", "minimum": 0, "default": 0, "description": "another one makes another split"}
 _SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+_COUNT: Schema = {"type": "integer", "minimum": 1, "maximum": MOST}
 _PATTERNS = ("path", "files", "npz")
 _ITEMS: Schema = {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "array", "minItems": 1}]}
 
@@ -87,6 +89,7 @@ _FORMS: dict[str, list[Schema]] = {
     "select": [_NAME, _NAMES, _mapping([], additional=_NAME)],
     "split": [
         _mapping([], additional=_SHARE, by={"anyOf": [_NAME, _NAMES]}, seed=_SEED),
+        _mapping([], additional=_COUNT, by={"anyOf": [_NAME, _NAMES]}, seed=_SEED),
         _mapping(["by_time"], additional={"type": ["string", "number"]}, by_time=_NAME),
     ],
     "statistics": [_NAMES, _mapping(["columns"], columns=_NAMES)],

@@ -69,7 +69,7 @@ stages:
   # - group: {by: user, order: time}      # all rows of a user as one record, in order; {max_record: 8MiB} cuts long
   #                                       # ones, {null_keys: group} keeps rows without a user
   - split: {test: 0.1} # {by: user, test: 0.1} keeps the rows of a user together; behind group, that is {by: key};
-  #                    # {by_time: time, test: "2024-06-01"} splits by time
+  #                    # {test: 1000} takes exactly so many rows; {by_time: time, test: "2024-06-01"} splits by time
   # - normalize: [value]                  # mean 0, deviation 1, measured on the training rows alone; in full:
   #                                       # {columns: [features], method: standard, skip: ["0:50"], type: float32}
   # - statistics: [value]                 # left in artifacts/statistics.json

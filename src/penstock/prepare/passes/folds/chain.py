@@ -10,7 +10,7 @@ from penstock.base.errors import InputError
 from penstock.prepare.passes import inner_key
 from penstock.prepare.passes.folds.rejected import Rejected
 from penstock.prepare.rows.rows import INNER, Rows, SetAside
-from penstock.prepare.stages.interfaces import Applies, Fit
+from penstock.prepare.stages.interfaces import Applies, Fits
 from penstock.prepare.stages.stage import Stage, applied
 from penstock.shards.manifest import Step
 
@@ -50,14 +50,14 @@ class Tap:
     Sums of floats depend on how they are grouped; these groups depend on the task's input alone.
     """
 
-    def __init__(self, fit: Fit) -> None:
-        self._fit = fit
-        self._state = fit.start()
+    def __init__(self, stage: Fits) -> None:
+        self._stage, self._fit = stage, stage.fit()
+        self._state = self._fit.start()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
 
     def add(self, rows: Rows) -> None:
-        batch = rows.take_split(0, self._fit.columns)
+        batch = self._stage.measured(rows)
         self._waiting.append(batch)
         self._rows += batch.num_rows
         size = self._fit.block_rows(batch.schema)

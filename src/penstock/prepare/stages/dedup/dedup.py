@@ -16,7 +16,7 @@ from penstock.prepare.stages.dedup.losers import Matched
 from penstock.prepare.stages.dedup.remembered import Remembered, look_up
 from penstock.prepare.stages.filter import Filter
 from penstock.prepare.stages.interfaces import Compares, HoldsFolders, Locates, MindsPlace, Named, refuse_records
-from penstock.prepare.stages.split import Split
+from penstock.prepare.stages.splitting.by_hash import SplitByHash
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.stages.text.clean import require_text
 
@@ -40,7 +40,7 @@ class Dedup(Compares, Locates, MindsPlace):
     def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:
         if not self.remember:
             return self
-        changing = [stage for stage in before if not isinstance(stage, Filter | Split | Dedup)]
+        changing = [stage for stage in before if not isinstance(stage, Filter | SplitByHash | Dedup)]
         cleaned = [{type(stage).__name__.lower(): _cleaning(stage)} for stage in changing]
         meaning = {"column": self.column, "text": cleaned}
         root = os.path.normpath(local_path(self.remember, folder))

@@ -73,12 +73,12 @@ def _bound(work: FoldWork, how: Measuring) -> FoldWork:
     """
     for number, stage in work.stages.items():
         if isinstance(stage, Applies) and number not in work.fits:
-            fit, first = stage.fit(), _through(work, how, number)
-            tap = Tap(fit)
+            first, tap = _through(work, how, number), Tap(stage)
             if first is not None:
                 tap.add(first)
-            bound = replace(work, stages={**work.stages, number: stage.bind(fit.finish(tap.finish()))})
             try:
+                artifact = stage.fit().finish(tap.finish())
+                bound = replace(work, stages={**work.stages, number: stage.bind(artifact)})
                 _through(bound, how, number + 1)
                 work = bound
             except PlanError:
