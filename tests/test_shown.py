@@ -80,6 +80,6 @@ def test_what_the_commands_do_can_be_called(job, tmp_path):
 
 def test_an_output_that_is_a_file_is_told_so(job, tmp_path):
     (tmp_path / "taken").write_text("mine")
-    with pytest.raises(penstock.FileError, match="`output:` is a folder, and this is a file") as caught:
+    with pytest.raises(penstock.FileError, match="`output:` must be a folder, but this is a file") as caught:
         penstock.run({**job, "output": str(tmp_path / "taken")})
     assert caught.value.where == str(tmp_path / "taken")

@@ -59,7 +59,7 @@ class Parts:
 
     @property
     def end(self) -> int:
-        """Number behind that of the last batch that can be asked for."""
+        """Number after the last batch."""
         return MOST_STEPS if self.steps is None else self.steps
 
     @property
@@ -121,5 +121,5 @@ class Maker:
 
 
 def _major_faults() -> int:
-    """Pages this thread had to wait for."""
+    """Major page faults of this thread."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt if hasattr(resource, "RUSAGE_THREAD") else 0

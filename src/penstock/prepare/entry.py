@@ -47,7 +47,7 @@ def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) ->
 def merge(
     job: Job, folder: str | os.PathLike[str] | None = None, observe: Observer | None = None, redo: bool = False
 ) -> Manifest:
-    """Go on from the batch files in `folder`, or where the job's `intermediate_dir` is."""
+    """Merge the batch files in `folder`, or in the job's `intermediate_dir`."""
     config = _config(job)
     place = os.path.abspath(folder) if folder else config.batches_path
     return _run(plan_of(merge_batches(config, place)), observe, redo)

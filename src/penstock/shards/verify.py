@@ -1,4 +1,4 @@
-"""Verify: re-read every byte of a finished dataset and hold it against the manifest, and labels against their masks."""
+"""Verify: compare every byte of a finished dataset with the manifest, and labels with their masks."""
 
 from __future__ import annotations
 

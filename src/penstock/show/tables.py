@@ -117,4 +117,4 @@ def why(step: str, reason: str) -> str:
 def balance_line(account: list[dict[str, Any]]) -> Text:
     if all(step["balances"] for step in account):
         return Text("in = out + set aside, in every step", style="green")
-    return Text("in = out + set aside does NOT hold: this is a defect of penstock", style="bold red")
+    return Text("in = out + set aside does NOT hold: this is a bug in penstock", style="bold red")

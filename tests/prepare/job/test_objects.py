@@ -262,12 +262,16 @@ def test_a_ready_built_in_stage_is_its_name():
     ("stage", "what", "next_step"),
     [
         (Undecorated, "Undecorated is a Stage without @dataclass, so column is no option", "@dataclass(frozen=True"),
-        (Plain, "Plain is a class, but no Stage", "penstock.Stage"),
-        (_nothing, "_nothing is called as _nothing(), which is not how a stage is", "def my_stage(batch, *, option=1)"),
-        (_two, "_two is called as _two(batch, other), which is not how a stage is", "def my_stage(batch, *"),
-        (_samples, "_samples yields, and a stage returns one record batch", "input: {files: ..., function: ...}"),
+        (Plain, "Plain is a class, but not a Stage", "penstock.Stage"),
+        (
+            _nothing,
+            "_nothing is called as _nothing(), but a stage is called differently",
+            "def my_stage(batch, *, option=1)",
+        ),
+        (_two, "_two is called as _two(batch, other), but a stage is called differently", "def my_stage(batch, *"),
+        (_samples, "_samples yields, but a stage returns one record batch", "input: {files: ..., function: ...}"),
         ({_plus_option: {"numbr": 1}}, "unknown option 'numbr'. Options: number. Did you mean 'number'?", ""),
-        ({_plus_option: {"number": object()}}, "option 'number' is a object, and options are numbers", "partial"),
+        ({_plus_option: {"number": object()}}, "option 'number' is a object, but options are numbers", "partial"),
         (Plain(), "Plain uses 'Plain', a ", "frozen dataclasses"),
         (42, "one stage with its options", ""),
     ],
@@ -283,7 +287,7 @@ def test_what_is_no_stage_is_refused_in_a_sentence(stage, what, next_step):
 
 @pytest.mark.usefixtures("place")
 def test_a_word_of_another_session_is_refused():
-    with pytest.raises(ConfigError, match="cleaned@0123456789ab stands for a function of another session"):
+    with pytest.raises(ConfigError, match="cleaned@0123456789ab is a function of another session"):
         penstock.plan(_job("cleaned@0123456789ab"))
 
 

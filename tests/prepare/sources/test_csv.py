@@ -365,10 +365,10 @@ def test_a_header_alone_is_a_file_of_no_rows(tmp_path):
         (b"\n\n", {}, "the file is empty"),
         (b"a,b\r1,2\r3,4\r", {}, "carriage return alone"),
         (b'"a\nb",c\n1,2\n', {}, "newlines_in_values"),
-        (b"a,b,a\n1,2,3\n", {}, "column 'a' is there twice"),
+        (b"a,b,a\n1,2,3\n", {}, "column 'a' occurs twice"),
         (b"\xff\xfea\x00,\x00b\x00\n\x00", {}, "the file is utf-16, as its first bytes say"),
         (b"x" * (1 << 20) + b"yz,b\n1,2\n", {}, "longer than 1,048,576 bytes"),
-        (b"time,b\n1,2\n", {"types": {"tiem": "int64"}}, "'tiem' that is not there. Did you mean 'time'"),
+        (b"time,b\n1,2\n", {"types": {"tiem": "int64"}}, "'tiem' that does not exist. Did you mean 'time'"),
         (b"a,b\n1,2\n", {"types": {"a": "list<int64>"}}, "column 'a' cannot be list"),
     ],
 )

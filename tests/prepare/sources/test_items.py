@@ -114,11 +114,11 @@ def test_other_items_are_another_job_and_the_same_items_are_not(tmp_path):
 @pytest.mark.parametrize(
     ("items", "what"),
     [
-        ((number for number in range(3)), "items: a generator has no items by number"),
-        ([], "items: there are none"),
-        (0, "items: there are none"),
-        ("text", "items: a str has no items by number"),
-        ({"a": 1}, "items: a dict has no items by number"),
+        ((number for number in range(3)), "items: a generator cannot be read by position"),
+        ([], "items: the list is empty"),
+        (0, "items: the list is empty"),
+        ("text", "items: a str cannot be read by position"),
+        ({"a": 1}, "items: a dict cannot be read by position"),
         (np.zeros((2, 2)), "items: an array of 2 dimensions"),
         ([1, object()], "items: item 1 has a object, which has no identity"),
         ([[object()]], "items: item 0 has a object, which has no identity"),

@@ -102,7 +102,7 @@ def test_the_columns_it_is_decided_by_are_read():
         ({"test": float("nan")}, "not a share between 0 and 1"),
         ({"test": -0.1}, "not a share between 0 and 1"),
         ({"test": "a lot"}, "expected a number"),
-        ({"a": 0.7, "b": 0.1, "c": 0.2}, "the shares add up to 1: nothing is left for train"),
+        ({"a": 0.7, "b": 0.1, "c": 0.2}, "the shares add up to 1, which leaves nothing for train"),
         ({"a": 0.5, "b": 0.6}, "add up to 1.1"),
     ],
 )

@@ -104,7 +104,7 @@ def test_columns_that_cannot_be_stored_are_left_out_and_said(here):
     pq.write_table(table, here / "odd.parquet")
     text = _init("odd.parquet")
     assert yaml.safe_load(text)["stages"][0] == {"select": {"a_b": "a/b", "column_1": "", "x": "x"}}
-    assert "# left out: nothing: column 'nothing' has no value that tells its type" in text
+    assert "# left out: nothing: column 'nothing' has no values, so its type is unknown" in text
     _run()
 
 
@@ -181,7 +181,7 @@ def test_files_of_several_kinds_are_refused_with_a_pattern_that_names_one(here, 
     (here / "mixed" / "a.csv").write_text("a\n1\n")
     pq.write_table(pa.table({"a": [1]}), here / "mixed" / "b.parquet")
     told = _refused(capfd, "mixed")
-    assert "several kinds: 1 " in told
+    assert "several formats: 1 " in told
     assert "penstock init 'mixed/**/*." in told
 
 
@@ -192,7 +192,7 @@ def test_a_file_that_cannot_be_read_is_told_with_the_reason(here, capfd):
 
 def test_a_header_without_rows_is_told(here, capfd):
     (here / "a.csv").write_text("a,b\n")
-    assert "hold no rows" in _refused(capfd, "a.csv")
+    assert "have column names but no rows" in _refused(capfd, "a.csv")
 
 
 def test_images_get_a_function_to_start_from_and_it_runs(here, capfd):

@@ -90,7 +90,7 @@ def test_a_driver_that_dies_is_noticed_and_the_output_resumes(at_work, slow_job)
     os.killpg(at_work.pid, signal.SIGKILL)
     _, errors = watcher.communicate()
     assert watcher.returncode == 7
-    assert f"the run died without a word: process {at_work.pid} on " in errors
+    assert f"the run ended without an error message: process {at_work.pid} on " in errors
     assert "No run is at work." in _penstock(slow_job.parent, "inspect", "out").communicate()[0]
     idle = _penstock(slow_job.parent, "watch", "out")
     assert "this output is not finished, and no run is at work" in idle.communicate()[1]
@@ -119,7 +119,7 @@ def test_a_finished_dataset_and_an_empty_folder_get_a_sentence(slow_job, tmp_pat
     assert done.returncode == 0
     (tmp_path / "empty").mkdir()
     nothing = _penstock(tmp_path, "watch", "empty")
-    assert "no run has written here" in nothing.communicate()[1]
+    assert "no run has written to this folder" in nothing.communicate()[1]
     assert nothing.returncode == 5
 
 

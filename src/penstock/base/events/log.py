@@ -20,7 +20,7 @@ _LIVE_SECONDS = 1.0  # between two writes of live.json; a run that is shorter wr
 
 
 class EventLog:
-    """The events of one run. Whoever opens it holds the store."""
+    """The events of one run. Only the process that holds the store opens it."""
 
     def __init__(self, store: Store, observer: Observer | None) -> None:
         self._store, self._observer = store, observer
@@ -46,7 +46,7 @@ class EventLog:
             self.say("failed", error=known.name, what=known.what, seconds=seconds)
 
     def sample(self, **facts: Any) -> None:
-        """Say a sample. It is not appended: it replaces the one before, in live.json."""
+        """Write a sample to live.json. It replaces the one before, and is not appended to the log."""
         event = _event("sample", facts)
         if time.monotonic() - self._live_written >= _LIVE_SECONDS:
             with self._store.commit(LIVE, lasting=False) as file:

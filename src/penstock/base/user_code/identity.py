@@ -50,7 +50,7 @@ class Identity:
 
 
 def identity_of(function: Any) -> Identity:
-    """Raises ConfigError for a value whose identity cannot be told."""
+    """Hash of a function and everything it uses. Raises ConfigError for a value without a stable identity."""
     portrait = _Portrait()
     name = name_of(function)
     root = portrait.token(function, Place(name, name))
@@ -332,7 +332,7 @@ def _is_inside(value: Any, module: types.ModuleType) -> bool:
 
 
 def _code_token(code: types.CodeType) -> list[Any]:
-    """What the code does: not where it was written."""
+    """Token of the code itself, without file names and line numbers."""
     consts = [_code_token(each) if isinstance(each, types.CodeType) else _constant(each) for each in code.co_consts]
     counts = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags]
     names = [list(code.co_names), list(code.co_varnames), list(code.co_freevars), list(code.co_cellvars)]

@@ -41,7 +41,7 @@ class NoIdentity(Exception):
 
 
 def value_token(value: Any, token: Token) -> Any:
-    """Raises NoIdentity for a value that is none of those that can be told."""
+    """Token of a plain value. Raises NoIdentity for any other."""
     kind = type(value)
     if kind is str:
         return ["str", ascii(value)]

@@ -34,7 +34,7 @@ def make_order(kind: Kind, options: Mapping[str, Any]) -> Order:
 
 
 def make_draw(order: Order) -> Callable[[int, int], Draws]:
-    """By the kernel or in plain arithmetic; both give the same."""
+    """The function that draws rows: compiled or plain, with equal results."""
     if not compiled():
         return order.draw
     from penstock.loader.compiled import order as kernel
@@ -48,7 +48,7 @@ def refuse_weights(weights: Any, datasets: int) -> None:
         return
     if isinstance(weights, (str, bytes)) or not isinstance(weights, (Sequence, np.ndarray)) or not np.ndim(weights):
         raise ConfigError(
-            f"weights={weights!r} is no list of numbers", where="load(weights=...)", next_step="weights=[0.3, 0.7]"
+            f"weights={weights!r}is not a list of numbers", where="load(weights=...)", next_step="weights=[0.3, 0.7]"
         )
     if len(weights) != datasets:
         raise ConfigError(

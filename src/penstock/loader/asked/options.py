@@ -1,4 +1,4 @@
-"""Options: arguments of load() that cannot be, refused before anything is opened. Next: opening.py."""
+"""Options: refuses impossible arguments of load() before anything is opened. Next: opening.py."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ _WORDS = {
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as Python's own numbers: numpy's go into no state, and make kernels of their own."""
+    """The options as Python numbers. numpy's numbers do not fit into a JSON state, and would compile extra kernels."""
     _refuse_options(given)
     whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead")
     numbers = {name: None if given[name] is None else int(given[name]) for name in whole}
@@ -67,7 +67,7 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
     if batch_size % world:
         nearest = batch_size - batch_size % world or world
         raise ConfigError(
-            f"batch_size={batch_size} rows cannot be shared evenly by world={world}",
+            f"batch_size={batch_size} rows cannot be divided evenly by world={world}",
             where="penstock.load: batch_size is that of all ranks together",
             next_step=f"a multiple of {world}, such as {nearest} or {nearest + world}",
         )

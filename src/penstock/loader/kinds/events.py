@@ -88,7 +88,7 @@ class Events:
 
 
 def token_options(asked: Asked) -> TokenOptions:
-    """Options about events, refused where they cannot be."""
+    """Options for events. Impossible ones are refused."""
     length, augment = asked.options["length"], asked.options["augment"]
     if length is None:
         raise ConfigError(

@@ -123,7 +123,7 @@ def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> 
         if not _is_whole(found.parsed):
             holds = f"column {asked.version!r} holds {found.parsed.name}"
             raise ConfigError(
-                f"{holds}, and the version of an address is a whole number, 4 or 6",
+                f"{holds}, but the version of an address is a whole number, 4 or 6",
                 where=where,
                 next_step=f"store it as int8, or encode {asked.column!r} as 'ip', without it",
             )
@@ -150,7 +150,7 @@ def _column(name: str, columns: Mapping[str, Field], where: str) -> tuple[Field,
         raise ConfigError(
             f"there is no column {name!r} to encode.{did_you_mean(name, list(columns))}",
             where=where,
-            next_step=f"this dataset has {', '.join(columns)}: say fields={{column: kind}}",
+            next_step=f"this dataset has {', '.join(columns)}: give fields={{column: kind}}",
         )
     field = columns[name]
     return (field.inner, True) if field.parsed.is_list else (field, False)
@@ -183,12 +183,12 @@ def _is_whole(kind: Type) -> bool:
 
 
 def _refuse_values(asked: TokenField, kind: Type, where: str) -> None:
-    """A number that the column cannot hold is a slip, and would be taken for another one in a kernel's 64 bits."""
+    """Refuse categories that the column cannot hold: a kernel would take them for other numbers."""
     limits = np.iinfo(NUMBERS[kind.name])
     beyond = [value for value in asked.values if not limits.min <= int(value) <= limits.max]
     if beyond:
         raise ConfigError(
-            f"column {asked.column!r} holds {kind.name}, and never the category {beyond[0]}",
+            f"column {asked.column!r} holds {kind.name}, which cannot hold the category {beyond[0]}",
             where=where,
             next_step=f"leave it out: {limits.min} to {limits.max} can be there",
         )

@@ -43,7 +43,7 @@ def _short_stage(stage: Mapping[Any, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Values that YAML has a word for. A function is written by its name."""
+    """Values that YAML can write. A function is written by its name."""
     if isinstance(value, Mapping):
         return {_plain(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | range):

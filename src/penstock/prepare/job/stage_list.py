@@ -85,7 +85,7 @@ def _find_function(number: int, function: str) -> None:
         error.what = f"input[{number}].function: {error.what}"
         raise
     if not callable(found):
-        raise ConfigError(f"input[{number}].function: {shown_name(function)} is no function")
+        raise ConfigError(f"input[{number}].function: {shown_name(function)} is not a function")
 
 
 def _check_schema(number: int, source: SourceConfig) -> None:

@@ -35,7 +35,7 @@ class SoFar:
 
 @dataclass(frozen=True)
 class Kind:
-    """Each is asked in turn: how the last fold over the input ends, what a stage needs before it is run for good, and
+    """Each kind is asked in turn: how the last fold over the input ends, what a stage needs before its final run, and
     what comes behind the last fold."""
 
     endings: tuple[Callable[[Job], Ending | None], ...] = ()

@@ -128,9 +128,9 @@ class Progress:
     def stopped(self) -> Interrupted:
         done = self.tasks_kept - self.tasks_again + self.tasks_done
         return Interrupted(
-            f"stopped with {done} of {self.plan.task_count} tasks done; nothing half-written is left",
+            f"stopped with {done} of {self.plan.task_count} tasks done; no incomplete files are left",
             where=self.plan.config.output_path,
-            next_step="run the same command: it goes on from here",
+            next_step="run the same command: it resumes from here",
         )
 
 

@@ -1,4 +1,4 @@
-"""Items: what a function makes samples of where there are no files: a range, a list, an array of numbers."""
+"""Items: input of a function without files: a range, a list, or an array of numbers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def items_of(written: Any) -> Items:
         return written
     values = _sequence(written)
     if not len(values):
-        raise ConfigError("items: there are none, and a job needs at least one", next_step="items: 1000, or a list")
+        raise ConfigError(
+            "items: the list is empty, but a job needs at least one item", next_step="items: 1000, or a list"
+        )
     return Items(values, _digest(values))
 
 
@@ -65,13 +67,13 @@ def _sequence(written: Any) -> Any:
     if isinstance(written, np.ndarray):
         if written.ndim != 1:
             raise ConfigError(
-                f"items: an array of {written.ndim} dimensions, and items are counted along one",
+                f"items: an array of {written.ndim} dimensions, but items need one dimension",
                 next_step="items: list(array) gives the function one row at a time",
             )
         return written
     if isinstance(written, str | bytes | Mapping | Set) or not hasattr(written, "__getitem__"):
         raise ConfigError(
-            f"items: a {type(written).__name__} has no items by number",
+            f"items: a {type(written).__name__} cannot be read by position",
             next_step="items: 1000 (0 to 999), a range, a list or an array; of others write list(...)",
         )
     if not hasattr(written, "__len__"):
@@ -97,7 +99,7 @@ def _inner(number: int) -> Callable[[Any], Any]:
         except NoIdentity as error:
             raise ConfigError(
                 f"items: item {number:,} has a {type(value).__name__}, which {error}",
-                next_step="give plain values (numbers, text, lists, mappings), and make the rest in the function",
+                next_step="give plain values (numbers, text, lists, mappings), and make other objects in the function",
             ) from None
 
     return token

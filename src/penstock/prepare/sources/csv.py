@@ -95,7 +95,7 @@ def _header(line: bytes, delimiter: str, file: File) -> tuple[str, ...]:
         raise _bad_header(file, str(error)) from error
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise _bad_header(file, f"column {twice!r} is there twice")
+        raise _bad_header(file, f"column {twice!r} occurs twice")
     return tuple(names)
 
 
@@ -121,7 +121,7 @@ def _other_delimiter(name: str, delimiter: str, other: str, file: File) -> Misna
 def _missing_column(name: str, known: Iterable[str], file: File) -> Misnamed:
     """The error for a file whose header has no such column."""
     return Misnamed(
-        f"input[{file.source}].types names a column {name!r} that is not there.{did_you_mean(name, list(known))}",
+        f"input[{file.source}].types names a column {name!r} that does not exist.{did_you_mean(name, list(known))}",
         where=f"{file.location}, line 1: {', '.join(known)}",
         next_step="correct the name in `types:`",
     )

@@ -1,4 +1,4 @@
-"""Interfaces: what a stage may be beside a stage, in the order in which a job meets them. Asked for by `isinstance`."""
+"""Interfaces: optional abilities of a stage, in the order in which a job uses them. Checked with `isinstance`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AddsTokens(Stage, ABC):
 
     @abstractmethod
     def added_tokens(self) -> tuple[int, int]:
-        """How many before, and how many behind."""
+        """Number of tokens added before and after each document."""
 
 
 class Adapts(Stage, ABC):
@@ -215,7 +215,7 @@ def refuse_records(before: Sequence[Named]) -> None:
     """For a stage that takes rows as they were read."""
     for name, stage in before:
         if isinstance(stage, Exchanges):
-            raise ConfigError(f"it stands behind `{name}`, which makes records")
+            raise ConfigError(f"it comes after `{name}`, which makes records")
 
 
 def exchanges_of(stages: Sequence[Stage]) -> list[int]:

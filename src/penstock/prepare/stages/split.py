@@ -18,13 +18,13 @@ from penstock.prepare.stages.stage import Stage
 
 @dataclass(frozen=True, kw_only=True)
 class Split(SplitByHash):
-    """`split: {test: 0.1}` or `split: {by: user, val: 0.05, test: 0.1}`; what is left is `train`.
+    """`split: {test: 0.1}` or `split: {by: user, val: 0.05, test: 0.1}`; all other rows are `train`.
 
-    `by` a column (or a list of them) puts equal values into one split; without it each row is decided by its
-    position (file and row). Either way a row stays in its split when files or rows are added. Behind `group`,
-    `by: key` (or none) means the columns that were grouped by. Another `seed` makes another split: rows that one split
-    put together are divided again by the next. Whole numbers are exact counts: `{test: 1000}` is 1,000 rows,
-    `{by: user, test: 100}` the rows of 100 users. `{by_time: at, test: "2024-06-01"}` splits by time instead.
+    `by` is a column, or a list of columns: equal values go to one split. Without `by`, the position of a row (file and
+    row number) decides. In both cases a row stays in its split when files or rows are added. After `group`, `by: key`
+    (the default there) means the columns of the key. Another `seed` makes another split: use one to split a part of an
+    earlier split again. Whole numbers are exact counts: `{test: 1000}` is 1,000 rows, `{by: user, test: 100}` the rows
+    of 100 users. `{by_time: at, test: "2024-06-01"}` splits by time instead.
     """
 
     fractions: dict[str, float]
@@ -57,7 +57,7 @@ class Split(SplitByHash):
                     next_step=f"a share such as {name}: 0.1, or an exact count, as a whole number: {name}: {exact}",
                 )
         if (total := sum(map(_exact, self.fractions.values()))) >= 1:
-            raise ConfigError(f"the shares add up to {float(total):g}: nothing is left for train")
+            raise ConfigError(f"the shares add up to {float(total):g}, which leaves nothing for train")
 
     def __call__(self, rows: Rows) -> Rows:
         return replace(rows, splits=self.decide(self.hashes(rows)))

@@ -53,7 +53,7 @@ class TokenizerFile:
             raise InputError(
                 "this tokenizer was changed while the job was running",
                 where=self.location,
-                next_step="run the same command: what the old one wrote is noticed and redone",
+                next_step="run the same command: the tasks that used the old one are done again",
             )
         return data
 
@@ -182,7 +182,7 @@ def _said(path: str) -> dict[str, Any]:
             said = json.load(handle)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(
-            f"cannot read what lies beside the tokenizer: {error}",
+            f"cannot read a file beside the tokenizer: {error}",
             where=path,
             next_step="repair the file, or move it away: then `add_eos` needs the token named in the job",
         ) from error

@@ -70,7 +70,7 @@ def _library() -> Any:
 def _refuse_target(store: Store, target: str, overwrite: bool) -> None:
     if os.path.commonpath([os.path.realpath(store.root), os.path.realpath(target)]) == os.path.realpath(store.root):
         raise OutputError(
-            "the file would lie inside the dataset, where it does not belong",
+            "the file must not be inside the dataset",
             where=target,
             next_step="write it beside the dataset's folder",
         )
@@ -78,7 +78,7 @@ def _refuse_target(store: Store, target: str, overwrite: bool) -> None:
         raise OutputError("this is a folder", where=target, next_step=f"name a file: {option('output', 'FILE.h5')}")
     if os.path.exists(target) and not overwrite:
         raise OutputError(
-            "this file is there already", where=target, next_step=f"another name, or {option('overwrite', True)}"
+            "this file exists already", where=target, next_step=f"another name, or {option('overwrite', True)}"
         )
 
 
@@ -92,7 +92,7 @@ def _refuse_columns(manifest: Manifest, store: Store) -> None:
             )
         if field.name == "." or "\0" in field.name:
             raise ConfigError(
-                f"HDF5 has no place for a column of the name {field.name!r}",
+                f"HDF5 cannot hold a column named {field.name!r}",
                 where=store.root,
                 next_step="rename it with `select: {new_name: old_name}` when the dataset is made",
             )

@@ -83,7 +83,7 @@ def _can_be(field: Field) -> bool:
 def _refuse_name(name: str, what: str, where: str) -> None:
     if not name.strip(".") or name.startswith("__") or name in export.MARKS or "\0" in name:
         raise ConfigError(
-            f"{what}: Zarr has no place for this name",
+            f"{what}: Zarr cannot use this name",
             where=where,
             next_step="rename it with `select: {new_name: old_name}` when the dataset is made",
         )
@@ -107,7 +107,7 @@ class _Split:
         return written
 
     def _write_column(self, field: Field, written: export.Written) -> int:
-        """How many chunks it has."""
+        """Write a column. Returns its number of chunks."""
         kind, place = field.parsed, f"{self.dataset.split}/{field.name}"
         names = self.dataset.manifest.feature_names.get(field.name)
         attributes = {"type": field.type, **({"feature_names": names} if names else {})}

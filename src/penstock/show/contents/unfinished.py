@@ -61,6 +61,6 @@ def unfinished_lines(facts: dict[str, Any]) -> Iterator[Text]:
     words = facts["at_work_words"]
     yield Text(printable(f"{words[0].upper()}{words[1:]}."))
     if facts["at_work"] is False:
-        yield Text("Run the job again: it goes on from here, with nothing done twice.", style="green")
+        yield Text("Run the job again: it resumes from here. Finished tasks are kept.", style="green")
     else:
         yield Text(f"Watch it: penstock watch {facts['output']}", style="green")

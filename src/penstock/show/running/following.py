@@ -23,10 +23,10 @@ _ENDS = ("done", "failed")
 
 
 def refuse_idle(store: Store) -> AtWork:
-    """Who is at work in the output. An error says what is there instead."""
+    """The run that is active in the output. If there is none, the error says what the folder holds."""
     if not store.exists(STATE):
         raise OutputError(
-            "no run has written here",
+            "no run has written to this folder",
             where=store.root,
             next_step="give the `output:` of a job that runs; `penstock run JOB` starts one",
         )
@@ -62,17 +62,17 @@ def follow(store: Store) -> Iterator[Event]:
 
 def _died(store: Store, working: AtWork) -> TaskError:
     return TaskError(
-        f"the run died without a word: {working.owner}",
+        f"the run ended without an error message: {working.owner}",
         where=store.root,
-        next_step="run the job again: it resumes from here, with nothing done twice",
+        next_step="run the job again: it resumes from here",
     )
 
 
 def _silent(store: Store, working: AtWork) -> TaskError:
     return TaskError(
-        f"no event for {format_seconds(_SILENT_SECONDS)}, and its machine cannot be asked: {working.owner}",
+        f"no event for {format_seconds(_SILENT_SECONDS)}, and its machine cannot be reached: {working.owner}",
         where=store.root,
-        next_step="look on that machine whether the process lives; if not, run the job again: it resumes",
+        next_step="check on that machine whether the process is running; if not, run the job again: it resumes",
     )
 
 

@@ -27,7 +27,7 @@ def watch_run(path: str, as_json: bool) -> dict[str, Any]:
     try:
         last = _print_events(store) if as_json else _draw_events(store, str(working))
     except KeyboardInterrupt:
-        raise Interrupted("stopped watching; the run goes on", where=store.root) from None
+        raise Interrupted("stopped watching; the run continues", where=store.root) from None
     return {"output": store.root, "at_work": False, "ended": last, **_dataset(store)}
 
 

@@ -49,7 +49,7 @@ def _last_line(facts: dict[str, Any]) -> Text:
     if would == "resume":
         done, tasks = (sum(each[key] for each in facts["passes"]) for key in ("tasks_done", "tasks"))
         kept = f"{format_count(done)} of {counted(tasks, 'task')} of an earlier run will be kept"
-        return Text(f"Nothing has been written. {run} goes on: {kept}.", style="dim")
+        return Text(f"Nothing has been written. {run} resumes: {kept}.", style="dim")
     return Text(f"Nothing has been written. {run} does this.", style="dim")
 
 

@@ -53,7 +53,7 @@ class Display:
         view.update(self.tracker)
 
     def _draw(self, draw: Callable[[Drawn | Lines], None]) -> None:
-        """A screen that went away (a closed terminal, `| head`) must not end the run it looks at."""
+        """Draw, and ignore a closed terminal or pipe: it must not end the run."""
         try:
             if self._view:
                 draw(self._view)

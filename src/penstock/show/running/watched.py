@@ -49,7 +49,7 @@ def merge(
     on_metrics: OnMetrics | None = None,
     metrics_seconds: float = SECONDS,
 ) -> Manifest:
-    """Go on from batch files (batch_*.npz): split, normalize and place what they hold, as the job says.
+    """Merge batch files (batch_*.npz) into a dataset: split and normalize their samples, as the job says.
 
     Args:
         job: Path of a job file, a dict of its keys, or a Config: the job that the batch files were made for.

@@ -51,7 +51,7 @@ def set_aside_words(tracker: Tracker) -> str:
 
 
 def pass_words(each: TrackedPass, tracker: Tracker) -> list[str]:
-    """How far a pass is, the more important first: a narrow screen cuts the rest."""
+    """Progress of a pass, most important words first: a narrow screen cuts the rest."""
     planned = each.planned
     if each.state == "waiting" and not each.tasks:
         return [counted(planned["tasks"], "task")]

@@ -70,7 +70,7 @@ class Tap:
             self._rows -= full
 
     def add_at_once(self, batch: pa.RecordBatch) -> None:
-        """For a reduction that is exact, and so may be fed as it comes."""
+        """Feed an exact reduction with batches of any size."""
         self._state = self._fit.update(self._state, batch)
 
     def _update(self, block: pa.Table) -> None:
@@ -96,7 +96,7 @@ class Chain:
         self.counts = {number: Count() for number in self.stages}
 
     def __call__(self, rows: Rows) -> Rows:
-        """Each stage takes what the one before gave; what is set aside on the way is counted."""
+        """Run the batch through the stages in order, and count rejected rows."""
         for number, stage in self.stages.items():
             taken, inner = len(rows), rows.inner
             if number in self.taps:

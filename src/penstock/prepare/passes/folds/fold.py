@@ -81,7 +81,7 @@ class Ending:
         return None
 
     def behind(self, reader: Reader) -> Ending:  # noqa: ARG002
-        """The ending of a fold that reads what an exchange left."""
+        """The ending of a fold that reads the buckets of an exchange."""
         return self
 
     def finish(self, rows: passes.LedgerRows, store: Store) -> passes.Finished:  # noqa: ARG002
@@ -114,7 +114,7 @@ class Fold(passes.Pass):
 
     @property
     def trial(self) -> passes.Trial | None:
-        """A fit costs what the pass behind it costs."""
+        """The trial of a fit: it costs the same as the pass after it."""
         return passes.Trial(self._word, self._work(passes.Left(), ""), self.tries) if self.ending.into else None
 
     @property

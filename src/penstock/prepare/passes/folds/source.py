@@ -25,7 +25,7 @@ _ADVICE = {  # what to do about a record or sample, by reason
     NOT_UTF8: "name the encoding of the file beside the input's path: `encoding: cp1252`; if only this row is damaged, "
     "fix it or set `bad_utf8: repair`",
     TOO_LARGE_RECORD: "allow more `memory:`",
-    MISSING_KEY: "yield it in every sample, or say what stands for it: `missing: {column: -1}`, or null",
+    MISSING_KEY: "yield it in every sample, or give a default: `missing: {column: -1}`, or null",
     UNEXPECTED_KEY: "add it to `schema:`, or leave it out of the sample",
     WRONG_SHAPE: "yield one shape, or declare the right one under `schema:` (float32[*] takes any length)",
     WRONG_TYPE: "yield what the type takes, or declare another under `schema:`; if the value may be None, add "
@@ -50,14 +50,14 @@ class Attempt:
 
 
 class Source(Protocol):
-    """By itself, one that reads no files."""
+    """Base class: a source that reads no files."""
 
     @property
     def reducers(self) -> dict[int, Stage]:  # stages that run inside the reader, whose fits it feeds itself
         return {}
 
     def may_lose(self, title: str) -> bool:  # noqa: ARG002
-        """Whether the job goes on without a part or file that has this title."""
+        """Whether the job continues without a part or file that has this title."""
         return False
 
     def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:  # noqa: ARG002

@@ -15,7 +15,9 @@ from penstock.prepare.sources.reading import exact
 from penstock.prepare.sources.reading.chunks import Bytes, Chunk, Ends, line_ends
 from penstock.shards.schema import type_from_arrow
 
-OPEN_QUOTE = "a value starts with a quote that does not end on its line: set `newlines_in_values: true` if it goes on"
+OPEN_QUOTE = (
+    "a value starts with a quote that does not end on its line: set `newlines_in_values: true` if values span lines"
+)
 _QUOTE = ord('"')
 _DELIMITERS = (",", ";", "\t", "|")
 

@@ -174,7 +174,7 @@ class Gzipped:
         self._file.close()
 
     def read(self, size: int) -> bytes:
-        """As many bytes as asked for; fewer only at the end."""
+        """Read the requested bytes; fewer only at the end."""
         pieces: list[bytes] = []
         while size > 0 and self._has_more():
             ended = not self._packed
@@ -260,7 +260,9 @@ def unusable(what: str, where: str, action: str = "replace the file") -> InputEr
 
 def was_changed(what: str, location: str) -> InputError:
     return InputError(
-        what, where=location, next_step="let nothing write to the input during a run, then run the same command"
+        what,
+        where=location,
+        next_step="make sure that nothing writes to the input during a run, then run the same command",
     )
 
 

@@ -42,7 +42,7 @@ def propose(looked: Looked, output: str) -> Proposal:
         )
     if not looked.rows and all(pa.types.is_null(each.type) for each in looked.columns):
         raise InputError(
-            "these files name columns and hold no rows, and rows tell the types",
+            "these files have column names but no rows, so the types are unknown",
             where=looked.some[0].location,
             next_step="name files that hold rows, or declare the types in a job: "
             "`input: {path: ..., types: {column: float64}}`",

@@ -94,7 +94,7 @@ class _Measure:
     histogram: Histogram = field(default_factory=Histogram)
 
     def facts(self, seen: str) -> Facts:
-        """Where spans are hours, those below a second are one bucket."""
+        """Facts of the distribution. If spans are hours long, all below a second are one bucket."""
         is_long = (self.histogram.greatest or 0) >= _LONG_SECONDS * self.per_second
         found = self.histogram.facts(self.per_second if is_long else 0)
         return _titled(self.title, "record", self.unit, found, seen, self.per_second)

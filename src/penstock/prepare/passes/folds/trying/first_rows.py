@@ -30,7 +30,7 @@ def try_first_rows(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tri
 
 
 def _read_some(work: FoldWork, how: Measuring, number: int, size: int, grown: Callable[[], int]) -> Point:
-    """A task cut short."""
+    """Run a part of a task."""
     started = time.perf_counter()
     read, more_seconds = 0, 0.0
     whole_bytes, read_bytes = 1, 1  # of giant texts the beginnings are taken, and cost what a part of them would
