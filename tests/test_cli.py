@@ -221,7 +221,7 @@ def test_a_stopped_run_says_how_to_go_on_and_does(number, tmp_path):
     (tmp_path / "slow").unlink()
     again = give("run", job)
     assert again.returncode == 0
-    assert "going on from an earlier run: 1 of 3 tasks done" in again.stderr
+    assert "resuming an earlier run: 1 of 3 tasks done" in again.stderr
     assert "1 of 3 tasks kept from an earlier run" in again.stdout
 
 

@@ -5,6 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
+from penstock.shards.verify import Verification
 
 NASTY = "<script><b>\x1b[31m'\"&"
 
@@ -22,19 +23,21 @@ def shown(job):
     plan = penstock.plan(job)
     manifest = penstock.run(plan)
     with penstock.load(job["output"], batch_size=2, workers=0) as loader:
-        yield {"Plan": plan, "Manifest": manifest, "Dataset": penstock.open(job["output"]), "Loader": loader}
+        verified = penstock.verify(job["output"])
+        dataset = penstock.open(job["output"])
+        yield {"Plan": plan, "Manifest": manifest, "Dataset": dataset, "Loader": loader, "Verification": verified}
 
 
-@pytest.mark.parametrize("name", ["Plan", "Manifest", "Dataset", "Loader"])
+@pytest.mark.parametrize("name", ["Plan", "Manifest", "Dataset", "Loader", "Verification"])
 def test_an_object_says_what_it_is_in_one_line(shown, name):
-    assert type(shown[name]) is getattr(penstock, name)
+    assert type(shown[name]) is getattr(penstock, name, Verification)
     line = repr(shown[name])
     assert line.startswith(f"<{name}: ")
     assert len(line) < 600
     assert line.isprintable()
 
 
-@pytest.mark.parametrize("name", ["Plan", "Manifest", "Dataset", "Loader"])
+@pytest.mark.parametrize("name", ["Plan", "Manifest", "Dataset", "Loader", "Verification"])
 def test_a_notebook_shows_a_table_in_which_nothing_is_markup_that_came_from_data(shown, name):
     html = shown[name]._repr_html_()
     assert html.startswith(f"<table><caption>{name}</caption><tr><th>")
@@ -45,6 +48,12 @@ def test_a_notebook_shows_a_table_in_which_nothing_is_markup_that_came_from_data
 
 def test_a_manifest_says_which_steps_set_rows_aside(shown):
     assert "set aside 1 by filter" in repr(shown["Manifest"])
+
+
+def test_a_loader_counts_its_batches_in_rows(shown):
+    assert "batches 2 rows each, at 0 without end" in repr(shown["Loader"])
+    with pytest.raises(TypeError, match="epochs=1"):
+        len(shown["Loader"])
 
 
 def test_a_column_that_looks_like_markup_is_shown_as_text(shown):
@@ -71,6 +80,6 @@ def test_what_the_commands_do_can_be_called(job, tmp_path):
 
 def test_an_output_that_is_a_file_is_told_so(job, tmp_path):
     (tmp_path / "taken").write_text("mine")
-    with pytest.raises(penstock.FileError, match="`output:` is a folder, and this is a file") as caught:
+    with pytest.raises(penstock.FileError, match="`output:` must be a folder, but this is a file") as caught:
         penstock.run({**job, "output": str(tmp_path / "taken")})
     assert caught.value.where == str(tmp_path / "taken")

@@ -18,19 +18,19 @@ _COMPLETE = "_PENSTOCK_COMPLETE"
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose reader went away
 EXIT_CODES = (
     (0, "done, or nothing to do"),
-    (1, "a defect of penstock itself"),
-    (2, "the job file or the command line"),
+    (1, "a bug in penstock"),
+    (2, "a mistake in the job file or on the command line"),
     (3, "the job does not fit in its memory or on the disk"),
-    (4, "a file or row of the input"),
-    (5, "the output folder: held, foreign, or made by another job"),
-    (6, "bytes on disk are not the ones that were written"),
-    (7, "a task died, hung, or its code raised"),
-    (8, "the file system refused"),
-    (130, "stopped by Ctrl-C or SIGTERM; the same command goes on"),
+    (4, "bad input: a file or a row"),
+    (5, "the output folder is in use, foreign, or made by another job"),
+    (6, "bytes on disk differ from the bytes that were written"),
+    (7, "a task died, hung, or its code raised an error"),
+    (8, "a file operation failed"),
+    (130, "stopped by Ctrl-C or SIGTERM; the same command resumes"),
 )
 
 app = typer.Typer(
-    help="Prepare datasets larger than memory inside a memory budget.",
+    help="Prepare training data that is larger than memory, within a memory budget, and load it in batches.",
     epilog="\n".join(["Exit codes", *(f"{code:3}  {meaning}" for code, meaning in EXIT_CODES)]),
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -38,7 +38,7 @@ app = typer.Typer(
 
 
 def _local(parameter: typer.CallbackParam, value: Any) -> Any:
-    """A path, or several, of the command line as paths of this machine; what is none is refused by its option."""
+    """Paths of the command line as local paths. Others are refused, and the error names the option."""
     from penstock.base.paths import local_path
 
     return _located(parameter, value, local_path)
@@ -68,7 +68,9 @@ def _option(names: str, metavar: str | None, help: str, **others: Any) -> Any:
 
 
 def _older(name: str, metavar: str, help: str, **others: Any) -> Any:
-    return _option(name, metavar, help, rich_help_panel="Older names, of the scripts that penstock replaces", **others)
+    return _option(
+        name, metavar, help, rich_help_panel="Older names, from the scripts that penstock replaces", **others
+    )
 
 
 def _with_tokens(name: str, metavar: str | None, help: str, **others: Any) -> Any:
@@ -76,7 +78,7 @@ def _with_tokens(name: str, metavar: str | None, help: str, **others: Any) -> An
 
 
 def _paths_like(incomplete: str) -> list[str]:
-    """Paths that begin so, for a shell to complete; folders end with a slash."""
+    """Paths with this beginning, for shell completion. Folders end with a slash."""
     import glob
 
     found = sorted(glob.glob(f"{glob.escape(os.path.expanduser(incomplete))}*"))
@@ -84,7 +86,7 @@ def _paths_like(incomplete: str) -> list[str]:
 
 
 def _folders_like(incomplete: str) -> list[str]:
-    """Datasets are folders, and so is what holds them."""
+    """Folders and .arrayrecord files, for shell completion: datasets are folders."""
     return [each for each in _paths_like(incomplete) if each.endswith((os.sep, ".arrayrecord"))]
 
 
@@ -99,10 +101,10 @@ def _jobs_like(incomplete: str) -> list[str]:
 _JOB = "A job file (`penstock init` writes one), or a preset: events, pings, text."
 _MADE = "The folder that `penstock run` wrote"
 _LOOKED = f"{_MADE}, or .arrayrecord files; quote patterns."
-_READ = "Read these files instead. Quote patterns; may be repeated."
-_ANY_KEY = "Any key of the job file, such as input.format=csv, or setting of a preset."
-_STRATEGIES = "auto, sequential, parallel or streaming; changes no byte."
-_FORMATS = "Of the output: safetensors, npy, arrays, arrayrecord."
+_READ = "Files to read instead of the job's. Quote patterns; may be repeated."
+_ANY_KEY = "Set any key of the job file, such as input.format=csv, or a setting of a preset; may be repeated."
+_STRATEGIES = "auto, sequential, parallel or streaming; does not change the output."
+_FORMATS = "Format of the output: safetensors, npy, arrays, arrayrecord."
 JobFile = Annotated[str, typer.Argument(metavar="JOB", callback=_local, help=_JOB, autocompletion=_jobs_like)]
 Dataset = Annotated[
     str, typer.Argument(metavar="PATH", callback=_dataset, help=f"{_MADE}.", autocompletion=_folders_like)
@@ -111,29 +113,31 @@ Looked = Annotated[str, typer.Argument(metavar="PATH", callback=_dataset, help=_
 Input = Annotated[list[str] | None, _option("--input -i", "PATH", _READ, callback=_local, autocompletion=_paths_like)]
 Output = Annotated[
     str | None,
-    _option("--output -o", "PATH", "Write here instead.", callback=_dataset, autocompletion=_folders_like),
+    _option(
+        "--output -o", "PATH", "Folder to write instead of the job's.", callback=_dataset, autocompletion=_folders_like
+    ),
 ]
-Memory = Annotated[str | None, _option("--memory -m", "SIZE", "For the whole process tree: 2GB, 512MiB, 50%.")]
-Workers = Annotated[str | None, _option("--workers -w", "N", "Processes; 0 works inside the driver, or auto.")]
+Memory = Annotated[str | None, _option("--memory -m", "SIZE", "Limit for the whole process tree: 2GB, 512MiB, 50%.")]
+Workers = Annotated[str | None, _option("--workers -w", "N", "Number of processes, or auto; 0 runs inside the driver.")]
 Setting = Annotated[list[str] | None, _option("--set -s", "KEY=VALUE", _ANY_KEY)]
 Strategy = Annotated[str | None, _option("--strategy", "NAME", _STRATEGIES)]
 Format = Annotated[str | None, _option("--format -f", "NAME", _FORMATS)]
-MemoryLimit = Annotated[str | None, _older("--memory-limit-gb", "N", "--memory of N GB.")]
-MaxRowSize = Annotated[str | None, _older("--max-row-size-mb", "N", "max_record of N MiB in `group`.")]
-TrainRatio = Annotated[str | None, _older("--train-ratio", "R", "test of 1 - R in `split`; 1: no split.")]
-Redo = Annotated[bool, typer.Option("--redo", help="Do everything again, replacing what is there.")]
-_SKIPPED = "Stop when the batch files are there (of intermediate_dir)."
-_BATCHES = "The folder of batch files; else the job's intermediate_dir."
-_LENGTH = "Tokens of a row: {}, or as the dataset has them."
+MemoryLimit = Annotated[str | None, _older("--memory-limit-gb", "N", "Same as --memory with N GB.")]
+MaxRowSize = Annotated[str | None, _older("--max-row-size-mb", "N", "Sets max_record of `group` to N MiB.")]
+TrainRatio = Annotated[str | None, _older("--train-ratio", "R", "Sets test of `split` to 1 - R; 1 means no split.")]
+Redo = Annotated[bool, typer.Option("--redo", help="Do everything again, and replace the finished dataset.")]
+_SKIPPED = "Stop when the batch files in intermediate_dir are complete."
+_BATCHES = "Folder of the batch files. [the job's intermediate_dir]"
+_LENGTH = "Tokens per row. [the dataset's own row length, otherwise {}]"
 _LONGER_ROWS = "truncate: cut stored rows of tokens that are longer than --length."
-_AUGMENTED = "Of events: reorder them and their fields, and leave times out; as load(augment=...)."
+_AUGMENTED = "For events: reorder them and their fields, and leave times out, like load(augment=...)."
 _FIELD_KINDS = "How events become tokens, by column: 'dst: ip, at: time, port: {int: 2}'."
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; the rest on stderr.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and answer its exit code."""
+    """Run one command and return its exit code."""
     # Before pyarrow is imported. Its system pool returns memory: peaks were 47 MB where mimalloc had 86.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -155,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _make_streams_ready() -> None:
-    """Streams that were closed (`>&-`) lead nowhere. A character that an encoding lacks is written as an escape."""
+    """Open closed streams (`>&-`) as /dev/null, and escape characters that the encoding lacks."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -169,13 +173,13 @@ def _make_streams_ready() -> None:
 
 
 def _is_unread(error: BaseException) -> bool:
-    """Whether a command ends because its reader went away, as `head` does. rich makes a SystemExit of that."""
+    """Whether a command ends because its reader closed the pipe, as `head` does. rich raises SystemExit then."""
     gone = error.__context__ if isinstance(error, SystemExit) else error
     return isinstance(gone, BrokenPipeError) and (gone is not error or any(map(_drop_unread, (sys.stdout, sys.stderr))))
 
 
 def _drop_unread(stream: TextIO) -> bool:
-    """Whether nobody reads the stream any more. What is left for it is dropped, or Python would end with 120."""
+    """Whether the reader of the stream is gone. The rest is dropped; otherwise Python would exit with 120."""
     try:
         stream.flush()
     except BrokenPipeError:
@@ -185,7 +189,7 @@ def _drop_unread(stream: TextIO) -> bool:
 
 
 def _invoke(arguments: list[str]) -> int:
-    """Not `app()`: typer's own main would print errors its way, and end a Ctrl-C before it is explained."""
+    """Run the command without `app()`, which would print errors itself and end a Ctrl-C without a message."""
     command = typer.main.get_command(app)
     if _COMPLETE in os.environ:  # a shell asks what could stand here; this answers and exits
         command._main_shell_completion({}, "penstock", _COMPLETE)
@@ -211,7 +215,7 @@ def _usage_error(error: Any) -> Exception:
 
 @contextmanager
 def _sigterm_is_ctrl_c() -> Iterator[None]:
-    """A scheduler's SIGTERM stops a run as cleanly as a person does."""
+    """Treat SIGTERM like Ctrl-C, so that a scheduler stops a run cleanly."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         raise KeyboardInterrupt
@@ -252,11 +256,11 @@ def run(
     memory_limit_gb: MemoryLimit = None,
     max_row_size_mb: MaxRowSize = None,
     train_ratio: TrainRatio = None,
-    parallel: Annotated[str | None, _older("--parallel", "BOOL", "false: --strategy sequential.")] = None,
+    parallel: Annotated[str | None, _older("--parallel", "BOOL", "false means --strategy sequential.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Prepare the dataset, going on from where an earlier run stopped."""
+    """Prepare the dataset. Resumes where an earlier run stopped."""
     from penstock.prepare.entry import plan as plan_config
     from penstock.prepare.run.halves import halves_of, keep_batches
     from penstock.show.asking.asked import load_job
@@ -285,12 +289,12 @@ def merge(
     settings: Setting = None,
     redo: Redo = False,
     intermediate_dir: Annotated[
-        str | None, _older("--intermediate-dir", "DIR", "The same as DIR.", callback=_local)
+        str | None, _older("--intermediate-dir", "DIR", "Same as the argument DIR.", callback=_local)
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Go on from batch files (batch_*.npz): split, normalize and place what they hold, as the job says."""
+    """Merge batch files (batch_*.npz) into a dataset: split and normalize their samples, as the job says."""
     from penstock.prepare.run.halves import merge_batches
     from penstock.show.asking.asked import load_job
     from penstock.show.asking.overrides import collect
@@ -304,7 +308,7 @@ def merge(
 
 
 def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
-    """Do one config after the other, and show what the last one made."""
+    """Run one config after the other, and show the result of the last."""
     from dataclasses import replace
 
     from penstock.prepare.entry import run as run_plan
@@ -333,7 +337,7 @@ def watch(
     as_json: Annotated[bool, typer.Option("--json", help=_EVENTS_AS_JSON)] = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Show the progress of a run that another process does, until it ends. Changes nothing."""
+    """Show the progress of a run in another process, until it ends. Changes nothing."""
     from penstock.show.console import show
     from penstock.show.running.onlooker import onlooker_lines, watch_run
 
@@ -358,7 +362,7 @@ def plan(
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Show what a run would do, hold and need. Writes nothing."""
+    """Show the passes, memory, disk and time that a run would need. Writes nothing."""
     from penstock.show.asking.asked import load_job
     from penstock.show.asking.older_names import older_overrides
     from penstock.show.asking.overrides import collect
@@ -377,7 +381,7 @@ def plan(
 
 @app.command()
 def verify(path: Dataset, as_json: AsJson = False, debug: Debug = False) -> int:  # noqa: ARG001
-    """Read every byte of a dataset again, and name each that is not the one that was written."""
+    """Check every byte of a dataset against its checksums, and report damage by file and byte range."""
     from penstock.shards.verify import verify as verify_dataset
     from penstock.show.console import show, waiting
     from penstock.show.verification import verification_facts, verification_tables
@@ -400,11 +404,11 @@ def export(
     output: Annotated[str | None, _option("--output -o", "PATH", _EXPORT_PLACE, callback=_local)] = None,
     split: Annotated[str | None, _option("--split", "NAME", "Only this split.")] = None,
     shard_size: Annotated[str | None, _option("--shard-size", "SIZE", _SHARDS)] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Write a dataset in another format, whole or not at all."""
+    """Write a dataset in another format. The export appears complete or not at all."""
     from penstock.shards.foreign.exporting import exported_place
     from penstock.show.console import show, waiting
     from penstock.show.exported import exported_facts, exported_tables
@@ -420,21 +424,23 @@ def inspect(
     path: Looked,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Show records of this split.")] = None,
     records: Annotated[int, typer.Option("--records", "-n", min=0, help="How many records to show.")] = 3,
-    tokens: Annotated[bool, typer.Option("--tokens", help="Show a batch as training gets it, decoded.")] = False,
-    rejected: Annotated[bool, typer.Option("--rejected", help="Show rows that were set aside, and where.")] = False,
-    batch: Annotated[int | None, _with_tokens("--batch", "K", "Its number. [0]", min=0)] = None,
-    rows: Annotated[int | None, _with_tokens("--rows", "N", "Show so many. [3]", min=0)] = None,
-    batch_size: Annotated[int | None, _with_tokens("--batch-size", "N", "Rows of it. [128]")] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Show a training batch, decoded.")] = False,
+    rejected: Annotated[
+        bool, typer.Option("--rejected", help="Show rejected rows, with file, position and reason.")
+    ] = False,
+    batch: Annotated[int | None, _with_tokens("--batch", "K", "Number of the batch. [0]", min=0)] = None,
+    rows: Annotated[int | None, _with_tokens("--rows", "N", "Number of rows to show. [3]", min=0)] = None,
+    batch_size: Annotated[int | None, _with_tokens("--batch-size", "N", "Rows per batch. [128]")] = None,
     length: Annotated[int | None, _with_tokens("--length", "N", _LENGTH.format(256))] = None,
     overflow: Annotated[str | None, _with_tokens("--overflow", "NAME", _LONGER_ROWS)] = None,
-    fill: Annotated[str | None, _with_tokens("--fill", "NAME", "packed or one_key.")] = None,
-    seed: Annotated[int | None, _with_tokens("--seed", "N", "Of the order. [0]")] = None,
+    fill: Annotated[str | None, _with_tokens("--fill", "NAME", "For events: packed or one_key. [packed]")] = None,
+    seed: Annotated[int | None, _with_tokens("--seed", "N", "Seed of the order. [0]")] = None,
     fields: Annotated[str | None, _with_tokens("--fields", "YAML", _FIELD_KINDS)] = None,
     augment: Annotated[bool | None, _with_tokens("--augment/--no-augment", None, _AUGMENTED)] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Show what a dataset or .arrayrecord files hold: splits, schema, account, keys, a few records; or a batch."""
+    """Show a dataset or .arrayrecord files: splits, schema, account, keys, a few records; or a training batch."""
     from penstock.show.console import show, waiting
     from penstock.show.contents.inspect import inspect_facts, inspect_tables
     from penstock.show.contents.tokens import refuse_without_tokens, token_facts, token_tables
@@ -479,25 +485,27 @@ def report(
 def bench(
     path: Looked,
     step_ms: Annotated[
-        float | None, _option("--step-ms", "MS", "Also against a consumer busy so long per step.")
+        float | None, _option("--step-ms", "MS", "Also measure against a training step of this length.")
     ] = None,
     split: Annotated[str | None, _option("--split", "NAME", "The split to load. [train]")] = None,
-    batch_size: Annotated[int, _option("--batch-size", "N", "Rows of a batch.")] = 128,
+    batch_size: Annotated[int, _option("--batch-size", "N", "Rows per batch.")] = 128,
     length: Annotated[int | None, _option("--length", "N", _LENGTH.format(1024))] = None,
     overflow: Annotated[str | None, _option("--overflow", "NAME", _LONGER_ROWS)] = None,
-    fill: Annotated[str | None, _option("--fill", "NAME", "Of events: one_key, or packed. [packed]")] = None,
-    workers: Annotated[str, _option("--workers -w", "N", "Threads; 0 makes each batch when asked, or auto.")] = "auto",
-    memory: Annotated[str | None, _option("--memory -m", "SIZE", "For the whole process: 2GB, 512MiB, 50%.")] = None,
+    fill: Annotated[str | None, _option("--fill", "NAME", "For events: packed or one_key. [packed]")] = None,
+    workers: Annotated[str, _option("--workers -w", "N", "Threads, or auto; 0 makes each batch on demand.")] = "auto",
+    memory: Annotated[str | None, _option("--memory -m", "SIZE", "Limit for this process: 2GB, 512MiB, 50%.")] = None,
     seconds: Annotated[float, _option("--seconds", "S", "How long each measurement takes.")] = 5.0,
-    cache: Annotated[str | None, _option("--cache", "NAME", "memory: hold all columns. disk: map them.")] = None,
+    cache: Annotated[
+        str | None, _option("--cache", "NAME", "memory: hold all columns. disk: read only what a batch needs.")
+    ] = None,
     fields: Annotated[str | None, _option("--fields", "YAML", _FIELD_KINDS)] = None,
     augment: Annotated[bool | None, _option("--augment/--no-augment", None, _AUGMENTED)] = None,
-    columns: Annotated[str | None, _option("--columns", "NAMES", "Only these, as arrays: x,label.")] = None,
+    columns: Annotated[str | None, _option("--columns", "NAMES", "For arrays: only these columns: x,label.")] = None,
     report: Annotated[str | None, _option("--report", "FILE", _BENCH_REPORT, callback=_local)] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Measure how fast batches come, alone and against a consumer, and say why one would wait."""
+    """Measure how fast the loader makes batches, and say whether and why a training loop would wait."""
     from penstock.show.bench import bench_facts, bench_tables
     from penstock.show.console import show, stdout_kept_clean, waiting
     from penstock.show.loading import Wanted
@@ -517,18 +525,20 @@ def bench(
 
 @app.command()
 def doctor(
-    output: Annotated[str, _option("--output -o", "PATH", "Where datasets will go.", callback=_local)] = ".",
+    output: Annotated[
+        str, _option("--output -o", "PATH", "Folder in which datasets will be written.", callback=_local)
+    ] = ".",
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Check what this machine really allows: memory, cores, files, disk, versions."""
+    """Show what this machine or container allows: memory, cores, open files, disk, and library versions."""
     from penstock.show.console import show
     from penstock.show.doctor import doctor_facts, doctor_tables
 
     show(doctor_facts(output), doctor_tables, as_json)
 
 
-_FILES = "Your own files, folders or patterns, to propose a job for. None: every key of a job file, explained."
+_FILES = "Your files, folders or patterns. Without them, the job file lists and explains every key."
 
 
 @app.command()
@@ -541,7 +551,7 @@ def init(
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Look at your files and write a job that runs on them; or write a job file with every key explained."""
+    """Look at your files and propose a job file for them; without files, write one that explains every key."""
     from penstock.show.console import show, stdout_kept_clean, waiting
 
     if schema:

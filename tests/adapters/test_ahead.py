@@ -84,7 +84,7 @@ def test_an_error_in_placing_or_handing_out_a_batch_loses_none(load, expected):
 
 @pytest.mark.parametrize("ahead", [-1, 1.5, "2", True, 2**63, None])
 def test_a_number_of_batches_ahead_that_cannot_be_is_refused(load, ahead):
-    with pytest.raises(ConfigError, match="batches on their way to a device cannot be"):
+    with pytest.raises(ConfigError, match="batches ahead is not possible"):
         Ahead(load(), lambda batch: lambda: batch, ahead=ahead)
 
 

@@ -40,11 +40,15 @@ def cells(tmp_path_factory):
     return [cell["outputs"] for cell in notebook["cells"]]
 
 
-def test_a_run_shows_its_progress(cells):
-    assert {shown["name"] for shown in cells[2]} == {"stdout"}
-    text = "".join(shown["text"] for shown in cells[2])
-    assert "planning" in text
+def test_a_run_shows_its_progress_in_lines_of_which_the_last_changes_in_place(cells):
+    *lines, last = cells[2]
+    assert {shown["name"] for shown in lines} == {"stdout"}
+    text = "".join(shown["text"] for shown in lines)
+    assert text.splitlines()[0] == "penstock: planning: listing the input, measuring its first rows"
     assert "1 task to do, 3 rows in all" in text
+    assert "\x1b[1A" not in text  # a notebook does not move a cursor: frames of a screen would pile up
+    assert last["output_type"] == "display_data"
+    assert "3 of 3 rows read, 100% of all work" in last["data"]["text/plain"]
 
 
 def test_a_run_shows_nothing_where_that_is_asked_for(cells):

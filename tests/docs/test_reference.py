@@ -19,7 +19,7 @@ def test_every_made_part_stands_on_a_page(part):
 
 
 def test_a_changed_part_is_noticed(tmp_path):
-    changed = (REFERENCE / "errors.md").read_text().replace("the file system refused", "something else")
+    changed = (REFERENCE / "errors.md").read_text().replace("a file operation failed", "something else")
     (tmp_path / "errors.md").write_text(changed)
     assert [page.name for page in reference.outdated(tmp_path)] == ["errors.md"]
 

@@ -152,7 +152,7 @@ def test_overflow_is_part_of_the_recipe(load, datasets):
 
 @pytest.mark.parametrize(("name", "options"), [("pings", {"length": 50}), ("arrays", {})])
 def test_overflow_is_refused_where_no_rows_were_packed(load, datasets, name, options):
-    with pytest.raises(ConfigError, match="overflow='truncate' is about rows of tokens"):
+    with pytest.raises(ConfigError, match="overflow='truncate' is an option for packed rows of tokens"):
         load(getattr(datasets, name), overflow="truncate", **options)
 
 
@@ -169,7 +169,7 @@ def test_overflow_is_refused_where_no_rows_were_packed(load, datasets, name, opt
 )
 def test_an_option_that_means_nothing_to_such_data_is_refused_by_name(load, datasets, name, options):
     option = next(iter(options))
-    with pytest.raises(ConfigError, match=f"{option}=.* is about .*, and this dataset is loaded as") as refused:
+    with pytest.raises(ConfigError, match=f"{option}=.* is an option for .*, but this dataset is loaded as") as refused:
         load(getattr(datasets, name), **options)
     assert refused.value.next_step == f"leave {option}= out"
 
@@ -723,7 +723,7 @@ def test_data_larger_than_memory_gives_the_same_bytes(load, datasets, kind):
         ({"remainder": "keep"}, "remainder='keep'"),
         ({"ahead": 0}, "ahead=0"),
         ({"log_every": 0}, "log_every=0"),
-        ({"world": 3}, "cannot be shared evenly by world=3"),
+        ({"world": 3}, "cannot be divided evenly by world=3"),
         ({"length": None}, "needs length="),
         ({"weights": [1, 2]}, "2 numbers for 1 dataset"),
         ({"fields": {"src_adr": "ip"}}, "'src_adr'"),
@@ -936,14 +936,14 @@ def test_a_split_that_a_file_by_itself_is_not_is_refused_with_the_one_that_is(tm
     file, options = old / "train.arrayrecord", {"batch_size": 4, "length": 100, "workers": 0}
     for look in (lambda split: penstock.load(file, split, **options), lambda split: penstock.open(file, split)):
         with pytest.raises(
-            ConfigError, match=r"split 'test' was asked for, and .*train.arrayrecord is a file"
+            ConfigError, match=r"split 'test' was asked for, but .*train.arrayrecord is a single file"
         ) as refused:
             look("test")
         assert refused.value.next_step == f"give {old / 'test.arrayrecord'}"
         with pytest.raises(ConfigError, match="split 'tset' was asked for") as refused:
             look("tset")
         assert "leave the split out" in refused.value.next_step
-    with pytest.raises(ConfigError, match=r"split 'train' was asked for, and .*test.arrayrecord"):
+    with pytest.raises(ConfigError, match=r"split 'train' was asked for, but .*test.arrayrecord"):
         penstock.open(old / "*.arrayrecord", "train")
     assert len(penstock.open(file)) == len(penstock.open(file, "train")) == len(penstock.open(old, "train"))
     assert len(penstock.open(old / "test.arrayrecord", "test")) == len(penstock.open(old, "test"))

@@ -98,7 +98,7 @@ def test_a_byte_that_changed_after_it_was_placed_is_named_and_mended_as_told(tmp
     die(job, "move.before_rename")
     placing = tmp_path / "out/.penstock/placing/labels_a_train.npy"
     _flip(placing)
-    with pytest.raises(IntegrityError, match=r"of labels_a_train.npy are not the ones that were placed") as caught:
+    with pytest.raises(IntegrityError, match=r"of labels_a_train.npy differ from the bytes that were placed") as caught:
         penstock.run(job)
     assert "delete that file" in caught.value.next_step
     assert not (tmp_path / "out" / "manifest.json").exists()

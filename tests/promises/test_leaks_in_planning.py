@@ -49,7 +49,7 @@ def _refusal(folder: Path, function: str) -> dict[str, str]:
 def test_a_leak_that_the_kernel_ended_is_named_with_its_numbers(tmp_path):
     refused = _refusal(tmp_path, "killed")
     assert re.match(KEEPS + r", and ended 3 times, the last time by signal 9 \(SIGKILL\)", refused["what"])
-    assert "let go of what earlier files left" in refused["next_step"]
+    assert "free what earlier files left in memory" in refused["next_step"]
 
 
 if THOROUGH:  # the same words as those above

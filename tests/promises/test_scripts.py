@@ -43,7 +43,7 @@ def test_a_script_that_starts_itself_is_told_so_once(place, call):
     assert done.stderr.count("it would never end") == 1
     assert done.stderr.rstrip().splitlines()[-2:] == [
         f"  where: {place}/mine.py, line 6",
-        "  try: put what the script does below `if __name__ == '__main__':`, or its functions in another module",
+        "  try: put the work of the script below `if __name__ == '__main__':`, or its functions in another module",
     ]
     assert len(done.stderr.splitlines()) < 40
     assert not (place / "out").exists()
@@ -71,7 +71,7 @@ if THOROUGH:  # it takes the time of a whole job
 @pytest.mark.parametrize(
     ("options", "advice"),
     [
-        (("mine.py",), "write mine:samples, and put what the script does below"),
+        (("mine.py",), "write mine:samples, and put the work of the script below"),
         (("-i",), "save the function in a file, such as features.py"),
         (("-",), "save the function in a file, such as features.py"),
     ][0 if THOROUGH else 1 :],

@@ -332,7 +332,7 @@ def test_a_job_that_was_killed_before_it_was_remembered_meets_one_that_came_betw
 
 def test_a_memory_of_other_cleaning_is_refused(tmp_path):
     penstock.run(_remembering(tmp_path, "a", text_making.documents(20, 1)))
-    with pytest.raises(InputError, match="hashes of something else"):
+    with pytest.raises(InputError, match="these keys are hashes of"):
         penstock.run(_remembering(tmp_path, "b", text_making.documents(20, 1), clean={"normalize": "nfc"}))
     assert not (tmp_path / "b" / "out").exists()
 
@@ -433,7 +433,7 @@ def test_keys_of_another_column_are_refused(tmp_path):
         if name == "title":
             penstock.run({**job, **keys})
             continue
-        with pytest.raises(InputError, match=r"hashes of something else: of .*'column': 'title'"):
+        with pytest.raises(InputError, match=r"these keys are hashes of .*'column': 'title'"):
             penstock.run({**job, **keys})
 
 

@@ -258,7 +258,7 @@ def test_checksums_that_are_not_the_ones_that_were_written_are_named(folder, thr
     column, edges = three_parts
     path = Path(folder.local_path(f"{PLACING}/{column.file}.hashes"))
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(IntegrityError, match=r"checksums of a_train.npy are not the ones that were placed"):
+    with pytest.raises(IntegrityError, match=r"checksums of a_train.npy differ from the bytes that were placed"):
         finish_column(folder, column, edges)
 
 
@@ -277,7 +277,9 @@ def test_the_zero_that_offsets_begin_with_is_held_against_what_it_must_be(folder
 def test_a_byte_that_changed_in_a_shared_block_is_named(folder, three_parts, row):
     column, edges = three_parts
     flip(folder, column, row * 1024 + 7)
-    with pytest.raises(IntegrityError, match=r"bytes .* of a_train.npy are not the ones that were placed") as caught:
+    with pytest.raises(
+        IntegrityError, match=r"bytes .* of a_train.npy differ from the bytes that were placed"
+    ) as caught:
         finish_column(folder, column, edges)
     assert column.placing.file in caught.value.where
 
@@ -287,7 +289,7 @@ def test_a_byte_that_changed_in_any_other_block_is_named_when_it_is_copied(folde
     column, edges = three_parts
     flip(folder, column, row * 1024 + 7)
     hashes = finish_column(folder, column, edges)
-    with pytest.raises(IntegrityError, match="are not the ones that were placed"):
+    with pytest.raises(IntegrityError, match="differ from the bytes that were placed"):
         list(read_placed(folder, column, hashes))
 
 

@@ -50,7 +50,7 @@ def test_alone_and_against_a_consumer_stand_side_by_side_with_a_verdict_each(pin
     assert table[0].split() == ["measured", "alone", "5", "ms", "a", "step"]
     assert len({len(line) for line in table}) == 1, "numbers end in one column"
     assert len(table[0]) <= 80
-    assert [line.partition(":")[0] for line in lines[-3:]] == ["alone", "", "5 ms a step"]
+    assert [line.partition(":")[0] for line in lines[-3:]] == ["alone", "", "5 ms per step"]
     assert "feeds steps of" in lines[-3]
     assert "input-bound" in lines[-1]
 
@@ -200,8 +200,8 @@ def test_arrayrecord_files_are_measured_with_a_word_on_what_is_faster(folder, ca
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [
-        (["--seconds", "0"], 2, "--seconds 0 is no time to measure"),
-        (["--step-ms", "-1"], 2, "--step-ms -1 is no time to measure"),
+        (["--seconds", "0"], 2, "--seconds 0 is not a time to measure"),
+        (["--step-ms", "-1"], 2, "--step-ms -1 is not a time to measure"),
         (["--workers", "many"], 2, "where: --workers many"),
         (["--memory", "lots"], 2, "'lots' is not a size"),
         (["--memory", "1MB"], 3, "do not fit"),

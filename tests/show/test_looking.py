@@ -56,7 +56,7 @@ def test_a_plan_says_what_a_run_would_make_of_the_output_as_it_is(tmp_path, capf
 
     (tmp_path / "out" / "manifest.json").unlink()
     next((tmp_path / "out" / "train").iterdir()).unlink()
-    assert "goes on: 2 of 3 tasks of an earlier run will be kept" in last_words()
+    assert "resumes: 2 of 3 tasks of an earlier run will be kept" in last_words()
 
 
 def test_a_plan_says_that_a_run_refuses_a_folder_of_other_files(tmp_path, capfd):

@@ -1,16 +1,16 @@
 """Errors: what happened, where, the numbers, and the next step.
 
 PenstockError
-├── ConfigError      2   the job file says something penstock does not understand
-├── PlanError        3   the job cannot fit in the memory or on the disk it was given
+├── ConfigError      2   a mistake in the job file, the options or the command line
+├── PlanError        3   the job does not fit in its memory or on the disk
 ├── InputError       4   a file or row of the input cannot be read
-├── OutputError      5   the output is held by another run, foreign, or made by another job
-├── IntegrityError   6   bytes on disk are not the bytes that were written
-├── TaskError        7   a task died, hung, or its code raised
-├── FileError        8   the file system refused: disk full, I/O error, no permission
-└── Interrupted    130   stopped by Ctrl-C or SIGTERM; the same command goes on
+├── OutputError      5   the output folder is in use, foreign, or made by another job
+├── IntegrityError   6   bytes on disk differ from the bytes that were written
+├── TaskError        7   a task died, hung, or its code raised an error
+├── FileError        8   a file operation failed: disk full, I/O error, no permission
+└── Interrupted    130   stopped by Ctrl-C or SIGTERM; the same command resumes
 
-The number is the exit code of the command line. Code 1 is a defect of penstock itself.
+The number is the exit code of the command line. Code 1 is a bug in penstock.
 """
 
 import errno
@@ -18,7 +18,7 @@ from typing import Any
 
 
 class PenstockError(Exception):
-    """The root. `what` is one sentence, `where` a place a person can open, `next_step` a thing to do."""
+    """Base class of all errors. `what` is one sentence, `where` the file or option, `next_step` what to try."""
 
     exit_code = 1
 
@@ -103,7 +103,7 @@ class Interrupted(PenstockError):
 
 
 _NEXT_STEP = {
-    errno.ENOSPC: "free some space or choose another `output:`, then run the same command: it goes on from here",
+    errno.ENOSPC: "free some space or choose another `output:`, then run the same command: it resumes from here",
     errno.EDQUOT: "your disk quota is used up: free some space, then run the same command",
     errno.EACCES: "check the owner and permissions of that path",
     errno.EROFS: "that file system is read-only: choose another `output:`",
@@ -117,13 +117,18 @@ def file_error(error: OSError, action: str, path: str) -> FileError:
     """Say which path an OSError came from, and what a person can do about it."""
     reason = error.strerror or str(error)
     name = errno.errorcode.get(error.errno or 0, "OSError")
-    next_step = _NEXT_STEP.get(error.errno or 0, "check the disk, then run the same command: it goes on from here")
+    next_step = _NEXT_STEP.get(error.errno or 0, "check the disk, then run the same command: it resumes from here")
     return FileError(f"cannot {action}: {reason} ({name})", where=path, next_step=next_step)
 
 
 def printable(text: str) -> str:
-    """The text, with escape codes and other characters that a terminal would obey written out."""
+    """The text with control characters escaped, so that a terminal does not obey them."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def printable_lines(text: str) -> str:
+    """Like `printable`, but lines stay lines."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def did_you_mean(wrong: str, known: list[str]) -> str:

@@ -40,7 +40,7 @@ def sweeping(sweep: Sweep) -> Iterator[Sweep]:
 
 
 def operation(kind: str, path: str, size: int = 0) -> int:
-    """Announce an operation of `size` bytes; the answer is how many of them it may try."""
+    """Announce an operation of `size` bytes. Returns how many of them it may try."""
     if _sweep is None:
         return size
     number = len(_sweep.operations)

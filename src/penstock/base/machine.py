@@ -1,4 +1,4 @@
-"""Machine: the memory, cores and disk that this process may really use. In a container, the cgroup's limit kills."""
+"""Machine: the memory, cores and disk that this process may use, including the cgroup limits of a container."""
 
 import os
 import platform

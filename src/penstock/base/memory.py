@@ -26,7 +26,7 @@ class Budget:
 
 
 def make_budget(memory: str | int) -> Budget:
-    """The smaller of what the user asked for and what the machine allows. A percentage is of the latter."""
+    """The smaller of the user's limit and the machine's limit. A percentage is a share of the machine's limit."""
     limit = machine.memory_limit()
     asked = parse_size(memory, whole=limit.amount)
     if asked <= limit.amount:
@@ -101,7 +101,7 @@ def process_tree(pid: int) -> list[int]:
 
 
 def _children_from_ps() -> Callable[[int], list[int]]:
-    """Elsewhere than on Linux: one listing of all processes and their parents."""
+    """Children of each process, from one listing of `ps`. For systems other than Linux."""
     import subprocess
 
     listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
@@ -145,7 +145,7 @@ def _process_memory(pid: int) -> TreeMemory:
 
 
 def resident_memory(pid: int) -> TreeMemory:
-    """All private pages, or all resident ones, for kernels that do not tell shares. It errs high."""
+    """Private or resident pages, for kernels that do not report shared pages. It overestimates."""
     try:
         with open(f"/proc/{pid}/statm") as file:
             resident, shared = map(int, file.read().split()[1:3])

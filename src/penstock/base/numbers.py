@@ -1,4 +1,4 @@
-"""Numbers: whether what a person gave as an option is a number of the sort that is wanted."""
+"""Numbers: checks whether an option is a number of the wanted kind."""
 
 import math
 import operator
@@ -20,5 +20,5 @@ def is_positive(value: Any) -> bool:
 
 
 def _is_truth(value: Any) -> bool:
-    """True and False are numbers to Python, and never what was meant."""
+    """Whether it is True or False, which Python counts as numbers."""
     return type(value).__name__ in ("bool", "bool_")

@@ -46,7 +46,7 @@ def _with_home(text: str) -> str:
     if path.startswith("~"):
         user = path[1:].partition("/")[0]
         raise ConfigError(
-            f"{text!r}: there is no user {user!r} whose home `~{user}` could be",
+            f"{text!r}: `~{user}` cannot be expanded: there is no user {user!r}",
             next_step=f"write the whole path; for a name that begins with ~ write ./{text}",
         )
     return path
@@ -65,6 +65,6 @@ def _refuse_variable(text: str, path: str) -> None:
     for found in _VARIABLE.finditer(path):
         if not os.path.lexists(path[: found.end()]):
             raise ConfigError(
-                f"{text!r}: ${found.group(1)} is not expanded, and there is nothing of that name",
+                f"{text!r}: ${found.group(1)} is not expanded, and no such path exists",
                 next_step="write the path itself, or give it on the command line, where the shell expands it",
             )

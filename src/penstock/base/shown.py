@@ -1,4 +1,4 @@
-"""Shown: an object of the Python interface in one line, and as a table in a notebook. Nothing in it can be markup."""
+"""Shown: an object of the Python interface as one line, and as a table in a notebook. Markup in names is escaped."""
 
 import html
 from abc import ABC, abstractmethod
@@ -7,11 +7,11 @@ from penstock.base.errors import printable
 
 
 class Shown(ABC):
-    """An object that says in a few words what it is. Names come from data, so they may hold anything."""
+    """Base of objects that describe themselves in a few words. Names come from data, so they are escaped."""
 
     @abstractmethod
     def facts(self) -> dict[str, str]:
-        """Words for people, each with a title."""
+        """Facts for people, each with a title."""
 
     def __repr__(self) -> str:
         facts = ", ".join(f"{title} {fact}" for title, fact in self.facts().items())

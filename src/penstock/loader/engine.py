@@ -19,8 +19,8 @@ def compiled() -> bool:
 
 @contextmanager
 def noticing_compilation() -> Iterator[None]:
-    """Say why it takes so long, where it does: kernels are compiled once per machine, and kept."""
-    notice = threading.Timer(_PATIENCE, log.warning, ["still loading: kernels are compiled once a machine, about 20 s"])
+    """Log a notice if compilation takes long. Kernels are compiled once per machine, and cached."""
+    notice = threading.Timer(_PATIENCE, log.warning, ["compiling kernels, once per machine: about 20 s"])
     notice.daemon = True
     notice.start()
     try:

@@ -35,7 +35,7 @@ log = logging.getLogger("penstock")
 
 
 class Loader(Shown):
-    """Batches as dicts of numpy arrays. A batch's arrays may be kept; their memory is used again when they are gone."""
+    """Batches as dicts of numpy arrays. You may keep the arrays; their memory is reused when nothing refers to them."""
 
     def __init__(self, parts: Parts, step: int = 0) -> None:
         self._parts, self.step = parts, step
@@ -62,7 +62,7 @@ class Loader(Shown):
     # Batches.
 
     def batch(self, k: int) -> Batch:
-        """This rank's rows of a batch, whatever was asked for before.
+        """This rank's rows of a batch, at any time and in any order.
 
         Args:
             k: Number of the batch, from 0.
@@ -111,12 +111,12 @@ class Loader(Shown):
             return batch
 
     def _refuse_process(self) -> None:
-        """After a fork its threads are gone, and every copy of it would give every batch."""
+        """Refuse a forked copy: its threads are gone, and every copy would give every batch."""
         if os.getpid() != self._process:
             raise ConfigError(
-                f"this loader was made in process {self._process}, and is asked for batches in {os.getpid()}",
+                f"this loader was made in process {self._process}, but process {os.getpid()} asks it for batches",
                 where="a worker process of a DataLoader, or a fork",
-                next_step="ask for them where it was made (num_workers=0: it has threads of its own), or make one in "
+                next_step="use it in the process that made it (num_workers=0: it has its own threads), or make one in "
                 "each process, with its rank= and world=",
             )
 
@@ -135,7 +135,7 @@ class Loader(Shown):
         return self._steps
 
     def _take(self) -> tuple[Filled, int]:
-        """The next batch with its counts, and how many lay ready."""
+        """The next batch with its counts, and how many batches were ready."""
         if self._parts.workers == 0 and not self._parts.functions.processes:
             return self._maker.make(self.step), 0
         if self._prefetch is None:
@@ -144,7 +144,7 @@ class Loader(Shown):
         try:
             return self._prefetch.take(), ready
         except BaseException:
-            self._stop()  # whoever goes on is given this very batch again, as state() says
+            self._stop()  # the next call gets this batch again, as state() says
             raise
 
     def _start(self) -> Prefetch[Filled]:
@@ -159,11 +159,11 @@ class Loader(Shown):
     # Where it stands.
 
     def state(self) -> dict[str, Any]:
-        """A small dict: the next batch, and what it is a batch of. Restores on any rank, world and workers."""
+        """A small dict: number of the next batch, dataset ids, recipe. Restores on any rank, world and workers."""
         return self._parts.recipe.state(self.step, self._parts.phases)
 
     def restore(self, state: Mapping[str, Any], phases: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Go to the place that `state()` described: the next batch is the one that came next there.
+        """Continue at a saved state: the next batch is the one that was next when `state()` was called.
 
         Args:
             state: Dict from `state()` of a loader of the same data and options; rank, world and workers may differ.
@@ -201,7 +201,7 @@ class Loader(Shown):
     # What else can be made of it.
 
     def map(self, function: Function, processes: int = 0, timeout: float = 4.0) -> Loader:
-        """A loader whose batches went through a function of yours.
+        """A new loader that applies a function of yours to every batch.
 
         Args:
             function: Takes a batch, a dict of numpy arrays, and returns one. The result must depend on the batch alone.
@@ -269,7 +269,7 @@ class Loader(Shown):
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """Vocabulary of events, for penstock.decode; None where the data brings tokens or numbers."""
+        """Vocabulary of events, for penstock.decode. None for text and arrays."""
         return self._parts.kind.vocabulary
 
     # The end.
@@ -282,7 +282,7 @@ class Loader(Shown):
             self._maker = Maker(self._parts, self._totals)
 
     def close(self) -> None:
-        """End its threads and processes. It gives no batch afterwards."""
+        """End its threads and processes. A closed loader gives no more batches."""
         self._stop()
         self._closed = True
         self._metrics.tell(self.stats, self.step, is_last=True)

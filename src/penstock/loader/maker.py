@@ -71,5 +71,5 @@ class Maker:
 
 
 def _major_faults() -> int:
-    """Pages this thread had to wait for."""
+    """Major page faults of this thread."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt if hasattr(resource, "RUSAGE_THREAD") else 0

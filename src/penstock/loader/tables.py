@@ -90,7 +90,7 @@ class Tables:
         self.seen[shard, slot] = 0
 
     def run(self, kernel: Callable[[Any, Any], None], made: Made) -> Array:
-        """Call a kernel with the tables, until it touches no block that is not verified; what it counted.
+        """Call a kernel with the tables until all blocks that it touches are verified. Returns its counts.
 
         The first time is nearly always the last. What a kernel makes of unverified blocks is made again.
         """

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.base.events import Observer
+from penstock.base.user_code.carried import refuse_changed
 from penstock.prepare.job.config import Config, load_config, make_config
+from penstock.prepare.job.stage_list import carried_targets
 from penstock.prepare.plan.plan import Plan
+from penstock.prepare.plan.settings import strategy_of
 from penstock.prepare.planning import plan_of
 from penstock.prepare.run.exports import make_export
 from penstock.prepare.run.halves import halves_of, merge_batches
@@ -25,11 +28,15 @@ def plan(job: Job) -> Plan:
     Returns:
         A Plan, which `penstock.run` takes.
     """
+    if isinstance(job, Config):
+        _refuse_changed(job, strategy_of(job).is_inside)
     return plan_of(_config(job))
 
 
 def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
     """Prepare the dataset, resuming where an earlier run stopped. `observe` is called with each event."""
+    if isinstance(job, Plan):
+        _refuse_changed(job.config, job.workers == 0)
     if isinstance(job, Plan) and not job.config.intermediate_dir:
         return _run(job, observe, redo)
     for part in halves_of(job.config if isinstance(job, Plan) else _config(job), plan if redo else None):
@@ -40,7 +47,7 @@ def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) ->
 def merge(
     job: Job, folder: str | os.PathLike[str] | None = None, observe: Observer | None = None, redo: bool = False
 ) -> Manifest:
-    """Go on from the batch files in `folder`, or where the job's `intermediate_dir` is."""
+    """Merge the batch files in `folder`, or in the job's `intermediate_dir`."""
     config = _config(job)
     place = os.path.abspath(folder) if folder else config.batches_path
     return _run(plan_of(merge_batches(config, place)), observe, redo)
@@ -50,6 +57,15 @@ def _run(planned: Plan, observe: Observer | None, redo: bool) -> Manifest:
     manifest = run_plan(planned, observe, redo)
     make_export(planned.config)
     return manifest
+
+
+def _refuse_changed(config: Config, is_inside: bool) -> None:
+    """Refuse a job that is no longer the one that its Config or Plan describes. Workers have code as it was then."""
+    for source in config.input:
+        if source.items:
+            source.items.refuse_changed()
+    for target in carried_targets(config.stages, config.input) if is_inside else ():
+        refuse_changed(target)
 
 
 def _config(job: Job) -> Config:

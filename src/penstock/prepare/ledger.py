@@ -49,7 +49,7 @@ class LedgerRow:
 
     @property
     def gave_up(self) -> bool:
-        """Whether something was set aside for time or memory: a run that goes on may have more, and tries it again."""
+        """Whether rows were rejected for lack of time or memory. A resumed run may have more, and tries them again."""
         return any(title in GIVEN_UP for _, title in self.lost_files) or any(
             TOO_LARGE_PIECE in step.set_aside for step in self.steps.values()
         )
@@ -67,7 +67,7 @@ def encode_row(row: LedgerRow) -> bytes:
 
 
 def decode_row(data: bytes) -> LedgerRow | None:
-    """The row, or None if the file is not one that was written here: its task is then done again."""
+    """The row, or None if the file is damaged or foreign: then its task is done again."""
     try:
         body = json.loads(data)
         digest = body.pop("digest")

@@ -37,5 +37,5 @@ def plan_of(config: Config) -> Plan:
 
 
 def _left_of(budget: Budget) -> int:
-    """Bytes that are allowed beside what the driver holds now."""
+    """Allowed bytes minus what the driver holds now."""
     return max(budget.allowed - own_memory().counted, 0)

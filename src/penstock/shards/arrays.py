@@ -67,7 +67,7 @@ def array_from_fixed(values: Array, kind: Type, valid: Array | None) -> pa.Array
 
 
 def _offsets(array: pa.Array, kind: Type) -> Array:
-    """As Arrow has them: the first need not be 0."""
+    """Offsets as in Arrow: the first may be other than 0."""
     buffer = array.buffers()[1]
     if buffer is None or not len(array):
         return np.zeros(1, "i8")

@@ -1,4 +1,4 @@
-"""Arrow: pyarrow, imported when something of it is first used: who reads a dataset as numpy needs none of it."""
+"""Arrow: imports pyarrow on first use. Reading a dataset as numpy does not need it."""
 
 from typing import Any
 

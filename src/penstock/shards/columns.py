@@ -260,9 +260,9 @@ class Column:
 
 def damaged_block(file: str, column: str, block: int) -> IntegrityError:
     return IntegrityError(
-        f"block {block} of column {column!r} is damaged: its bytes are not the ones that were written",
+        f"block {block} of column {column!r} is damaged: its bytes differ from the bytes that were written",
         where=f"{file}, column {column!r}, bytes {block * BLOCK:,} to {(block + 1) * BLOCK:,} of it",
-        next_step="delete that file and run the job again: what it was made from is done again. Then check the disk",
+        next_step="delete that file and run the job again: its tasks are done again. Then check the disk",
     )
 
 
@@ -270,7 +270,7 @@ def damaged_file(file: str, reason: str, do: str = "delete that file and run the
     return IntegrityError(
         f"{file} {reason}",
         where=f"{file}, header (block 0 of the file)",
-        next_step=f"{do}: what it was made from is done again. Then check the disk",
+        next_step=f"{do}: its tasks are done again. Then check the disk",
     )
 
 

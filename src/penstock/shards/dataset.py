@@ -70,7 +70,7 @@ class Records(Shown):
 
     def _table(self, start: int, stop: int, step: int) -> pa.Table:
         if step != 1:
-            raise ValueError("a slice of a dataset has no step: take the records one by one, or from the table")
+            raise ValueError("a slice of a dataset cannot have a step: take the records one by one, or slice the table")
         batches = list(self._batches(self._ranges(start, stop)))
         return pa.Table.from_batches(batches, schema=batches[0].schema if batches else self._arrow_schema())
 
@@ -203,7 +203,7 @@ def open_dataset(
         A Dataset: `len(dataset)`, `dataset[i]` is a dict, `dataset[a:b]` an Arrow table.
     """
     if split is not None and not isinstance(split, str):
-        raise ConfigError(f"split={split!r} is no name of a split", next_step="give its name, such as 'train'")
+        raise ConfigError(f"split={split!r} is not the name of a split", next_step="give its name, such as 'train'")
     root = dataset_path(path)
     opened = _open(root, split, columns)
     if columns is not None and not isinstance(opened, Dataset):
@@ -231,7 +231,7 @@ def _open(root: str, split: str | None, columns: Sequence[str] | None) -> Datase
     _refuse_split(split, list(manifest.splits), store)
     if manifest.config.get("format") == "npz":
         raise OutputError(
-            "these are batch files, which are not put together yet",
+            "these are batch files, which are not merged yet",
             where=store.root,
             next_step=f"penstock merge {store.root} --config JOB; numpy.load opens a single one",
         )
@@ -288,7 +288,7 @@ def _refuse_other_split(paths: Sequence[str], split: str | None) -> None:
         if split is not None and not _is_of_split(path, split):
             other = os.path.join(os.path.dirname(path), f"{split}{SUFFIX}")
             raise ConfigError(
-                f"split {split!r} was asked for, and {path} is a file by itself: a split is one of a dataset's",
+                f"split {split!r} was asked for, but {path} is a single file, not a dataset with splits",
                 where=f"split {split!r}",
                 next_step=f"give {other}"
                 if os.path.exists(other)
@@ -300,7 +300,7 @@ def _matching(pattern: str) -> list[str]:
     """A file that is there by that very name, or all that match it as a pattern, in bytewise order."""
     if others := hidden_matches(pattern):
         raise OutputError(
-            f"there is a file by that very name, and as a pattern it also matches {len(others):,} more",
+            f"this is the name of a file, and as a pattern it also matches {len(others):,} more",
             where=f"{pattern}, and {others[0]}",
             next_step="rename or remove the one whose name looks like a pattern",
         )

@@ -1,7 +1,7 @@
 """Dictionary: turn text into codes and the values they stand for, a window at a time. Used by record.py.
 
 A window is a run of consecutive values of a column. Its dictionary holds each distinct value once, in order of first
-appearance, and the codes of the next window go on after it. So a small shard has no value twice and a large one may,
+appearance, and the codes of the next window continue after it. So a small shard has no value twice and a large one may,
 memory is bounded by a window, and the outcome does not depend on how rows were cut into batches.
 """
 
@@ -60,7 +60,7 @@ class Windows:
             yield self._end()
 
     def _end_of_window(self, lengths: Array) -> int:
-        """Number of values of these lengths that still belong to the open window."""
+        """Number of values that still fit into the open window."""
         room = min(len(lengths), WINDOW_VALUES - self._values)
         if self._bytes + int(lengths[:room].sum()) < WINDOW_BYTES:  # a running sum costs several times as much
             return room
@@ -70,7 +70,7 @@ class Windows:
         indices, values = _merged(self._pieces)
         if self._codes + len(values) > _MOST_CODES:
             raise InputError(
-                f"a dictionary of a shard would hold more than {_MOST_CODES:,} values, and its codes have 32 bits",
+                f"a dictionary of a shard would hold more than {_MOST_CODES:,} values, but its codes have 32 bits",
                 next_step="write smaller shards, or store the column as plain text",
             )
         nulls = indices < 0

@@ -163,7 +163,7 @@ def read_manifest(store: Store) -> Manifest:
         raise OutputError(
             "this dataset is not finished: it has no manifest.json" if unfinished else "there is no dataset here",
             where=store.root,
-            next_step="run its job again, it goes on from where it stopped"
+            next_step="run its job again: it resumes where it stopped"
             if unfinished
             else "give the folder that `penstock run` wrote (its `output:`)",
         )

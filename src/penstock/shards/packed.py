@@ -47,7 +47,7 @@ def refuse_null_tokens(columns: Columns) -> None:
     for name in (f"{TOKENS}/valid", f"{TOKENS}/values/valid"):
         if name in columns:
             raise ConfigError(
-                f"column {TOKENS!r} has nulls, and a row of tokens has no place for them",
+                f"column {TOKENS!r} has nulls, and a row of tokens cannot hold them",
                 where=columns[name].file,
                 next_step="filter them out or fill them when the dataset is made",
             )

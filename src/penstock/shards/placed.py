@@ -258,7 +258,7 @@ def _changed(column: PlacedColumn, start: int, size: int) -> IntegrityError:
     is_data = start < column.data_bytes
     what = f"bytes {start:,} to {start + size:,}" if is_data else "checksums"
     return IntegrityError(
-        f"{what} of {column.file} are not the ones that were placed",
+        f"{what} of {column.file} differ from the bytes that were placed",
         where=f"{column.placing.file}, column {column.column!r}",
         next_step="delete that file and run the job again: samples are placed again. Then check the disk",
     )

@@ -166,9 +166,7 @@ def schema_from_arrow(schema: pa.Schema, where: str) -> Schema:
     names = schema.names
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(
-            f"column {twice!r} is there twice", where=where, next_step="give each column a name of its own"
-        )
+        raise InputError(f"column {twice!r} occurs twice", where=where, next_step="give each column a name of its own")
     return tuple(_field_from_arrow(field, where) for field in schema)
 
 
@@ -186,7 +184,7 @@ def _field_from_arrow(field: pa.Field, where: str) -> Field:
         )
     if field.type == "null":
         raise InputError(
-            f"column {field.name!r} has no value that tells its type",
+            f"column {field.name!r} has no values, so its type is unknown",
             where=where,
             next_step=f"declare it (input: {{path: ..., types: {{{field.name}: string}}}}), or leave it out",
         )

@@ -1,4 +1,4 @@
-"""Verify: re-read every byte of a finished dataset and hold it against the manifest, and labels against their masks."""
+"""Verify: compare every byte of a finished dataset with the manifest, and labels with their masks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import numpy as np
 
 from penstock.base.errors import IntegrityError
 from penstock.base.paths import dataset_path
+from penstock.base.shown import Shown
+from penstock.base.sizes import format_size
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
 from penstock.shards.columns import Column, check_file, damaged_block, damaged_file, open_columns
@@ -51,8 +53,8 @@ class MaskFindings:
         return MaskFindings(self.labels + other.labels, self.violation_count + other.violation_count, violations)
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Shown):
     """Counts of what was read, and everything that is wrong with it.
 
     `problems` are bytes that are not the ones that were written; `violations` (the first 1,000) labels, of `heads`
@@ -69,6 +71,14 @@ class Verification:
     violation_count: int = 0
     violations: tuple[MaskViolation, ...] = ()
     unchecked: tuple[str, ...] = ()  # heads whose labels are no whole numbers, or whose masks no lists of classes
+
+    def facts(self) -> dict[str, str]:
+        wrong = f"{len(self.problems):,} problems, {self.violation_count:,} labels that their masks do not allow"
+        return {
+            "result": "ok" if self.ok else wrong,
+            "read": f"{self.files:,} files, {format_size(self.bytes)}, {self.records:,} records",
+            "dataset": self.dataset,
+        }
 
     @property
     def ok(self) -> bool:

@@ -33,7 +33,7 @@ def bench_facts(wanted: Wanted, seconds: float, step_ms: float | None) -> Facts:
     """One loader alone, and one against a consumer if there is a step: what each counts is of its own run."""
     if seconds <= 0 or (step_ms is not None and step_ms <= 0):
         wrong = f"--seconds {seconds:g}" if seconds <= 0 else f"--step-ms {step_ms:g}"
-        raise ConfigError(f"{wrong} is no time to measure", where="the command line", next_step="give more than 0")
+        raise ConfigError(f"{wrong} is not a time to measure", where="the command line", next_step="give more than 0")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         warm_up = _warm_up(wanted)
@@ -59,7 +59,7 @@ def _distinct(messages: list[str]) -> list[str]:
 
 
 def _warm_up(wanted: Wanted) -> Facts:
-    """One batch, thrown away: what only the first loader of a process pays for is told apart."""
+    """Make and discard one batch, so that the one-time cost of a process is measured separately."""
     started = time.perf_counter()
     with wanted.open() as loader:
         next(loader)
@@ -166,7 +166,7 @@ def bench_tables(facts: Facts) -> Iterator[RenderableType]:
 
 def run_title(run: Facts) -> str:
     """`alone`, or the step of the consumer that it was measured against."""
-    return f"{run['step_ms']:g} ms a step" if run["step_ms"] else "alone"
+    return f"{run['step_ms']:g} ms per step" if run["step_ms"] else "alone"
 
 
 def _fed(run: Facts) -> str:

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any, NoReturn
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 from typer import Exit
+
+from penstock.base.errors import printable_lines
 
 Facts = dict[str, Any]
 Tables = Callable[[Facts], Iterable[RenderableType]]
@@ -18,6 +21,13 @@ _BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose r
 
 
 class _Console(Console):
+    """A console that obeys nothing that comes from data: names of files and columns may hold escape codes."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            is_safe = segment.control or segment.text.replace("\n", "").isprintable()
+            yield segment if is_safe else Segment(printable_lines(segment.text), segment.style)
+
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError  # rich would exit with 1, which says that penstock has a defect
 
@@ -25,9 +35,19 @@ class _Console(Console):
 def make_console(stderr: bool = False) -> Console:
     """A console that takes text as it is: `kind in [a, b]` is a condition here, not markup."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream is None or stream.isatty() or "COLUMNS" in os.environ else _PLAIN_WIDTH
-    # Without rich's own way with notebooks, which needs ipywidgets: lines are shown there, as in a log.
-    return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False, force_jupyter=False)
+    is_screen = stream is not None and stream.isatty()
+    width = None if stream is None or is_screen or "COLUMNS" in os.environ else _PLAIN_WIDTH
+    # Not rich's own way with notebooks, which needs ipywidgets. And a screen is drawn only on a real terminal:
+    # Jupyter kernels and some CI set FORCE_COLOR, for which rich would draw into a log, frame after frame.
+    return _Console(
+        stderr=stderr,
+        width=width,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        force_jupyter=False,
+        force_interactive=None if is_screen else False,
+    )
 
 
 @contextmanager
@@ -48,7 +68,7 @@ def stdout_kept_clean() -> Iterator[None]:
 def waiting(text: str) -> Iterator[None]:
     """A sign of life on a terminal while something takes its time; nothing elsewhere."""
     console = make_console(stderr=True)
-    with console.status(Text(text)) if console.is_terminal else nullcontext():
+    with console.status(Text(text)) if console.is_interactive else nullcontext():
         yield
 
 

@@ -75,7 +75,7 @@ def _parse_workers(text: str) -> Any:
     if text == "auto" or text.isdecimal():
         return text if text == "auto" else int(text)
     raise ConfigError(
-        f"{text!r} is no number of threads", where=f"--workers {text}", next_step="auto, or a number such as 2"
+        f"{text!r} is not a number of threads", where=f"--workers {text}", next_step="auto, or a number such as 2"
     )
 
 

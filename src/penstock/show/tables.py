@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock.base.errors import printable_lines
 from penstock.base.sizes import counted, format_count, format_size
 from penstock.prepare.survey.listing import EXPORT, HIDDEN, NO_ENDING, OWN, PENSTOCK
 
@@ -43,12 +44,21 @@ def _unread_noun(unread: dict[str, Any]) -> str:
     return f"{noun}{plural}{space}{rest}"
 
 
+class _Table(Table):
+    """A table whose cells have the width that they are shown with: escape codes of data are written out first."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        super().add_row(*(printable_lines(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+
+
 def make_table(*columns: str) -> Table:
     """A table with these headers; one that starts with `>` is aligned to the right, as numbers are."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = _Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         number = column.startswith(">")
-        table.add_column(column.lstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
+        table.add_column(
+            printable_lines(column.lstrip(">")), justify="right" if number else "left", no_wrap=number, overflow="fold"
+        )
     return table
 
 
@@ -64,7 +74,7 @@ def filled(table: Table, rows: Iterable[tuple[str, ...]], noun: str) -> Iterator
 
 def make_list(pairs: Iterable[tuple[str, str]]) -> Table:
     """Names on the left, what they are on the right."""
-    table = Table.grid(padding=(0, 2))
+    table = _Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in pairs:
@@ -107,4 +117,4 @@ def why(step: str, reason: str) -> str:
 def balance_line(account: list[dict[str, Any]]) -> Text:
     if all(step["balances"] for step in account):
         return Text("in = out + set aside, in every step", style="green")
-    return Text("in = out + set aside does NOT hold: this is a defect of penstock", style="bold red")
+    return Text("in = out + set aside does NOT hold: this is a bug in penstock", style="bold red")

@@ -48,7 +48,7 @@ def verification_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
         yield Text(f"ok: {counted(facts['labels'], 'label')} of {heads}, each allowed by its mask", style="green")
     if facts["unchecked"]:
         why = "labels are checked that are whole numbers, against masks of one list of classes"
-        yield Text(f"not held against their masks: {', '.join(facts['unchecked'])} ({why})", style="yellow")
+        yield Text(f"not compared with their masks: {', '.join(facts['unchecked'])} ({why})", style="yellow")
     if not facts["problems"]:
         yield Text(f"dataset {facts['dataset']}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import textwrap
@@ -13,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.base.user_code import load_object
 from penstock.base.user_code.carried import target_of
 from penstock.base.user_code.identity import identity_of
 
 PREAMBLE = """
-import collections, dataclasses, datetime, decimal, enum, functools, logging, math, operator, pathlib, re
+import collections, dataclasses, datetime, decimal, enum, functools, logging, math, operator, pathlib, re, typing
 import numpy as np, pyarrow as pa, pyarrow.compute as pc
 """
 TELL = "\nfrom penstock.base.user_code.identity import identity_of\nprint(identity_of(function).digest)\n"
@@ -36,28 +38,30 @@ VALUES = [
     "[1, [2.0, None]]", "{'a': 1, 2: [3]}", "{'b', 'a', 'c', 1, (2, 'x')}", "frozenset({'x', 'y', 'z'})", "range(9)",
     "slice(1, None)", "re.compile('a+', re.I)", "pathlib.Path('/tmp/x')", "datetime.date(2020, 1, 2)",
     "datetime.timedelta(hours=3)", "decimal.Decimal('1.10')", "np.arange(6).reshape(2, 3)", "np.float32(1.5)",
-    "np.dtype('<f4')", "np.dtype([('a', '<i4'), ('b', '<f8')])", "np.array(['a', 'bc'])", "np.array([{'a': 1}, None])",
+    "np.dtype('<f4')", "np.dtype([('a', '<i4'), ('b', '<f8')])", "np.dtype(('<i4', 2))",
+    "np.dtype(('<f4', 2))", "np.array(['a', 'bc'])", "np.array([{'a': 1}, None])",
     "np.add", "pa.array([1, None, 3])", "pa.schema([('x', pa.int32())])", "pa.float16()", "pa.scalar(3, pa.int8())",
     "pa.table({'x': [[1], None]})", "math", "np", "math.sqrt", "len", "str.lower", "'a b'.split", "dict", "pc.multiply",
     "operator.itemgetter(1, 2)", "collections.OrderedDict(a=1)", "collections.Counter('aab')",
-    "collections.defaultdict(list, a=[1])", "functools.partial(int, base=2)", "list[int]", "logging.getLogger('x')",
+    "collections.defaultdict(list, a=[1])", "collections.deque([1], 2)", "collections.deque([1], 3)",
+    "functools.partial(int, base=2)", "list[int]", "logging.getLogger('x')",
     "enum.Enum('Color', ['RED', 'BLUE']).RED", "collections.namedtuple('P', 'x y')(1, 2)",
     "dataclasses.make_dataclass('D', ['a'], frozen=True)(3)", "functools.lru_cache(lambda x: x)", "lambda x: x + 1",
 ]  # fmt: skip
 
 
-def _told(code: str, folder: Path, seed: str = "1") -> str:
+def _told(code: str, folder: Path, seed: str = "1", tell: str = TELL) -> str:
     script = folder / "script.py"
-    script.write_text(code + TELL)
+    script.write_text(code + tell)
     environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def _digest(code: str) -> str:
+def _digest(code: str, file: str = "<cell>") -> str:
     space: dict[str, object] = {"__name__": "__main__"}
-    exec(compile(PREAMBLE + code, "<cell>", "exec"), space)
+    exec(compile(PREAMBLE + code, file, "exec"), space)
     return identity_of(space["function"]).digest
 
 
@@ -129,6 +133,51 @@ def test_an_edit_of_a_class_that_is_used_counts(before, after):
     assert _digest(CLASS) == _digest("\n" + CLASS)
 
 
+SETTINGS = """
+class Meta(type):
+    def __len__(cls):
+        return 11
+@dataclasses.dataclass(order=True)
+class Pair(metaclass=Meta):
+    SCALE: typing.ClassVar[int] = 12
+    first: int = 13
+    second: int = dataclasses.field(default=14, compare=True)
+Pair.SCALE = 15
+class Point(typing.NamedTuple):
+    x: int = 16
+    y: int = 17
+class Cached:
+    __version__ = 18
+    @functools.lru_cache
+    def __call__(self, x):
+        return 19
+pair = Pair()
+pair.extra = 20
+def function(x):
+    return Pair, Point, Cached, pair
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("11", "1"), ("12", "1"), ("13", "1"), ("14", "1"), ("15", "1"), ("16", "1"), ("17", "1"), ("18", "1"),
+     ("19", "1"), ("20", "1"), ("order=True", "order=False"), ("compare=True", "compare=False"),
+     ("x: int = 16\n    y: int = 17", "y: int = 17\n    x: int = 16")],
+)  # fmt: skip
+@pytest.mark.parametrize("file", ["<cell>", "<string>"])  # the latter is that of `python -c`
+def test_whatever_a_class_or_its_objects_hold_counts(before, after, file):
+    assert _digest(SETTINGS.replace(before, after), file) != _digest(SETTINGS, file)
+    assert _digest(SETTINGS, file) == _digest(SETTINGS, "<stdin>")
+
+
+def test_an_object_that_is_a_dataclass_and_a_container_is_refused():
+    code = (
+        "@dataclasses.dataclass\nclass Both(dict):\n    x: int = 1\nboth = Both()\ndef function(x):\n    return both\n"
+    )
+    with pytest.raises(ConfigError, match=r"function uses 'both', a __main__\.Both, which"):
+        _digest(code)
+
+
 def test_functions_that_call_each_other_have_an_identity():
     code = "def function(x):\n    return other(x)\ndef other(x):\n    return function(x)\n"
     assert _digest(code) == _digest(code)
@@ -142,6 +191,66 @@ def test_a_module_of_the_users_own_counts_by_its_source_and_a_library_by_its_nam
     assert _told(code, tmp_path) == before
     (tmp_path / "helping.py").write_text("def helper(x):\n    return x + 1\n")
     assert _told(code, tmp_path) != before
+
+
+@pytest.mark.parametrize("line", ["import helping.deep", "from helping import deep", "from helping.deep import add"])
+def test_a_module_that_is_imported_inside_the_function_counts_by_its_source_too(tmp_path, line):
+    (tmp_path / "helping").mkdir()
+    (tmp_path / "helping" / "__init__.py").write_text("")
+    code = f"def function(x):\n    {line}\n    import json\n    import not_installed\n"
+    (tmp_path / "helping" / "deep.py").write_text("def add(x): return x + 1\n")
+    before = _told(code, tmp_path)
+    (tmp_path / "helping" / "deep.py").write_text("def add(x): return x + 2\n")
+    assert _told(code, tmp_path) != before
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("helping.py", "def function(x):\n    import helping\n    return helping.helper(x)\n"),
+        ("helping.py", "def function(x):\n    from helping import helper\n    return helper(x)\n"),
+        ("whole/helping.py", "import whole.helping\ndef function(x):\n    return whole.helping.helper(x)\n"),
+        ("whole/helping.py", "def function(x):\n    from whole import helping\n    return helping.helper(x)\n"),
+        ("profile.py", "import profile\ndef function(x):\n    return profile.helper(x)\n"),
+    ],
+)
+@pytest.mark.parametrize("is_package", [False, True])
+def test_a_module_counts_wherever_it_is_imported_and_whatever_its_name(tmp_path, path, code, is_package):
+    (tmp_path / "whole").mkdir()
+    if is_package:
+        (tmp_path / "whole" / "__init__.py").write_text("")
+    (tmp_path / path).write_text("def helper(x):\n    return x\n")
+    before = _told(code, tmp_path)
+    assert _told(code, tmp_path, "2") == before
+    (tmp_path / path).write_text("def helper(x):\n    return x + 1\n")
+    assert _told(code, tmp_path) != before
+
+
+def test_a_library_that_is_imported_inside_a_function_stays_unimported(tmp_path):
+    code = "import sys\ndef function(x):\n    import pandas, zipapp\n    return pandas\n"
+    told = _told(code, tmp_path, tell=TELL + "print({'pandas', 'zipapp'} & set(sys.modules))\n")
+    assert told.splitlines()[-1] == "set()"
+
+
+def test_a_value_that_a_script_sets_in_its_own_module_counts(tmp_path):
+    (tmp_path / "settings.py").write_text("SCALE = 1\n")
+    code = "import settings\nsettings.SCALE = {}\ndef function(x):\n    return x * settings.SCALE\n"
+    assert _told(code.format(2), tmp_path) != _told(code.format(3), tmp_path)
+
+
+def test_of_two_functions_of_one_name_each_is_itself(tmp_path):
+    (tmp_path / "both.py").write_text("def helper(x):\n    return 1\nfirst = helper\ndef helper(x):\n    return 2\n")
+    tell = "from penstock.base.user_code import load_object\nfrom penstock.base.user_code.carried import target_of\n"
+    tell += "print(load_object(target_of(both.first))(0), load_object(target_of(both.helper))(0))\n"
+    assert _told("import both\n", tmp_path, tell=tell) == "1 2\n"
+
+
+def test_bytes_between_the_fields_of_an_array_do_not_count():
+    kind = np.dtype([("a", "i1"), ("b", "f8")], align=True)
+    arrays = [np.frombuffer(bytes([filling]) * 48, kind).copy() for filling in (0, 7)]
+    for array in arrays:
+        array["a"], array["b"] = 1, 2.0
+    assert len({identity_of(lambda _, held=array: held).digest for array in arrays}) == 1
 
 
 @pytest.mark.parametrize(
@@ -195,3 +304,13 @@ def test_a_captured_array_counts_by_its_values():
 
 def test_a_function_of_a_module_is_its_name():
     assert target_of(textwrap.dedent) == "textwrap:dedent"
+
+
+def test_of_functions_with_one_name_in_one_module_each_is_itself(tmp_path, monkeypatch):
+    (tmp_path / "made_in_a_loop.py").write_text(
+        "every = []\nfor k in (1, 2):\n    def function(x, k=k):\n        return k * x\n    every.append(function)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    first, last = importlib.import_module("made_in_a_loop").every
+    assert target_of(last) == "made_in_a_loop:function"
+    assert load_object(target_of(first))(5) == 5

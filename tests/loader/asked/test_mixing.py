@@ -91,7 +91,7 @@ def test_arrays_normalized_with_different_statistics_are_mixed_with_a_warning(tm
     )
     told, _ = mixed(first, second)
     assert len(told) == 1
-    assert "normalized with different statistics: equal values of x do not mean the same" in told[0]
+    assert "normalized with different statistics: equal values of x mean different things" in told[0]
     assert mixed(first, same)[0] == []
 
 

@@ -257,7 +257,7 @@ def test_a_time_that_numpy_calls_none_is_encoded_alike():
 
 def test_a_category_that_a_column_cannot_hold_is_refused():
     data = make_data([[{"a": [7]}]], {"a": "list<uint64>"})
-    with pytest.raises(ConfigError, match="never the category -1"):
+    with pytest.raises(ConfigError, match="cannot hold the category -1"):
         TokenOptions(make_vocabulary({"a": {"category": [7, -1]}}), 1, "packed", False).bind(data.schema, "a test")
 
 

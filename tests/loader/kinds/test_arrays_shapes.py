@@ -81,6 +81,6 @@ def test_one_column_of_two_dimensions_can_be_asked_for_alone(boards):
 def test_a_dataset_of_text_alone_says_how_it_becomes_batches(tmp_path):
     pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "in.parquet")
     penstock.run({"input": str(tmp_path / "in.parquet"), "output": str(tmp_path / "out"), "workers": 0})
-    with pytest.raises(penstock.ConfigError, match="nothing but text to load: text") as caught:
+    with pytest.raises(penstock.ConfigError, match="only text columns could be loaded: text") as caught:
         penstock.load(tmp_path / "out", batch_size=1)
     assert "tokenize" in caught.value.next_step

@@ -156,9 +156,9 @@ def test_phases_that_made_other_batches_are_refused_by_name(paths, other, words)
 @pytest.mark.parametrize(
     ("phases", "words"),
     [
-        ([], "no list of phases"),
-        ("phases", "no list of phases"),
-        ({"from": 0}, "no list of phases"),
+        ([], "not a list of phases"),
+        ("phases", "not a list of phases"),
+        ({"from": 0}, "not a list of phases"),
         ([{"weights": [1, 1]}], "no 'from'"),
         ([{"from": 1}], "must be a whole number 0"),
         ([{"from": 0}, {"from": 0}], "above 0, where the phase before begins"),
@@ -177,7 +177,7 @@ def test_phases_that_cannot_be_are_refused(paths, phases, words):
 
 
 def test_a_batch_of_a_phase_that_ranks_cannot_share_is_refused(paths):
-    with pytest.raises(ConfigError, match="batch_size=9 rows cannot be shared evenly by world=4"):
+    with pytest.raises(ConfigError, match="batch_size=9 rows cannot be divided evenly by world=4"):
         load(paths, world=4, phases=[{"from": 0}, {"from": 5, "batch_size": 9}])
 
 

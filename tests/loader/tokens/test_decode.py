@@ -197,7 +197,7 @@ def test_a_refusal_in_a_batch_names_the_row():
 
 @pytest.mark.parametrize(("shape", "other"), [((2, 3, 4), None), ((3,), (4,)), ((2, 3), (3, 2)), ((), None)])
 def test_shapes_that_are_no_row_and_no_batch_are_refused(shape, other):
-    with pytest.raises(InputError, match="no row and no batch"):
+    with pytest.raises(InputError, match="neither a row nor a batch"):
         decode(np.zeros(shape, int), segmentation=None if other is None else np.zeros(other, int))
 
 

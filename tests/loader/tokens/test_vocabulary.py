@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.loader.tokens.binding import suggested_fields
 from penstock.loader.tokens.vocabulary import MOST_FIELDS, PINGS, START, make_vocabulary
+from penstock.shards.schema import Field
 
 
 def test_pings_have_the_267_tokens_of_the_seed():
@@ -78,20 +80,20 @@ def test_sizes_follow_the_kinds():
         ({}, "names 0 columns"),
         ({f"c{i}": "ip" for i in range(MOST_FIELDS + 1)}, "names 13 columns"),
         ({"a": "tiem"}, "Did you mean 'time'?"),
-        ({"a": {"ip": "v", "int": 1}}, "no way to encode a column"),
+        ({"a": {"ip": "v", "int": 1}}, "is not an encoding"),
         ({"a": "time", "b": "time"}, "two columns of kind time"),
-        ({"a": {"ip": 4}}, "4 does not go with ip"),
-        ({"a": {"time": "s"}}, "'s' does not go with time"),
-        ({"a": {"float11": 2}}, "2 does not go with float11"),
-        ({"a": {"int": 3}}, "3 does not go with int"),
-        ({"a": {"bytes": 0}}, "0 does not go with bytes"),
-        ({"a": {"bytes": 256}}, "256 does not go with bytes"),
-        ({"a": "category"}, "None does not go with category"),
-        ({"a": {"category": []}}, "does not go with category"),
-        ({"a": {"category": "tcp"}}, "does not go with category"),
-        ({"a": {"category": ["tcp", "tcp"]}}, "does not go with category"),
-        ({"a": {"category": ["tcp", 6]}}, "does not go with category"),
-        ({"a": {"category": [True, False]}}, "does not go with category"),
+        ({"a": {"ip": 4}}, "4 is not an option of ip"),
+        ({"a": {"time": "s"}}, "'s' is not an option of time"),
+        ({"a": {"float11": 2}}, "2 is not an option of float11"),
+        ({"a": {"int": 3}}, "3 is not an option of int"),
+        ({"a": {"bytes": 0}}, "0 is not an option of bytes"),
+        ({"a": {"bytes": 256}}, "256 is not an option of bytes"),
+        ({"a": "category"}, "category needs an option"),
+        ({"a": {"category": []}}, "is not an option of category"),
+        ({"a": {"category": "tcp"}}, "is not an option of category"),
+        ({"a": {"category": ["tcp", "tcp"]}}, "is not an option of category"),
+        ({"a": {"category": ["tcp", 6]}}, "is not an option of category"),
+        ({"a": {"category": [True, False]}}, "is not an option of category"),
     ],
 )
 def test_what_cannot_be_encoded_is_refused_by_name(fields, said):
@@ -103,3 +105,12 @@ def test_what_cannot_be_encoded_is_refused_by_name(fields, said):
 
 def test_as_many_fields_as_their_order_can_tell_are_taken():
     assert len(make_vocabulary({f"c{i}": "ip" for i in range(MOST_FIELDS)}).fields) == MOST_FIELDS
+
+
+def test_the_fields_to_start_with_follow_the_types_of_the_columns():
+    words = {"who": "string", "at": "list<timestamp[s]>", "left": "list<timestamp[s]>", "degrees": "list<float32>"}
+    words |= {"room": "list<dictionary<string>>", "days": "list<int64>", "again": "list<bool>"}
+    schema = tuple(Field(name, word) for name, word in words.items())
+    fields = suggested_fields(schema)
+    assert fields == {"at": "time", "degrees": "float11", "room": {"bytes": 16}, "days": "int"}
+    make_vocabulary(fields)

@@ -126,9 +126,9 @@ MISTAKES = [
     ("input:\n- a.csv\n- files: '*.txt'\noutput: out\n", 3, "input[1]: files: needs `function: module:name`"),
     ("input: {npz: a.npz, function: 'os:listdir'}\noutput: out\n", 1, "npz: holds samples already, and takes no"),
     ("input: {files: a, function: listdir}\noutput: out\n", 1, "function: 'listdir' is not module:name"),
-    ("input: {path: a.csv, schema: {x: int8}}\noutput: out\n", 1, "are about what a `function` yields, and there is"),
-    ("input: {path: a.csv, missing: {x: 1}}\noutput: out\n", 1, "are about what a `function` yields, and there is"),
-    ("input: {path: a.csv, function_memory: 1GB}\noutput: out\n", 1, "are about what a `function` yields, and"),
+    ("input: {path: a.csv, schema: {x: int8}}\noutput: out\n", 1, "describe what a `function` yields, but there is"),
+    ("input: {path: a.csv, missing: {x: 1}}\noutput: out\n", 1, "describe what a `function` yields, but there is"),
+    ("input: {path: a.csv, function_memory: 1GB}\noutput: out\n", 1, "describe what a `function` yields, but"),
     (
         "input:\n  files: a\n  function: os:listdir\n  function_memory: lots\noutput: out\n",
         4,
@@ -164,7 +164,7 @@ MISTAKES = [
         5,
         "input[1].function: there is no module 'nowhere_at_all'",
     ),
-    ("output: out\ninput:\n  files: a\n  function: os:name\n", 4, "input[0].function: os:name is no function"),
+    ("output: out\ninput:\n  files: a\n  function: os:name\n", 4, "input[0].function: os:name is not a function"),
     ("input: a.csv\noutput: out\nbatch_size: 0\n", 3, "batch_size: expected a value greater than 0, got 0"),
     (
         "input: a.csv\noutput: out\nmerge_strategy: fast\n",
@@ -432,7 +432,7 @@ def test_seconds_are_a_number_that_a_clock_can_wait_for(key, value, tmp_path):
 
 def test_a_job_file_that_nests_too_deep_is_named(tmp_path):
     (tmp_path / "job.yaml").write_text(f"input: x\noutput: y\nstages: {'[' * 5000}{']' * 5000}\n")
-    with pytest.raises(ConfigError, match="nest too deep"):
+    with pytest.raises(ConfigError, match="nested too deeply"):
         load_config(tmp_path / "job.yaml")
 
 

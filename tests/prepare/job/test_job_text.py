@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,6 +33,10 @@ def test_a_config_prints_as_the_job_file_a_person_would_write():
     )
 
 
+def test_a_job_of_plain_values_has_a_line_per_key():
+    assert str(Config(input="data/*.csv", output="out")) == "input: data/*.csv\noutput: out\n"
+
+
 def test_a_repr_is_python_that_makes_the_config_again():
     config = Config(JOB, workers=0)
     assert eval(repr(config), {"Config": Config}) == config
@@ -42,6 +47,7 @@ def test_a_notebook_shows_the_job_file_without_markup_from_it():
     shown = Config(JOB, output="<script>alert(1)</script>")._repr_html_()
     assert shown.startswith("<pre>input: data/*.csv\n")
     assert "<script" not in shown
+    assert "\u202e" not in Config(JOB, output="a\u202eb")._repr_html_()
 
 
 @pytest.mark.parametrize("wrong", [{"memory": "lots"}, {"outptu": "x"}, {"stages": [{"filtre": "a"}]}, {"workers": -1}])
@@ -63,6 +69,20 @@ def test_a_function_prints_by_its_name():
     from penstock.prepare.job.job_text import job_text
 
     assert job_text({"stages": [{len: None}]}) == "stages:\n- {'builtins:len': null}\n"
+
+
+def test_items_print_as_they_were_written(tmp_path):
+    def config(items):
+        return Config(input={"items": items, "function": "math:sqrt"}, output="out", folder=tmp_path)
+
+    assert "input: {items: 1000, " in str(config(1000))
+    assert config(range(1000)).to_dict()["input"]["items"] == 1000
+    assert "[2, 4]" in str(config(range(2, 6, 2)))
+    assert "[1, 2]" in str(config(np.array([1, 2])))
+    for items in (3, range(2, 6, 2), np.array([1, 2]), ["a", {"b": [1.5]}]):
+        made = config(items)
+        assert Config(made.to_dict(), folder=tmp_path) == made
+        assert read_yaml(str(made))["input"]["function"] == "math:sqrt"
 
 
 def test_a_plan_of_a_config_is_the_plan_of_its_yaml(tmp_path):

@@ -144,6 +144,39 @@ print(penstock.open("out")[:]["x"].to_pylist()[0])
     assert done.stdout.strip() == "1", done.stderr
 
 
+def test_without_workers_a_plan_whose_functions_were_changed_is_refused(place):
+    code = """\
+import penstock, pyarrow.compute as pc
+by = [1]
+def added(batch):
+    return batch.set_column(0, "x", pc.add(batch["x"], by[0]))
+job = {"input": "in.parquet", "output": "out", "stages": [added], "workers": 0}
+made = MAKE(job)
+by[0] = 100
+penstock.run(made, progress=False)
+"""
+    for make in ("penstock.plan", "penstock.Config"):
+        done = _script(place, code.replace("MAKE", make))
+        assert "added, or a value that it uses, was changed since the job was planned" in done.stderr
+    assert not (place / "out").exists()
+
+
+def test_a_value_that_workers_would_not_see_is_refused(place):
+    (place / "settings.py").write_text("BY = 1\n")
+    code = """\
+import sys
+import penstock, pyarrow.compute as pc, settings
+settings.BY = 100
+def added(batch):
+    return batch.set_column(0, "x", pc.add(batch["x"], settings.BY))
+job = {"input": "in.parquet", "output": "out", "stages": [added], "workers": int(sys.argv[1])}
+penstock.run(job, progress=False)
+print(penstock.open("out")[:]["x"].to_pylist()[0])
+"""
+    assert "added uses settings.BY, which was set to another value" in _script(place, code, "1").stderr
+    assert _script(place, code, "0").stdout.strip() == "100"
+
+
 def test_an_error_of_a_function_names_its_line_in_the_script(place):
     code = """\
 import penstock
@@ -205,6 +238,13 @@ def _samples(path):
 
 
 @pytest.mark.usefixtures("place")
+def test_a_class_of_a_module_that_an_earlier_job_forgot_keeps_its_name(monkeypatch):
+    """Else the second run of a script would find another identity than the first, and redo everything."""
+    monkeypatch.delitem(sys.modules, __name__)
+    assert make_config(_job(Kept(least=90))).stages == ({f"{__name__}:Kept": {"least": 90}},)
+
+
+@pytest.mark.usefixtures("place")
 def test_a_ready_stage_is_its_class_with_options():
     assert make_config(_job(Kept(least=90))).stages == ({f"{__name__}:Kept": {"least": 90}},)
     assert _run(Kept(least=97)) == [97, 98, 99]
@@ -222,12 +262,16 @@ def test_a_ready_built_in_stage_is_its_name():
     ("stage", "what", "next_step"),
     [
         (Undecorated, "Undecorated is a Stage without @dataclass, so column is no option", "@dataclass(frozen=True"),
-        (Plain, "Plain is a class, but no Stage", "penstock.Stage"),
-        (_nothing, "_nothing is called as _nothing(), which is not how a stage is", "def my_stage(batch, *, option=1)"),
-        (_two, "_two is called as _two(batch, other), which is not how a stage is", "def my_stage(batch, *"),
-        (_samples, "_samples yields, and a stage returns one record batch", "input: {files: ..., function: ...}"),
+        (Plain, "Plain is a class, but not a Stage", "penstock.Stage"),
+        (
+            _nothing,
+            "_nothing is called as _nothing(), but a stage is called differently",
+            "def my_stage(batch, *, option=1)",
+        ),
+        (_two, "_two is called as _two(batch, other), but a stage is called differently", "def my_stage(batch, *"),
+        (_samples, "_samples yields, but a stage returns one record batch", "input: {files: ..., function: ...}"),
         ({_plus_option: {"numbr": 1}}, "unknown option 'numbr'. Options: number. Did you mean 'number'?", ""),
-        ({_plus_option: {"number": object()}}, "option 'number' is a object, and options are numbers", "partial"),
+        ({_plus_option: {"number": object()}}, "option 'number' is a object, but options are numbers", "partial"),
         (Plain(), "Plain uses 'Plain', a ", "frozen dataclasses"),
         (42, "one stage with its options", ""),
     ],
@@ -243,7 +287,7 @@ def test_what_is_no_stage_is_refused_in_a_sentence(stage, what, next_step):
 
 @pytest.mark.usefixtures("place")
 def test_a_word_of_another_session_is_refused():
-    with pytest.raises(ConfigError, match="cleaned@0123456789ab stands for a function of another session"):
+    with pytest.raises(ConfigError, match="cleaned@0123456789ab is a function of another session"):
         penstock.plan(_job("cleaned@0123456789ab"))
 
 

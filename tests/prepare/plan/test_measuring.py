@@ -12,7 +12,7 @@ import pytest
 from penstock.base.memory import Budget
 from penstock.prepare.budget.costs import SLICES, Measured, Measurement, assume
 from penstock.prepare.job.config import make_config
-from penstock.prepare.passes import Trial
+from penstock.prepare.passes import Need, Trial
 from penstock.prepare.plan.measuring import driver_growth, is_small, trial_settings, trials_of, with_more
 from penstock.prepare.plan.settings import strategy_of
 
@@ -26,6 +26,7 @@ class SomePass:
     trial: Trial | None = None
     held: int = 0
     task_count: int = 10
+    states: Need | None = None
 
     def held_later(self, row_bytes: float) -> int:
         return int(self.held * row_bytes)
@@ -71,9 +72,10 @@ def test_memory_that_is_declared_for_a_function_counts_if_it_is_more_than_was_se
     assert with_more(job(input=source), [SomePass()], 4, MEASURED).slices.fixed_bytes == expected  # type: ignore[list-item]
 
 
-def test_the_driver_grows_with_tasks_and_files():
+def test_the_driver_grows_with_tasks_and_files_and_with_large_states():
     passes: Any = [SomePass(task_count=3), SomePass(task_count=4)]
     assert driver_growth(passes, files=100) == 8 * MB + 7 * 5 * 1024 + 100 * 1024
+    assert driver_growth([*passes, SomePass(task_count=0, states=Need(5 * MB, ""))], 0) == 13 * MB + 7 * 5 * 1024
 
 
 @pytest.mark.parametrize(

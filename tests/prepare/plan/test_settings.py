@@ -29,6 +29,7 @@ class SomePass:
     holding: Holds
     task_count: int = 100
     number: int = 0
+    states: Need | None = None
 
     def holds(self, means: Means) -> Holds:  # noqa: ARG002
         return self.holding

@@ -365,10 +365,10 @@ def test_a_header_alone_is_a_file_of_no_rows(tmp_path):
         (b"\n\n", {}, "the file is empty"),
         (b"a,b\r1,2\r3,4\r", {}, "carriage return alone"),
         (b'"a\nb",c\n1,2\n', {}, "newlines_in_values"),
-        (b"a,b,a\n1,2,3\n", {}, "column 'a' is there twice"),
+        (b"a,b,a\n1,2,3\n", {}, "column 'a' occurs twice"),
         (b"\xff\xfea\x00,\x00b\x00\n\x00", {}, "the file is utf-16, as its first bytes say"),
         (b"x" * (1 << 20) + b"yz,b\n1,2\n", {}, "longer than 1,048,576 bytes"),
-        (b"time,b\n1,2\n", {"types": {"tiem": "int64"}}, "'tiem' that is not there. Did you mean 'time'"),
+        (b"time,b\n1,2\n", {"types": {"tiem": "int64"}}, "'tiem' that does not exist. Did you mean 'time'"),
         (b"a,b\n1,2\n", {"types": {"a": "list<int64>"}}, "column 'a' cannot be list"),
     ],
 )
@@ -431,3 +431,20 @@ def test_long_lines_and_small_chunks(tmp_path):
     path = write(tmp_path, ("a,b\n" + "".join(f"{i},{row}\n" for i, row in enumerate(rows))).encode())
     answer = read(path, types={"b": "string"}, slice_bytes=1500, bytes_at_once=100)
     assert [row["b"] for row in answer.rows] == rows
+
+
+def test_a_header_with_another_delimiter_is_refused_with_the_option_to_set(tmp_path):
+    path = write(tmp_path, b"patient;temperature\nP1;36,7\nP2;37,1\n")
+    with pytest.raises(InputError, match="values seem to be separated by ';'") as refused:
+        survey(path)
+    assert 'delimiter: ";"' in refused.value.next_step
+    assert survey(path, delimiter=";").schema.names == ["patient", "temperature"]
+    assert survey(path, delimiter=",").schema.names == ["patient;temperature"]
+
+
+def test_a_bad_row_that_is_not_utf8_is_told_like_any_other(tmp_path, capfd):
+    path = write(tmp_path, "a,b\n1,ä\n2,ö,ü\n".encode("latin-1"))
+    answer = read(path, bad_utf8="repair")
+    assert [row["a"] for row in answer.rows] == [1]
+    assert answer.details == ["expected 2 columns, got 3"]
+    assert capfd.readouterr().err == ""

@@ -127,7 +127,7 @@ def test_a_mark_of_utf8_needs_no_encoding(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["latin9000", "rot13", "base64", "idna", "unicode_escape", "utf-7", "hex"])
 def test_what_is_no_encoding_of_files_is_refused(encoding):
-    with pytest.raises(ValidationError, match="is no encoding of"):
+    with pytest.raises(ValidationError, match="is not a"):
         SourceConfig(path=("a.csv",), encoding=encoding)
 
 
@@ -140,10 +140,10 @@ def test_one_encoding_has_one_name_and_utf8_is_none():
 def test_an_encoding_of_files_that_are_no_text_is_refused(tmp_path):
     data = workshop.make_input(tmp_path / "data", files=1, rows=10)
     with pytest.raises(
-        ConfigError, match=r"input\[0\].encoding: it says how text is read, and these files are parquet"
+        ConfigError, match=r"input\[0\].encoding: it is an option for text formats, but these files are parquet"
     ):
         penstock.plan({"input": {"path": str(data), "encoding": "latin-1"}, "output": str(tmp_path / "out")})
-    with pytest.raises(ConfigError, match="encoding: is about text that penstock reads"):
+    with pytest.raises(ConfigError, match="encoding: is an option for text that penstock reads"):
         penstock.plan({"input": {"npz": "*.npz", "encoding": "latin-1"}, "output": str(tmp_path / "out")})
 
 

@@ -12,6 +12,8 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, InputError, OutputError
+from penstock.prepare.sources.items import SOURCE
+from penstock.prepare.sources.slices import Segment
 from tests.promises import workshop
 
 
@@ -22,6 +24,10 @@ def simulate(item: int) -> dict[str, Any]:
 def twice(item: Any) -> Any:
     for number in range(2):
         yield {"x": float(len(str(item)) + number)}
+
+
+def grows(item: int) -> dict[str, Any]:
+    return {"x": np.zeros(100 * (item + 1), "f8")}
 
 
 def fails_at_17(item: int) -> dict[str, Any]:
@@ -108,11 +114,11 @@ def test_other_items_are_another_job_and_the_same_items_are_not(tmp_path):
 @pytest.mark.parametrize(
     ("items", "what"),
     [
-        ((number for number in range(3)), "items: a generator has no items by number"),
-        ([], "items: there are none"),
-        (0, "items: there are none"),
-        ("text", "items: a str has no items by number"),
-        ({"a": 1}, "items: a dict has no items by number"),
+        ((number for number in range(3)), "items: a generator cannot be read by position"),
+        ([], "items: the list is empty"),
+        (0, "items: the list is empty"),
+        ("text", "items: a str cannot be read by position"),
+        ({"a": 1}, "items: a dict cannot be read by position"),
         (np.zeros((2, 2)), "items: an array of 2 dimensions"),
         ([1, object()], "items: item 1 has a object, which has no identity"),
         ([[object()]], "items: item 0 has a object, which has no identity"),
@@ -157,3 +163,33 @@ def test_batches_decide_no_byte_even_where_an_item_fails_after_many_samples(tmp_
         penstock.run(workshop.with_batches(penstock.plan(job), size), progress=False)
         written.append(workshop.bytes_of(tmp_path / name / "out"))
     assert written[0] == written[1]
+
+
+def doubled_in_place(row: Any) -> dict[str, Any]:
+    row *= 2
+    return {"x": row}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_function_may_change_an_item_in_place(tmp_path, workers):
+    items = list(np.arange(12.0).reshape(6, 2))
+    _run(tmp_path, items, doubled_in_place, workers=workers)
+    made = np.load(tmp_path / "out" / "x_train.npy")
+    assert made.tolist() == (2 * np.arange(12.0).reshape(6, 2)).tolist()
+    assert items[1].tolist() == [2.0, 3.0]
+
+
+def test_items_that_are_changed_between_plan_and_run_are_refused(tmp_path):
+    items = [1, 2, 3]
+    plan = penstock.plan(_job(tmp_path, items, twice))
+    items[0] = 100
+    with pytest.raises(ConfigError, match="items: they were changed since the job was planned"):
+        penstock.run(plan, progress=False)
+
+
+def test_large_samples_of_any_length_are_given_on_by_their_bytes_not_their_number(tmp_path):
+    reading = penstock.plan(_job(tmp_path, range(12), grows)).survey.reading(rows_at_once=1000, bytes_at_once=20_000)
+    segment = Segment(0, "items", "input[0].items", "", first=0, last=12, ordinal=0, rows=-1, bytes=1)
+    batches = list(SOURCE.read(segment, reading))
+    assert sum(len(rows) for rows in batches) == 12
+    assert max(rows.batch.nbytes for rows in batches) < 20_000 + 8 * 1200

@@ -353,7 +353,7 @@ def test_files_of_other_kinds_are_refused_with_the_reason(tmp_path):
     with pytest.raises(InputError, match=re.escape("'readme.txt' is not a readable .npy array")):
         survey(path)
     np.savez(path, scale=3)
-    with pytest.raises(InputError, match="no array in it has one row per sample"):
+    with pytest.raises(InputError, match="none of its arrays has one row per sample"):
         survey(path)
 
 
@@ -520,7 +520,7 @@ def changed(section: str, sample: int, key: str, value: Any) -> dict[str, np.nda
         (changed("strategic_features", 2, "gold", 1e39), r"feature 'gold' is 1e\+39, more than a float32 can hold"),
         (changed("strategic_features", 2, "gold", "7"), "feature 'gold' is '7', not a number"),
         (changed("strategic_features", 2, "gold", None), "feature 'gold' is None, not a number"),
-        ({**old_samples(), "others": objects(1, "a")}, "'others' is a pickle of no known use"),
+        ({**old_samples(), "others": objects(1, "a")}, "'others' is a pickle that is not expected here"),
         ({**old_samples(), "labels": objects(3)}, "a sample is int, not a dict"),
         ({**old_samples(), "labels": old_samples(3)["labels"]}, "has 3 rows, 'strategic_features' has 4"),
         ({**old_samples(), "samples": objects(*in_one(old_samples()))}, "two arrays of the file become"),
@@ -571,7 +571,7 @@ def test_a_flipped_byte_in_a_pickle_is_told_before_it_is_opened(tmp_path):
     whole = path.read_bytes()
     place = whole.index(b"gold")
     path.write_bytes(whole[:place] + b"bold" + whole[place + 4 :])
-    with pytest.raises(InputError, match=r"'strategic_features\.npy' is not what was written"):
+    with pytest.raises(InputError, match=r"'strategic_features\.npy' is damaged"):
         survey(path, trust=True)
     assert not sprung.exists()
 

@@ -134,7 +134,7 @@ def test_a_file_that_breaks_off_is_refused_by_name_at_the_survey(tmp_path, kept)
 
 def test_a_column_that_is_there_twice_is_refused_by_name(tmp_path):
     path = write(tmp_path, pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))
-    with pytest.raises(InputError, match="column 'a' is there twice"):
+    with pytest.raises(InputError, match="column 'a' occurs twice"):
         survey(path)
 
 

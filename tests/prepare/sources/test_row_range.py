@@ -119,10 +119,10 @@ def test_a_range_is_part_of_what_the_dataset_is_made_from(tmp_path):
 @pytest.mark.parametrize(
     ("split", "told"),
     [
-        ("train[10]", "is no range of rows; write train"),
-        ("train[:10", "is no range"),
-        ("train[a:b]", "is no range"),
-        ("train[:1.5%]", "is no range"),
+        ("train[10]", "is not a range of rows; write train"),
+        ("train[:10", "is not a range"),
+        ("train[a:b]", "is not a range"),
+        ("train[:1.5%]", "is not a range"),
         ("train[:10%](pct1_dropremainder)", "percent rounded to the closest row"),
         ("train[10%:500]", "mixes rows and percent"),
         ("train[:120%]", "120% is more than all rows"),

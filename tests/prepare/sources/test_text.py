@@ -159,10 +159,10 @@ def test_a_split_of_a_folder_that_the_job_writes_into_is_refused(tmp_path):
     books = tmp_path / "books"
     books.mkdir()
     source = {"path": str(books), "split": "train"}
-    with pytest.raises(InputError, match="holds what the job itself writes"):
+    with pytest.raises(InputError, match="the job writes into the folder of this split"):
         penstock.run({"input": source, "output": str(books / "prepared"), "workers": 0})
     export = {"to": "hf", "path": str(books / "export")}
-    with pytest.raises(InputError, match="holds what the job itself writes") as caught:
+    with pytest.raises(InputError, match="the job writes into the folder of this split") as caught:
         penstock.run({"input": source, "output": str(tmp_path / "prepared"), "export": export, "workers": 0})
     assert str(books / "export") in caught.value.where
 

@@ -138,11 +138,11 @@ def test_a_job_goes_on_behind_a_bad_record_or_stops_with_its_line(tmp_path, name
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"npz": "a.npz", "text_column": "body"}, "text_column: is about rows"),
-        ({"path": "a.csv", "function": "module:name", "text_column": "body"}, "text_column: is about rows"),
+        ({"npz": "a.npz", "text_column": "body"}, "text_column: is an option for rows"),
+        ({"path": "a.csv", "function": "module:name", "text_column": "body"}, "text_column: is an option for rows"),
         ({"path": "a", "format": "text", "text_column": "body"}, "one column, which is called `text` already"),
-        ({"path": ["a", "b"], "split": "train"}, "split: belongs to one dataset, and path: names 2"),
-        ({"path": "org/name", "revision": "main"}, "those need `split:`"),
+        ({"path": ["a", "b"], "split": "train"}, "split: belongs to one dataset, but path: names 2"),
+        ({"path": "org/name", "revision": "main"}, "which needs `split:`"),
     ],
 )
 def test_options_that_do_not_go_together_are_told(options, message):

@@ -92,5 +92,5 @@ def test_a_column_that_is_missing_or_no_text_is_refused():
     rows = make_rows({"body": ["a"], "size": [1]})
     with pytest.raises(ConfigError, match="body"):
         checked_stage("clean", {}, rows)
-    with pytest.raises(ConfigError, match="int64, and text is needed"):
+    with pytest.raises(ConfigError, match="int64, but must be text"):
         checked_stage("clean", {"column": "size"}, rows)

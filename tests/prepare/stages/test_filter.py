@@ -197,8 +197,8 @@ def test_a_value_that_does_not_fit_the_column_is_refused_and_named(condition, co
         ("x == [1", "cannot read the value '[1'"),
         ("x == null", "write `is null`"),
         ("x in [1, null]", "write `is null`"),
-        ("x is 5", "`is` goes with null"),
-        ("x in 5", "`in` goes with a list"),
+        ("x is 5", "`is` is used with null"),
+        ("x in 5", "`in` needs a list"),
         ({"where": "x > 1", "kep": True}, "unknown option 'kep'. Options: where, keep. Did you mean 'keep'?"),
         ({"keep": True}, "option 'where' is required"),
         (5, "where: expected a list, got 5"),
@@ -278,7 +278,7 @@ def test_a_column_that_is_not_there_is_named():
 
 def test_another_columns_name_is_refused_unless_it_is_quoted():
     rows = make_rows({"x": WORDS, "a": WORDS})
-    with pytest.raises(ConfigError, match="'a' is a column, and columns are compared with values") as caught:
+    with pytest.raises(ConfigError, match="'a' is a column, but a condition compares a column with a value") as caught:
         checked_stage("filter", "x == a", rows)
     assert "x == 'a'" in str(caught.value.next_step)
     assert checked_stage("filter", "x == 'a'", rows)(rows).ordinals.tolist() == [0]

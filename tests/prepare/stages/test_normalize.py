@@ -257,9 +257,9 @@ def test_named_columns_are_needed_and_those_that_are_skipped_looked_for():
         ({"skip": 3}, "skip: .*got 3"),
         ({"skip": [6]}, "skip: 6 is outside of column 'short', whose elements are 0 to 5"),
         ({"skip": ["4:11"]}, "skip: '4:11' is outside of column 'long', whose elements are 0 to 9"),
-        ({"columns": ["a"], "skip": [0]}, "skip: 0 means elements of a list, and no column to normalize is a list"),
+        ({"columns": ["a"], "skip": [0]}, "skip: 0 names elements of a list, but no column to normalize is a list"),
         ({"skip": ["a", "long", "short"]}, "no floating-point column is left to normalize. Columns: a, long, short"),
-        (None, "which columns"),
+        (None, "no columns are named"),
     ],
 )
 def test_options_that_mean_nothing_are_refused_with_the_numbers(options, message):

@@ -69,8 +69,8 @@ def test_each_split_ends_where_the_next_begins_whatever_their_order_in_the_job()
     [
         ({"by_time": "at"}, "name at least one split and the time at which it begins"),
         ({"by_time": "at", "train": JUNE}, "'train' cannot be a split's name"),
-        ({"by_time": "at", "by": "user", "test": JUNE}, "by: time alone decides"),
-        ({"by_time": "at", "seed": 1, "test": JUNE}, "seed: time alone decides"),
+        ({"by_time": "at", "by": "user", "test": JUNE}, "by: it cannot be combined with"),
+        ({"by_time": "at", "seed": 1, "test": JUNE}, "seed: it cannot be combined with"),
         ({"by_time": ["at"], "test": JUNE}, "by_time"),
         ({"by_time": "at", "test": None}, "boundaries.test"),
     ],

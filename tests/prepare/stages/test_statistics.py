@@ -255,5 +255,5 @@ def test_sums_that_overflow_are_refused_by_element():
 def test_lists_of_any_length_and_lists_of_text_cannot_be_measured():
     schema = pa.schema([("ragged", pa.list_(pa.float32())), ("texts", pa.list_(pa.string(), 2))])
     for name in schema.names:
-        with pytest.raises(ConfigError, match=f"column '{name}' is .*, not a number or a fixed-size list of them"):
+        with pytest.raises(ConfigError, match=f"column '{name}' is .*, not a number or a fixed-size list of numbers"):
             build_stage("statistics", [name]).output_schema(schema, None)

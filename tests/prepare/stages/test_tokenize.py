@@ -40,7 +40,7 @@ def test_large_documents_without_a_token_are_no_special_case(tmp_path, monkeypat
 def test_more_tokens_than_arrow_counts_are_refused_by_number(tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizers, "LARGE_ROW", 10)
     monkeypatch.setattr(tokenizers, "MOST_TOKENS", 3)
-    with pytest.raises(InputError, match=r"one document has \d+ tokens, and a list of Arrow's holds 3"):
+    with pytest.raises(InputError, match=r"one document has \d+ tokens, but an Arrow list holds at most 3"):
         _opened(tmp_path, 1, {})(make_rows({"text": ["water flows through pipes"]}))
 
 
@@ -69,8 +69,8 @@ def test_a_token_that_the_tokenizer_lacks_is_refused(tmp_path, token, message, a
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ({"eos": True}, "eos: it names a token"),
-        ({"bos": False}, "bos: it names a token"),
+        ({"eos": True}, "eos: it must name a token"),
+        ({"bos": False}, "bos: it must name a token"),
         ({"eos": "</s>", "add_eos": False}, "eos: '</s>' would not be added, because add_eos is false"),
         ({"bos": "<s>"}, "bos: '<s>' would not be added, because add_bos is false"),
         ({"bos": 0, "add_bos": "template"}, "bos: 0 would not be added, because add_bos is template"),

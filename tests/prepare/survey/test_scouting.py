@@ -227,4 +227,4 @@ def test_a_damaged_first_row_group_is_left_to_the_task_where_others_tell(tmp_pat
     assert found.sample["value"].to_pylist() == [0, 1, 2]
     with pytest.raises(InputError, match="could not verify page integrity") as caught:
         look([damaged], "rows", takes_rows=True)
-    assert "declare what is yielded" in caught.value.next_step
+    assert "declare the types" in caught.value.next_step

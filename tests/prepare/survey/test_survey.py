@@ -50,7 +50,7 @@ def test_what_is_measured_before_the_split_would_leak_and_is_refused(tmp_path):
     data = workshop.make_input(tmp_path / "data", files=1)
     with pytest.raises(ConfigError, match="before split"):
         _plan(tmp_path, data, stages=[{"normalize": ["rtt"]}, {"split": {"test": 0.1}}])
-    with pytest.raises(ConfigError, match="second split"):
+    with pytest.raises(ConfigError, match="a job has one split"):
         _plan(tmp_path, data, stages=[{"split": {"test": 0.1}}, {"split": {"val": 0.1}}])
 
 

@@ -52,7 +52,7 @@ def test_an_engine_that_differs_is_passed_over(tmp_path: Path) -> None:
 def test_one_that_was_asked_for_and_differs_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"gigatoken \S+ differs on '.*fox") as raised:
         choose_engine(saved("odd tokens", tmp_path), SAMPLE, wanted="gigatoken")
-    assert raised.value.next_step == "leave `engine` out: then the fastest that is equal is used"
+    assert raised.value.next_step == "leave `engine` out: then the fastest engine with equal ids is used"
 
 
 @pytest.mark.proof

@@ -250,7 +250,7 @@ def test_a_time_beyond_microseconds_is_refused():
     batch = pa.RecordBatch.from_pydict(
         {"src_addr": ["k"], "event_time": pa.array([[2**60]], pa.list_(pa.timestamp("s")))}
     )
-    with pytest.raises(InputError, match="'event_time' has a time that microseconds cannot count"):
+    with pytest.raises(InputError, match="'event_time' has a time that does not fit into microseconds"):
         encode(batch)
 
 
@@ -430,7 +430,7 @@ def test_a_flipped_bit_in_a_part_is_named_and_nothing_is_merged(tmp_path):
         damages.append(good[:place] + bytes([good[place] ^ 1 << place % 8]) + good[place + 1 :])
     for damage in damages:
         (tmp_path / "b.records").write_bytes(damage)
-        with pytest.raises(IntegrityError, match=r"b\.records is not the part that was written"):
+        with pytest.raises(IntegrityError, match=r"b\.records is damaged"):
             merge_parts(folder, "train", parts)
     assert folder.list() == ["a.records", "b.records"]
 
@@ -547,7 +547,7 @@ def test_bare_files_open_by_name_and_by_pattern_in_bytewise_order(dataset, tmp_p
     odd.write_bytes((dataset / "test.arrayrecord").read_bytes())
     assert len(penstock.open(odd)) == 2
     (tmp_path / "a1.arrayrecord").write_bytes(odd.read_bytes())
-    with pytest.raises(OutputError, match="by that very name, and as a pattern it also matches 1 more"):
+    with pytest.raises(OutputError, match="and as a pattern it also matches 1 more"):
         penstock.open(odd)
     with pytest.raises(OutputError, match=r"no file matches .*/nothing\*\.arrayrecord"):
         penstock.open(f"{dataset}/nothing*.arrayrecord")
@@ -654,9 +654,7 @@ def test_records_with_other_event_columns_are_refused_together_and_read_singly(t
     wide = foreign({**TWO, "rtt": TWO["rtt"].cast(pa.float64())})
     path = write_records(tmp_path / "a.arrayrecord", [foreign(), wide, foreign()])
     dataset = penstock.open(path)
-    with pytest.raises(
-        OutputError, match=r"other columns than those of the records before it: .*rtt: double"
-    ) as caught:
+    with pytest.raises(OutputError, match=r"other columns than the records before it: .*rtt: double") as caught:
         dataset[0:2]
     assert caught.value.where == f"{path}, record 1"
     assert "dataset[i]" in str(caught.value.next_step)

@@ -185,7 +185,7 @@ def test_what_numpy_cannot_hold_is_refused_by_column_and_row(tmp_path, array, re
 
 
 def test_a_column_called_metadata_is_refused(tmp_path):
-    with pytest.raises(InputError, match="the name 'metadata'"):
+    with pytest.raises(InputError, match="a column named 'metadata'"):
         write(tmp_path, pa.RecordBatch.from_pydict({"metadata": [1]}))
 
 

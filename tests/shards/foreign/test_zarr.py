@@ -159,7 +159,7 @@ def test_nulls_are_refused_and_nothing_is_left(tmp_path, values):
 @pytest.mark.parametrize("name", [".", "..", "__a", "zarr.json", "a\0b"])
 def test_names_that_zarr_has_no_place_for_are_refused(tmp_path, name):
     write_dataset(tmp_path / "in", {"train": [[pa.RecordBatch.from_pydict({name: [1]})]]})
-    with pytest.raises(ConfigError, match="Zarr has no place for this name"):
+    with pytest.raises(ConfigError, match="Zarr cannot use this name"):
         export_zarr(tmp_path / "in", tmp_path / "out")
 
 
@@ -180,10 +180,10 @@ def test_a_group_of_somebody_else_is_never_replaced(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "zarr.json").write_text(json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {"a": 1}}))
-    with pytest.raises(OutputError, match="no export of penstock's"):
+    with pytest.raises(OutputError, match="not an export of penstock"):
         export_zarr(path, theirs, overwrite=True)
     export_zarr(path, tmp_path / "ours")
-    with pytest.raises(OutputError, match="there already"):
+    with pytest.raises(OutputError, match="exists already"):
         export_zarr(path, tmp_path / "ours")
     export_zarr(path, tmp_path / "ours", split="test", overwrite=True)
     assert sorted(each.name for each in (tmp_path / "ours").iterdir()) == ["test", "zarr.json"]
@@ -219,4 +219,4 @@ def test_the_command_writes_beside_the_dataset_and_python_does_the_same(tmp_path
     again = penstock.export(path, "zarr", tmp_path / "again", shard_size="1MB")
     assert again.dataset == facts["dataset"]
     assert main(["export", str(path), "--to", "zarr"]) != 0
-    assert "there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err

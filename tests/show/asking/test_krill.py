@@ -287,6 +287,6 @@ def test_an_export_that_was_stopped_is_made_by_the_next_run(tmp_path, left):
 
 @pytest.mark.parametrize("path", ["out/inside", "."])
 def test_an_export_in_the_dataset_or_around_it_is_refused_before_any_work(tmp_path, path):
-    with pytest.raises(OutputError, match="one inside the other"):
+    with pytest.raises(OutputError, match="the export must not be inside the dataset"):
         run_with_export(tmp_path, "one", path=str(tmp_path / path))
     assert not (tmp_path / "out").exists()

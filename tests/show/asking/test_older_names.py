@@ -64,10 +64,10 @@ def test_a_train_ratio_of_one_means_no_split(tmp_path):
 @pytest.mark.parametrize(
     ("stages", "older", "told"),
     [
-        ([SPLIT], (None, "8", None), "`max_record` of the stage `group`, and this job has none"),
-        ([GROUP], (None, None, "0.9"), "`test` of the stage `split`, and this job has none"),
+        ([SPLIT], (None, "8", None), "`max_record` of the stage `group`, but this job has none"),
+        ([GROUP], (None, None, "0.9"), "`test` of the stage `split`, but this job has none"),
         ([GROUP, GROUP], (None, "8", None), "this job has 2 of them"),
-        ([{"split": {"val": 0.1, "test": 0.1}}], (None, None, "0.9"), "also splits off val"),
+        ([{"split": {"val": 0.1, "test": 0.1}}], (None, None, "0.9"), "also has val"),
     ],
 )
 def test_a_job_without_that_stage_is_told_so(stages, older, told, tmp_path):
@@ -93,14 +93,14 @@ def test_what_is_no_number_or_no_share_is_refused(older, told):
 def test_old_and_new_may_say_the_same_and_not_different_things(tmp_path):
     assert loaded(tmp_path, [], "2", memory="2GB").memory == "2GB"
     assert loaded(tmp_path, [], "2", memory="2000MB").memory == "2GB"
-    with pytest.raises(ConfigError, match="--memory-limit-gb 2 and --memory 2GiB say different things"):
+    with pytest.raises(ConfigError, match="--memory-limit-gb 2 and --memory 2GiB contradict each other"):
         loaded(tmp_path, [], "2", memory="2GiB")
-    with pytest.raises(ConfigError, match="say different things"):
+    with pytest.raises(ConfigError, match="contradict each other"):
         loaded(tmp_path, [], "2", memory="50%")
-    with pytest.raises(ConfigError, match="say different things"):
+    with pytest.raises(ConfigError, match="contradict each other"):
         loaded(tmp_path, [GROUP], None, "8", settings=["stages.0.group.max_record=4MiB"])
     assert loaded(tmp_path, [GROUP], None, "8", settings=["stages.0.group.max_record=8MiB"]).stages
-    with pytest.raises(ConfigError, match="say different things"):
+    with pytest.raises(ConfigError, match="contradict each other"):
         load_job("pings", collect(settings=["test=0.2"]), older_overrides(None, None, "0.9"))
 
 

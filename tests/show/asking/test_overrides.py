@@ -65,7 +65,7 @@ def test_a_range_is_no_number_of_minutes_on_the_command_line_either(tmp_path):
 def test_one_path_for_two_sources_is_refused_with_the_way_to_say_it(tmp_path):
     with pytest.raises(ConfigError, match="is a list") as refused:
         loaded(tmp_path, {"input": ["a.csv", "b.jsonl"]}, inputs=["c.csv"])
-    assert refused.value.next_step == "number them from 0: input.0 to input.1"
+    assert refused.value.next_step == "entries are numbered from 0: input.0 to input.1"
 
 
 def test_an_error_in_an_option_points_at_the_option_and_not_at_a_line(tmp_path):

@@ -114,7 +114,7 @@ def test_a_file_of_a_presets_name_is_a_job_file_and_a_folder_is_not(events, tmp_
         ("order=event_tim", "there is no column 'event_tim'"),
         ("order=src_addr", "named twice"),
         ("max_record=lots", "'lots' is not a size"),
-        ("test=2", "is not a share between 0 and 1"),
+        ("test=2.5", "is not a share between 0 and 1"),
         ("null_keys=drop", "is not one of set_aside, group"),
         ("tset=0.1", "Did you mean 'test'?"),
         ("by.0=src_addr", "takes by, order, max_record, test, null_keys"),

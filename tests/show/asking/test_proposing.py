@@ -104,7 +104,7 @@ def test_columns_that_cannot_be_stored_are_left_out_and_said(here):
     pq.write_table(table, here / "odd.parquet")
     text = _init("odd.parquet")
     assert yaml.safe_load(text)["stages"][0] == {"select": {"a_b": "a/b", "column_1": "", "x": "x"}}
-    assert "# left out: nothing: column 'nothing' has no value that tells its type" in text
+    assert "# left out: nothing: column 'nothing' has no values, so its type is unknown" in text
     _run()
 
 
@@ -181,7 +181,7 @@ def test_files_of_several_kinds_are_refused_with_a_pattern_that_names_one(here, 
     (here / "mixed" / "a.csv").write_text("a\n1\n")
     pq.write_table(pa.table({"a": [1]}), here / "mixed" / "b.parquet")
     told = _refused(capfd, "mixed")
-    assert "several kinds: 1 " in told
+    assert "several formats: 1 " in told
     assert "penstock init 'mixed/**/*." in told
 
 
@@ -192,7 +192,7 @@ def test_a_file_that_cannot_be_read_is_told_with_the_reason(here, capfd):
 
 def test_a_header_without_rows_is_told(here, capfd):
     (here / "a.csv").write_text("a,b\n")
-    assert "hold no rows" in _refused(capfd, "a.csv")
+    assert "have column names but no rows" in _refused(capfd, "a.csv")
 
 
 def test_images_get_a_function_to_start_from_and_it_runs(here, capfd):
@@ -243,3 +243,33 @@ def test_any_column_names_and_types_become_a_job_that_plans(tmp_path_factory, co
     job = folder / "job.yaml"
     assert main(["init", str(folder / "data.parquet"), "-o", str(job)]) == 0
     assert main(["plan", str(job), "--workers", "0"]) == 0
+
+
+def test_semicolons_and_text_that_is_not_utf8_are_options_of_the_proposed_job(here):
+    rows = "".join(f"P{row % 40};2{row % 7}.06.2024 13:18;Gynäkologie;36,{row % 10}\n" for row in range(400))
+    (here / "visits.csv").write_bytes(f"patient;visit;department;temperature\n{rows}".encode("latin-1"))
+    text = _init("visits.csv")
+    assert yaml.safe_load(text)["input"] == {"path": "visits.csv", "encoding": "cp1252", "delimiter": ";"}
+    assert '# visit has dates such as "20.06.2024 13:18"' in text
+    assert {record["department"] for record in _run()} == {"Gynäkologie"}
+
+
+def test_fields_of_structs_are_selected_by_their_paths(here):
+    rows = [
+        {"device": {"id": f"d{row % 9}"}, "device_id": row, "at": f"2024-01-{row % 28 + 1:02}"} for row in range(90)
+    ]
+    (here / "readings.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    stages = yaml.safe_load(_init("readings.jsonl"))["stages"]
+    assert stages[:2] == [
+        {"select": {"device_id_": "device.id", "device_id": "device_id", "at": "at"}},
+        {"group": {"by": "device_id_", "order": "at"}},
+    ]
+    assert len(_run()) == 9
+
+
+def test_plain_text_in_another_encoding_is_read(here):
+    (here / "letters").mkdir()
+    for number in range(3):
+        (here / "letters" / f"{number}.txt").write_bytes(f"Grüße {number}".encode("latin-1"))
+    assert yaml.safe_load(_init("letters"))["input"]["encoding"] == "cp1252"
+    assert sorted(record["text"] for record in _run()) == ["Grüße 0", "Grüße 1", "Grüße 2"]

@@ -57,10 +57,10 @@ def test_rows_that_were_set_aside_are_shown_with_the_place_they_have_in_the_inpu
     penstock.run({**job, "stages": [{"filter": {"where": "value < 4", "keep": True}}], "workers": 0})
     assert main(["inspect", job["output"], "--rejected"]) == 0
     told = capfd.readouterr().out
-    assert "in.jsonl, position 1\n" in told
+    assert "\nin.jsonl, position 1\n" in told
     assert "in.jsonl, position 3\n" in told
     assert re.search(r"line +2\n", told)
-    assert "not: value < 4" in told
+    assert "1 row: not: value < 4" in told
     assert "the byte where the slice of the file starts" in told
 
 

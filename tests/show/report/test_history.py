@@ -18,7 +18,7 @@ from penstock.show.report.run_sections import machine_section, memory_section, p
 from tests.golden import FINISHED
 from tests.show.report.reading import Read, assert_harmless, read
 
-NUMBERS = st.integers() | st.floats() | st.none() | st.booleans() | st.just(0)
+NUMBERS = st.integers() | st.just(10**400) | st.floats() | st.none() | st.booleans() | st.just(0)
 VALUES = st.recursive(
     NUMBERS | st.text(max_size=8),
     lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=4), each, max_size=3),

@@ -80,7 +80,7 @@ def test_a_report_is_replaced_and_any_other_file_is_not(dataset, tmp_path):
     penstock.report(dataset, place)
     penstock.report(dataset, place)
     place.write_text("<!doctype html><p>mine</p>")
-    with pytest.raises(penstock.OutputError, match="not a report of penstock's"):
+    with pytest.raises(penstock.OutputError, match="not a report of penstock"):
         penstock.report(dataset, place)
     assert place.read_text() == "<!doctype html><p>mine</p>"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["prepared", "report.html"]
@@ -226,7 +226,7 @@ def test_a_benchmark_has_a_report_too(tmp_path, capfd):
     for run in facts["runs"]:
         assert run["verdict"] in page.text
         assert f"{run['next_ms']['p99']:.2f} ms" in page.text
-    for words in ("encode", "p95", "batch size", "3 ms a step", "waiting for a batch"):
+    for words in ("encode", "p95", "batch size", "3 ms per step", "waiting for a batch"):
         assert words in page.text
 
 
@@ -235,4 +235,4 @@ def test_a_benchmark_does_not_begin_where_its_report_cannot_be_written(tmp_path,
     (tmp_path / "mine.html").write_text("mine")
     for place in (tmp_path / "mine.html", rows / "bench.html"):
         assert main(["bench", str(rows), "--seconds", "600", "--report", str(place)]) == 5
-    assert "not a report of penstock's" in capfd.readouterr().err
+    assert "not a report of penstock" in capfd.readouterr().err

@@ -117,9 +117,9 @@ def test_a_run_that_was_done_has_nothing_to_do(desk, capfd):
 def test_where_batch_files_are_must_be_said(desk, capfd):
     write(desk, "without.yaml", workers=0)
     assert main(["run", "without.yaml", "--skip-merge"]) == 2
-    assert "where are batch files to be kept?" in capfd.readouterr().err
+    assert "there is no folder for the batch files" in capfd.readouterr().err
     assert main(["merge", "--config", "without.yaml"]) == 2
-    assert "where are the batch files?" in capfd.readouterr().err
+    assert "there is no folder of batch files" in capfd.readouterr().err
     assert main(["merge", "nowhere", "--config", "without.yaml"]) == 4
     assert "no file matches" in capfd.readouterr().err
     assert main(["merge", "batches"]) == 2
@@ -175,8 +175,8 @@ def test_parallel_false_is_one_process_whatever_number_of_workers_the_config_has
     ("options", "told"),
     [
         (["--parallel", "maybe"], "'maybe' is neither true nor false"),
-        (["--parallel", "false", "--workers", "3"], "--parallel false and --workers 3 say different things"),
-        (["--parallel", "false", "--strategy", "parallel"], "--strategy parallel say different things"),
+        (["--parallel", "false", "--workers", "3"], "--parallel false and --workers 3 contradict each other"),
+        (["--parallel", "false", "--strategy", "parallel"], "--strategy parallel contradict each other"),
     ],
 )
 def test_parallel_is_true_or_false_and_contradicts_nothing(desk, capfd, options, told):

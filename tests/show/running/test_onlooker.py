@@ -15,6 +15,7 @@ import pytest
 import penstock
 from penstock.base.stores import open_store
 from penstock.show.running.following import follow
+from penstock.show.running.onlooker import watch_run
 
 
 def _penstock(folder, *arguments, **options):
@@ -89,7 +90,7 @@ def test_a_driver_that_dies_is_noticed_and_the_output_resumes(at_work, slow_job)
     os.killpg(at_work.pid, signal.SIGKILL)
     _, errors = watcher.communicate()
     assert watcher.returncode == 7
-    assert f"the run died without a word: process {at_work.pid} on " in errors
+    assert f"the run ended without an error message: process {at_work.pid} on " in errors
     assert "No run is at work." in _penstock(slow_job.parent, "inspect", "out").communicate()[0]
     idle = _penstock(slow_job.parent, "watch", "out")
     assert "this output is not finished, and no run is at work" in idle.communicate()[1]
@@ -118,7 +119,7 @@ def test_a_finished_dataset_and_an_empty_folder_get_a_sentence(slow_job, tmp_pat
     assert done.returncode == 0
     (tmp_path / "empty").mkdir()
     nothing = _penstock(tmp_path, "watch", "empty")
-    assert "no run has written here" in nothing.communicate()[1]
+    assert "no run has written to this folder" in nothing.communicate()[1]
     assert nothing.returncode == 5
 
 
@@ -139,3 +140,11 @@ def test_a_run_is_not_taken_for_the_one_before_it(at_work, slow_job):
     log.write_text(before + ended + now.replace('"tasks_kept": 0', '"tasks_kept": 1'))
     first = next(iter(follow(open_store(str(slow_job.parent / "out")))))
     assert (first["event"], first["tasks_kept"]) == ("start", 1)
+
+
+def test_a_dataset_that_another_machine_finished_is_not_waited_for(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
+    penstock.run({"input": str(tmp_path / "a.jsonl"), "output": str(tmp_path / "out"), "workers": 0}, progress=False)
+    lock = tmp_path / "out" / ".penstock" / "lock"
+    lock.write_text(lock.read_text().replace(" on ", " on another-"))
+    assert watch_run(str(tmp_path / "out"), as_json=True)["ended"] is None

@@ -177,11 +177,11 @@ def test_a_retry_is_told_with_its_reason():
 def test_what_changed_since_the_last_run_is_told_with_what_is_redone():
     log = drawn({**START, "tasks_kept": 1, "changes": ["stages[0].filter.where[0]: a -> b"]})
     assert "changed since the last run: stages[0].filter.where[0]: a -> b" in log
-    assert "what that concerns is redone: 15 tasks to do, 1 kept" in log
+    assert "the tasks that depend on it are done again: 15 tasks to do, 1 kept" in log
 
 
 def test_a_run_that_goes_on_says_so():
-    assert "going on from an earlier run: 3 of 16 tasks done" in drawn({**START, "tasks_kept": 3})
+    assert "resuming an earlier run: 3 of 16 tasks done" in drawn({**START, "tasks_kept": 3})
 
 
 def test_a_screen_that_goes_away_does_not_disturb_the_run(monkeypatch):
@@ -194,3 +194,9 @@ def test_a_screen_that_goes_away_does_not_disturb_the_run(monkeypatch):
         for event in (START, begun(0), sample(101.0, 500)):
             display.observe(event)
     assert display.tracker.input_read == 500
+
+
+@pytest.mark.usefixtures("capfd")
+def test_a_forced_color_makes_no_screen_of_a_log(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # Jupyter kernels set it, and some CI
+    assert not make_console().is_interactive

@@ -1,18 +1,18 @@
-"""Events: the values that a run says while it works. `observe=` is called with each; `.penstock/events.jsonl` keeps
+"""Events: what a run reports while it works. `observe=` is called with each event; `.penstock/events.jsonl` keeps
 them, one JSON object per line, with the same fields. Next: log.py.
 
 Every event is a dict with `event`, its name, and `time`, in seconds since 1970. The name decides the other fields:
 
 | name | class | when |
 |---|---|---|
-| start | Start | the run holds its output, and knows what an earlier run has left |
-| already_done | AlreadyDone | the dataset is there already; no other event follows |
+| start | Start | the run begins: it has locked its output and read the ledger of an earlier run |
+| already_done | AlreadyDone | the dataset is finished already; no other event follows |
 | pass | PassStart | a pass begins |
 | task | TaskDone | a task is in the ledger |
 | sample | Sample | a few times per second: memory, rows so far, what each worker does |
 | retry | Retry | a task is tried again |
 | alone | Alone | a task is tried again with no other task beside it |
-| lost_file | LostFile | a file is set aside: a function could not take it |
+| lost_file | LostFile | a file is rejected: your function died, hung or took too much memory on it |
 | stall | Stall | a task has shown no row for `stall_notice` |
 | pass_done | PassDone | a pass is over |
 | done | Done | the manifest is written |
@@ -91,7 +91,7 @@ class Start(TypedDict):
 
 
 class AlreadyDone(TypedDict):
-    """The dataset of this job is there; nothing had to be done."""
+    """The dataset of this job is finished already; nothing had to be done."""
 
     event: Literal["already_done"]
     time: float
@@ -110,7 +110,7 @@ class PassStart(TypedDict):
 
 
 class TaskDone(TypedDict):
-    """A task is in the ledger: from here on it is done, whatever dies."""
+    """A task is in the ledger: it is done, and a crash does not undo it."""
 
     event: Literal["task"]
     time: float
@@ -125,7 +125,7 @@ class TaskDone(TypedDict):
 
 
 class Sample(TypedDict):
-    """A look at the run, a few times per second."""
+    """State of the run, sampled a few times per second."""
 
     event: Literal["sample"]
     time: float
@@ -148,7 +148,7 @@ class Retry(TypedDict):
 
 
 class Alone(TypedDict):
-    """A row is so large that its task is tried again with no other beside it."""
+    """A row is very large: its task is tried again while no other task runs."""
 
     event: Literal["alone"]
     time: float
@@ -157,7 +157,7 @@ class Alone(TypedDict):
 
 
 class LostFile(TypedDict):
-    """A file is set aside, because a function died, hung or took too much memory in it."""
+    """A file is rejected, because a function died, hung or took too much memory on it."""
 
     event: Literal["lost_file"]
     time: float
@@ -194,7 +194,7 @@ class PassDone(TypedDict):
 
 
 class Done(TypedDict):
-    """The dataset is there."""
+    """The dataset is finished."""
 
     event: Literal["done"]
     time: float

@@ -1,21 +1,26 @@
-"""Event log: appends what a run says to `.penstock/events.jsonl`, keeps its last sample, and calls the observer."""
+"""Event log: appends what a run says to `.penstock/events.jsonl`, keeps its last sample, and calls the observer.
+
+Others read both while the run is at work: `whole_lines` and `last_sample`.
+"""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, cast
 
-from penstock.base.errors import PenstockError
-from penstock.base.events import EVENTS, LIVE, Event, Observer
+from penstock.base.errors import FileError, PenstockError
+from penstock.base.events import EVENTS, LIVE, Event, Observer, Sample
 from penstock.base.stores.store import Store
 
+_READ_BYTES = 1 << 20
 _LIVE_SECONDS = 1.0  # between two writes of live.json; a run that is shorter writes none
 
 
 class EventLog:
-    """The events of one run. Whoever opens it holds the store."""
+    """The events of one run. Only the process that holds the store opens it."""
 
     def __init__(self, store: Store, observer: Observer | None) -> None:
         self._store, self._observer = store, observer
@@ -41,7 +46,7 @@ class EventLog:
             self.say("failed", error=known.name, what=known.what, seconds=seconds)
 
     def sample(self, **facts: Any) -> None:
-        """Say a sample. It is not appended: it replaces the one before, in live.json."""
+        """Write a sample to live.json. It replaces the one before, and is not appended to the log."""
         event = _event("sample", facts)
         if time.monotonic() - self._live_written >= _LIVE_SECONDS:
             with self._store.commit(LIVE, lasting=False) as file:
@@ -60,3 +65,21 @@ class EventLog:
 
 def _event(name: str, facts: dict[str, Any]) -> Event:
     return cast(Event, {"event": name, "time": round(time.time(), 3), **facts})
+
+
+def whole_lines(store: Store, place: int = 0) -> Iterator[tuple[bytes, int]]:
+    """Lines of the log from a place on, and the place behind each. One that is not whole yet is left for later."""
+    rest, size = b"", store.size(EVENTS)
+    for start in range(place, size, _READ_BYTES):
+        *lines, rest = (rest + store.read_range(EVENTS, start, min(_READ_BYTES, size - start))).split(b"\n")
+        for line in lines:
+            place += len(line) + 1
+            yield line, place
+
+
+def last_sample(store: Store) -> Sample | None:
+    """The sample in live.json; None if the run has not written one, or has just ended."""
+    with suppress(FileError, FileNotFoundError):
+        if store.exists(LIVE):
+            return cast(Sample, json.loads(store.read(LIVE)))
+    return None

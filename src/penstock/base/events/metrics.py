@@ -17,7 +17,7 @@ _COST = 100  # the next call comes no sooner than so many times what the last on
 
 
 class Metrics:
-    """A function and its interval. What it raises is said once, as a warning, and ends nothing."""
+    """A function and its interval. An error that it raises becomes one warning, and does not end the run."""
 
     def __init__(self, function: OnMetrics | None, seconds: float, where: str) -> None:
         if function is not None and not callable(function):
@@ -55,4 +55,6 @@ class Metrics:
         if not self._is_warned:
             self._is_warned = True
             raised = printable(f"on_metrics raised {type(error).__name__}: {error}")
-            warnings.warn(f"{self._where}: {raised}. It is called again; this is said once.", RuntimeWarning, 2)
+            warnings.warn(
+                f"{self._where}: {raised}. It is called again; this warning is shown once.", RuntimeWarning, 2
+            )

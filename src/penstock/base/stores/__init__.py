@@ -15,7 +15,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
 def open_store(place: str | os.PathLike[str]) -> Store:
-    """The store at a path or URL, which need not be there yet. A URL that no store serves is refused by name."""
+    """The store at a path or URL, which need not exist yet. A URL that no store serves is refused."""
     text = os.fspath(place)
     if is_served(text):
         return SERVED[text.partition(":")[0]](text)
@@ -43,7 +43,7 @@ def refuse_url(text: str, is_output: bool = False) -> None:
     elif scheme == "hf":
         next_step = "name a dataset of the hub as org/name, with `split:`"
     raise ConfigError(
-        f"{text!r} is a URL, and penstock reads and writes paths of this machine only",
+        f"{text!r} is a URL; penstock reads and writes only local paths",
         next_step=next_step,
     )
 
@@ -56,7 +56,7 @@ def refuse_file(place: str) -> None:
     if os.path.isfile(above):
         name = "this is" if above == place else f"{above} is"
         raise FileError(
-            f"`output:` is a folder, and {name} a file",
+            f"`output:` must be a folder, but {name} a file",
             where=place,
             next_step="choose another `output:`, or move the file away",
         )

@@ -1,7 +1,7 @@
 """Local store: a dataset in a folder of this machine.
 
 A file appears in one way: written beside in `.penstock/tmp`, synced, renamed, its directory synced. The kernel keeps
-the lock, so that the same command goes on at once after a SIGKILL.
+the lock, so that the same command can resume at once after a SIGKILL.
 """
 
 import errno
@@ -32,7 +32,7 @@ class LocalStore:
 
     @property
     def session(self) -> str:
-        """A file that is not synced lasts until the machine stops. Where that time has no name, all are synced."""
+        """Name of the time since boot. Files that are not synced last that long; without a name, all are synced."""
         return machine.boot_id()
 
     @property
@@ -138,7 +138,7 @@ class LocalStore:
         return True
 
     def _begin(self, name: str) -> WriteFile:
-        """A file beside, of this attempt alone."""
+        """A temporary file that only this attempt writes."""
         self._make_folder(os.path.dirname(name))
         self._make_folder(TEMPORARY)
         return WriteFile(self._path(f"{TEMPORARY}/{unique_name(name)}"), os.O_WRONLY | os.O_EXCL)
@@ -192,7 +192,7 @@ class LocalStore:
     def hold(
         self, owner: bytes, what: str = "this output", key: str = "output", shared: bool = False
     ) -> Iterator[tuple[int, ...]]:
-        """The kernel lets go when the last process that has the descriptor dies."""
+        """Lock the folder. The kernel releases the lock when the last process with the descriptor ends."""
         self._make_folder(STATE)
         with doing("lock", self._path(LOCK), "open"):
             descriptor = os.open(self._path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

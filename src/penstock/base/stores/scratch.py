@@ -54,6 +54,6 @@ def return_scratch(scratch: Scratch) -> None:
 
 
 def release_scratch(folder: str) -> None:
-    """Give the disk space of this process' scratch files in that folder back."""
+    """Free the disk space of this process's scratch files in that folder."""
     for scratch in _spare.pop(folder, []):
         scratch.close()

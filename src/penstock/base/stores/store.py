@@ -91,19 +91,19 @@ class Store(Protocol):
     def commit_bytes(self, name: str, data: bytes) -> None: ...
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write `name` whole, unless it is there already: of several processes that try, one is told True."""
+        """Write `name` unless it exists. Of several processes that try, one gets True."""
 
     def place(self, name: str, size: int) -> SharedWriter:
         """Open a file that is not in the dataset yet, of `size` bytes, to write some of them."""
 
     def publish(self, name: str, into: str) -> None:
-        """Let a synced file of this store appear under its real name."""
+        """Rename a synced file of this store to its final name."""
 
     def append(self, name: str) -> Writer:
         """Open a log for appending; nothing of it is needed to resume."""
 
     def remove(self, name: str) -> None:
-        """Remove a file or a whole folder; one that is not there is fine."""
+        """Remove a file or a whole folder, if it exists."""
 
     # Who may change it.
 
@@ -117,7 +117,7 @@ class Store(Protocol):
         """
 
     def can_be_held(self) -> bool:
-        """Whether it was held before, and may be by this process."""
+        """Whether the store has a lock file that this process may open."""
 
     def sweep(self, whole: bool = False) -> None:
         """Remove what killed writers have left. Only the one who holds the store alone may do this.
@@ -131,7 +131,7 @@ def _nothing() -> None: ...
 
 @dataclass(frozen=True)
 class OtherFolder:
-    """One beside the output that a job holds while it runs. A stage or a source names it; run.py holds it."""
+    """A folder beside the output that a job locks while it runs. A stage or a source names it; run.py locks it."""
 
     root: str
     what: str  # in the refusal, should another run hold it

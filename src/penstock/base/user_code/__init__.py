@@ -15,6 +15,7 @@ from typing import Any
 from penstock.base.errors import ConfigError, PenstockError, TaskError, did_you_mean
 from penstock.base.user_code.carried import accept as accept
 from penstock.base.user_code.carried import carried, carried_files, carried_identity, is_carried, shown_name
+from penstock.base.user_code.carried import refuse_other_values as refuse_other_values
 from penstock.base.user_code.modules import module_digest, own_modules
 
 _MODULE_AND_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -48,7 +49,8 @@ def load_user_object(target: str) -> Any:
         raise ConfigError(
             f"importing {module}, to find its functions, starts the job that imports {module}: it would never end",
             where=error.args[0],
-            next_step="put what the script does below `if __name__ == '__main__':`, or its functions in another module",
+            next_step="put the work of the script below `if __name__ == '__main__':`, or its functions in another "
+            "module",
         ) from None
     except ModuleNotFoundError as error:
         own = module.partition(".")[0] == str(error.name).partition(".")[0]
@@ -70,7 +72,7 @@ def load_user_object(target: str) -> Any:
 
 
 class _StartsItself(Exception):
-    """A module starts the very job that imports it; on which line."""
+    """A module starts the job that imports it. The argument is the line."""
 
 
 _importing = threading.local()
@@ -96,7 +98,7 @@ def _no_module(attribute: str) -> ConfigError:
     next_step = f"save the function in a file, such as features.py beside this session, and write features:{attribute}"
     if script and os.path.isfile(script):  # code from standard input has the name <stdin>
         name = os.path.splitext(os.path.basename(script))[0]
-        next_step = f"write {name}:{attribute}, and put what the script does below `if __name__ == '__main__':`"
+        next_step = f"write {name}:{attribute}, and put the work of the script below `if __name__ == '__main__':`"
     return ConfigError(
         f"__main__:{attribute}: workers cannot import __main__, which is another program in each process",
         next_step=f"give the function itself, {attribute}, in place of its name; or {next_step}",
@@ -142,7 +144,7 @@ def call_user(target: str, *arguments: Any, **options: Any) -> Any:
 
 @contextmanager
 def telling(*targets: str) -> Iterator[None]:
-    """Turn what the user's code raises into a TaskError that names its line. Without a target nothing changes."""
+    """Turn an error of the user's code into a TaskError that names its line. Without a target, do nothing."""
     process = os.getpid()
     try:
         yield
@@ -154,7 +156,7 @@ def telling(*targets: str) -> Iterator[None]:
         told = TaskError(
             f"{shown_name(targets[0])} raised {type(error).__name__}: {error}",
             where=_place(error, targets[0]),
-            next_step="fix it and run the same command; changed code is noticed and its tasks are redone",
+            next_step="fix it and run the same command; tasks of changed code are done again",
         )
         told.add_note("".join(traceback.format_exception(error)))  # the cause itself does not cross processes
         raise told from error

@@ -17,7 +17,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.base.errors import ConfigError, printable
-from penstock.base.user_code.identity import Identity, find_in, identity_of, importable_name, load_by_name, name_of
+from penstock.base.user_code.identity import (
+    Identity,
+    find_in,
+    identity_of,
+    importable_name,
+    load_by_name,
+    name_of,
+    refuse_other_modules,
+)
 
 _TARGET = re.compile(r"[A-Za-z_]\w*@[0-9a-f]{12}")
 
@@ -47,7 +55,7 @@ def shown_name(target: str) -> str:
 
 
 def target_of(thing: Any) -> str:
-    """The word for a function, class or other callable in a job. What cannot be imported is carried from now on.
+    """The name of a function, class or other callable in a job. If it cannot be imported, its code is carried.
 
     Raises ConfigError for one that uses a value without identity, or that cannot be sent.
     """
@@ -61,7 +69,7 @@ def target_of(thing: Any) -> str:
 
 
 def known_target(kind: type) -> str:
-    """The word for a class that a job has named already; in a worker, too."""
+    """The name of a class that a job has named before; also inside a worker."""
     found = next((target for target, each in _table.items() if each.thing is kind), None)
     return found or importable_name(kind) or f"{kind.__module__}:{kind.__qualname__}"
 
@@ -69,16 +77,32 @@ def known_target(kind: type) -> str:
 def carried(target: str) -> Carried:
     if target not in _table:
         raise ConfigError(
-            f"{target} stands for a function of another session, and is not known here",
+            f"{target} is a function of another session, and is unknown here",
             next_step="give the function itself, in Python, or save it in a module and write module:name",
         )
     return _table[target]
 
 
 def carried_identity(target: str) -> str:
-    """Bytecode is that of one version of Python, so the version is told."""
+    """Identity of carried code. It includes the Python version, because bytecode differs between versions."""
     version = ".".join(map(str, sys.version_info[:2]))
     return f"{shown_name(target)}-{carried(target).identity.digest}, Python {version}"
+
+
+def refuse_other_values(target: str) -> None:
+    """In a worker: raise TaskError if carried code would use other modules, or other values of them, than planned."""
+    if is_carried(target):
+        refuse_other_modules(shown_name(target), carried(target).identity)
+
+
+def refuse_changed(target: str) -> None:
+    """In the driver: raise ConfigError if carried code, or a value that it uses, was changed since it was named."""
+    if is_carried(target) and identity_of(carried(target).thing).digest != carried(target).identity.digest:
+        raise ConfigError(
+            f"{shown_name(target)}, or a value that it uses, was changed since the job was planned. Without workers "
+            "the changed one would be called",
+            next_step="plan the job again, or give penstock.run the job itself",
+        )
 
 
 def carried_files(target: str) -> frozenset[str]:
@@ -97,7 +121,7 @@ def packed(message: Any) -> tuple[bytes, dict[str, Carried]]:
 
 
 def accept(table: Mapping[str, Carried]) -> None:
-    """In a worker: from now on these targets are known."""
+    """Register carried code, inside a worker."""
     _table.update(table)
 
 
@@ -120,7 +144,7 @@ def _dumps(thing: Any) -> bytes:
     import cloudpickle  # here: most jobs name their functions
 
     class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-        """What can be imported is sent by name, even if its module was imported anew since."""
+        """Pickles importable objects by name, even if their module was imported again since."""
 
         def reducer_override(self, value: Any) -> Any:
             if isinstance(value, types.FunctionType | type) and value.__module__ != "builtins":

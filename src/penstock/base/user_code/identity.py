@@ -18,16 +18,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from penstock.base.errors import ConfigError, printable
+from penstock.base.errors import ConfigError, TaskError, printable
 from penstock.base.fingerprint import digest, fingerprint
-from penstock.base.user_code.modules import is_library, module_digest
+from penstock.base.user_code.classes import class_facts, dataclass_settings, field_settings
+from penstock.base.user_code.modules import imported, is_library, module_digest
 from penstock.base.user_code.values import NoIdentity, value_token
 
 _SESSIONS = (None, "__main__", "__mp_main__")  # modules that no other process can import
 _GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"))
-_GENERATED = "<string>"  # file of the methods that @dataclass writes
-_CLASS_FACTS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
-_ENUM_WORDS = frozenset(("_generate_next_value_", "_new_member_", "_use_args_", "_value_repr_", "_unhashable_values_"))
+_CONTAINERS = (dict, list, set, frozenset, tuple, str, bytes, bytearray, int, float, complex)
 
 
 class Place(NamedTuple):
@@ -39,22 +38,52 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Identity:
-    """`files` hold code that has no importable home; `modules` are the user's own that it imports."""
+    """`files` hold code that has no importable home; `modules` are the user's own that it imports, with their digests.
+
+    `settings` are plain values of those modules that the code uses, each with its digest.
+    """
 
     digest: str
     files: frozenset[str]
-    modules: tuple[str, ...]
+    modules: dict[str, str]
+    settings: dict[tuple[str, str], str]
 
 
 def identity_of(function: Any) -> Identity:
-    """Raises ConfigError for a value whose identity cannot be told."""
+    """Hash of a function and everything it uses. Raises ConfigError for a value without a stable identity."""
     portrait = _Portrait()
     name = name_of(function)
     root = portrait.token(function, Place(name, name))
     while portrait.pending:
         portrait.describe(portrait.pending.pop(0))
     whole = fingerprint([root, portrait.described])
-    return Identity(whole, frozenset(portrait.files), tuple(sorted(portrait.modules)))
+    return Identity(whole, frozenset(portrait.files), portrait.modules, portrait.settings)
+
+
+def refuse_other_modules(name: str, identity: Identity) -> None:
+    """In a worker: raise TaskError if the user's modules, as they are imported here, differ from those of the plan."""
+    for (module, setting), word in identity.settings.items():
+        if plain_digest(getattr(importlib.import_module(module), setting, None)) != word:
+            raise TaskError(
+                f"{name} uses {module}.{setting}, which was set to another value since {module} was imported. Workers "
+                f"import {module} themselves, and would use the value that its file gives",
+                next_step=f"give the value to the function: as an argument, a default, or a name beside it; or set it "
+                f"in {module}",
+            )
+    for module, word in identity.modules.items():
+        if module_digest(importlib.import_module(module)) != word:
+            raise TaskError(
+                f"{module}, which {name} uses, was changed while the job was running",
+                next_step="run the same command: what the old code wrote is noticed and redone",
+            )
+
+
+def plain_digest(value: Any) -> str:
+    """Digest of a plain value; nothing for one that holds functions, classes or objects."""
+    try:
+        return fingerprint(_constant(value))
+    except (NoIdentity, RecursionError):  # the latter of a list that contains itself
+        return ""
 
 
 def name_of(thing: Any) -> str:
@@ -71,7 +100,9 @@ def importable_name(thing: Any) -> str | None:
     A module may have been imported anew since: then it holds a later version of the function under that name.
     """
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "")
-    if module in _SESSIONS or module not in sys.modules or not name.replace(".", "_").isidentifier():
+    if module in _SESSIONS or not name.replace(".", "_").isidentifier():
+        return None
+    if module not in sys.modules and imported(module) is None:  # an earlier job of this process may have forgotten it
         return None
     found = find_in(module, name)
     return f"{module}:{name}" if found is thing or _is_version(found, thing) else None
@@ -90,11 +121,22 @@ def load_by_name(target: str) -> Any:
 
 
 def _is_version(found: Any, thing: Any) -> bool:
+    """Whether `found` is the later version of `thing`: its module has been imported anew since."""
     if isinstance(found, types.FunctionType) and isinstance(thing, types.FunctionType):
         one, other = found.__code__, thing.__code__
-        return (one.co_filename, one.co_name) == (other.co_filename, other.co_name) and not thing.__closure__
-    both_classes = isinstance(found, type) and isinstance(thing, type)
-    return both_classes and (found.__module__, found.__qualname__) == (thing.__module__, thing.__qualname__)
+        is_like_it = (one.co_filename, one.co_name) == (other.co_filename, other.co_name) and not thing.__closure__
+        return is_like_it and _had_its_name(thing, thing.__globals__)
+    if not (isinstance(found, type) and isinstance(thing, type)):
+        return False
+    homes = [each.__globals__ for each in vars(thing).values() if isinstance(each, types.FunctionType)]
+    is_like_it = (found.__module__, found.__qualname__) == (thing.__module__, thing.__qualname__)
+    return is_like_it and (not homes or _had_its_name(thing, homes[0]))
+
+
+def _had_its_name(thing: Any, home: dict[str, Any]) -> bool:
+    """Whether the name of a thing leads to it in the module that made it; it does not where another took the name."""
+    first, *parts = thing.__qualname__.split(".")
+    return functools.reduce(lambda found, part: getattr(found, part, None), parts, home.get(first)) is thing
 
 
 @dataclass
@@ -104,7 +146,8 @@ class _Portrait:
     described: list[Any] = field(default_factory=list)
     pending: list[Any] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
-    modules: set[str] = field(default_factory=set)
+    modules: dict[str, str] = field(default_factory=dict)
+    settings: dict[tuple[str, str], str] = field(default_factory=dict)
     _numbers: dict[int, int] = field(default_factory=dict)
     _held: list[Any] = field(default_factory=list)  # so that no number of an object is given to another
     _around: list[int] = field(default_factory=list)  # values that are being described
@@ -139,12 +182,22 @@ class _Portrait:
         if isinstance(value, enum.Enum):
             return ["enum", self.token(type(value), place), value.name, self.token(value.value, place)]
         if dataclasses.is_dataclass(value):
-            fields = [[each.name, getattr(value, each.name)] for each in dataclasses.fields(value)]
-            return ["dataclass", self.token(type(value), place), self.token(fields, place)]
+            return self._dataclass(value, place)
         try:
             return value_token(value, lambda inner: self.token(inner, place))
         except NoIdentity as error:
             raise _refusal(place, value, str(error)) from None
+
+    def _dataclass(self, value: Any, place: Place) -> Any:
+        """Fields, and what was set besides them; a cached property follows from the rest."""
+        kind = type(value)
+        if isinstance(value, _CONTAINERS):
+            raise _refusal(place, value, "has an identity as a dataclass and another one as a container")
+        names = [each.name for each in dataclasses.fields(value)]
+        others = sorted(name for name in getattr(value, "__dict__", {}) if name not in names)
+        others = [name for name in others if not isinstance(getattr(kind, name, None), functools.cached_property)]
+        known = [[name, getattr(value, name)] for name in (*names, *others) if hasattr(value, name)]
+        return ["dataclass", self.token(kind, place), self.token(known, place)]
 
     def _by_name(self, thing: Any) -> Any:
         """Word for what other processes import; None for what is sent as a value."""
@@ -157,8 +210,26 @@ class _Portrait:
         module = sys.modules.get(name)
         if module is None or is_library(name) or not getattr(module, "__file__", None):
             return ["module", name]
-        self.modules.add(name)
-        return ["module", name, module_digest(module)]
+        self.modules[name] = module_digest(module)
+        return ["module", name, self.modules[name]]
+
+    def _module_used(self, module: types.ModuleType, names: set[str]) -> list[Any]:
+        """Word for a module of which code uses these names: modules inside it count, and values that it holds now."""
+        if is_library(module.__name__):
+            return self._module(module.__name__)
+        found = {name: getattr(module, name) for name in sorted(names & set(vars(module)))}
+        inner = [self._module_used(each, names) for each in found.values() if _is_inside(each, module)]
+        return [self._module(module.__name__), inner, self._settings(module, found)]
+
+    def _settings(self, module: types.ModuleType, found: dict[str, Any]) -> list[Any]:
+        """Plain values of a module. Workers import it: what a script has set there since would be lost on the way."""
+        known = [(name, plain_digest(value)) for name, value in found.items()]
+        self.settings |= {(module.__name__, name): word for name, word in known if word}
+        return [[name, word] for name, word in known if word]
+
+    def _import(self, name: str) -> list[Any]:
+        module = imported(name)
+        return ["module", name] if module is None else self._module(module.__name__)
 
     def _number(self, thing: Any) -> list[Any]:
         if id(thing) not in self._numbers:
@@ -176,6 +247,7 @@ class _Portrait:
         owner, code = name_of(function), function.__code__
         self.files.add(code.co_filename)
         used = [[name, self._global(function, name)] for name in sorted(set(_globals_of(code)))]
+        used += [["import", self._import(name)] for name in sorted(set(_imports_of(code)))]
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         captured = [[name, self._cell(cell, Place(owner, name))] for name, cell in cells]
         given = [
@@ -187,7 +259,10 @@ class _Portrait:
 
     def _global(self, function: types.FunctionType, name: str) -> Any:
         if name in function.__globals__:
-            return self.token(function.__globals__[name], Place(name_of(function), name))
+            value = function.__globals__[name]
+            if isinstance(value, types.ModuleType):
+                return self._module_used(value, set(_names_in(function.__code__)))
+            return self.token(value, Place(name_of(function), name))
         return ["builtin", name] if hasattr(builtins, name) else ["undefined", name]
 
     def _cell(self, cell: types.CellType, place: Place) -> Any:
@@ -199,8 +274,10 @@ class _Portrait:
 
     def _class(self, kind: type) -> list[Any]:
         bases = [self.token(base, Place(kind.__name__, base.__name__)) for base in kind.__bases__]
-        facts = [[name, self.token(value, Place(kind.__name__, name))] for name, value in sorted(_class_facts(kind))]
-        return ["class", kind.__name__, bases, facts, self._fields(kind)]
+        by_name = sorted(class_facts(kind), key=lambda fact: fact[0])
+        facts = [[name, self.token(value, Place(kind.__name__, name))] for name, value in by_name]
+        made_by = self.token(type(kind), Place(kind.__name__, "its metaclass"))
+        return ["class", kind.__name__, made_by, bases, facts, self._fields(kind)]
 
     def _fields(self, kind: type) -> Any:
         """Fields of a dataclass, members of an enum."""
@@ -209,45 +286,13 @@ class _Portrait:
             return [[name, self.token(each.value, Place(kind.__name__, name))] for name, each in members]
         if "__dataclass_fields__" not in vars(kind):
             return []
-        return [self._field(kind, each) for each in vars(kind)["__dataclass_fields__"].values()]
+        fields = [self._field(kind, each) for each in vars(kind)["__dataclass_fields__"].values()]
+        return [dataclass_settings(kind), *fields]
 
     def _field(self, kind: type, each: Any) -> list[Any]:
         place, given = Place(kind.__name__, each.name), [each.default, each.default_factory]
         values = [["none"] if value is dataclasses.MISSING else self.token(value, place) for value in given]
-        annotated = each.type if isinstance(each.type, str) else getattr(each.type, "__name__", repr(each.type))
-        return [each.name, annotated, each.init, each.kw_only is True, *values]
-
-
-def _class_facts(kind: type) -> Iterator[tuple[str, Any]]:
-    """Methods and values that were written in the body of a class; not what Python and @dataclass add."""
-    members = set(kind.__members__) if issubclass(kind, enum.Enum) else set()
-    fields = set(vars(kind).get("__dataclass_fields__", ())) | set(getattr(kind, "_fields", ()))
-    for name, value in vars(kind).items():
-        is_special = name.startswith("__") and name.endswith("__")
-        if name in members or name in fields or name in _ENUM_WORDS or name == "_abc_impl":
-            continue
-        if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType) or _is_generated(value):
-            continue
-        if issubclass(kind, enum.Enum) and name.startswith("_") and not isinstance(value, _CLASS_FACTS):
-            continue
-        if hasattr(kind, "_field_defaults") and name in ("_fields", "_field_defaults", "_make", "_replace", "_asdict"):
-            continue
-        if not is_special or isinstance(value, _CLASS_FACTS):
-            yield name, value
-
-
-def _is_generated(value: Any) -> bool:
-    """Whether nobody wrote the method: @dataclass and namedtuple compile theirs from a string."""
-    function = getattr(value, "__wrapped__", value)
-    function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return False
-    return (
-        code.co_filename == _GENERATED
-        or code.co_filename in (enum.__file__, dataclasses.__file__)
-        or (code.co_filename.startswith("<") and "namedtuple" in code.co_filename)
-    )
+        return [*field_settings(each), *values, self.token(each.metadata, place)]
 
 
 def _globals_of(code: types.CodeType) -> Iterator[str]:
@@ -260,8 +305,34 @@ def _globals_of(code: types.CodeType) -> Iterator[str]:
             yield from _globals_of(each)
 
 
+def _imports_of(code: types.CodeType) -> Iterator[str]:
+    """Names that statements inside the code import; a name may be a module or something inside one."""
+    base = ""
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            base = step.argval
+            yield base
+        elif step.opname == "IMPORT_FROM":
+            yield f"{base}.{step.argval}"
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _imports_of(each)
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    """Names of globals and attributes in the code and the code inside it."""
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _names_in(each)
+
+
+def _is_inside(value: Any, module: types.ModuleType) -> bool:
+    return isinstance(value, types.ModuleType) and value.__name__.startswith(f"{module.__name__}.")
+
+
 def _code_token(code: types.CodeType) -> list[Any]:
-    """What the code does: not where it was written."""
+    """Token of the code itself, without file names and line numbers."""
     consts = [_code_token(each) if isinstance(each, types.CodeType) else _constant(each) for each in code.co_consts]
     counts = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags]
     names = [list(code.co_names), list(code.co_varnames), list(code.co_freevars), list(code.co_cellvars)]

@@ -1,10 +1,13 @@
 """Modules: the source of a user's module and of the modules it imports from the same place -> one hash."""
 
 import ast
+import importlib
 import importlib.util
 import os
 import sys
+import sysconfig
 from collections.abc import Iterator
+from itertools import accumulate
 from types import ModuleType
 
 from penstock.base.errors import PenstockError
@@ -12,6 +15,7 @@ from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
 
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_PYTHON = (os.path.dirname(os.__file__), *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")))
 
 
 def module_digest(module: ModuleType) -> str:
@@ -23,10 +27,37 @@ def module_digest(module: ModuleType) -> str:
 def is_library(name: str) -> bool:
     """Whether a module is installed, a part of Python or of penstock: not the user's own, and known by its name."""
     top = name.partition(".")[0]
-    if top in sys.stdlib_module_names or top in ("builtins", "penstock"):
+    if top in ("builtins", "penstock"):
         return True
-    file = getattr(sys.modules.get(name), "__file__", None)
-    return file is not None and any(each in file for each in _LIBRARIES)
+    return _is_library_file(top, getattr(sys.modules.get(name), "__file__", None))
+
+
+def imported(name: str) -> ModuleType | None:
+    """The user's own module of that name; None for a library, and for what is no module.
+
+    A function that imports it when it is called has its code, too. Libraries are not imported for that.
+    """
+    top = name.partition(".")[0]
+    if name not in sys.modules:
+        try:
+            spec = importlib.util.find_spec(top)
+        except (ImportError, ValueError, AttributeError):
+            return None
+        if spec is None or _is_library_file(top, spec.origin):
+            return None
+        try:
+            importlib.import_module(name)
+        except Exception:  # it is no module; or the function will say so when it is called
+            return None
+    return None if is_library(name) else sys.modules.get(name)
+
+
+def _is_library_file(top: str, file: str | None) -> bool:
+    """Whether a module lies where libraries do. A user's `profile.py` has the name of one of Python's own modules."""
+    if file is None or not os.path.isabs(file):  # built into Python, or a folder without a file of its own
+        return top in sys.stdlib_module_names
+    own = any(file.startswith(os.path.join(place, "")) for place in _PYTHON)
+    return any(each in file for each in _LIBRARIES) or (own and top in sys.stdlib_module_names)
 
 
 def own_modules(module: ModuleType) -> Iterator[tuple[str, ModuleType]]:
@@ -67,7 +98,7 @@ def _imports(module: ModuleType) -> Iterator[str]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from (each for alias in node.names for each in accumulate(alias.name.split("."), "{}.{}".format))
         elif isinstance(node, ast.ImportFrom):
             base = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
             yield base

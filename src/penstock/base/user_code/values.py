@@ -24,7 +24,7 @@ _EXACT: tuple[type, ...] = (
     type(None), bool, complex, type(...), type(NotImplemented), datetime.date, datetime.datetime, datetime.time,
     datetime.timedelta, datetime.timezone, decimal.Decimal, fractions.Fraction, uuid.UUID, range,
 )  # fmt: skip
-_SEQUENCES = (tuple, list, collections.deque)
+_SEQUENCES = (tuple, list)
 _MAPPINGS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict, types.MappingProxyType)
 _CALLERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 _NAMED = (
@@ -41,7 +41,7 @@ class NoIdentity(Exception):
 
 
 def value_token(value: Any, token: Token) -> Any:
-    """Raises NoIdentity for a value that is none of those that can be told."""
+    """Token of a plain value. Raises NoIdentity for any other."""
     kind = type(value)
     if kind is str:
         return ["str", ascii(value)]
@@ -55,6 +55,8 @@ def value_token(value: Any, token: Token) -> Any:
         return [kind.__name__, len(value), digest(value)]
     if kind in _SEQUENCES:
         return [kind.__name__, *map(token, value)]
+    if kind is collections.deque:
+        return ["deque", value.maxlen, *map(token, value)]
     if kind in (set, frozenset):
         return [kind.__name__, *sorted(map(token, value), key=repr)]
     if kind in _MAPPINGS:
@@ -105,12 +107,16 @@ def _numpy_token(value: Any, token: Token) -> Any:
     import numpy as np
 
     if isinstance(value, np.dtype):
-        return ["dtype", repr(value.descr) if value.names else value.str]
+        return ["dtype", repr(value)]  # `str` is '|V8' for every pair of 32-bit numbers
     if type(value) is np.ndarray:
         if value.dtype.hasobject:
             return ["array", str(value.dtype), list(value.shape), token(value.tolist())]
+        if value.dtype.names:  # by field: bytes between fields may be anything
+            return ["array", token(value.dtype), list(value.shape), *(token(value[name]) for name in value.dtype.names)]
         data = digest(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
         return ["array", token(value.dtype), list(value.shape), data]
+    if isinstance(value, np.void) and value.dtype.names:
+        return ["scalar", token(np.array(value))]
     if isinstance(value, np.generic):
         return ["scalar", token(value.dtype), digest(value.tobytes())]
     if isinstance(value, np.ufunc) and getattr(np, str(getattr(value, "__name__", "")), None) is value:

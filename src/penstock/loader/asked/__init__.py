@@ -1,1 +1,1 @@
-"""Asked: paths and options of `load`, checked, and turned into what a loader is made of."""
+"""Asked: paths and options of `load` -> the parts of a loader, all checked."""

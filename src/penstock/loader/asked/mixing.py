@@ -130,7 +130,7 @@ def refuse_weights(weights: Any, datasets: int, where: str, may_be_zero: bool = 
     if weights is None:
         return
     if isinstance(weights, (str, bytes)) or not isinstance(weights, (Sequence, np.ndarray)) or not np.ndim(weights):
-        raise ConfigError(f"weights={weights!r} is no list of numbers", where=where, next_step="weights=[0.3, 0.7]")
+        raise ConfigError(f"weights={weights!r} is not a list of numbers", where=where, next_step="weights=[0.3, 0.7]")
     if len(weights) != datasets:
         raise ConfigError(
             f"weights= has {len(weights)} numbers for {datasets} datasets",

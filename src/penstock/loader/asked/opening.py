@@ -41,7 +41,7 @@ class Opened:
 
     @property
     def is_bare(self) -> bool:
-        """Whether it is .arrayrecord files without a manifest: they are the same by name and by their folder."""
+        """Whether these are .arrayrecord files without a manifest, given by name or by their folder."""
         return self.old is not None and self.old.manifest is None
 
 
@@ -78,11 +78,11 @@ class Asked:
         return [each.shards for each in self.opened]
 
     def refuse_unused(self, loaded: str, unused: Mapping[str, str]) -> None:
-        """Refuse options, by name and with their subject, that were given and mean nothing for this kind of data."""
+        """Refuse options that mean nothing for this kind of data. The error names the option."""
         for name, about in unused.items():
             if (given := self.options[name]) is not None and (name, given) != ("mix_by", "examples"):
                 raise ConfigError(
-                    f"{name}={given!r} is about {about}, and this dataset is loaded as {loaded}",
+                    f"{name}={given!r} is an option for {about}, but this dataset is loaded as {loaded}",
                     where=self.where,
                     next_step=f"leave {name}= out",
                 )
@@ -93,7 +93,9 @@ def open_all(paths: Path | Sequence[Path], split: str | None) -> tuple[Opened, .
     for name in names:
         if not isinstance(name, (str, os.PathLike)):
             raise ConfigError(
-                f"{name!r} is no path of a dataset", where="penstock.load", next_step="give a path, or a list of them"
+                f"{name!r} is not the path of a dataset",
+                where="penstock.load",
+                next_step="give a path, or a list of them",
             )
     if not names:
         raise ConfigError("no dataset to load", where="load()", next_step="give a path, or several")
@@ -118,7 +120,7 @@ def split_of(opened: Sequence[Opened], split: str | None) -> str | None:
 
 
 def _refuse_other_tokenizers(opened: Sequence[Opened]) -> None:
-    """A token means something in one tokenizer alone."""
+    """Refuse datasets of different tokenizers: their tokens mean different things."""
     kept = [(each, file) for each in opened if (file := _artifact(each, _TOKENIZER))]
     for other, file in kept[1:]:
         first, own = kept[0]
@@ -145,13 +147,13 @@ def _warn_of_no_tokenizer(opened: Sequence[Opened]) -> None:
 
 
 def _warn_of_other_scales(first: Opened, other: Opened) -> None:
-    """Equal values of two datasets that were normalized apart were different ones before."""
+    """Warn if datasets were normalized with different statistics: equal values then mean different things."""
     one, two = (_scales(each) for each in (first, other))
     differing = sorted(name for name in {**one, **two} if one.get(name) != two.get(name))
     if differing:
         warnings.warn(
             f"{other.path} and {first.path} were normalized with different statistics: equal values of "
-            f"{', '.join(differing)} do not mean the same in both (artifacts/normalize.json of each has the numbers)",
+            f"{', '.join(differing)} mean different things in them (artifacts/normalize.json of each has the numbers)",
             UserWarning,
             stacklevel=4,
         )
@@ -194,7 +196,7 @@ def _open(path: str, split: str | None) -> Opened:
 
 
 def _allow_files(count: int) -> None:
-    """A mapping keeps a descriptor open; the usual limit of 1,024 can be raised without being root."""
+    """Raise the limit of open files if needed: every mapped file keeps a descriptor open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = len(os.listdir("/proc/self/fd")) + count + _SPARE_FILES if os.path.isdir("/proc/self/fd") else count + 256
     if soft == resource.RLIM_INFINITY or wanted <= soft:

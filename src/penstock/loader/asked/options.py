@@ -1,4 +1,4 @@
-"""Options: arguments of load() that cannot be, refused before anything is opened. Next: opening.py."""
+"""Options: refuses impossible arguments of load() before anything is opened. Next: opening.py."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _WORDS = {
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as Python's own numbers: numpy's go into no state, and make kernels of their own."""
+    """The options as Python numbers. numpy's numbers do not fit into a JSON state, and would compile extra kernels."""
     _refuse_options(given)
     whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead")
     numbers = {name: None if given[name] is None else int(given[name]) for name in whole}
@@ -86,7 +86,7 @@ def _refuse_uneven(batch_size: int, world: int, where: str) -> None:
     if batch_size % world:
         nearest = batch_size - batch_size % world or world
         raise ConfigError(
-            f"batch_size={batch_size} rows cannot be shared evenly by world={world}",
+            f"batch_size={batch_size} rows cannot be divided evenly by world={world}",
             where=f"{where}: batch_size is that of all ranks together",
             next_step=f"a multiple of {world}, such as {nearest} or {nearest + world}",
         )
@@ -94,7 +94,7 @@ def _refuse_uneven(batch_size: int, world: int, where: str) -> None:
 
 def _refuse_phases(phases: Any, world: int) -> None:
     if isinstance(phases, (str, bytes, Mapping)) or not isinstance(phases, Sequence) or not phases:
-        raise _refused_phase("phases=", f"is no list of phases: {phases!r}")
+        raise _refused_phase("phases=", f"is not a list of phases: {phases!r}")
     last = -1
     for number, phase in enumerate(phases, start=1):
         where = f"load(phases=...), phase {number}"

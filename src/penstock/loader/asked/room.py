@@ -98,7 +98,7 @@ def is_larger_than_memory(opened: tuple[Opened, ...], cache: str | None) -> bool
     """Whether the columns would leave the rest of the machine less than half of its memory, or cache= says so."""
     if cache is not None and opened[0].old is not None:
         raise ConfigError(
-            f"cache={cache!r} is about columns, and {opened[0].path} is an .arrayrecord file",
+            f"cache={cache!r} is an option for columns, but {opened[0].path} is an .arrayrecord file",
             where="penstock.load",
             next_step="leave cache= out, or prepare the events as columns (`penstock run pings`)",
         )

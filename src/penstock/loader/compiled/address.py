@@ -1,4 +1,4 @@
-"""Address: IPv4 and IPv6 text -> family and bytes, compiled. ../tokens/address.py says the same in plain Python."""
+"""Address: IPv4 and IPv6 text -> family and bytes, compiled. ../tokens/address.py is the plain version."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def parse_texts(flat: Any, offsets: Any, count: int, entries: Any) -> None:
 
 @jit
 def parse_address(flat: Any, start: int, stop: int, entry: Any) -> None:
-    """Into the entry at an address. Of text that is no address the family is 0, and the rest means nothing."""
+    """Parse a text into the entry at an address. If the text is not an address, the family is 0."""
     for i in range(ENTRY):
         write_u1(entry, i, 0)
     if _parse_ipv4(flat, start, stop, entry, 1):

@@ -21,7 +21,7 @@ def target_events(plan: Any, scratch: Any, left: int) -> int:
 
 @jit_inline
 def choose_events(scratch: Any, events: int, target: int) -> int:
-    """Put the numbers of the chosen events into `chosen`, in time order; how many they are."""
+    """Write the numbers of the chosen events to `chosen`, in time order. Returns their count."""
     window, offset = events, 0
     if events >= target:
         window = log_uniform(draw(scratch.stream), events)
@@ -73,7 +73,7 @@ def arrange_events(plan: Any, scratch: Any, taken: int) -> int:
 
 @jit_inline
 def _interleave(scratch: Any, taken: int) -> None:
-    """Some lose their time and are shuffled; a fair coin says which of the two sequences goes on."""
+    """Some lose their time and are shuffled; a fair coin chooses which of the two sequences comes next."""
     share = np.int64(draw(scratch.stream) >> np.uint64(32))
     lost = max(1, taken * (2**32 + 8 * share) // (10 * 2**32))
     permute_all(scratch.shuffled, scratch.order, taken, draw(scratch.stream))

@@ -23,7 +23,7 @@ def items(tables: Any, shard: int, slot: int) -> int:
 
 @jit_inline
 def touch(tables: Any, notes: Any, shard: int, slot: int, index: int) -> bool:
-    """Whether there is such an item; its block is put on the list if it is not verified."""
+    """Whether the item exists. Its block is listed if it is not verified yet."""
     if not 0 <= index < items(tables, shard, slot):
         return False
     seen = read_u8(tables.seen, shard * tables.slots + slot)
@@ -60,7 +60,7 @@ def real(tables: Any, notes: Any, shard: int, slot: int, index: int) -> float:
 
 @jit_inline
 def is_valid(tables: Any, notes: Any, shard: int, slot: int, index: int) -> bool:
-    """A shard without nulls has no such column."""
+    """Whether a value is not null. A shard without nulls has no validity column."""
     if slot < 0 or not base(tables, shard, slot):
         return True
     return touch(tables, notes, shard, slot, index) and read_u1(base(tables, shard, slot), index) != 0

@@ -25,7 +25,7 @@ def mix(x: Any) -> Any:
 
 @jit
 def chain(value: Any, word: int) -> Any:
-    """A key of one word more."""
+    """The key extended by one word."""
     return mix((value ^ np.uint64(word)) + _GOLDEN)
 
 

@@ -98,7 +98,7 @@ def _encode_segment(
 
 @jit_inline
 def _record_events(tables: Any, plan: Any, notes: Any, shard: int, record: int) -> tuple[int, int]:
-    """The first event of a record, and how many it has. Offsets that lead outside are damaged: none."""
+    """The first event of a record, and their count. The count is 0 if damaged offsets point outside the column."""
     start = whole(tables, notes, shard, plan.offsets, record)
     stop = whole(tables, notes, shard, plan.offsets, record + 1)
     return (start, stop - start) if 0 <= start <= stop else (0, 0)
@@ -157,7 +157,7 @@ def _divided(number: Any, by: int) -> Any:
 
 @jit_inline
 def _fetch_record(tables: Any, plan: Any, shard: int, record: int) -> None:
-    """Have the processor fetch the next record: where its events begin, and its own address."""
+    """Prefetch the next record into the CPU cache: where its events begin, and its own address."""
     fetch(base(tables, shard, plan.offsets), 8 * record)
     if plan.address_field >= 0:
         fetch(base(tables, shard, fact(plan, plan.address_field, facts.PARSED)), ENTRY * record)
@@ -165,7 +165,7 @@ def _fetch_record(tables: Any, plan: Any, shard: int, record: int) -> None:
 
 @jit_inline
 def _fetch_events(tables: Any, plan: Any, scratch: Any, shard: int, first: int, taken: int) -> None:
-    """Ask for what the chosen events lie in, all at once: one after the other, the encoding would wait for each."""
+    """Prefetch the memory of all chosen events at once, so that the encoding does not wait for each."""
     for number in range(plan.fields):
         if fact(plan, number, facts.OF_EVENTS):
             codes = fact(plan, number, facts.CODES)

@@ -17,12 +17,12 @@ _STAMP = "penstock-sources"
 
 
 def jit(function: Function) -> Function:
-    """No fastmath: the plain version has to agree bit by bit."""
+    """Compile a kernel. Without fastmath: the plain version must agree bit by bit."""
     return _compiled(function)
 
 
 def jit_inline(function: Function) -> Function:
-    """For a part of a kernel: a call would copy the forty numbers that tables, plan and scratch are made of."""
+    """Compile a part of a kernel inline: a call would copy the forty numbers in tables, plan and scratch."""
     return _compiled(function, forceinline=True)
 
 
@@ -39,8 +39,8 @@ def _compiled(function: Function, **options: Any) -> Function:
 @cache
 def _warn_of_no_cache(reason: str) -> None:
     warnings.warn(
-        f"kernels cannot be kept, and are compiled in every process, about 20 s: {reason.splitlines()[0]}. "
-        "Try: NUMBA_CACHE_DIR=a folder that can be written",
+        f"kernels cannot be cached, so every process compiles them (about 20 s): {reason.splitlines()[0]}. "
+        "Try: NUMBA_CACHE_DIR=a writable folder",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -1,4 +1,4 @@
-"""Order: the records that the rows of a batch draw, compiled. ../order/order.py says the same in plain arithmetic."""
+"""Order: the records that the rows of a batch draw, compiled. ../order/order.py is the plain version."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Plan: what the kernel of events is told, as numbers: vocabulary, columns, shape of a row; and its scratch memory."""
+"""Plan: arguments of the events kernel as numbers: vocabulary, columns, shape of a row; and its scratch memory."""
 
 from typing import Any, NamedTuple
 

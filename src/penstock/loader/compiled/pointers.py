@@ -54,7 +54,7 @@ def _writer(item: Any, given: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def shifted(typing_context: Any, address: Any, distance: Any) -> Any:  # noqa: ARG001
-    """The address so many bytes further on."""
+    """The address plus an offset in bytes."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         return builder.add(arguments[0], arguments[1])
@@ -64,7 +64,7 @@ def shifted(typing_context: Any, address: Any, distance: Any) -> Any:  # noqa: A
 
 @intrinsic  # type: ignore[untyped-decorator]
 def fetch(typing_context: Any, address: Any, distance: Any) -> Any:  # noqa: ARG001
-    """Have the processor fetch the line so many bytes behind an address; nothing is read, and any address will do."""
+    """Prefetch the cache line at an address plus an offset. Nothing is read, so any address is safe."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -80,7 +80,7 @@ def fetch(typing_context: Any, address: Any, distance: Any) -> Any:  # noqa: ARG
 
 @intrinsic  # type: ignore[untyped-decorator]
 def copy_bytes(typing_context: Any, to: Any, source: Any, size: Any) -> Any:  # noqa: ARG001
-    """As C's memcpy."""
+    """Copy bytes, like memcpy of C."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         byte = ir.IntType(8).as_pointer()

@@ -123,7 +123,7 @@ def copy_kept(
 
 @jit_inline
 def _copy_padded(place: Any, source: Any, count: int, room: int) -> None:
-    """So many bytes, and zeros behind."""
+    """Copy `count` bytes, and fill up to `room` with zeros."""
     copy_bytes(place, source, count)
     for i in range(count, room):
         write_u1(place, i, 0)

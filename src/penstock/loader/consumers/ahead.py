@@ -1,4 +1,4 @@
-"""Ahead: place batches on a device, some ahead of the consumer, and count what it got. Next: to_torch.py, to_jax.py."""
+"""Ahead: place batches on a device before they are needed, and count those taken. Next: to_torch.py, to_jax.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ahead(Generic[T]):
     def __init__(self, loader: BatchSource, place: Callable[[Batch], Callable[[], T]], ahead: int) -> None:
         if not is_whole(ahead, 0, _MOST):
             raise ConfigError(
-                f"ahead={ahead!r} batches on their way to a device cannot be",
+                f"ahead={ahead!r} batches ahead is not possible",
                 where="to_torch or to_jax",
                 next_step=f"give a whole number from 0 to {_MOST:,}: ahead=2",
             )
@@ -76,7 +76,7 @@ class Ahead(Generic[T]):
             self._depth, self._step = 0, None
 
     def _fill(self) -> None:
-        """The first batch is handed out at once; those ahead are filled up from the second on, one more per step."""
+        """Start batches ahead. The first batch is given at once; from the second on, one more per step is started."""
         while len(self._waiting) <= self._depth:
             try:
                 batch = next(self._loader)

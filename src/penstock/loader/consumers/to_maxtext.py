@@ -47,15 +47,15 @@ class MaxTextBatches:
             first = json.loads(state)
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"this state cannot be restored: it is no JSON ({error})",
+                f"this state cannot be restored: it is not JSON ({error})",
                 where="set_state(state)",
-                next_step="give what get_state() returned",
+                next_step="give the value that get_state() returned",
             ) from error
         self._loader.restore(first)  # it may refuse: then all stays as it was
         self._first = first
 
     def get_padding_batch(self) -> Batch:
-        """Nothing but padding: what a host that has run out evaluates while the others go on."""
+        """A batch of padding only, for a host that has no more rows while the others continue to evaluate."""
         return {key: np.zeros(self._shape, np.int32) for key in TOKEN_ARRAYS}
 
 

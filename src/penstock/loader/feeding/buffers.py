@@ -68,7 +68,7 @@ def _aligned(size: int) -> int:
 
 
 def _count_unused() -> int:
-    """References that the interpreter counts for a block that only a list holds; versions differ."""
+    """Reference count of a block that only a list holds; it differs between Python versions."""
     blocks = [np.empty(1, "u1")]
     return sys.getrefcount(blocks[0])
 

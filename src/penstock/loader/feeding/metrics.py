@@ -17,7 +17,7 @@ class LoaderMetrics:
         self._last: Stats | None = None
 
     def tell(self, stats: Callable[[], Stats], step: int, is_last: bool = False) -> None:
-        """Call the function if it is time, or if this is the last chance and there is something new."""
+        """Call the function if the interval has passed, or at the end if there is something new."""
         if not (self._metrics.is_due or (is_last and self._metrics.is_wanted)):
             return
         now = stats()

@@ -43,7 +43,7 @@ class Tuner:
         self._rest = 0
 
     def observe(self, waited: float, busy_seconds: float, blocked_seconds: float) -> None:
-        """A batch was taken after a wait; the others are the threads' time so far, and that spent waiting."""
+        """Note that a batch was taken after `waited` seconds, with the threads' total and waiting time so far."""
         self._batches += 1
         self._waited += waited
         elapsed = self._clock() - self._since
@@ -111,8 +111,8 @@ class Prefetch(Generic[T]):
             while self._wanted not in self._done:
                 if self._closed:
                     raise ConfigError(
-                        "this loader was closed while a batch was waited for",
-                        next_step="close it where its batches are asked for, after the last",
+                        "this loader was closed while another thread waited for a batch",
+                        next_step="close it in the thread that takes the batches, after the last one",
                     )
                 self._arrived.wait()
             result = self._done.pop(self._wanted)

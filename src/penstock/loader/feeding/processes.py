@@ -94,7 +94,7 @@ class Processes:
 
     @contextmanager
     def _borrowed(self) -> Iterator[int]:
-        """The place of an idle process; it is the borrower's alone, to use, to end and to fill with a new one."""
+        """The slot of an idle process. Only the borrower may use it, end it or start a new one in it."""
         index = self._idle.get()
         try:
             yield index
@@ -159,7 +159,7 @@ class Process:
             raise
 
     def hang_up(self) -> None:
-        """Let the process and the thread that waits for it know. Any thread may; all else is for the borrower."""
+        """Close the socket, so that the process and the waiting thread notice. Any thread may call this."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -206,7 +206,7 @@ def _given_up(job: served.Job, step: int, ends: list[ProcessEnded]) -> TaskError
     hows = list(dict.fromkeys(end.how for end in ends))
     story = ", then ".join(hows) if len(hows) > 1 else f"{hows[0]} each time"
     error = TaskError(
-        f"map({job.name}) did not get through step {step} in {len(ends)} attempts: its process {story}",
+        f"map({job.name}) did not finish step {step} in {len(ends)} attempts: its process {story}",
         where=job.place,
         next_step=next_step,
     )
@@ -246,7 +246,7 @@ class Functions:
             raise ConfigError(
                 f"map() takes a function, not {type(function).__name__}",
                 where="loader.map",
-                next_step="give a function of a batch that returns one",
+                next_step="give a function that takes a batch and returns one",
             )
         check_count(processes, timeout)
         if self.processes:

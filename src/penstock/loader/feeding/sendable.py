@@ -40,11 +40,11 @@ def check_sendable(function: Function) -> None:
 
 
 def check_count(processes: int, timeout: float, least: int = 0) -> None:
-    """Refuse numbers of map() that cannot be."""
+    """Refuse impossible numbers of map()."""
     if not is_whole(processes, least, _MOST) or not is_positive(timeout) or timeout > threading.TIMEOUT_MAX:
         threads = " (or 0: the loader's threads)" if least == 0 else ""
         raise ConfigError(
-            f"map: {processes!r} processes with timeout={timeout!r} cannot be",
+            f"map: {processes!r} processes with timeout={timeout!r} is not possible",
             where="loader.map",
             next_step=f"processes=1 or more{threads}, and timeout= in seconds, above 0: processes=4, timeout=4.0",
         )
@@ -56,7 +56,7 @@ def make_job(function: Function, timeout: float) -> Job:
         raise ConfigError(
             f"map({name}): the script that starts the processes is imported by each of them, and would start more",
             where=place,
-            next_step="put what the script does below `if __name__ == '__main__':`, or the function in a module",
+            next_step="put the work of the script below `if __name__ == '__main__':`, or the function in a module",
         )
     pickled, main = _pickle(function)
     path = [os.path.abspath(folder) for folder in sys.path]
@@ -118,7 +118,7 @@ def place_of(function: Any) -> str | None:
 
 
 class _Arguments(reprlib.Repr):
-    """Equal words in every process: no place in memory, no order of a set or dict."""
+    """Names arguments equally in every process: without memory addresses, and with sets and dicts sorted."""
 
     def repr1(self, x: Any, level: int) -> str:
         return name_of(x) if callable(x) else super().repr1(x, level)

@@ -65,7 +65,7 @@ class Failure:
                 return error
         stand_in = TaskError(
             self.what,
-            next_step="see the traceback below; the error itself cannot be pickled, so this one stands in for it",
+            next_step="see the traceback below; the error itself cannot be pickled, so this one is raised instead",
         )
         stand_in.add_note(self.note)
         return stand_in
@@ -149,7 +149,7 @@ def wrong_result(found: str, name: str, place: str | None, step: int) -> TaskErr
     return TaskError(
         f"map({name}) returned {found} at step {step}, not a dict of names and numpy arrays",
         where=place,
-        next_step="return the batch as a dict; numpy.asarray makes an array of most things",
+        next_step="return the batch as a dict; numpy.asarray converts most values",
     )
 
 

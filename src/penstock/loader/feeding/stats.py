@@ -35,7 +35,7 @@ class Timing:
 
     @property
     def waiting(self) -> float:
-        """For the disk, or for whatever a function in map waits for."""
+        """Seconds that it waited: for the disk, or inside a function of map."""
         return self.read + max(0.0, self.map - self.map_computing)
 
 
@@ -125,7 +125,7 @@ class Totals:
             _add(self.timing, timing)
 
     def add_taken(self, made: Made, waited: float, ready: int, threads: int, is_start: bool = False) -> None:
-        """The first batch starts the clock: what came before is the start, and not the rhythm. So is a new start."""
+        """Count a batch that was taken. The first batch starts the clock, also after a restart."""
         now, cpu = time.perf_counter(), time.thread_time()
         with self.lock:
             if not self.taken:
@@ -142,7 +142,7 @@ class Totals:
             self.threads, self.given, self.consumer_cpu = threads, now, cpu
 
     def _add_step(self, step: float, threads: int) -> None:
-        """Note how far behind makers of this speed would be: so many batches had to lie ready."""
+        """Note how many batches had to be ready so that makers of this speed would not fall behind."""
         making = _ratio(self.timing.total, self.batches_made * max(1, threads))
         self.short = max(0.0, self.short - step / making) + 1 if making else 1.0
         self.burst = max(self.burst, self.short)

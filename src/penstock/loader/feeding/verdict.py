@@ -100,7 +100,7 @@ def judge(rhythm: Rhythm, batches: int) -> Answer:
 
 
 def _ahead(rhythm: Rhythm) -> tuple[Fix, str]:
-    """For a consumer that asks for several at once; if it does not, it is single batches that take long."""
+    """More batches ahead: for a consumer that takes several at once, or for single batches that take long."""
     ahead = math.ceil(_MARGIN * rhythm.burst) + 1
     ahead = ahead if ahead > rhythm.ahead else 2 * rhythm.ahead
     fix = Fix({"ahead": ahead}, 0.0, rhythm.interval / rhythm.step)
@@ -108,7 +108,7 @@ def _ahead(rhythm: Rhythm) -> tuple[Fix, str]:
 
 
 def _makers(rhythm: Rhythm, option: str) -> Fix:
-    """As many as the consumer needs, as cores go round, and as need not wait for each other."""
+    """As many makers as the consumer needs, within the number of cores and of those that can run in parallel."""
     needed = _MARGIN * rhythm.making / max(rhythm.step, 1e-6)
     fed = rhythm.making * rhythm.free_cores / max(rhythm.computing, 1e-6)
     together = math.ceil(rhythm.making / rhythm.alone) if rhythm.alone else _MOST_MAKERS

@@ -62,7 +62,7 @@ class Arrays:
         return made
 
     def hold(self, room: int) -> None:
-        """Nothing beside the columns would make rows faster."""
+        """Hold nothing: only the columns are used."""
 
     def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
         shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
@@ -109,7 +109,7 @@ def _is_array(field: Field) -> bool:
 
 
 def _is_text(field: Field) -> bool:
-    """A name of a group, or a comment: nothing for an accelerator, and left out unless it is asked for."""
+    """Whether a column is text, such as the name of a group. Text is left out unless it is asked for."""
     return field.parsed.is_text or field.parsed.is_dictionary
 
 
@@ -127,17 +127,17 @@ def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
     )
     if columns is None and not fields:
         raise ConfigError(
-            f"there is nothing but text to load: {', '.join(known)}",
+            f"only text columns could be loaded: {', '.join(known)}",
             where="the columns of the dataset",
-            next_step="prepare it with `tokenize` and `pack`, which make rows of tokens of a text",
+            next_step="prepare it with `tokenize` and `pack`, which turn text into rows of tokens",
         )
     ragged = [f"{field.name} ({short_type(field.type)})" for field in fields if not _is_array(field)]
     if ragged or not fields:
         arrays = [field.name for field in schema if _is_array(field)]
         raise ConfigError(
-            f"a batch is made of numbers and fixed-size lists of them, and not of {', '.join(ragged) or 'no column'}",
+            f"a batch holds numbers and fixed-size lists of numbers, not {', '.join(ragged) or 'no column'}",
             where="load(columns=...)",
-            next_step=f"name the columns wanted: columns={arrays}"
+            next_step=f"name the columns to load: columns={arrays}"
             if arrays
             else "leave columns= out: grouped events become tokens, by fields=",
         )
@@ -159,7 +159,7 @@ def _refuse_nulls(fields: Sequence[Field], shards: Sequence[Shard]) -> None:
     for field in fields:
         if any(f"{field.name}/valid" in shard for shard in shards):
             raise ConfigError(
-                f"column {field.name!r} has nulls, and an array has no place for them",
+                f"column {field.name!r} has nulls, and an array cannot hold them",
                 where="load(columns=...)",
                 next_step="filter them out or fill them when the dataset is made, or leave the column out (columns=)",
             )

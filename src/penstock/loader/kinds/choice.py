@@ -1,4 +1,4 @@
-"""Choice: what was asked for -> the kind of data that it is loaded as. Each kind says itself whether it serves."""
+"""Choice: the datasets and options of load() -> the kind of batch. Each kind says whether it serves them."""
 
 from penstock.base.errors import ConfigError
 from penstock.loader.asked.opening import Asked
@@ -13,9 +13,9 @@ def choose_kind(asked: Asked) -> Kind:
         return Rows.of(asked)
     if (overflow := asked.options["overflow"]) is not None:
         raise ConfigError(
-            f"overflow={overflow!r} is about rows of tokens that were packed before, and this dataset has none",
+            f"overflow={overflow!r} is an option for packed rows of tokens, but this dataset has none",
             where=asked.where,
-            next_step="leave overflow= out: events are taken as they fit, and arrays are whole",
+            next_step="leave overflow= out: events are chosen to fit, and arrays are never cut",
         )
     if Arrays.serves(asked):
         return Arrays.of(asked)

@@ -14,7 +14,7 @@ from penstock.loader.batches import Array, token_layout
 from penstock.loader.kinds.sizing import count_contexts, draws_needed, refuse_contexts
 from penstock.loader.order.order import Draws, Fill, Stream
 from penstock.loader.tables import Datasets, Made, Shard
-from penstock.loader.tokens.binding import Encoding, TokenOptions, fits_pings
+from penstock.loader.tokens.binding import Encoding, TokenOptions, fits_pings, suggested_fields
 from penstock.loader.tokens.encoder import EventEncoder
 from penstock.loader.tokens.vocabulary import PINGS, Vocabulary, make_vocabulary
 from penstock.shards.schema import Schema
@@ -88,7 +88,7 @@ class Events:
 
 
 def token_options(asked: Asked) -> TokenOptions:
-    """Options about events, refused where they cannot be."""
+    """Options for events. Impossible ones are refused."""
     length, augment = asked.options["length"], asked.options["augment"]
     if length is None:
         raise ConfigError(
@@ -119,10 +119,10 @@ def _vocabulary(asked: Asked) -> Vocabulary:
         return make_vocabulary(fields)
     if not asked.is_old and not fits_pings(asked.schema):
         raise ConfigError(
-            "load() needs fields= here: it says how each column of an event becomes tokens. Only pings "
+            "events become tokens, and `fields` must say how each column is encoded. Only pings "
             f"({', '.join(field.column for field in PINGS.fields)}) have a default",
             where=asked.where,
-            next_step="fields={'dst': 'ip', 'at': 'time', 'value': 'float11'}, with columns of this dataset; "
-            "docs/reference/tokens.md lists the encodings",
+            next_step=f"start with load(..., fields={suggested_fields(asked.schema)}), or --fields of a command; "
+            "docs/how-to/own-tokens.md lists the encodings",
         )
     return PINGS

@@ -85,7 +85,7 @@ class OldEvents:
         return used
 
     def _tell(self, read: float, encoded: float) -> None:
-        """Once, with the numbers of this very batch: not of the first alone, which also loads the kernels."""
+        """Log the cost once, with the numbers of this batch. Not of the first: that one also loads the kernels."""
         with self._telling:
             if self._filled < 2 or self._told:
                 return

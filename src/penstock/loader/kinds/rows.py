@@ -93,7 +93,7 @@ class Rows:
         return cls(asked.shards, asked.schema, length, asked.larger_than_memory, overflow, _kept_of(asked))
 
     def hold(self, room: int) -> None:
-        """Nothing beside the columns would make rows faster."""
+        """Hold nothing: only the columns are used."""
 
     def _check_length(self, length: int | None) -> int:
         if length is None and self._width:
@@ -101,11 +101,11 @@ class Rows:
         if length is None or (self._width and length > self._width):
             width = f"its rows have {self._width:,} tokens" if self._width else "its rows have different lengths"
             raise ConfigError(
-                f"length={length} does not go with this dataset: {width}",
+                f"length={length} does not work with this dataset: {width}",
                 where="load(length=...)",
                 next_step=f"a length up to {self._width:,}; with {self._width - 1:,} every input has a target"
                 if self._width
-                else "say length=, the tokens of a row",
+                else "give length=, the tokens per row",
             )
         return length
 
@@ -119,7 +119,7 @@ class Rows:
         if longest > taken:
             rows = f"its rows have {longest:,}" if self._width else f"{longer:,} rows have more, up to {longest:,}"
             raise ConfigError(
-                f"length={self.length} takes {taken:,} tokens of a row, and {rows}: the others would be dropped",
+                f"length={self.length} takes {taken:,} tokens per row, and {rows}: the others would be dropped",
                 where="load(length=...)",
                 next_step=f"length={longest - 1}, or overflow='truncate' to drop them (stats().tokens_truncated counts "
                 "them)",
@@ -157,7 +157,7 @@ class Rows:
         self.tables.run(encode, made)
 
     def _read_ahead(self, shards: Array, records: Array) -> None:
-        """Twice: where lists lie is known when their offsets are there."""
+        """Read ahead twice: first the offsets, then the lists that they point to."""
         from penstock.loader.compiled import pages
 
         tables = self.tables.addresses
@@ -177,7 +177,7 @@ class Rows:
             read_ahead(list_values)
 
     def _fill_row(self, shard: int, record: int, row: Mapping[str, Array]) -> int:
-        """In plain numpy: what the kernel does. How many tokens had no room."""
+        """Fill a row in plain numpy, like the kernel. Returns how many tokens did not fit."""
         for array in row.values():
             array[:] = 0
         if shard < 0:
@@ -274,19 +274,19 @@ def _longer_lists(shard: Shard, most: int) -> tuple[int, int]:
 
 
 def _refuse_types(schema: Schema) -> None:
-    """Columns that are found by name have to be of their type: a kernel reads bits."""
+    """Refuse columns with an unexpected type: a kernel reads raw bits."""
     for field in schema:
         kind = field.parsed
         inner = kind.inner.name if kind.inner else ""
         if field.name == TOKENS and inner not in TOKEN_TYPES:
             raise ConfigError(
-                f"column {TOKENS!r} is {field.type}, and the tokens of a batch are int32",
+                f"column {TOKENS!r} is {field.type}, but the tokens of a batch are int32",
                 where=f"column {TOKENS!r}",
                 next_step=f"store it as a list of {' or '.join(TOKEN_TYPES[:2])} when the dataset is made",
             )
         if field.name == DOCUMENTS and not (kind.is_list and inner in _START_TYPES):
             raise ConfigError(
-                f"column {DOCUMENTS!r} is {field.type}, and where documents begin is a list of whole numbers",
+                f"column {DOCUMENTS!r} is {field.type}, but must be a list of whole numbers: where documents begin",
                 where=f"column {DOCUMENTS!r}",
                 next_step="store it as list<int32>, or give a column that means something else another name "
                 "(`select: {new_name: old_name}`)",
@@ -297,7 +297,7 @@ def _refuse_nulls(shards: Sequence[Shard]) -> None:
     for shard, column, of in itertools.product(shards, (TOKENS, DOCUMENTS), ("", "/values")):
         if (found := shard.get(f"{column}{of}/valid")) is not None:
             raise ConfigError(
-                f"column {column!r} has nulls, and a row of tokens has no place for them",
+                f"column {column!r} has nulls, and a row of tokens cannot hold them",
                 where=found.file,
                 next_step="filter them out or fill them when the dataset is made",
             )

@@ -39,7 +39,7 @@ def refuse_contexts(records: Sequence[int], length: int, encode: Encode, budget:
 def draws_needed(
     number: int, before: int, records: tuple[int, ...], length: int, encode: Encode, has_empty: Callable[[], bool]
 ) -> int:
-    """S of docs/reference/tokens.md: so many draws fill nearly every row.
+    """S of docs/reference/tokens.md: the number of draws that fills nearly every row.
 
     Few are tried first: a row that does not use them all is full, unless there are records that it can use nothing of.
     `has_empty` says whether there are, at least among those that `encode` was given so far.
@@ -55,7 +55,7 @@ def draws_needed(
             few = most
         elif not needed:
             raise ConfigError(
-                f"rows of {length + 1} tokens hold no event of this dataset, but for one row in ten",
+                f"rows of {length + 1} tokens are too short: nine of ten would hold no event of this dataset",
                 where="load(length=...)",
                 next_step="a larger length, fewer fields, or fill='one_key', which cuts events",
             )

@@ -52,7 +52,7 @@ class Stream:
 
 
 def contexts_of(events: Array) -> Array:
-    """Contexts that records of so many events give."""
+    """Number of contexts of records with these event counts."""
     contexts: Array = np.clip(-(-events // EVENTS_A_CONTEXT), 1, MOST_CONTEXTS).astype("u1")
     return contexts
 
@@ -67,7 +67,7 @@ def whole_shares(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
         raise ConfigError(
             f"weights= must be numbers above 0, and one is {wrong[0]!r}",
             where="load(weights=...)",
-            next_step="one finite number above 0 for each dataset; leave a dataset out whose share is nothing",
+            next_step="one finite number above 0 for each dataset; leave out a dataset whose share is 0",
         )
     given = [Fraction(weight.item() if isinstance(weight, np.generic) else weight) for weight in weights]
     largest = max(given)
@@ -76,7 +76,7 @@ def whole_shares(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
             f"weights= are too far apart: {min(weights)!s:.12} and {max(weights)!s:.12}, and at most "
             f"{_FINEST_WEIGHT:,} to 1 can be kept",
             where="load(weights=...)",
-            next_step="leave out the dataset that would never come, or give it more",
+            next_step="leave out the dataset with the smallest weight, or give it more",
         )
     exact = [(weight / largest).limit_denominator(_FINEST_WEIGHT) for weight in given]
     common = lcm(*(weight.denominator for weight in exact))
@@ -137,7 +137,7 @@ class Order:
 
     @property
     def epochs_have(self) -> str:
-        """The start of a sentence for an error."""
+        """Beginning of an error message: `1 epoch has`."""
         limits = set(self.limits)
         if len(limits) > 1:
             return f"max_epochs={list(self.limits)} leaves"

@@ -1,4 +1,4 @@
-"""Recipe: what, beside the data, decides which rows batch k holds. Carried by a loader's state, compared on restore."""
+"""Recipe: the options that decide which rows batch k holds. Part of a loader's state, compared on restore."""
 
 import json
 import operator
@@ -31,7 +31,7 @@ class Recipe:
         return {"version": STATE_VERSION, "step": step, "datasets": _names(self.datasets), "recipe": recipe}
 
     def step_of(self, state: Mapping[str, Any], phases: Phases) -> int:
-        """Step of a state; refused by name if it is of other data, or of rows made in another way."""
+        """Step of a state. A state of other data or another recipe is refused, and the error names the difference."""
         if not isinstance(state, Mapping):
             hint = "json.loads it first" if isinstance(state, (str, bytes)) else _AS_RETURNED
             raise _refused(f"it is no dict but a {type(state).__name__}", hint)
@@ -96,7 +96,7 @@ def _refuse_version(version: int) -> None:
 
 
 def _are_equal(facts: Mapping[str, Any], own: Mapping[str, Any], name: str) -> bool:
-    """As JSON: a state may have come from a file, and may hold anything."""
+    """Whether two values are equal as JSON: a state may come from a file."""
     if name not in facts or name not in own:
         return False
     try:

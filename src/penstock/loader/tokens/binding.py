@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.loader.order.order import Fill, Stream
-from penstock.loader.tokens.vocabulary import KINDS, PINGS, TokenField, Vocabulary
+from penstock.loader.tokens.vocabulary import KINDS, MOST_FIELDS, PINGS, TokenField, Vocabulary
 from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # a second, by the unit of a timestamp
@@ -88,6 +88,27 @@ def is_grouped(schema: Schema) -> bool:
     return any(field.parsed.is_list for field in schema)
 
 
+def suggested_fields(schema: Schema) -> dict[str, Any]:
+    """Fields to start with, by the types of the columns. The key is left out: it is equal in all events of a record."""
+    lists = [field for field in schema if field.parsed.is_list]
+    fields: dict[str, Any] = {}
+    for field in (lists or list(schema))[:MOST_FIELDS]:
+        kind = field.parsed.inner if field.parsed.is_list else field.parsed
+        if kind and (encoding := _encoding_of(kind)) and not (encoding == "time" and "time" in fields.values()):
+            fields[field.name] = encoding
+    return fields
+
+
+def _encoding_of(kind: Type) -> Any:
+    if kind.name == "timestamp":
+        return "time"
+    if kind.name.startswith("float"):
+        return "float11"
+    if kind.name.startswith(("int", "uint")):
+        return "int"
+    return {"bytes": 16} if kind.is_text or kind.is_dictionary else None
+
+
 def fits_pings(schema: Schema) -> bool:
     return {field.column for field in PINGS.fields} <= {field.name for field in schema}
 
@@ -102,7 +123,7 @@ def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> 
         if not _is_whole(found.parsed):
             holds = f"column {asked.version!r} holds {found.parsed.name}"
             raise ConfigError(
-                f"{holds}, and the version of an address is a whole number, 4 or 6",
+                f"{holds}, but the version of an address is a whole number, 4 or 6",
                 where=where,
                 next_step=f"store it as int8, or encode {asked.column!r} as 'ip', without it",
             )
@@ -129,7 +150,7 @@ def _column(name: str, columns: Mapping[str, Field], where: str) -> tuple[Field,
         raise ConfigError(
             f"there is no column {name!r} to encode.{did_you_mean(name, list(columns))}",
             where=where,
-            next_step=f"this dataset has {', '.join(columns)}: say fields={{column: kind}}",
+            next_step=f"this dataset has {', '.join(columns)}: give fields={{column: kind}}",
         )
     field = columns[name]
     return (field.inner, True) if field.parsed.is_list else (field, False)
@@ -162,12 +183,12 @@ def _is_whole(kind: Type) -> bool:
 
 
 def _refuse_values(asked: TokenField, kind: Type, where: str) -> None:
-    """A number that the column cannot hold is a slip, and would be taken for another one in a kernel's 64 bits."""
+    """Refuse categories that the column cannot hold: a kernel would take them for other numbers."""
     limits = np.iinfo(NUMBERS[kind.name])
     beyond = [value for value in asked.values if not limits.min <= int(value) <= limits.max]
     if beyond:
         raise ConfigError(
-            f"column {asked.column!r} holds {kind.name}, and never the category {beyond[0]}",
+            f"column {asked.column!r} holds {kind.name}, which cannot hold the category {beyond[0]}",
             where=where,
             next_step=f"leave it out: {limits.min} to {limits.max} can be there",
         )

@@ -34,7 +34,7 @@ def decode(
     vocabulary: Vocabulary = PINGS,
     segmentation: Sequence[Any] | Array | None = None,
 ) -> list[Any]:
-    """The measurements of one row, or a list of them for each row of a batch.
+    """Decode tokens: the measurements of one row, or one list of measurements per row of a batch.
 
     Args:
         tokens: Token ids of one row, or of a batch: [rows, length].
@@ -48,8 +48,8 @@ def decode(
     if rows.ndim not in (1, 2) or (numbers is not None and numbers.shape != rows.shape):
         raise InputError(
             f"tokens of shape {rows.shape}{'' if numbers is None else f' and segmentation of shape {numbers.shape}'} "
-            "are no row and no batch",
-            next_step="give one row or [rows, length], and the segmentation that came with these very tokens",
+            "are neither a row nor a batch",
+            next_step="give one row or [rows, length], and the segmentation of the same tokens",
         )
     if rows.ndim == 1:
         return list(_decode_row(rows.tolist(), vocabulary, None if numbers is None else numbers.tolist()))
@@ -96,7 +96,7 @@ class _Reader:
         }
 
     def measurements(self, start: int, stop: int) -> Iterator[Measurement]:
-        """Measurements of one segment: time goes on from one to the next."""
+        """Measurements of one segment. Each time continues from the one before."""
         position, now = start, None
         while position < stop:
             if self._tokens[position] != START:
@@ -142,7 +142,7 @@ class _Reader:
 
     def _no_sense(self, position: int, expected: str) -> InputError:
         return InputError(
-            f"token {self._tokens[position]} at position {position} makes no sense: expected {expected}",
+            f"token {self._tokens[position]} at position {position} is not valid here: expected {expected}",
             where=f"tokens[{position}]",
             next_step="decode `inputs` of a batch, not `targets`, with the vocabulary the batch was made with",
         )

@@ -91,7 +91,7 @@ def _make_facts(tables: Tables, encoding: Encoding) -> tuple[Array, Array, Array
 
 
 def _as_i8(value: int) -> int:
-    """As a kernel reads it: the upper half of uint64 is negative there."""
+    """The number as a kernel reads it: the upper half of uint64 becomes negative."""
     return value - 2**64 if value >= 2**63 else value
 
 

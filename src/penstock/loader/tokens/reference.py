@@ -279,7 +279,7 @@ def _encode_field(field: TokenField, record: Record, event: int) -> Block:
 
 
 def _encode_address(field: TokenField, text: bytes | None, version: int | None) -> Block:
-    """By what the address is. One that is missing or cannot be read is zeros, of the version stated or IPv4."""
+    """Encode an address by its own version. A missing or unreadable one is zeros, of the stated version or IPv4."""
     family, packed = (UNREADABLE, NO_ADDRESS) if text is None else parse_address(text)
     noted = None
     if family == UNREADABLE:
@@ -330,7 +330,7 @@ def _encode_int(field: TokenField, number: int | None) -> Block:
 
 
 def _encode_category(field: TokenField, found: bytes | int | None) -> Block:
-    """Text is told apart by its UTF-8 bytes."""
+    """Encode a category. Text is compared by its UTF-8 bytes."""
     known = [value.encode() if isinstance(value, str) else value for value in field.values]
     if found in known:
         return Block(field.tokens[known.index(found)])

@@ -112,7 +112,7 @@ def _kind(column: str, asked: Any) -> tuple[Kind, Any]:
     where = f"load(fields={{{column!r}: {asked!r}}})"
     if kind not in KINDS:
         raise ConfigError(
-            f"{kind!r} is no way to encode a column.{did_you_mean(str(kind), list(KINDS))}",
+            f"{kind!r} is not an encoding.{did_you_mean(str(kind), list(KINDS))}",
             where=where,
             next_step=f"one of: {', '.join(KINDS)}",
         )
@@ -131,7 +131,8 @@ def _refuse_option(kind: Kind, option: Any, where: str) -> None:
     }
     good, usage = fits[kind]
     if not good:
-        raise ConfigError(f"{option!r} does not go with {kind}", where=where, next_step=f"write it as {usage}")
+        what = f"{kind} needs an option" if option is None else f"{option!r} is not an option of {kind}"
+        raise ConfigError(what, where=where, next_step=f"write it as {usage}")
 
 
 def _are_values(option: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Costs: short runs of a little of a job (points) -> what passes hold and take, and how their output grows. Pure."""
+"""Costs: short trial runs of a job (points) -> memory and time of its passes, and growth of their output. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Point:
     is_of_giants: bool = False  # which are larger than any batch, and were measured by how they begin
 
     def of_giants(self, usual_rows: float, every_row: float) -> Point:
-        """Count giants as so many rows of the usual size, but no more than there are: not every row costs as much."""
+        """Count giant rows as rows of the usual size, at most as many as there are: few rows cost that much."""
         rows = max(self.rows, round(min(usual_rows, every_row)))
         return replace(self, rows=rows, given=round(self.given / self.rows * rows), is_of_giants=True)
 
@@ -117,7 +117,7 @@ class Measured:
 
 
 def assume(row_bytes: float, stage_bytes: int) -> Measured:
-    """For a job so small that starting a process to measure it would take longer than doing it."""
+    """Assumed costs, for a job so small that measuring it in a process would take longer than the job."""
     cost = Measurement(
         worker_bytes=0,
         fixed_bytes=(32 << 20) + stage_bytes,
@@ -195,7 +195,7 @@ def _two_shares(small: Point, large: Point) -> tuple[float, float]:
 
 
 def _exponent(small: Point, large: Point, what: str) -> float:
-    """With which `what` grows as rows grow from one point to the next."""
+    """Exponent of the growth of `what` relative to rows, from one point to the next."""
     before, after = getattr(small, what), getattr(large, what)
     if small.rows >= large.rows or not before or not after:
         return 1.0

@@ -1,4 +1,4 @@
-"""Means: what a job may use, and the Settings and Projection of a pass. They change speed and memory, and no byte."""
+"""Means: what a job may use, and the Settings and Projection of a pass. They do not change the output."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def memory_of(workers: int, batch_bytes: int, hold_bytes: int, cost: Measurement
 
 
 def enough(needed: int) -> str:
-    """A setting that allows so many bytes, with some to spare."""
+    """A `memory:` setting that allows this many bytes, with a margin."""
     return f"memory: {math.ceil(needed * 1.1 / 10e6) * 10}MB"
 
 
 def memory_with(workers: int, held: int, means: Means) -> int:
-    """Memory of a pass whose tasks hold `held` bytes, whatever they read."""
+    """Memory of a pass whose tasks hold a fixed amount of `held` bytes."""
     return means.driver_bytes + (workers * (means.measured.slices.worker_bytes + held) or held)
 
 

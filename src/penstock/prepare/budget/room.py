@@ -1,4 +1,4 @@
-"""Room: what one row may take of the memory that a job is allowed. docs/decisions/0019-rows-too-large-for-memory.md
+"""Room: how much of the allowed memory one row may take. docs/decisions/0019-rows-too-large-for-memory.md
 
 What is too large is set aside, or ends the job, by limits that follow from `memory:` alone: no number of workers, and
 as far as it can be nothing that was measured, decides what a dataset holds.

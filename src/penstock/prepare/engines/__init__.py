@@ -1,4 +1,4 @@
-"""Engine: does the tasks of a pass somewhere and tells of each that is done. It decides nothing about bytes."""
+"""Engine: runs the tasks of a pass, and reports each that is done. It does not affect the output."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave no process behind, whatever state the tasks are in."""
+        """End all processes, in any state of the tasks."""
         ...

@@ -32,7 +32,7 @@ class Question:
 
 
 class GivenUp(Exception):
-    """Every worker that was asked has died. Its message says how the last one did."""
+    """Every worker that was asked has died. The message says how the last one died."""
 
 
 class Asking:
@@ -89,7 +89,7 @@ class Asking:
         return event
 
     def _wait(self, worker: Worker, question: Question) -> str:
-        """Until there is something to hear, or a reason to end it: it is watched, as it would be in a run."""
+        """Wait for a message, or for a reason to end the worker. It is watched as in a run."""
         deadline = time.monotonic() + self._timeout
         while not worker.connection.poll(_TICK_SECONDS):
             held, limit = worker.held_bytes(), max(self.limit, self.ready_bytes + LEAST_BYTES)
@@ -118,13 +118,13 @@ class Asking:
         error = TaskError(
             f"{what} took longer than {self._timeout:g} s (task_timeout)",
             where=where,
-            next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`",
+            next_step="the stack below shows where it hangs; if it only needs more time, raise `task_timeout`",
         )
         error.add_note(worker.stack())
         return error
 
     def _death(self) -> str:
-        """Words for how the worker ended, once nothing more can be heard of it."""
+        """Description of how the worker ended."""
         if self._worker is None:
             return "being stopped"
         with suppress(subprocess.TimeoutExpired):

@@ -66,7 +66,7 @@ class Policy:
     limit_by: str = ""  # the setting behind `worker_limit`
     stall_notice: float = math.inf
     task_timeout: float = math.inf
-    may_lose: tuple[str, ...] = ()  # of DIED, HUNG and TOO_LARGE: why a task may go on without a file
+    may_lose: tuple[str, ...] = ()  # some of DIED, HUNG, TOO_LARGE: reasons for which a task may leave a file out
     shift: int = 1  # a failure divides the batch by 2 ** shift
     failures_of_lost: int = ATTEMPTS  # at a file, before it is lost
     most_tries: float = math.inf  # of a task, whatever file it failed at
@@ -212,7 +212,7 @@ class Attempts:
             yield self._give(worker, self._waiting.popleft(), now)
 
     def _may_begin(self, attempt: Attempt) -> bool:
-        """Whether nobody has to be alone: not this one, and none that is at work."""
+        """Whether the task may start: neither it nor a running task must be alone."""
         busy = self._busy()
         return not busy if attempt.is_alone else not any(other.is_alone for _, other in busy)
 
@@ -271,7 +271,7 @@ class Attempts:
         yield _say("retry", attempt, reason=reason, batch_bytes=self._batch_bytes(attempt))
 
     def _lose_file(self, attempt: Attempt, title: str, reason: str) -> Iterator[events.Command]:
-        """Set aside the file in which a user's function was stopped, if that is allowed."""
+        """Reject the file in which a user's function was stopped, if that is allowed."""
         if attempt.can_be_left_out and title in self._policy.may_lose:
             attempt.lost = (*attempt.lost, (attempt.place, title, reason))
             facts = {"task": attempt.task.name, "file": attempt.place, "title": title, "reason": reason}

@@ -59,7 +59,7 @@ class Attempt:
         self.show(now)
 
     def show(self, now: float) -> None:
-        """It moves: the time without a row starts anew."""
+        """Note progress: the time without a row starts again at zero."""
         self.moved, self.noticed = now, False
 
 
@@ -76,7 +76,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Moved:
-    """A task has read so many rows."""
+    """A task reports the number of rows it has read."""
 
     worker: int
     rows: int
@@ -108,7 +108,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """A task raised an error that trying again would not mend."""
+    """A task raised an error that another attempt would not fix."""
 
     worker: int
     error: Exception
@@ -122,7 +122,7 @@ class Died:
 
 @dataclass(frozen=True)
 class Holds:
-    """A worker inside a user's function holds so much: it says so itself, or was seen from outside."""
+    """Memory of a worker inside a user's function: reported by itself, or measured from outside."""
 
     worker: int
     bytes: int

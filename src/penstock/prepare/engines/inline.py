@@ -78,7 +78,7 @@ class _Watch:
 
 
 class InlineTrial:
-    """Nobody watches it."""
+    """A trial inside the driver, without a watch."""
 
     scout = staticmethod(scout)
     measure = staticmethod(measure)

@@ -80,7 +80,7 @@ class Worker:
         return self.child.stack() if self.is_ready else "it was still starting"
 
     def kill(self) -> None:
-        """End it, and with it whatever the user's code has started: that would hold the output's lock."""
+        """End the worker and all processes that the user's code has started: they would hold the output's lock."""
         self.child.end()
         self.connection.close()
 
@@ -177,7 +177,7 @@ class LocalEngine:
             self._take(event)
 
     def _look_at_silent_workers(self) -> None:
-        """A worker that is deep in C code cannot say what it holds."""
+        """Measure silent workers from outside: a worker that runs C code cannot report its memory."""
         now = time.monotonic()
         if now - self._looked < _TICK_SECONDS:
             return
@@ -235,7 +235,7 @@ class LocalEngine:
                     self._log.say(name, **facts, stack=self._workers[number].stack())
                 case events.Complete(task, row, is_first, effort):
                     if row.task != task.name:
-                        raise TaskError(f"defect: a worker that was given {task.name} says that it did {row.task}")
+                        raise TaskError(f"defect: a worker that was given {task.name} reports {row.task}")
                     self._rows_done += row.rows_read
                     self._done(task, row, effort)
                     if is_first:
@@ -269,11 +269,11 @@ def _died(end: events.GiveUp, settings: Settings, budget: Budget) -> TaskError:
         f"its batches were {format_size(settings.batch_bytes)}, a half and a quarter of that",
         where=_where(end.attempt),
         next_step=(
-            "call the function on that file to see why; on_bad_input: set_aside goes on without it. "
+            "call the function on that file to see why; on_bad_input: set_aside continues without it. "
             if end.attempt.can_be_left_out
             else f"allow more than {budget} or look for rows that are very large; "
         )
-        + "SIGKILL without a reason is mostly the kernel's out-of-memory killer (see `dmesg`)",
+        + "an unexplained SIGKILL usually comes from the kernel's out-of-memory killer (see `dmesg`)",
     )
 
 
@@ -281,8 +281,8 @@ def _hung(end: events.GiveUp, stack: str) -> TaskError:
     error = TaskError(
         f"a task showed no row for {end.seconds:.3g} s (task_timeout), twice",
         where=_where(end.attempt),
-        next_step="see where it hangs in the stack below; if it only needs longer, raise `task_timeout`"
-        + ("; on_bad_input: set_aside goes on without that file" if end.attempt.can_be_left_out else ""),
+        next_step="the stack below shows where it hangs; if it only needs more time, raise `task_timeout`"
+        + ("; on_bad_input: set_aside continues without that file" if end.attempt.can_be_left_out else ""),
     )
     error.add_note(stack)
     return error
@@ -294,7 +294,7 @@ def _leaks(end: events.GiveUp, settings: Settings) -> TaskError:
         f"{format_size(end.attempt.place_bytes)} before {end.attempt.place} and {format_size(end.bytes)} in it; "
         f"{format_size(settings.worker_limit)} is what it may hold",
         where=str(end.attempt.task.input),
-        next_step="let go of what earlier files left (caches, lists in the module), or raise `function_memory:`",
+        next_step="free what earlier files left in memory (caches, lists in the module), or raise `function_memory:`",
     )
 
 

@@ -66,7 +66,7 @@ class Trial:
         return answer
 
     def _given_up(self, function: str, death: str) -> TaskError:
-        """The memory is named where it was the reason, or may have been: the kernel says SIGKILL, and no reason."""
+        """The error after all attempts. It names the memory if that was, or may have been, the reason."""
         asking = self._asking
         held, before = format_size(asking.held), format_size(asking.place_bytes)
         what = f"{function} ended its process {ATTEMPTS} times, the last time by {death}"
@@ -77,7 +77,7 @@ class Trial:
         if kept > max(grown / 2, LEAST_BYTES / 2):
             what = f"{function} keeps memory from one file to the next: its process held {before} before this file and "
             what += f"{held} in it, and ended {ATTEMPTS} times, the last time by {death}"
-            next_step = "let go of what earlier files left (caches, lists in the module), or allow more `memory:`"
+            next_step = "free what earlier files left in memory (caches, lists in the module), or allow more `memory:`"
         return TaskError(what, where=asking.place, next_step=next_step)
 
     def measure(

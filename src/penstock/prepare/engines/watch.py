@@ -1,4 +1,4 @@
-"""Watch: what a worker says while it has a task: how far it is, how much it holds, where it stands still.
+"""Watch: a worker's reports during a task: rows read, memory held, and the stack if it hangs.
 
 A thread looks at the last two. It is silent while C code holds the interpreter's lock; then the engine looks from
 outside, where it can.
@@ -41,7 +41,7 @@ class Watch:
         self._thread.join()
 
     def report(self, rows: int, place: str = "", whole: bool = True) -> None:
-        """So many rows were read; or a user's function is given the file `place`, or a part of it."""
+        """Report the rows read so far, or the file `place` (or part of it) that a user's function gets next."""
         if place:  # at once: should the function hang or take too much there, the driver knows where
             self._is_in_function = True
             self._show()
@@ -55,7 +55,7 @@ class Watch:
             self._tell("progress", rows)
 
     def _show(self) -> None:
-        """It moves: the time without a row starts anew."""
+        """Note progress: the time without a row starts again at zero."""
         self._moved, self._is_noticed = time.monotonic(), False
 
     def _tell(self, *message: Any) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from penstock.base.child import live_as_child
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
-from penstock.base.user_code import accept, code_identity
+from penstock.base.user_code import accept, code_identity, refuse_other_values
 from penstock.prepare.budget.means import Settings, give_back_memory
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.engines.events import Give
@@ -63,12 +63,13 @@ def _scout(connection: Connection[Any, Any], *question: Any) -> Scouted:
 
 
 def _refuse_other_code(work: Work) -> None:
-    """A worker started later must run the code that the plan was made with, or none."""
+    """Refuse code that changed since the plan: a worker that starts later must run the same code."""
     for target, identity in work.code:
+        refuse_other_values(target)
         if code_identity(target) != identity:
             raise TaskError(
                 f"the code of {target} was changed while the job was running",
-                next_step="run the same command: what the old code wrote is noticed and redone",
+                next_step="run the same command: the tasks of the old code are done again",
             )
 
 
@@ -80,7 +81,7 @@ def _do(connection: Connection[Any, Any], work: Work, settings: Settings, stall_
 
 
 def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:
-    """Send what `work` returns, or the error it raises, in a form that survives the way."""
+    """Send the result of `work`, or its error, in a form that can be pickled."""
     try:
         answer = (kind, work(), resident_memory(os.getpid()).counted)  # cheap, and near enough to tell who has grown
     except MemoryError:
@@ -92,7 +93,7 @@ def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:
     except Exception as error:
         defect = TaskError(
             f"a task raised {type(error).__name__}: {error}",
-            next_step="run with --debug for the traceback; if the code is not yours, it is a defect of penstock",
+            next_step="run with --debug for the traceback; if the code is not yours, it is a bug in penstock",
         )
         defect.add_note("".join(traceback.format_exception(error)))
         answer = ("failed", defect, 0)

@@ -33,14 +33,14 @@ Place = str | os.PathLike[str]
 
 
 class ExportConfig(BaseModel):
-    """A folder for another library, made of the finished dataset. `export: hf` is short for `export: {to: hf}`."""
+    """An export of the finished dataset for another library. `export: hf` is short for `export: {to: hf}`."""
 
     model_config = FROZEN
 
     to: Literal["hf"] = Field(description="hf: for datasets.load_from_disk")
-    path: str | None = Field(None, description="the folder; the output's name with -hf behind it, if not said")
-    shard_size: str = Field("200MB", description="bytes of a file in it")
-    columns: tuple[str, ...] | None = Field(None, description="only these, by their names there; all if not said")
+    path: str | None = Field(None, description="folder to write; default: the name of the output plus -hf")
+    shard_size: str = Field("200MB", description="largest size of a file in the folder")
+    columns: tuple[str, ...] | None = Field(None, description="columns to write, by their exported names; default: all")
 
     @field_validator("shard_size", mode="before")
     @classmethod
@@ -50,42 +50,48 @@ class ExportConfig(BaseModel):
 
 
 class Config(BaseModel):
-    """A job: what to read, what to do with it, where to put it, and what it may use.
+    """A job: its input, stages, output, and the memory and workers that it may use.
 
-    A dict, a Config and a YAML file say the same: `Config.from_file(path)` reads one, `str(config)` is the YAML.
+    A Config, a dict and a YAML file are equivalent. `Config.from_file(path)` reads the file, `str(config)` is the YAML.
     """
 
     model_config = FROZEN
 
     input: tuple[SourceConfig, ...] = Field(min_length=1)
-    output: str
+    output: str = Field(description="folder of the dataset")
     stages: tuple[dict[str, Any], ...] = ()
     format: Literal["safetensors", "npy", "arrays", "npz", "arrayrecord"] = Field(
         "safetensors",
-        description="container of the columns; arrays (of samples, and their default) is one .npy a column and split, "
-        "arrayrecord one file a split, of grouped events only",
+        description="file format of the output. arrays: one .npy per column and split, the default for samples; "
+        "arrayrecord: one file per split, only for grouped events",
     )
     merge_strategy: Literal["sequential", "accumulative"] = Field(
-        "sequential", description="of format arrays: place batches one by one, or all at once in memory; same bytes"
+        "sequential", description="for format arrays: place batches one by one, or all at once in memory; same bytes"
     )
     intermediate_dir: str | None = Field(
-        None, description="of samples: keep them as batch files there (.npz), and merge these"
+        None, description="for samples: folder in which to keep them as batch files (.npz) before the merge"
     )
-    batch_size: int = Field(500, gt=0, description="samples in a batch file of intermediate_dir")
+    batch_size: int = Field(500, gt=0, description="samples per batch file in intermediate_dir")
     export: ExportConfig | None = Field(
-        None, description="the finished dataset for another library too: hf, or {to: hf, path: prepared-hf}"
+        None, description="also write the finished dataset for another library: hf, or {to: hf, path: prepared-hf}"
     )
-    on_bad_input: Literal["fail", "set_aside"] = "fail"
-    slice_size: str = Field("64MB", description="input bytes a task reads, and so the size of a shard")
-    memory: str = Field("80%", description="of the whole process tree: 2GB, 512MiB, or a share of the machine's")
-    workers: Literal["auto"] | int = Field("auto", description="processes; 0 works inside the driver, to debug")
+    on_bad_input: Literal["fail", "set_aside"] = Field(
+        "fail", description="bad rows and files: stop with an error, or keep them in rejected/ and continue"
+    )
+    slice_size: str = Field("64MB", description="input bytes per task; this also sets the size of a shard")
+    memory: str = Field("80%", description="limit for the whole process tree: 2GB, 512MiB, or 50% of the machine")
+    workers: Literal["auto"] | int = Field(
+        "auto", description="processes; 0 runs the tasks inside the driver, to debug"
+    )
     strategy: Literal["auto", "sequential", "parallel", "streaming"] = Field(
-        "auto", description="how much to hold at once: all that fits, or as little as is good; changes no byte"
+        "auto", description="how much to hold in memory at once; does not change the output"
     )
     task_timeout: float = Field(
         600, gt=0, le=_MOST_SECONDS, description="seconds without a row before a task is killed"
     )
-    stall_notice: float = Field(60, gt=0, le=_MOST_SECONDS, description="seconds without a row before a task is named")
+    stall_notice: float = Field(
+        60, gt=0, le=_MOST_SECONDS, description="seconds without a row before a task is reported"
+    )
     folder: str = Field("", exclude=True)  # where relative paths and modules of this job are looked up
 
     def __init__(
@@ -110,26 +116,27 @@ class Config(BaseModel):
         stall_notice: float | None = None,
         folder: Place | None = None,
     ) -> None:
-        """Describe a job, as a dict or with keywords. A key that is None is not said.
+        """Describe a job, as a dict or with keywords. None means that the key is not set.
 
         Args:
             job: Keys of a job file, as a dict. Keywords replace its keys.
             input: Files, folders or patterns to read; a dict if there are options; or a list of these.
             output: Folder of the dataset.
-            stages: What to do with each row, in order: [{"filter": "rtt > 0"}, {"split": {"test": 0.1}}].
-            format: Container of the columns. Default: "safetensors", and "arrays" for samples.
+            stages: Steps that each row goes through, in order: [{"filter": "rtt > 0"}, {"split": {"test": 0.1}}].
+            format: File format of the output. Default: "safetensors", and "arrays" for samples.
             merge_strategy: Format "arrays": place batches one by one, or all at once in memory. Default: "sequential".
             intermediate_dir: Folder in which samples are kept as batch files. Default: none are kept.
             batch_size: Samples per batch file. Default: 500.
-            export: Write the finished dataset for another library too: "hf". Default: no.
-            on_bad_input: Stop at a row that cannot be read, or set it aside. Default: "fail".
-            slice_size: Input bytes per task, and so the size of a shard. Default: "64MB", and "16MB" for text.
+            export: Also write the finished dataset for another library: "hf". Default: no export.
+            on_bad_input: "fail" stops at a row that cannot be read, "set_aside" keeps it in rejected/ and continues.
+                Default: "fail".
+            slice_size: Input bytes per task; this also sets the size of a shard. Default: "64MB", and "16MB" for text.
             memory: Upper bound for the whole process tree: "2GB", or a share of the machine. Default: "80%".
-            workers: Processes; 0 works inside the driver. Default: "auto".
-            strategy: How much to hold at once; changes no byte. Default: "auto".
+            workers: Processes; 0 runs the tasks inside the driver. Default: "auto".
+            strategy: How much to hold in memory at once; does not change the output. Default: "auto".
             task_timeout: Seconds without a row before a task is killed. Default: 600.
-            stall_notice: Seconds without a row before a task is named. Default: 60.
-            folder: Folder at which relative paths and modules start. Default: the working directory.
+            stall_notice: Seconds without a row before a task is reported. Default: 60.
+            folder: Base folder of relative paths and of modules. Default: the working directory.
         """
         said = {name: value for name, value in locals().items() if name in _keys_of(Config) and value is not None}
         written = {**(job or {}), **said}
@@ -150,7 +157,7 @@ class Config(BaseModel):
         return load_config(path)
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys that were said, as a job file has them. `Config` takes it back."""
+        """The keys that were set, as in a job file. `Config(job)` takes this dict."""
         return shortened(self.model_dump(by_alias=True, exclude_unset=True))
 
     def to_yaml(self) -> str:
@@ -164,7 +171,8 @@ class Config(BaseModel):
         return printable(f"Config({self.to_dict()!r})")
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.to_yaml())}</pre>"
+        lines = map(printable, self.to_yaml().split("\n"))
+        return f"<pre>{html.escape(chr(10).join(lines))}</pre>"
 
     @model_validator(mode="before")
     @classmethod
@@ -205,7 +213,7 @@ class Config(BaseModel):
     @classmethod
     def _seconds(cls, value: Any) -> Any:
         if isinstance(value, bool):
-            raise ValueError(f"{value!r} is no number of seconds")
+            raise ValueError(f"{value!r} is not a number of seconds")
         return value
 
     @field_validator("workers", mode="before")
@@ -218,7 +226,7 @@ class Config(BaseModel):
 
     @model_validator(mode="after")
     def _local_paths(self) -> Config:
-        """Every path is one of this machine; what is not is refused by its key."""
+        """Make every path a local path. Others are refused, and the error names the key."""
         written = {"output": (self.output,), "intermediate_dir": (self.intermediate_dir,)}
         written |= {"export.path": (self.export.path,)} if self.export else {}
         for number, source in enumerate(self.input):
@@ -240,11 +248,11 @@ class Config(BaseModel):
             os.path.abspath(batches),
         ):
             raise ValueError(
-                f"intermediate_dir: {self.intermediate_dir} and output: {self.output} lie one in the other; "
-                "give each a folder of its own"
+                f"intermediate_dir: {self.intermediate_dir} and output: {self.output} must not contain each "
+                "other; give each its own folder"
             )
         if self.strategy == "sequential" and self.workers not in ("auto", 0, 1):
-            raise ValueError(f"strategy: sequential is one process, and workers: {self.workers} asks for more")
+            raise ValueError(f"strategy: sequential uses one process, but workers: {self.workers} asks for more")
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""Job file: YAML on disk -> what it says, and on which line each key stands; or what another program's config means."""
+"""Job file: YAML on disk -> its keys and their line numbers; also translates configs of other programs."""
 
 import difflib
 import os
@@ -45,7 +45,7 @@ def read_job_file(name: str | os.PathLike[str]) -> JobFile:
 
 
 def _refuse_special(path: Path) -> None:
-    """A FIFO without a writer would be waited for without a word. `/dev/stdin` and `/dev/fd/3` have one."""
+    """Refuse a FIFO, which would block without a message. `/dev/stdin` and `/dev/fd/3` are allowed."""
     kind = special_kind(str(path))
     if kind and not (kind == "FIFO" and str(path).startswith("/dev/")):
         raise ConfigError(
@@ -56,7 +56,7 @@ def _refuse_special(path: Path) -> None:
 
 
 def _read(text: str, path: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """(what the job file says, the line of each path into it)."""
+    """(contents of the job file, line number of each path into it)."""
     lines: dict[str, int] = {}
     try:
         _note_lines(yaml.compose(text, Loader=yaml.SafeLoader), "", lines)
@@ -68,7 +68,7 @@ def _read(text: str, path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     except yaml.YAMLError as error:
         raise ConfigError(f"not YAML: {error}", where=str(path)) from error
     except RecursionError as error:
-        raise ConfigError("its lists and mappings nest too deep", where=str(path)) from error
+        raise ConfigError("its lists and mappings are nested too deeply", where=str(path)) from error
     except _WrittenTwice as twice:
         raise ConfigError(f"{twice.name}: written twice", where=f"{path}, line {twice.line}") from twice
     if not isinstance(written, dict):
@@ -126,14 +126,14 @@ _ALIKE = 0.85  # `stage` is meant for `stages`; `compute`, which such configs ha
 
 @dataclass(frozen=True)
 class Translated:
-    """The job file that the config means, and what of it means nothing here."""
+    """The equivalent job file, and the keys of the config that are ignored."""
 
     job: dict[str, Any]
     notes: tuple[str, ...]
 
 
 def left_alone(keys: Iterable[Any], known: Iterable[str]) -> list[str]:
-    """A note that names the keys which are about something else; refused is one that looks like a slip of the pen."""
+    """A note that names ignored keys. A key that looks misspelled is refused."""
     ignored = [str(key) for key in keys]
     for key in ignored:
         if meant := difflib.get_close_matches(key, list(known), 1, _ALIKE):

@@ -11,7 +11,10 @@ _ONE_OR_MANY = ("path", "files", "npz")
 
 def job_text(job: Mapping[str, Any]) -> str:
     """A job as a file: one line per stage."""
-    return str(yaml.safe_dump(_plain(job), sort_keys=False, default_flow_style=None, width=1000, allow_unicode=True))
+    plain = _plain(job)
+    is_nested = any(isinstance(value, dict | list) for value in plain.values())
+    flow = None if is_nested else False  # None puts what holds no list or mapping on one line, the whole job too
+    return str(yaml.safe_dump(plain, sort_keys=False, default_flow_style=flow, width=1000, allow_unicode=True))
 
 
 def shortened(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,7 +32,7 @@ def _short_source(source: Mapping[str, Any]) -> Any:
     short = {
         key: value[0] if key in _ONE_OR_MANY and len(value) == 1 else value
         for key, value in source.items()
-        if value or key not in _ONE_OR_MANY
+        if key not in _ONE_OR_MANY or value
     }
     return short["path"] if short.keys() == {"path"} and isinstance(short["path"], str) else short
 
@@ -40,11 +43,13 @@ def _short_stage(stage: Mapping[Any, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Values that YAML has a word for. A function is written by its name."""
+    """Values that YAML can write. A function is written by its name."""
     if isinstance(value, Mapping):
         return {_plain(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         return [_plain(each) for each in value]
+    if hasattr(value, "tolist"):  # numpy's
+        return _plain(value.tolist())
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if callable(value):

@@ -28,7 +28,7 @@ class Preset:
         return [*select, {"group": group}, *split]
 
     def casts_for(self, output_format: str | None) -> bool:
-        """Whether readers of the format expect certain types. The native format says its own, and takes any."""
+        """Whether readers of the format expect certain types. The native format takes any."""
         return output_format == "arrayrecord" and bool(self.types)
 
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import fields
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from penstock.base.errors import did_you_mean
 from penstock.base.sizes import parse_size
@@ -28,7 +28,7 @@ FROZEN = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 class SourceConfig(BaseModel):
     """Source of rows. `input: 'data/*.parquet'` is short for `input: {path: 'data/*.parquet'}`.
 
-    `files:` are raw files that `function:` makes samples of, `items:` are values that it makes samples of, `npz:` are
+    With `files:`, `function:` turns raw files into samples. With `items:`, it turns values into samples. `npz:` reads
     batch files of arrays.
     """
 
@@ -37,48 +37,48 @@ class SourceConfig(BaseModel):
     path: tuple[str, ...] = Field(
         (),
         description="files, folders, globs (`**` crosses folders), or a dataset that penstock prepared; with `split`, "
-        "a dataset on disk or of the hub",
+        "a dataset on disk or on the hub",
     )
     files: tuple[str, ...] = Field((), description="raw files, each given to `function`")
-    items: Any = Field(
-        None, description="values, each given to `function`: a number of them (1000 is 0 to 999), or a list"
-    )
+    items: Any = Field(None, description="values, each given to `function`: a number (1000 means 0 to 999), or a list")
     npz: tuple[str, ...] = Field((), description="batch files of arrays, such as intermediate/batch_*.npz")
-    format: str = Field("auto", json_schema_extra={"enum": ["auto", *named_formats()]})
-    text_column: str | None = Field(None, description="read this column alone, and call it `text`")
-    document: Literal["file", "line"] = Field("file", description="what one document of format text is")
-    encoding: str = Field("", description="of CSV, JSONL and text that is not UTF-8: latin-1, cp1252, utf-16, ...")
+    format: str = Field(
+        "auto", description="auto goes by the file names", json_schema_extra={"enum": ["auto", *named_formats()]}
+    )
+    text_column: str | None = Field(None, description="read only this column, and call it `text`")
+    document: Literal["file", "line"] = Field("file", description="for format text: a document is a file or a line")
+    encoding: str = Field("", description="for CSV, JSONL and text that is not UTF-8: latin-1, cp1252, utf-16, ...")
     bad_utf8: Literal["set_aside", "repair"] = Field(
         "set_aside",
-        description="rows with text that is not UTF-8 (or `encoding`); or repair: U+FFFD for what is not",
+        description="rows whose text is not valid UTF-8 (or `encoding`); repair replaces the bad bytes by U+FFFD",
     )
     split: str | None = Field(
         None,
-        description="of a dataset that penstock prepared, of the hub, or saved by the `datasets` library; or some of "
-        "its rows: train[:10%]",
+        description="split to read, or some of its rows: train[:10%]; for a dataset that penstock prepared, that the "
+        "`datasets` library saved, or on the hub",
     )
-    name: str | None = Field(None, description="configuration of a dataset of the hub")
-    revision: str | None = Field(None, description="branch, tag or commit of a dataset of the hub")
-    types: dict[str, str] = Field({}, description="column types of text formats, such as {time: 'timestamp[us]'}")
-    delimiter: str | None = Field(None, description="of CSV; comma, or tab for .tsv")
-    null_values: tuple[str, ...] = Field(("", "NA", "N/A", "NULL", "null"), description="what CSV writes for null")
+    name: str | None = Field(None, description="configuration of a dataset on the hub")
+    revision: str | None = Field(None, description="branch, tag or commit of a dataset on the hub")
+    types: dict[str, str] = Field({}, description="column types for CSV and JSONL, such as {time: 'timestamp[us]'}")
+    delimiter: str | None = Field(None, description="for CSV; default: comma, or tab for .tsv")
+    null_values: tuple[str, ...] = Field(("", "NA", "N/A", "NULL", "null"), description="values that mean null in CSV")
     newlines_in_values: bool | None = Field(
-        None, description="CSV values may hold newlines between quotes; documents (text_column) may, if not said"
+        None, description="CSV values may hold newlines between quotes; default: only with text_column"
     )
-    function: str | None = Field(None, description="module:name that yields samples (dicts) of a file, or of rows")
-    batch_rows: int = Field(1024, gt=0, le=2**20, description="rows that `function` is given at a time, with `path:`")
+    function: str | None = Field(None, description="module:name of a function that yields samples (dicts)")
+    batch_rows: int = Field(1024, gt=0, le=2**20, description="rows per call of `function`, with `path:`")
     samples: dict[str, Any] | None = Field(
         None,
         alias="schema",
-        description="types of what `function` yields: {features: 'float32[893]', ids: 'int32[*]'}; else inferred",
+        description="types of the samples: {features: 'float32[893]', ids: 'int32[*]'}; default: inferred",
     )
     floats: Literal["float16", "float32", "float64"] | None = Field(
-        None, description="what floats become where there is no schema; if not said, they keep their types"
+        None, description="type of all floats if there is no schema; default: they keep their types"
     )
     missing: dict[str, Any] = Field(
-        {}, description="what stands for a key that a sample lacks: {labels_x: -1}, or null"
+        {}, description="value of a key that a sample lacks: {labels_x: -1}, or null; default: an error"
     )
-    function_memory: str | None = Field(None, description="that `function` may take of its own; measured if not said")
+    function_memory: str | None = Field(None, description="memory that `function` itself may use; default: measured")
     trust_pickle: bool = Field(False, description="open .npz files that hold pickles, which can run any code")
 
     @field_validator("path", "files", "npz", mode="before")
@@ -91,6 +91,10 @@ class SourceConfig(BaseModel):
     @classmethod
     def _counted(cls, value: Any) -> Items | None:
         return None if value is None else items_of(value)
+
+    @field_serializer("items")
+    def _as_written(self, items: Items | None) -> Any:
+        return items.written if items else None
 
     @field_validator("format", mode="before")
     @classmethod
@@ -145,19 +149,19 @@ class SourceConfig(BaseModel):
                 "reads), files (raw files for `function`), items (values for `function`) and npz (batch files)"
             )
         if self.files and not self.function:
-            raise ValueError("files: needs `function: module:name`, which yields the samples of one file")
+            raise ValueError("files: needs `function: module:name`, a function that yields the samples of one file")
         if self.items and not self.function:
-            raise ValueError("items: needs `function: module:name`, which makes samples of one item")
+            raise ValueError("items: needs `function: module:name`, a function that makes samples from one item")
         if self.npz and self.function:
             raise ValueError("npz: holds samples already, and takes no `function`")
         if self.function and ":" not in self.function and not is_carried(self.function):
             raise ValueError(f"function: {self.function!r} is not module:name, such as features:samples")
         if not self.function and (self.samples is not None or self.missing or self.function_memory):
             raise ValueError(
-                "schema, missing and function_memory are about what a `function` yields, and there is none"
+                "schema, missing and function_memory describe what a `function` yields, but there is no `function`"
             )
         if self.encoding and not self.path:
-            raise ValueError("encoding: is about text that penstock reads (`path:`)")
+            raise ValueError("encoding: is an option for text that penstock reads (`path:`)")
         self._refuse_unfit_text()
         return self
 
@@ -165,16 +169,20 @@ class SourceConfig(BaseModel):
         rows = bool(self.path) and not self.function
         for name in ("text_column", "split", "name", "revision"):
             if getattr(self, name) is not None and not rows:
-                raise ValueError(f"{name}: is about rows that penstock reads (`path:`, without `function:`)")
+                raise ValueError(f"{name}: is an option for rows that penstock reads (`path:`, without `function:`)")
         if self.text_column is not None and self.format != "auto" and SOURCES[self.format].documents:
             raise ValueError(
                 f"text_column: files of format {self.format} have one column, which is called `text` already"
             )
         if self.split is not None and len(self.path) != 1:
-            raise ValueError(f"split: belongs to one dataset, and path: names {len(self.path)}; make each a source")
+            raise ValueError(
+                f"split: belongs to one dataset, but path: names {len(self.path)}; make each a separate source"
+            )
         for name in ("name", "revision"):
             if getattr(self, name) is not None and self.split is None:
-                raise ValueError(f"{name}: is of a dataset of the hub, and those need `split:`, such as `split: train`")
+                raise ValueError(
+                    f"{name}: is an option for a dataset on the hub, which needs `split:`, such as `split: train`"
+                )
 
     @property
     def row_range(self) -> RowRange | None:

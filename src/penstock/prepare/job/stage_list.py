@@ -1,13 +1,13 @@
 """Stage list: `stages:` of a job, and the functions of its sources, as written -> Stages. Part of config.py."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.user_code import code_identity, forget_modules, load_user_object
-from penstock.base.user_code.carried import shown_name
+from penstock.base.user_code.carried import is_carried, shown_name
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.samples.schema import declared_schema
 from penstock.prepare.stages import build_stage
@@ -34,6 +34,12 @@ def build_stages(
             stage = build_stage(name, options)
         stages = (*stages, stage.settled(stages) if isinstance(stage, Settles) else stage)
     return stages
+
+
+def carried_targets(written: tuple[dict[str, Any], ...], sources: Iterable[SourceConfig]) -> list[str]:
+    """Functions and classes of this session that a job uses."""
+    words = [*_words(written), *(source.function or "" for source in sources)]
+    return [word for word in words if is_carried(word)]
 
 
 def shown_names(written: tuple[dict[str, Any], ...]) -> tuple[str, ...]:
@@ -79,7 +85,7 @@ def _find_function(number: int, function: str) -> None:
         error.what = f"input[{number}].function: {error.what}"
         raise
     if not callable(found):
-        raise ConfigError(f"input[{number}].function: {shown_name(function)} is no function")
+        raise ConfigError(f"input[{number}].function: {shown_name(function)} is not a function")
 
 
 def _check_schema(number: int, source: SourceConfig) -> None:

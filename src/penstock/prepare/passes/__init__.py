@@ -29,7 +29,7 @@ def inner_key(stage: int) -> str:
 
 
 def nobody_watches(rows: int, place: str = "", whole: bool = True) -> None:
-    """A Report that goes nowhere."""
+    """A Report that does nothing."""
 
 
 class Report(Protocol):
@@ -110,7 +110,7 @@ Tries = Callable[..., Any]  # (work, Measuring, names of what was left) -> Tried
 
 
 def in_ranges(tasks: int) -> str:
-    """Behind the name of what a pass reads, for people."""
+    """Suffix for the name of a pass's input, for people."""
     return f", in {counted(tasks, 'range')}" if tasks > 1 else ""
 
 
@@ -166,7 +166,7 @@ class Work(ABC):
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost) -> LedgerRow: ...
 
     def close(self) -> None:  # noqa: B027
-        """Let go of what its tasks have opened in this process."""
+        """Close what its tasks have opened in this process."""
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,13 @@ class Pass(ABC):
 
     @property
     def is_for_good(self) -> bool:
-        """Whether rows that it sets aside count; else a later pass does the same again."""
+        """Whether rejected rows of this pass count. If not, a later pass rejects the same rows again."""
         return False
+
+    @property
+    def states(self) -> Need | None:
+        """Memory of the driver for the states of its tasks, from this pass on, where they are large."""
+        return None
 
     @property
     def trial(self) -> Trial | None:
@@ -210,7 +215,7 @@ class Pass(ABC):
         return 0
 
     def order(self, tasks: list[Task], store: Store) -> list[Task]:  # noqa: ARG002
-        """The tasks, the largest first, where that is known."""
+        """The tasks, largest first if their sizes are known."""
         return tasks
 
     def learn(self, left: Left, rows: LedgerRows) -> Mapping[int, Learned]:  # noqa: ARG002

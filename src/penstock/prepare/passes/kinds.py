@@ -9,7 +9,7 @@ from penstock.prepare.passes import Pass, Tries
 from penstock.prepare.passes.folds.fold import Ending, Fold, Reader
 from penstock.prepare.passes.folds.shards_ending import shards_ending
 from penstock.prepare.passes.job import Job
-from penstock.prepare.stages.interfaces import Applies, Fits
+from penstock.prepare.stages.interfaces import Applies, Fits, changes_values
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SoFar:
 
 @dataclass(frozen=True)
 class Kind:
-    """Each is asked in turn: how the last fold over the input ends, what a stage needs before it is run for good, and
+    """Each kind is asked in turn: how the last fold over the input ends, what a stage needs before its final run, and
     what comes behind the last fold."""
 
     endings: tuple[Callable[[Job], Ending | None], ...] = ()
@@ -47,8 +47,9 @@ def _fitted(so_far: SoFar, number: int) -> SoFar:
     """A stage that needs its own artifact ends a fold of its own, unless a pass behind the last fold applies it. One
     that only leaves an artifact rides on the fold that runs it for good."""
     stage = so_far.job.stages[number]
-    if isinstance(stage, Applies) and not so_far.ending.applies_artifacts:
-        return so_far.fold("fit", number + 1, Ending(wrote="an artifact"), (number,))
+    if isinstance(stage, Applies) and not (so_far.ending.applies_artifacts and changes_values(stage)):
+        wrote = "an artifact" if stage.leaves_artifact else f"what `{so_far.job.names[number]}` needs"
+        return so_far.fold("fit", number + 1, Ending(wrote=wrote), (number,))
     return replace(so_far, riding=(*so_far.riding, number)) if isinstance(stage, Fits) else so_far
 
 

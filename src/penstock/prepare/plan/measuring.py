@@ -75,7 +75,8 @@ def with_more(job: Job, passes: Sequence[Pass], cores: int, measured: Measured) 
 def driver_growth(passes: Sequence[Pass], files: int) -> int:
     """Bytes that a run adds to the driver: a row per task, and the description of every file."""
     tasks = sum(each.task_count for each in passes)
-    return _DRIVER_GROWTH + _LEDGER_ROW_BYTES * tasks + _DESCRIBED_BYTES * files
+    states = sum(each.states.bytes for each in passes if each.states)
+    return _DRIVER_GROWTH + _LEDGER_ROW_BYTES * tasks + _DESCRIBED_BYTES * files + states
 
 
 def _most_threads(job: Job, cores: int) -> int:

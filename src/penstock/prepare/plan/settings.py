@@ -131,6 +131,9 @@ def refuse_without_memory(passes: Sequence[Pass], config: Config, survey: Survey
     known = max((each.known for each in held if each.known), default=None, key=lambda need: need.bytes)
     needed = _known_bytes(held, workers, means)
     least = _least_bytes(held, strategy, workers, means)
+    for states in (each.states for each in passes if each.states):
+        if means.driver_bytes > means.budget.allowed:
+            raise _refusal(states, means.driver_bytes, least, means)
     shares = [(_Share(each.cost, means), strategy.batches(each.batches)) for each in held if each.batches]
     small = [(share, size) for share, (wanted, _, size) in shares if share.batch(workers, wanted) < size]
     if small:

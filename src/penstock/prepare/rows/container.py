@@ -85,7 +85,7 @@ class Words(NamedTuple):
 
     def damaged(self, path: str, place: str) -> IntegrityError:
         return IntegrityError(
-            f"{self.file} is damaged: its bytes are not the ones that were written",
+            f"{self.file} is damaged: its bytes differ from the bytes that were written",
             where=f"{path}, {place}",
             next_step=f"delete that file and run the job again: {self.again}. Then check the disk",
         )

@@ -17,12 +17,12 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def without_metadata(schema: pa.Schema) -> pa.Schema:
-    """Metadata of other programs, about the file or a column, means nothing here."""
+    """The schema without metadata of other programs."""
     return pa.schema([each.remove_metadata() for each in schema])
 
 
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch itself where nothing is to be done."""
+    """The batch with plain types; the same object if nothing changes."""
     if all(plain_type(each.type) == each.type for each in batch.schema):
         return batch
     return pa.RecordBatch.from_arrays([plain_array(each) for each in batch.columns], names=batch.schema.names)
@@ -91,7 +91,7 @@ def refuse_other_layouts(schema: pa.Schema, columns: tuple[str, ...]) -> None:
     for name in columns:
         if any(map(_is_other, _within(schema.field(name).type))):
             raise InputError(
-                f"column {name!r} has type {schema.field(name).type}, with a layout inside that cannot be read here",
+                f"column {name!r} has type {schema.field(name).type}, which contains a layout that cannot be read here",
                 next_step="leave it out with `select:`, or write the file with plain types (string instead of "
                 "string_view)",
             )

@@ -70,9 +70,9 @@ def read_literal(text: str) -> Any:
     try:
         node, value = yaml.compose(text, _Values), yaml.load(text, _Values)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a day such as 2020-13-45
-        raise ValueError(f"{text!r} is no value") from error
+        raise ValueError(f"{text!r} is not a value") from error
     if not node or _written(node, text) != text or not _is_as_written(node, text):
-        raise ValueError(f"{text!r} has signs that mean something else in YAML")
+        raise ValueError(f"{text!r} has characters that mean something else in YAML")
     return value
 
 
@@ -122,7 +122,7 @@ def _number(value: Any, kind: pa.DataType) -> pa.Scalar:
 
 
 def _rounded(value: float, bits: int) -> float:
-    """The number that a float of so many bits holds for it."""
+    """The nearest float with this number of bits."""
     wide = float(value)
     is_infinite = isinstance(value, WrittenFloat) and "inf" in value.text.lower()
     with np.errstate(over="ignore", under="ignore"):
@@ -130,7 +130,7 @@ def _rounded(value: float, bits: int) -> float:
     if np.isinf(narrow) and not is_infinite:
         raise ValueError(f"it is beyond the range of float{bits}")
     if narrow == 0 and (value.exact if isinstance(value, WrittenFloat) else value) != 0:
-        raise ValueError(f"float{bits} has no number so small but 0")
+        raise ValueError(f"float{bits} has no number this small except 0")
     return narrow
 
 

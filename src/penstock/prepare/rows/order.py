@@ -54,7 +54,7 @@ class Sorted:
 
 
 def bucket_count(input_bytes: int, slice_bytes: int) -> int:
-    """From the size of the data alone, so that no machine decides where a record goes."""
+    """Number of buckets. It depends on the size of the data alone, so that every machine cuts alike."""
     return max(1, min(MOST_BUCKETS, -(-input_bytes * BUCKETS_IN_A_SLICE // max(slice_bytes, 1))))
 
 
@@ -230,7 +230,7 @@ class Word:
         return values if self.codes is None else values[self.codes]
 
     def sample(self, values: Array, most: int) -> Array:
-        """At most so many of the rows' words, spread over the batch; a copy, since a view would keep them all."""
+        """A sample of the rows' words, spread over the batch: a copy, because a view would keep them all in memory."""
         if self.codes is None:
             return values[:: 1 + len(values) // most].copy()
         return values[self.codes[:: 1 + len(self.codes) // most]]

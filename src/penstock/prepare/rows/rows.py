@@ -25,7 +25,7 @@ TOO_LARGE_PIECE = "too large to be tokenized in this memory"
 
 @dataclass(frozen=True)
 class SetAside:
-    """Rows that go no further, and why. `kept` lines go to `rejected/`; without them only the count stays."""
+    """Rejected rows, and why. `kept` lines go to `rejected/`; without them only the count is kept."""
 
     reason: str
     count: int
@@ -84,7 +84,7 @@ class Rows:
         return self.paths[0 if self.files is None else int(self.files[row])]
 
     def by_file(self) -> Iterator[tuple[str, slice]]:
-        """Each file's path, and which rows are its: they stand together."""
+        """Path of each file, and the range of its rows: rows of a file are adjacent."""
         files = np.zeros(len(self), "i8") if self.files is None else self.files
         edges = [0, *(np.flatnonzero(np.diff(files)) + 1).tolist(), len(self)]
         for start, stop in pairwise(edges):
@@ -100,7 +100,7 @@ class Rows:
         return replace(self, batch=batch)
 
     def keep(self, mask: Array, reason: str, keep_rejected: bool = False) -> Rows:
-        """Some of the rows; the others are set aside.
+        """Keep some of the rows. The others are rejected.
 
         Args:
             mask: One boolean per row, True to keep it.
@@ -138,7 +138,7 @@ class Rows:
         )
 
     def between(self, first: int, last: int) -> Rows:
-        """The rows, and those set aside, whose ordinals are in a range. The others were never asked for.
+        """Rows, and rejected rows, whose ordinals are in a range. The others are dropped without being counted.
 
         Args:
             first: First ordinal of the range.
@@ -152,7 +152,7 @@ class Rows:
 
     @property
     def inner(self) -> int:
-        """Values of INNER in all rows; none where there is no such column."""
+        """Number of tokens in all rows; 0 if there is no token column."""
         number = self.batch.schema.get_field_index(INNER)
         if number < 0 or not pa.types.is_list(self.batch.schema.field(number).type):
             return 0

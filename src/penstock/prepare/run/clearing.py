@@ -1,4 +1,4 @@
-"""Clearing: files that a run removes: an earlier result, what does not belong, what tasks left for each other."""
+"""Clearing: removes an earlier result, foreign leftovers, and files between passes."""
 
 import re
 from contextlib import suppress
@@ -16,7 +16,7 @@ _OURS = re.compile(
 
 
 def is_to_be_replaced(store: Store) -> bool:
-    """Whether there is something to lose: a result, or tasks on the way to one."""
+    """Whether the output holds a result, or finished tasks of an unfinished run."""
     return store.exists(MANIFEST) or bool(store.list(TASKS))
 
 

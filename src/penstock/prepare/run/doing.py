@@ -34,7 +34,7 @@ class Doing:
         self.engine.close()
 
     def passes(self, kept: Mapping[str, LedgerRow]) -> Left:
-        """Do what is not `kept`; the answer is all that was left and learned."""
+        """Run the tasks that are not `kept`. Returns the ledger rows and what was learned."""
         left = Left()
         for planned in self.plan.passes:
             rows = self._pass(planned, left, kept)

@@ -33,7 +33,7 @@ def refuse_columns(config: Config, schema: Schema) -> None:
         return
     if config.format == ARRAYRECORD:
         raise ConfigError(
-            "export: records of .arrayrecord files have no columns of their own, and an export is made of columns",
+            "export: records of .arrayrecord files have no columns of their own, but an export needs columns",
             next_step="leave out `format: arrayrecord`, or `export:`",
         )
     try:
@@ -44,7 +44,7 @@ def refuse_columns(config: Config, schema: Schema) -> None:
 
 
 def make_export(config: Config) -> None:
-    """Write it, whole or not at all, unless it is there: made of the same dataset, with the same options."""
+    """Write the export, unless it exists with the same dataset and options."""
     if not config.export:
         return
     store, place = open_store(config.output_path), config.export_path

@@ -35,7 +35,7 @@ def halves_of(config: Config, before_redo: Callable[[Config], Any] | None = None
 def keep_batches(config: Config) -> Config:
     if not config.intermediate_dir:
         raise ConfigError(
-            "where are batch files to be kept?", next_step="add intermediate_dir: data/intermediate to the job"
+            "there is no folder for the batch files", next_step="add intermediate_dir: data/intermediate to the job"
         )
     job = {**written(config), "output": config.batches_path, "stages": [], "format": "npz", "export": None}
     return make_config(job, folder=config.folder)
@@ -45,7 +45,8 @@ def merge_batches(config: Config, folder: str) -> Config:
     """The job with batch files for its input."""
     if not folder:
         raise ConfigError(
-            "where are the batch files?", next_step="penstock merge DIR --config JOB, or intermediate_dir: in the job"
+            "there is no folder of batch files",
+            next_step="penstock merge DIR --config JOB, or intermediate_dir: in the job",
         )
     _refuse_other_batches(open_store(folder))
     source = {
@@ -65,16 +66,12 @@ def _refuse_other_batches(store: Store) -> None:
     wrong = sorted(name for name in {*known, *found} if known.get(name) != found.get(name))
     if wrong:
         raise InputError(
-            f"{len(wrong)} batch files are missing, changed, or none of this folder's; the first: {wrong[0]}",
+            f"{len(wrong)} batch files are missing, changed or foreign; the first: {wrong[0]}",
             where=store.root,
-            next_step="run the job again with --skip-merge, which mends the folder, or move foreign files elsewhere",
+            next_step="run the job again with --skip-merge, which writes them again, or move foreign files elsewhere",
         )
 
 
 def written(config: Config) -> dict[str, Any]:
     """The config as a job file has it, without the batch files that lie between."""
-    left_out: dict[str, Any] = {"intermediate_dir": True, "input": {"__all__": {"items"}}}
-    job = config.model_dump(mode="json", by_alias=True, exclude=left_out, exclude_unset=True)
-    for source, each in zip(job["input"], config.input, strict=True):
-        source |= {"items": each.items} if each.items else {}
-    return job
+    return config.model_dump(by_alias=True, exclude={"intermediate_dir"}, exclude_unset=True)

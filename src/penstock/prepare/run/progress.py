@@ -61,10 +61,9 @@ class Progress:
 
     def begin_pass(self, planned: Planned, kept: list[LedgerRow]) -> PassRecord:
         memory = tree_memory(os.getpid()).counted
-        record = PassRecord(planned, _stage_names(self.plan, planned))
+        rows_kept = sum(row.rows_read for row in kept)
+        record = PassRecord(planned, _stage_names(self.plan, planned), memory, len(kept), rows_kept)
         self.records.append(record)
-        record.keep(kept)
-        record.begin(memory)
         self._hold(memory)
         return record
 
@@ -129,9 +128,9 @@ class Progress:
     def stopped(self) -> Interrupted:
         done = self.tasks_kept - self.tasks_again + self.tasks_done
         return Interrupted(
-            f"stopped with {done} of {self.plan.task_count} tasks done; nothing half-written is left",
+            f"stopped with {done} of {self.plan.task_count} tasks done; no incomplete files are left",
             where=self.plan.config.output_path,
-            next_step="run the same command: it goes on from here",
+            next_step="run the same command: it resumes from here",
         )
 
 

@@ -78,28 +78,21 @@ class PassRecord:
 
     planned: Planned
     stages: list[str]
+    start: int  # bytes, like `peak` and `end`
+    tasks_kept: int = 0  # from an earlier run
+    rows_kept: int = 0
     seconds: float = 0.0
     rows: int = 0
     bytes: int = 0
     tasks_done: int = 0
-    tasks_kept: int = 0
-    rows_kept: int = 0
-    start: int = 0
     peak: int = 0
     end: int = 0
-
-    def keep(self, rows: list[LedgerRow]) -> None:
-        """Count tasks that an earlier run did."""
-        self.tasks_kept, self.rows_kept = len(rows), sum(row.rows_read for row in rows)
 
     def count(self, row: LedgerRow, size: int) -> None:
         """Count one more task of this run, which took or made `size` bytes."""
         self.tasks_done += 1
         self.rows += row.rows_read
         self.bytes += size
-
-    def begin(self, memory: int) -> None:
-        self.start = self.peak = self.end = memory
 
     def hold(self, memory: int) -> None:
         self.peak = max(self.peak, memory)

@@ -1,4 +1,4 @@
-"""Resume: what of an earlier run in the same output can be kept, and what has changed since. Next: run.py."""
+"""Resume: which tasks of an earlier run in the same output are kept, and what changed since. Next: run.py."""
 
 import json
 import os
@@ -18,7 +18,7 @@ JOB = f"{STATE}/job.json"
 
 
 def refuse_foreign(store: Store) -> None:
-    """A folder with files that are not penstock's is not written to."""
+    """Refuse an output folder that holds foreign files."""
     if store.exists(STATE) or not store.exists(""):
         return
     names = [name for name in store.list() if not os.path.basename(name).startswith(".")]
@@ -32,7 +32,7 @@ def refuse_foreign(store: Store) -> None:
 
 
 def finished(store: Store, plan: Plan, redo: bool) -> Manifest | None:
-    """The dataset that is already there, if it is this very job's and whole; refuses to mix with another's."""
+    """The finished dataset of this job, if there is one. A dataset of another job is refused."""
     if (redo and not is_redoing(store, plan)) or not store.exists(MANIFEST):
         return None
     try:
@@ -84,13 +84,13 @@ def remember_job(store: Store, plan: Plan, redoing: bool) -> None:
 
 
 def is_redoing(store: Store, plan: Plan) -> bool:
-    """Whether a redo of this very job has begun and is not finished."""
+    """Whether a redo of this job has begun and is not finished."""
     before = _read_job(store)
     return bool(before.get("redoing")) and before.get("job") == plan.job
 
 
 def changed(store: Store, plan: Plan) -> list[str]:
-    """In words: what differs between the job that was last run here and this one. Nothing, if nothing."""
+    """Differences between the last job in this output and this one, in words."""
     before = _read_job(store)
     if not before or before.get("job") == plan.job:
         return []

@@ -1,4 +1,4 @@
-"""Run: turn a Plan into a Manifest. It decides nothing: plan.py said what to do, resume.py what is done already."""
+"""Run: turn a Plan into a Manifest. It decides nothing: plan.py chose the tasks, resume.py knows which are done."""
 
 import time
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from penstock.shards.manifest import Manifest
 
 
 def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
-    """Do the job, or what is left of it; with `redo`, all of it. Returns at once when its output is there."""
+    """Run the job, or the rest of it; with `redo`, all of it. Returns at once if the output is finished."""
     store = open_store(plan.config.output_path)
     refuse_foreign(store)
     with store.hold(owner_words(plan)) as lock:
@@ -29,7 +29,7 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
             if observe:
                 observe({"event": "already_done", "time": time.time()})
             return there
-        redo = redo and not is_redoing(store, plan)  # a redo that was stopped goes on like any other run
+        redo = redo and not is_redoing(store, plan)  # a redo that was stopped resumes like any other run
         progress = Progress(plan, observe)
         with _holding_others(plan), progress.logging(store) as log:
             if is_to_be_replaced(store):

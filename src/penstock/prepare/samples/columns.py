@@ -24,7 +24,7 @@ _LISTED_BYTES = 32  # of a number in a list, about
 
 
 class _Absent:
-    """Stands for a key that is not there, and need not be."""
+    """Marks an optional key that is missing."""
 
 
 ABSENT = _Absent()

@@ -1,4 +1,4 @@
-"""Fitting: what a user's function put under a key -> numbers of a stated type, or why they do not fit.
+"""Fitting: a value that a user's function yielded -> numbers of a given type, or why they do not fit.
 
 Two ways to the same numbers:
 

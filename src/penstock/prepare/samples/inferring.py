@@ -137,7 +137,7 @@ def agreed_schema(found: Sequence[SampleSchema], missing: Mapping[str, Any]) -> 
                 raise InputError(
                     f"key {field.key!r} is in {field.origin}, but not in {place}",
                     where=place,
-                    next_step="yield it in every sample, or say what stands for it where it is missing: "
+                    next_step="yield it in every sample, or give a default: "
                     f"missing: {{{field.name}: {filler}}}, or null",
                 )
     fields = list(agreed.values())

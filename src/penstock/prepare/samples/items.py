@@ -1,7 +1,8 @@
-"""Items: what a function makes samples of where there are no files: a range, a list, an array of numbers."""
+"""Items: input of a function without files: a range, a list, or an array of numbers."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,14 +21,30 @@ _RUN = 4096  # items whose words are hashed together
 class Items:
     """`values` are never copied: a range of a billion numbers takes no memory."""
 
-    values: Sequence[Any] | np.ndarray[Any, Any] = field(repr=False)
+    values: Sequence[Any] | np.ndarray[Any, Any] = field(repr=False, compare=False)
     digest: str
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, number: int) -> Any:
-        return self.values[number]
+        """An item of its own: the function may change it in place, and may be called on it again."""
+        item = self.values[number]
+        return item if type(item) in _PLAIN else copy.deepcopy(item)
+
+    def refuse_changed(self) -> None:
+        """Raise ConfigError if a list or an array was changed since its digest was made."""
+        if _digest(self.values) != self.digest:
+            raise ConfigError(
+                "items: they were changed since the job was planned",
+                next_step="plan the job again, or give penstock.run the job itself",
+            )
+
+    @property
+    def written(self) -> Any:
+        """The items as a job names them: those from 0 on by their number."""
+        is_count = isinstance(self.values, range) and self.values == range(len(self))
+        return len(self) if is_count else self.values
 
 
 def items_of(written: Any) -> Items:
@@ -36,7 +53,9 @@ def items_of(written: Any) -> Items:
         return written
     values = _sequence(written)
     if not len(values):
-        raise ConfigError("items: there are none, and a job needs at least one", next_step="items: 1000, or a list")
+        raise ConfigError(
+            "items: the list is empty, but a job needs at least one item", next_step="items: 1000, or a list"
+        )
     return Items(values, _digest(values))
 
 
@@ -48,13 +67,13 @@ def _sequence(written: Any) -> Any:
     if isinstance(written, np.ndarray):
         if written.ndim != 1:
             raise ConfigError(
-                f"items: an array of {written.ndim} dimensions, and items are counted along one",
+                f"items: an array of {written.ndim} dimensions, but items need one dimension",
                 next_step="items: list(array) gives the function one row at a time",
             )
         return written
     if isinstance(written, str | bytes | Mapping | Set) or not hasattr(written, "__getitem__"):
         raise ConfigError(
-            f"items: a {type(written).__name__} has no items by number",
+            f"items: a {type(written).__name__} cannot be read by position",
             next_step="items: 1000 (0 to 999), a range, a list or an array; of others write list(...)",
         )
     if not hasattr(written, "__len__"):
@@ -80,7 +99,7 @@ def _inner(number: int) -> Callable[[Any], Any]:
         except NoIdentity as error:
             raise ConfigError(
                 f"items: item {number:,} has a {type(value).__name__}, which {error}",
-                next_step="give plain values (numbers, text, lists, mappings), and make the rest in the function",
+                next_step="give plain values (numbers, text, lists, mappings), and make other objects in the function",
             ) from None
 
     return token

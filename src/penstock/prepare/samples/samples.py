@@ -1,4 +1,4 @@
-"""Samples: what a user's function yields -> typed Arrow batches, and why a sample is not in one.
+"""Samples: the samples of a user's function -> typed Arrow batches, and the reasons for rejected samples.
 
     held = [converter.take(sample) for sample in samples(path)]
     batch, numbers, problems = converter.convert(held, first=0)
@@ -174,7 +174,7 @@ def refuse_nulls(rows: Rows, optional: frozenset[str] = frozenset()) -> None:
             row = int(missing[0])
             inside = "a value inside a list of " if column[row].is_valid else ""
             raise InputError(
-                f"{inside}column {name!r} is null, and an array has no place for that",
+                f"{inside}column {name!r} is null, and an array cannot hold nulls",
                 where=f"{rows.path_of(row)}, position {int(rows.ordinals[row]):,}",
                 next_step="fill it in a stage of your own, or drop such rows: `filter: " + f"{name} is not null`",
             )

@@ -117,7 +117,7 @@ class Reading:
         return self.options[segment.source].bad_utf8 == "repair"
 
     def none_of(self, segment: Segment, *aside: SetAside) -> Rows:
-        """No row of a segment, and those that were set aside."""
+        """Rows of a segment that has only rejected rows."""
         empty = pa.RecordBatch.from_pylist([], schema=self.wanted)
         return Rows(empty, segment.source, (segment.path,), np.arange(0), None, aside)
 
@@ -236,7 +236,8 @@ def _refuse_no_text(column: str, schema: pa.Schema, location: str) -> None:
         raise InputError(
             f"`text_column: {column}` is {kind}, not text",
             where=location,
-            next_step=f"name a column of text, or write {column!r} as one; here are: {_shown(schema.names)}",
+            next_step=f"name a column of text; or leave text_column out, and make text of {column!r} in a stage of "
+            f"your own (docs/how-to/own-stage.md). Columns: {_shown(schema.names)}",
         )
 
 
@@ -307,7 +308,7 @@ def _as_text(rows: Rows, column: str, columns: tuple[str, ...]) -> Rows:
 
 
 def readable(segment: Segment, reading: Reading) -> Iterator[Rows]:
-    """As many rows as can be read, for a look at them; the task that reads them for good reports the others."""
+    """The rows that can be read, for a preview. The task that reads the slice later reports the others."""
     try:
         for rows in read_segment(segment, reading, frozenset()):
             if isinstance(rows, Rows):

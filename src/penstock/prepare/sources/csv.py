@@ -1,5 +1,6 @@
 """CSV and TSV: a header line, then rows. Types come from the first megabyte of the first file, or from `types:`."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -13,7 +14,15 @@ from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import File, FileSurvey, Misnamed, Reading, Source, SourceOptions
 from penstock.prepare.sources.reading.bad_records import parse_records
 from penstock.prepare.sources.reading.chunks import BYTE_ORDER_MARK, SAMPLE_BYTES, head_of, pieces_of
-from penstock.prepare.sources.reading.csv_records import OPEN_QUOTE, CsvParser, Dialect, ends_of, read_csv, row_pattern
+from penstock.prepare.sources.reading.csv_records import (
+    OPEN_QUOTE,
+    CsvParser,
+    Dialect,
+    ends_of,
+    likely_delimiter,
+    read_csv,
+    row_pattern,
+)
 from penstock.prepare.sources.reading.exact import inferred_type
 from penstock.prepare.sources.reading.input_file import unusable
 from penstock.prepare.sources.registry import COMPRESSIONS
@@ -69,7 +78,10 @@ def _open(file: File, options: SourceOptions) -> tuple[bytes, Dialect]:
     if not len(ends) and len(sample) >= SAMPLE_BYTES:
         raise _bad_header(file, f"it is longer than {SAMPLE_BYTES:,} bytes")
     header_bytes = int(ends[0]) if len(ends) else len(sample)
-    names = _header(sample[:header_bytes].removeprefix(BYTE_ORDER_MARK), delimiter, file)
+    header = sample[:header_bytes].removeprefix(BYTE_ORDER_MARK)
+    names = _header(header, delimiter, file)
+    if len(names) == 1 and not options.delimiter and (other := likely_delimiter(header, delimiter)):
+        raise _other_delimiter(names[0], delimiter, other, file)
     return sample, Dialect(names, header_bytes, delimiter, quoted, tuple(options.null_values))
 
 
@@ -83,7 +95,7 @@ def _header(line: bytes, delimiter: str, file: File) -> tuple[str, ...]:
         raise _bad_header(file, str(error)) from error
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise _bad_header(file, f"column {twice!r} is there twice")
+        raise _bad_header(file, f"column {twice!r} occurs twice")
     return tuple(names)
 
 
@@ -96,10 +108,20 @@ def _bad_header(file: File, reason: str) -> InputError:
     return InputError(f"its header line cannot be read: {reason}", where=f"{file.location}, line 1")
 
 
+def _other_delimiter(name: str, delimiter: str, other: str, file: File) -> Misnamed:
+    """The error for a header line that is one name if read with `delimiter`, and several with `other`."""
+    return Misnamed(
+        f"with the delimiter {delimiter!r} this file has one column; its values seem to be separated by {other!r}",
+        where=f"{file.location}, line 1: {name[:200]}",
+        next_step=f"add `delimiter: {json.dumps(other)}` to the input, or `delimiter: {json.dumps(delimiter)}` if "
+        "there is one column",
+    )
+
+
 def _missing_column(name: str, known: Iterable[str], file: File) -> Misnamed:
     """The error for a file whose header has no such column."""
     return Misnamed(
-        f"input[{file.source}].types names a column {name!r} that is not there.{did_you_mean(name, list(known))}",
+        f"input[{file.source}].types names a column {name!r} that does not exist.{did_you_mean(name, list(known))}",
         where=f"{file.location}, line 1: {', '.join(known)}",
         next_step="correct the name in `types:`",
     )

@@ -189,7 +189,7 @@ def _batches(shard: Shard, reading: Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """In the columns' types, as the library itself would do for good: it infers those of a CSV table by table."""
+    """Cast a table to the types of the columns: the library infers the types of a CSV table by table."""
     table = table.select(schema.names).replace_schema_metadata(None)
     return table if table.schema.equals(schema) else table.cast(schema)
 
@@ -222,12 +222,12 @@ def _schema(split: Split) -> pa.Schema:
             return dataset.features.arrow_schema.remove_metadata()
         for table in dataset.with_format("arrow").iter(batch_size=1):
             return table.schema.remove_metadata()
-    raise InputError("this split has no rows, and does not say which columns they would have", where=str(split))
+    raise InputError("this split has no rows, and does not declare its columns", where=str(split))
 
 
 @lru_cache(maxsize=1)
 def _opened(split: Split) -> Any:
-    """As an iterable dataset. A worker reads one shard after the other of it."""
+    """The split as an iterable dataset. A worker reads its shards one after the other."""
     return library().load_dataset(
         split.path, name=split.name, revision=split.revision, split=split.split, streaming=True
     )
@@ -252,7 +252,7 @@ def _refuse_special(files: Iterable[Any]) -> None:
     for file in map(str, files):
         if kind := special_kind(file):
             raise InputError(
-                f"this is a {kind}, and not a file, and the `datasets` library counts it to the split",
+                f"this is a {kind}, not a file, and the `datasets` library would read it as part of the split",
                 where=file,
                 next_step="move it elsewhere",
             )

@@ -102,6 +102,7 @@ class _Taking:
         self._converter = Converter(self._options.samples)
         self._told = time.monotonic()
         self._ended = 0  # held samples of items that came to their end
+        self._bytes = 0  # of the held samples, where they differ in size
 
     def take(self, number: int) -> Iterator[Rows]:
         """Call the function on an item; batches that are full are given."""
@@ -113,8 +114,9 @@ class _Taking:
                 raise Raised(ValueError(f"an item makes at most {_MOST_SAMPLES:,} samples"), self._options.function)
             self.held.append(self._converter.take(each))
             self.places.append(first + sample)
+            self._bytes += self._converter.size(self.held[-1])
             self._tell()
-            if len(self.held) >= self.reading.rows_at_once:
+            if len(self.held) >= self.reading.rows_at_once or self._bytes > self.reading.bytes_at_once:
                 self.is_given = True
                 yield from self.given()
         self.items += 1
@@ -134,7 +136,7 @@ class _Taking:
         rows = Rows(batch.select(columns), segment.source, (segment.path,), places)
         aside = tuple(_set_aside(each, segment, self.places) for each in problems)
         yield replace(rows, set_aside=aside, made_of=(self.items, ()))
-        self.held, self.places, self.items, self._ended = [], [], 0, 0
+        self.held, self.places, self.items, self._ended, self._bytes = [], [], 0, 0, 0
 
     def _tell(self) -> None:
         if self.reading.tell and time.monotonic() > self._told + _TELL_SECONDS:  # a slow function is not a hanging one

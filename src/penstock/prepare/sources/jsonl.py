@@ -1,4 +1,4 @@
-"""JSONL: one JSON object a line. Types come from the first megabyte of the first file, or from `types:`."""
+"""JSONL: one JSON object per line. Types come from the first megabyte of the first file, or from `types:`."""
 
 import json
 import re

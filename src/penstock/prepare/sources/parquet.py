@@ -85,7 +85,7 @@ def _refuse_twins(schema: pa.Schema, location: str) -> None:
     names = schema.names
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"column {twice!r} is there twice", where=f"{location}, footer")
+        raise InputError(f"column {twice!r} occurs twice", where=f"{location}, footer")
 
 
 def _identity_of(handle: Any, size: int) -> str:

@@ -57,7 +57,7 @@ def parse_split(text: str) -> RowRange | None:
         return None
     found = _RANGE.fullmatch(text)
     if not found:
-        raise ValueError(f"{text!r} is no range of rows; write {_EXAMPLES}, with percent rounded to the closest row")
+        raise ValueError(f"{text!r} is not a range of rows; write {_EXAMPLES}, with percent rounded to the closest row")
     bounds = [None if word is None else int(word) for word in found.group(2, 4)]
     units = {unit for word, unit in (found.group(2, 3), found.group(4, 5)) if word is not None}
     if len(units) > 1:
@@ -69,7 +69,7 @@ def parse_split(text: str) -> RowRange | None:
     rows = RowRange(found["split"], bounds[0], bounds[1], in_percent)
     signs = {bound < 0 for bound in bounds if bound is not None}
     if None not in bounds and len(signs) == 1 and bounds[0] >= bounds[1]:  # type: ignore[operator]
-        raise ValueError(f"{text!r} holds no row: it begins where it ends, or behind it")
+        raise ValueError(f"{text!r} is an empty range: it ends before it begins")
     return rows
 
 
@@ -95,7 +95,7 @@ def pieces_in_range(source: int, pieces: Sequence[Segment], rows: RowRange, read
         raise InputError(
             f"`split: {rows}` holds no row: there are {before if total is None else total:,} in all",
             where=", ".join([f"input[{source}]", *(piece.location for piece in pieces[:1])]),
-            next_step="choose a range inside of them",
+            next_step="choose a range within them",
         )
     return found
 
@@ -143,7 +143,7 @@ def _ordinals(piece: Segment, reading: Reading) -> Iterator[tuple[Array, int]]:
             yield np.sort(np.concatenate([rows.ordinals, np.array(bad, "i8")])), int(rows.batch.nbytes)
     except UnreadablePart as error:
         raise InputError(
-            f"its rows cannot be counted, which a range of rows needs: {error.reason}",
+            f"a range of rows needs their number, but the rows cannot be counted: {error.reason}",
             where=piece.location,
             next_step="replace the file, or leave it out of the input",
         ) from error

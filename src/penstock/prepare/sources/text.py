@@ -110,7 +110,7 @@ def _contents(location: str, encoding: str, most: int) -> Chunk:
 
 
 def _lines(data: Chunk, segment: Segment, ordinal: int, line: int, repair: bool) -> Rows:
-    """A document a line, without its end; an empty line is an empty document. More than MOST_BYTES are one line."""
+    """One document per line, without its end. An empty line is an empty document. More than MOST_BYTES is one line."""
     end_bytes = 2 if data.endswith(b"\r\n") else int(data.endswith(b"\n"))
     if len(data) - end_bytes > chunks.MOST_BYTES:
         return _none(segment, data, _too_long(), TOO_LONG, ordinal, line + 1)

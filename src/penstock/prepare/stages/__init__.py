@@ -1,4 +1,4 @@
-"""Stages by name: a built-in, an entry point of an installed package, or `module:name` of the user's own code."""
+"""Stages by name: built-in, from an entry point of an installed package, or `module:name` of the user."""
 
 from __future__ import annotations
 
@@ -104,16 +104,16 @@ def _refuse_uncalled(kind: type[Stage]) -> None:
         if callable(getattr(kind, method, None)) and not issubclass(kind, interface):
             name, asked = interface.__name__, " and ".join(f"`{each}`" for each in sorted(_asked(interface)))
             raise ConfigError(
-                f"{kind.__name__} has a method `{method}`, which is called only where a stage is a `{name}`",
-                next_step=f"derive it from penstock.prepare.stages.interfaces.{name}, which asks for {asked}, "
+                f"{kind.__name__} has a method `{method}`, which is called only if the stage is a `{name}`",
+                next_step=f"derive it from penstock.prepare.stages.interfaces.{name}, which requires {asked}, "
                 "or rename the method",
             )
     if missing := _asked(kind):
-        raise ConfigError(f"{kind.__name__} lacks what its interfaces ask for: {', '.join(sorted(missing))}")
+        raise ConfigError(f"{kind.__name__} lacks methods that its interfaces require: {', '.join(sorted(missing))}")
 
 
 def _refuse_undecorated(kind: type[Stage]) -> None:
-    """Without @dataclass, what stands in the class are no fields: no job could set them."""
+    """Refuse a stage class without @dataclass: its attributes are not fields, so no job could set them."""
     if "__dataclass_fields__" in vars(kind):
         return
     written = [name for name, each in vars(kind).get("__annotations__", {}).items() if "ClassVar" not in str(each)]
@@ -168,13 +168,13 @@ def _refuse_no_stage(function: Callable[..., Any], name: str) -> None:
     """Refuse what can be called, but not with a record batch."""
     if inspect.isclass(function):
         raise ConfigError(
-            f"{name} is a class, but no Stage",
+            f"{name} is a class, but not a Stage",
             next_step=f"derive it: class {name.rpartition(':')[2]}(penstock.Stage), or give a function of a batch",
         )
     plain = function.func if isinstance(function, functools.partial) else function
     if inspect.isgeneratorfunction(plain) or inspect.iscoroutinefunction(plain):
         raise ConfigError(
-            f"{name} yields, and a stage returns one record batch of as many rows as it was given",
+            f"{name} yields, but a stage returns one record batch with as many rows as it was given",
             next_step="for a function that yields samples, write input: {files: ..., function: ...}; to drop rows, "
             "write filter: with a function that returns one True or False per row",
         )
@@ -185,7 +185,8 @@ def _refuse_no_stage(function: Callable[..., Any], name: str) -> None:
     takes_one = any(each.kind in _POSITIONAL for each in inspect.signature(function).parameters.values())
     if not takes_one or len([each for each in required if each.kind in _POSITIONAL]) > 1:
         raise ConfigError(
-            f"{name} is called as {name.rpartition(':')[2]}{inspect.signature(function)}, which is not how a stage is",
+            f"{name} is called as {name.rpartition(':')[2]}{inspect.signature(function)}, but a stage is called "
+            "differently",
             next_step="a stage takes a record batch, then options as keywords: def my_stage(batch, *, option=1)",
         )
 
@@ -201,6 +202,6 @@ def _refuse_objects(options: dict[str, Any]) -> None:
             canonical_json(value)
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"option {name!r} is a {type(value).__name__}, and options are numbers, text, lists and mappings",
+                f"option {name!r} is a {type(value).__name__}, but options are numbers, text, lists and mappings",
                 next_step=f"capture it in the function instead: functools.partial(my_stage, {name}=...)",
             ) from error

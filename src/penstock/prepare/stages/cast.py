@@ -22,12 +22,12 @@ _ADVICE_ROUND = "choose a wider type, or round it: `cast: {columns: {...}, lossy
 
 @dataclass(frozen=True, kw_only=True)
 class Cast(Stage):
-    """`cast: {rtt: float32, time: "timestamp[us]"}`: these columns in these types, others as they are.
+    """`cast: {rtt: float32, time: "timestamp[us]"}` changes the types of these columns.
 
-    Every value must stay the same, or its row is bad input: 16777217 has no float32, nor has the float64 0.1.
-    `cast: {columns: {rtt: float32}, lossy: true}` rounds floats to the nearest, and cuts off digits of decimals,
-    fractions of whole numbers, and parts of a second. What the type has no place for at all is bad input also then:
-    300 for int8, 1e39 for float32, 5 for bool, text that is no decimal number.
+    Every value must stay the same. Otherwise its row is bad input: no float32 equals 16777217 or the float64 0.1.
+    `cast: {columns: {rtt: float32}, lossy: true}` rounds floats to the nearest. It also cuts off digits of decimals,
+    fractions that become whole numbers, and parts of a second. A value out of the type's range is still bad input:
+    300 for int8, 1e39 for float32, 5 for bool, text that is not a decimal number.
     """
 
     columns: dict[str, str]  # name -> type

@@ -74,9 +74,9 @@ class Filter(Adapts):
     """`filter: rtt > 0`, a list of conditions, or `module:function` (a record batch in, a boolean mask out).
 
     Rows that fail are counted by condition; `keep: true` also writes them to `rejected/`.
-    Operators: == != < <= > >= in, not in, is null, is not null. A name with spaces goes between backquotes.
-    `characters(text)` and `bytes(text)` measure a text, `length(tokens)` a list. A value is compared as the column's
-    type holds it: `== 0.1` finds the float32 that is next to 0.1.
+    Operators: == != < <= > >= in, not in, is null, is not null. Put a name with spaces between backquotes.
+    `characters(text)` and `bytes(text)` measure a text, `length(tokens)` a list. A value is compared in the column's
+    type: in a float32 column, `== 0.1` finds the float32 that is closest to 0.1.
     """
 
     where: tuple[str, ...]
@@ -175,17 +175,17 @@ def parse_condition(text: str) -> Condition:
         value = read_literal(match[3])
     except ValueError as error:
         raise ConfigError(
-            f"{text!r}: cannot read the value {match[3]!r}", next_step=f"text goes in quotes: {_quoted(text, match[3])}"
+            f"{text!r}: cannot read the value {match[3]!r}", next_step=f"put text in quotes: {_quoted(text, match[3])}"
         ) from error
     if operator in ("is", "is not") and value is not None:
-        raise ConfigError(f"{text!r}: `{operator}` goes with null, write == or != for a value")
+        raise ConfigError(f"{text!r}: `{operator}` is used with null; for a value write == or !=")
     if operator in ("in", "not in") and not isinstance(value, list):
-        raise ConfigError(f"{text!r}: `{operator}` goes with a list, such as [1, 2]")
+        raise ConfigError(f"{text!r}: `{operator}` needs a list, such as [1, 2]")
     values = value if isinstance(value, list) else [value]
     if operator not in ("is", "is not") and None in values:
         raise ConfigError(
-            f"{text!r}: no comparison with null holds, write `is null` or `is not null`",
-            next_step=f"text goes in quotes: {_quoted(text, match[3])}",
+            f"{text!r}: a comparison with null is never true; write `is null` or `is not null`",
+            next_step=f"put text in quotes: {_quoted(text, match[3])}",
         )
     return Condition(text.strip(), column, operator, value, measure)
 
@@ -196,7 +196,7 @@ def _refuse_joined(text: str, value: str) -> None:
         raise ConfigError(
             f"{text!r} is read as one condition, with {value!r} as its value",
             next_step="for several conditions, which must all hold, write a list: filter: [s != bob, i > 3]; for `or` "
-            f"name a function of your own: filter: module:function; text goes in quotes: {_quoted(text, value)}",
+            f"name a function of your own: filter: module:function; put text in quotes: {_quoted(text, value)}",
         )
 
 
@@ -212,7 +212,7 @@ def _refuse_column(condition: Condition, schema: pa.Schema) -> None:
     value = condition.value
     if isinstance(value, str) and value in schema.names and condition.text.endswith(value):
         raise ConfigError(
-            f"{condition.text!r}: {value!r} is a column, and columns are compared with values, not with each other",
+            f"{condition.text!r}: {value!r} is a column, but a condition compares a column with a value",
             next_step=f"for the text write {condition.text.removesuffix(value)}'{value}'; to compare columns, "
             "name a function of your own: `filter: module:function`",
         )
@@ -238,7 +238,7 @@ def _how_to_quote(condition: Condition, kind: pa.DataType) -> str | None:
     if condition.measure or not is_text:
         return None
     written = _CONDITION.fullmatch(condition.text)
-    return f"text goes in quotes: {_quoted(condition.text, written[3])}" if written else None
+    return f"put text in quotes: {_quoted(condition.text, written[3])}" if written else None
 
 
 def _comparable(array: pa.Array) -> pa.Array:
@@ -260,6 +260,6 @@ def _call(target: str, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
     if mask.dtype != bool or mask.shape != (batch.num_rows,):
         raise TaskError(
             f"{shown_name(target)} returned {mask.dtype} of shape {mask.shape} for {batch.num_rows} rows",
-            next_step="return one True (keep) or False for each row, and no nulls",
+            next_step="return one True (keep) or False per row, without nulls",
         )
     return mask

@@ -67,8 +67,7 @@ class FunctionStage(Adapts):
         if middle and _values(pa.concat_batches(halves)) != _values(whole):
             raise ConfigError(
                 f"{self.name} gives other values when it is given the same rows in two batches",
-                next_step="make each row's values depend on that row alone: how rows are cut into batches "
-                "depends on memory",
+                next_step="compute each row from that row alone: the number of rows in a batch depends on memory",
             )
         return pa.schema([each.remove_metadata() for each in whole.schema])  # it may have put features elsewhere
 

@@ -24,11 +24,11 @@ _TEXT_ROW_BYTES = 4  # an offset or a code
 
 @dataclass(frozen=True, kw_only=True)
 class Group(Exchanges, Fits):
-    """`group: {by: user, order: time}`: a record holds the key and, of every other column, the list of its values.
+    """`group: {by: user, order: time}` makes one record per key: the key, and a list of values per other column.
 
-    Values stand in the order of `order` and, where that is equal, of their positions in the input. A record ends
-    before `max_record` bytes of rows (numbers as wide as their type, text as its bytes and 4), so a key with more
-    has several records, one after the other. A row whose key is null is set aside, or grouped as any other key.
+    Values are sorted by `order`. Ties keep the order of the input. A record holds at most `max_record` bytes of rows
+    (a number counts as wide as its type, a text as its bytes plus 4). A key with more rows has several records, one
+    after the other. A row whose key is null is rejected, or grouped like any other key with `null_keys: group`.
     """
 
     unit_in: ClassVar[str] = "events"
@@ -56,7 +56,7 @@ class Group(Exchanges, Fits):
         if twice:
             raise ConfigError(f"column {twice[0]!r} is named twice in by and order")
         if parse_size(self.max_record) < 1:
-            raise ConfigError("max_record: a record needs room for a row")
+            raise ConfigError("max_record: it is too small for one row")
 
     def exchange(self) -> Exchange:
         return Exchange(self.by, self.order)
@@ -98,7 +98,7 @@ class Group(Exchanges, Fits):
         return {**super().describe(), "max_record": parse_size(self.max_record)}
 
     def reduce(self, runs: Iterator[Sorted]) -> Iterator[pa.RecordBatch]:
-        """Records from sorted rows. The last record of a run may go on in the next: its rows wait, in pieces."""
+        """Records from sorted rows. The last record may continue in the next rows: its own rows wait, in pieces."""
         waiting: list[pa.RecordBatch] = []
         waiting_bytes = 0
         for run in runs:
@@ -133,13 +133,13 @@ class Group(Exchanges, Fits):
 def _refuse_unknown(column: pa.Field) -> None:
     if pa.types.is_null(column.type):
         raise ConfigError(
-            f"column {column.name!r} has no value that tells its type",
+            f"column {column.name!r} has no values, so its type is unknown",
             next_step="leave it out with `select:`, or declare it under `types:` of a text input",
         )
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_nested(kind):
         raise ConfigError(
-            f"column {column.name!r} is {column.type}, and group takes no nested columns",
+            f"column {column.name!r} is {column.type}, but group takes no nested columns",
             next_step="leave it out or take a part of it (`select: {part: column.field}`), or flatten it in a stage of "
             "your own (`module:function`)",
         )
@@ -154,7 +154,7 @@ def _refuse_unordered(option: str, column: pa.Field) -> None:
     kind, is_a = _key_type(column.type), pa.types
     known = is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_boolean(kind) or is_text(kind)
     if not (known or (is_a.is_temporal(kind) and kind.bit_width <= 64)):
-        raise ConfigError(f"{option}: column {column.name!r} is {column.type}, which cannot be grouped or ordered by")
+        raise ConfigError(f"{option}: column {column.name!r} is {column.type}, which cannot be a key or an order")
 
 
 def _key_type(kind: pa.DataType) -> pa.DataType:
@@ -185,7 +185,7 @@ def _copy(batch: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
 def _record_starts(batch: pa.RecordBatch, keys: Array, most: int, waiting_bytes: int) -> Array:
     """Starts of records: at every key, and within a key before the row that would make one larger than `most`.
 
-    The rows before the first key go on with a record that has `waiting_bytes` already.
+    The rows before the first key continue a record that already has `waiting_bytes`.
     """
     bounds = np.concatenate([[0] if not len(keys) or keys[0] else [], keys, [batch.num_rows]]).astype("i8")
     if int(np.diff(bounds).max()) * _widest_row(batch) + waiting_bytes <= most:

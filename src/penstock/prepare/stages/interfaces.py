@@ -1,4 +1,4 @@
-"""Interfaces: what a stage may be beside a stage, in the order in which a job meets them. Asked for by `isinstance`."""
+"""Interfaces: optional abilities of a stage, in the order in which a job uses them. Checked with `isinstance`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.stores.store import OtherFolder, Store
 from penstock.prepare.budget.room import Room
 from penstock.prepare.rows.order import Exchange, Sorted
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.stage import Stage
 from penstock.shards.columns import FileFacts
 
@@ -47,7 +48,7 @@ class AddsTokens(Stage, ABC):
 
     @abstractmethod
     def added_tokens(self) -> tuple[int, int]:
-        """How many before, and how many behind."""
+        """Number of tokens added before and after each document."""
 
 
 class Adapts(Stage, ABC):
@@ -97,8 +98,18 @@ class Fits(Stage, ABC):
     One of a stage with an exchange is given the records that it makes, in batches of any size: it must be exact.
     """
 
+    leaves_artifact: ClassVar[bool] = True  # in artifacts/; else later passes alone use it
+
     @abstractmethod
     def fit(self) -> Fit: ...
+
+    def measured(self, rows: Rows) -> pa.RecordBatch:
+        """Input of the fit. Rows have positions and splits, too: a stage that needs those makes columns of them."""
+        return rows.take_split(0, self.fit().columns)
+
+    def state_bytes(self, rows: int) -> int:  # noqa: ARG002
+        """Upper bound for a packed state of so many rows, where it is large: the driver holds those of all tasks."""
+        return 0
 
 
 class Binds(Stage, ABC):
@@ -204,7 +215,7 @@ def refuse_records(before: Sequence[Named]) -> None:
     """For a stage that takes rows as they were read."""
     for name, stage in before:
         if isinstance(stage, Exchanges):
-            raise ConfigError(f"it stands behind `{name}`, which makes records")
+            raise ConfigError(f"it comes after `{name}`, which makes records")
 
 
 def exchanges_of(stages: Sequence[Stage]) -> list[int]:
@@ -222,9 +233,14 @@ def split_of(stages: Sequence[Stage]) -> Splits | None:
     return next((stage for stage in stages if isinstance(stage, Splits)), None)
 
 
-def fit_of(stage: Stage) -> Fit:
+def fits_of(stage: Stage) -> Fits:
     assert isinstance(stage, Fits)
-    return stage.fit()
+    return stage
+
+
+def changes_values(stage: Stage) -> bool:
+    """Whether it needs its own artifact to change values. A split that needs one decides where rows go."""
+    return isinstance(stage, Applies) and not isinstance(stage, Splits)
 
 
 def busy_threads(stages: Sequence[Stage]) -> int:

@@ -24,9 +24,10 @@ _RANGE = re.compile(r"(\d+):(\d+)")
 class Normalize(Applies):
     """`normalize: [rtt, size]`, or `normalize: {columns: [features], skip: [id, 7, '10:20'], type: float32}`.
 
-    (value - mean) / std; what never varies becomes 0. Each element of a fixed-size list is on its own. Without
-    `columns`, all floating-point columns and lists of them. `skip` leaves columns as they are, and elements of lists.
-    The input is read twice: once to measure, once to apply. Nulls stay null, NaN and infinities what they are.
+    Computes (value - mean) / std; a value that never varies becomes 0. Each element of a fixed-size list is normalized
+    separately. Without `columns`, it takes all floating-point columns and lists of floats. `skip` leaves columns, or
+    elements of lists, unchanged. Mean and std come from the training rows only. Nulls, NaN and infinities are kept.
+    The input is read twice, once to measure and once to apply; with `format: arrays` it is read once.
     """
 
     version: ClassVar[int] = 2
@@ -40,7 +41,7 @@ class Normalize(Applies):
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
         if written is None:
             raise ConfigError(
-                "which columns?",
+                "no columns are named",
                 next_step="normalize: [a, b]; for all floating-point columns normalize: {method: standard}",
             )
         return {"columns": written} if isinstance(written, list) else super().options_from_yaml(written)
@@ -88,12 +89,12 @@ class Normalize(Applies):
         lists = {name: math.prod(shape) for name in columns if (shape := shape_of(schema.field(name).type))}
         for entry, (_, last) in self._ranges.items():
             if not lists:
-                raise ConfigError(f"skip: {entry!r} means elements of a list, and no column to normalize is a list")
+                raise ConfigError(f"skip: {entry!r} names elements of a list, but no column to normalize is a list")
             for name, length in lists.items():
                 if last > length:
                     raise ConfigError(
                         f"skip: {entry!r} is outside of column {name!r}, whose elements are 0 to {length - 1}",
-                        next_step="a range such as '10:20' goes up to its end, which is left out",
+                        next_step="a range such as '10:20' means elements 10 to 19",
                     )
 
     def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:
@@ -214,7 +215,7 @@ def _refuse_overflow(values: Array, answer: Array, factors: Factors) -> None:
             f"normalize: the value {values[row, element].item()!r} of {place} becomes "
             f"{(float(values[row, element]) - factors.mean[element]) / factors.std[element]:g}, "
             f"and {factors.type} ends at {np.finfo(factors.type).max:g}",
-            next_step="choose a wider `type`, or set such rows aside with `filter` before it",
+            next_step="choose a wider `type`, or remove such rows with `filter` before it",
         )
 
 

@@ -14,8 +14,8 @@ from penstock.prepare.stages.stage import Stage, require_columns
 class Select(Stage):
     """`select: [a, b]`, or `select: {new_name: a, b: b}` to rename. Columns that are not named are not read.
 
-    `select: {os: device.os}` takes the field `os` of the struct `device`, at any depth; it is null where the struct
-    is. A column whose own name is `device.os` comes first.
+    `select: {os: device.os}` takes the field `os` of the struct `device`, at any depth. The field is null if its
+    struct is null. If there is a column named `device.os`, that column is taken instead.
     """
 
     columns: dict[str, str]  # new name -> name in the input

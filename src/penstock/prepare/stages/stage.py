@@ -18,7 +18,7 @@ from penstock.prepare.rows.rows import Rows
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """The base of every stage: how it is called, its columns, and its identity."""
+    """Base class of all stages: how a stage is called, its columns, and its identity."""
 
     version: ClassVar[int] = 1  # raised when the same options come to mean other bytes
     is_tried: ClassVar[bool] = True  # whether the first rows are taken through it before there is a plan
@@ -53,7 +53,7 @@ class Stage:
         raise TypeError(f"{type(self).__name__} needs a __call__(rows)")
 
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
-        """The columns that the stage gives. Raises ConfigError for a column that is not there.
+        """Columns that the stage returns. Raises ConfigError for a column that does not exist.
 
         Args:
             schema: Columns that it is given.
@@ -62,7 +62,7 @@ class Stage:
         return schema
 
     def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:  # noqa: ARG002
-        """The columns that the stage must be given. None means all.
+        """Columns that the stage needs. None means all.
 
         Args:
             after: Columns that later stages and the output need; None means all.
@@ -70,25 +70,25 @@ class Stage:
         return None
 
     def takes_codes(self) -> bool:
-        """Whether it may be given text as codes (a dictionary array) where its columns say text."""
+        """Whether it accepts text columns as dictionary arrays."""
         return False
 
     def keeps_rows(self) -> bool:
-        """Whether it gives every row that it is given, so that their number is known beforehand."""
+        """Whether it keeps every row, so that the number of rows is known in advance."""
         return False
 
     def describe(self) -> dict[str, Any]:
-        """The options that decide its output, as JSON: the manifest shows them, fingerprints cover them."""
+        """Options that decide its output, as JSON. They are in the manifest and in fingerprints."""
         return dataclasses.asdict(self)
 
     def code(self) -> tuple[str, ...]:
-        """The code of the user's own that decides its output, each as module:name."""
+        """The user's own code that decides its output, each as module:name."""
         kind = type(self)
         return () if kind.__module__.startswith("penstock.") else (known_target(kind),)
 
 
 def applied(stage: Stage, rows: Rows) -> Rows:
-    """Rows that a stage gives. A user's own may do anything, and is told of by name."""
+    """Rows that a stage returns. Errors in a user's own stage name that stage."""
     code = stage.code()
     if not code:
         return stage(rows)
@@ -129,5 +129,9 @@ def require_columns(schema: pa.Schema, names: list[str]) -> None:
     for name in names:
         if name not in schema.names:
             raise ConfigError(
-                f"there is no column {name!r}. Columns: {', '.join(schema.names)}.{did_you_mean(name, schema.names)}"
+                f"there is no column {name!r}. Columns: {', '.join(schema.names)}.{did_you_mean(name, schema.names)}",
+                next_step=f"if the input has a `text_column`, only that is read: leave it out, and write the stage "
+                f"`select: {{text: its_name, {name}: {name}}}` first"
+                if schema.names == ["text"]
+                else None,
             )

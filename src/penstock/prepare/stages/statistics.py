@@ -13,10 +13,10 @@ from penstock.prepare.stages.interfaces import Fit, Fits
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics(Fits):
-    """`statistics: [rtt, size]` over the training rows that reach it, into `artifacts/statistics.json`.
+    """`statistics: [rtt, size]` measures the training rows that reach it, and writes `artifacts/statistics.json`.
 
-    Rows pass through unchanged. Nulls, NaNs and infinities are counted and left out of all else. In a column of
-    fixed-size lists each element has numbers of its own.
+    Rows pass through unchanged. Nulls, NaNs and infinities are counted, and ignored in all other numbers. In a column
+    of fixed-size lists, each element has its own numbers.
     """
 
     version: ClassVar[int] = 2

@@ -1,4 +1,4 @@
-"""Agreement: survey every file of the input, and hold its columns against the first file's. Called by taking.py."""
+"""Agreement: survey every file of the input, and compare its columns with the first file's. Called by taking.py."""
 
 from dataclasses import dataclass, replace
 
@@ -70,7 +70,7 @@ def agree(config: Config, stages: tuple[Stage, ...], sources: tuple[SourceOption
 
 
 def _refuse_idle_options(sources: tuple[SourceOptions, ...], files: list[File]) -> None:
-    """An option that has no say in any file of its source would change nothing, in silence."""
+    """Refuse an option that no file of its source uses: it would be ignored silently."""
     formats = sorted({(file.source, file.format) for file in files})
     for number, source in enumerate(sources):
         names = [name for of, name in formats if of == number]
@@ -78,7 +78,8 @@ def _refuse_idle_options(sources: tuple[SourceOptions, ...], files: list[File]) 
         for option, advice in _IDLE.items():
             if names and getattr(source, option) and option not in taken:
                 raise ConfigError(
-                    f"input[{number}].{option}: it says how text is read, and these files are {' and '.join(names)}",
+                    f"input[{number}].{option}: it is an option for text formats, but these files are "
+                    f"{' and '.join(names)}",
                     next_step=advice,
                 )
 
@@ -138,7 +139,7 @@ def _refuse_misspelled(file: File, survey: FileSurvey) -> None:
             raise Misnamed(
                 f"input[{file.source}].types: none of the first rows has a field {name!r}.{guess}",
                 where=f"{file.location}, whose first rows have: {', '.join(known)}",
-                next_step="correct the name in `types:`; for a field that comes later, put a row that has it first",
+                next_step="correct the name in `types:`; if the field comes later, put a row that has it first",
             )
 
 
@@ -161,7 +162,7 @@ def _same_schema(
             raise InputError(
                 f"this file's columns differ from the first file's: {difference}",
                 where=f"{file.location}; the first is {first.location}",
-                next_step="`select` the columns they share, or set `on_bad_input: set_aside` to go on without it",
+                next_step="`select` the columns they share, or set `on_bad_input: set_aside` to continue without it",
             )
         else:
             wrong.append(BadFile(file.source, file.path, "other columns than the first file", difference))

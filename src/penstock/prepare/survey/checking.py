@@ -69,7 +69,7 @@ def check_stages(
             if isinstance(stage, interfaces.Adapts):
                 stage = stage.adapted(given[-1], schema)
         checked.append(stage)
-        if isinstance(stage, interfaces.Applies) or not stage.is_tried:
+        if interfaces.changes_values(stage) or not stage.is_tried:
             rows = Rows(pa.RecordBatch.from_pylist([], schema=schema), 0, ("",), np.arange(0))
         else:
             with redirect_stdout(sys.stderr):
@@ -92,7 +92,7 @@ def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
     """One split at most, and nothing measured before it: statistics of test rows would leak into training."""
     split = [number for number, stage in enumerate(stages) if isinstance(stage, interfaces.Splits)]
     if len(split) > 1:
-        raise ConfigError(f"stages[{split[1]}]: a second split would overrule the first; name all shares in one")
+        raise ConfigError(f"stages[{split[1]}]: a job has one split; name all shares in it")
     named = list(zip(config.stage_names, stages, strict=True))
     for number, (name, stage) in enumerate(named):
         if isinstance(stage, interfaces.MindsPlace):
@@ -102,12 +102,12 @@ def _refuse_order(config: Config, stages: tuple[Stage, ...]) -> None:
     if split and exchanges and split[0] < exchanges[-1]:
         raise ConfigError(
             f"stages[{split[0]}].split: it stands before {config.stage_names[exchanges[-1]]}, "
-            "which would bring rows of both splits together",
+            "which would mix the rows of both splits",
             next_step=f"move it behind stages[{exchanges[-1]}]: there it decides by key",
         )
     for number, stage in enumerate(stages[: split[0]] if split else ()):
         if isinstance(stage, interfaces.Fits) and not isinstance(stage, interfaces.Exchanges):
             raise ConfigError(
-                f"stages[{number}].{config.stage_names[number]}: it measures training rows, but stands before split",
+                f"stages[{number}].{config.stage_names[number]}: it measures training rows, but comes before split",
                 next_step=f"move it behind stages[{split[0]}]",
             )

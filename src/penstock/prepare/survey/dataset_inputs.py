@@ -31,18 +31,18 @@ def prepared_split(config: Config, number: int, source: SourceConfig, place: str
     if source.function or source.format != "auto":
         option = "function" if source.function else "format"
         raise InputError(
-            f"`{option}:` is about files, and this is a dataset that penstock prepared",
+            f"`{option}:` is an option for files, but this is a dataset that penstock prepared",
             where=where,
             next_step="leave it out: records are read as they are; `- module:function` in `stages:` changes them"
             if source.function
-            else "leave it out: a dataset tells how it is read",
+            else "leave it out: a dataset has its own types",
         )
     for own in written_by(config):
         if overlap(own, place):
             raise InputError(
-                "the job would write into the dataset that it reads, or around it",
+                "the output must not be inside the input dataset, or contain it",
                 where=f"{where}, and the job writes {own}",
-                next_step="write elsewhere: another `output:`, or `export: {path: ...}`",
+                next_step="choose another `output:`, or `export: {path: ...}`",
             )
     return prepared.split_location(place, source.whole_split), prepared.FORMAT
 
@@ -63,18 +63,18 @@ def library_split(config: Config, number: int, source: SourceConfig, pattern: st
     if "+" in source.whole_split:
         each = " and ".join(f"`split: {part.strip()}`" for part in source.whole_split.split("+"))
         raise InputError(
-            f"`split: {source.whole_split}` names several splits, and a source is one of them",
+            f"`split: {source.whole_split}` names several splits, but a source reads one",
             where=f"input[{number}]",
-            next_step=f"make each a source of its own in `input:`, with {each}",
+            next_step=f"make each a separate source in `input:`, with {each}",
         )
     place = local_path(pattern, config.folder)
     path = place if os.path.isdir(place) else pattern
     for own in written_by(config) if path == place else ():
         if overlap(own, place):
             raise InputError(
-                "the folder of this split holds what the job itself writes, which the next run would read",
+                "the job writes into the folder of this split, and the next run would read that",
                 where=f"input[{number}]: {place}, and the job writes {own}",
-                next_step="write elsewhere: `output:` or `export: {path: ...}` outside of that folder",
+                next_step="choose an `output:` or `export: {path: ...}` outside of that folder",
             )
     if path == place:
         _refuse_outputs(place)
@@ -108,10 +108,10 @@ def refuse_dataset(folder: str, reads_batches: bool) -> None:
             raise InputError(
                 "this folder holds batch files, which `path:` does not read",
                 where=folder,
-                next_step="name it with `npz:`, or put it together with `penstock merge`",
+                next_step="name it with `npz:`, or merge it with `penstock merge`",
             )
         raise InputError(
-            "penstock wrote this folder, and it holds no finished dataset",
+            "this dataset of penstock is not finished",
             where=folder,
             next_step="finish it: run its job again; then the dataset can be read",
         )

@@ -99,7 +99,7 @@ def _files_of(config: Config, number: int, source: SourceConfig, tally: listing.
         raise InputError(
             f"one source has files of different formats: {', '.join(formats)}",
             where=f"input[{number}]",
-            next_step="give each format as a source of its own: input: ['*.csv', '*.parquet']",
+            next_step="give each format its own source: input: ['*.csv', '*.parquet']",
         )
     return sorted(found.values(), key=_numbered if source_of(formats[0]).is_numbered else _bytewise)
 
@@ -153,15 +153,15 @@ def _refuse_twice(files: list[File]) -> None:
         is_link = os.path.islink(file.location)
         if is_link and not os.path.exists(file.location):
             raise InputError(
-                f"this link leads nowhere: there is no file {os.readlink(file.location)}",
+                f"this link is broken: there is no file {os.readlink(file.location)}",
                 where=file.location,
-                next_step="bring back the file that it leads to, or remove the link",
+                next_step="restore that file, or remove the link",
             )
         place = os.path.realpath(file.location) if is_link else os.path.join(real_folder(folder), name)
         first = seen.setdefault(place, file)
         if first is not file:
             raise InputError(
-                "this file is in the input twice",
+                "this file occurs twice in the input",
                 where=f"{first.location} (input[{first.source}]) and {file.location} (input[{file.source}])",
                 next_step="let each file match one pattern of one source",
             )
@@ -191,7 +191,7 @@ def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: 
     own = frozenset(map(os.path.abspath, written))
     if others := hidden_matches(pattern):
         raise InputError(
-            f"there is a file or folder by that very name, and as a pattern it also matches {len(others):,} more",
+            f"this is the name of a file or folder, and as a pattern it also matches {len(others):,} more",
             where=f"{pattern}, and {others[0]}",
             next_step="rename or remove the one whose name looks like a pattern",
         )
@@ -216,9 +216,9 @@ def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: 
 def _refuse_special(place: str) -> None:
     if kind := special_kind(place):
         raise InputError(
-            f"this is a {kind}, and not a file: its bytes can be read once only, if they come at all",
+            f"this is a {kind}, not a file: its bytes can be read only once",
             where=place,
-            next_step="write what comes from it to a file, and name that file",
+            next_step="write its contents to a file, and name that file",
         )
 
 

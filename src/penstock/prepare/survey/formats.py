@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.prepare.job.config import Config
-from penstock.prepare.stages.interfaces import Applies, Exchanges, Named, split_of, splits_of
+from penstock.prepare.stages.interfaces import Exchanges, Named, changes_values, split_of, splits_of
 from penstock.prepare.stages.normalize import Normalize
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.survey.checking import Checked
@@ -30,11 +30,13 @@ def _refuse_records(stages: list[Named], checked: Checked) -> None:
     group, taken = groups[-1]
     arrayrecord.refuse_unfit(taken, group.exchange().by, group.exchange().order)
     if group.describe().get("null_keys") == "group":
-        raise ConfigError("format: arrayrecord names records by their key, and null_keys: group makes one without")
+        raise ConfigError(
+            "format: arrayrecord names records by their key, but null_keys: group makes a record without one"
+        )
     made = group.output_schema(taken, pa.RecordBatch.from_pylist([], taken))
     if schema_from_arrow(made, "group") != checked.output:
         raise ConfigError(
-            "format: arrayrecord holds records as `group` makes them, and a stage behind it changes their columns",
+            "format: arrayrecord holds records as `group` makes them, but a later stage changes their columns",
             next_step="do that before `group`, or leave `format:` out",
         )
 
@@ -52,12 +54,12 @@ def _refuse_arrays(stages: list[Named], checked: Checked) -> None:
 
 def _refuse_stage(name: str, stage: Stage, is_behind: bool) -> None:
     if isinstance(stage, Exchanges):
-        raise ConfigError(f"{name}: it makes records of many rows, and format: arrays holds samples")
-    if isinstance(stage, Applies) and not isinstance(stage, Normalize):
-        raise ConfigError(f"{name}: in format: arrays only `normalize` may need what it measures")
+        raise ConfigError(f"{name}: it makes records from many rows, but format: arrays holds samples")
+    if changes_values(stage) and not isinstance(stage, Normalize):
+        raise ConfigError(f"{name}: with format: arrays, only `normalize` may measure rows first")
     if is_behind and not isinstance(stage, Normalize):
         raise ConfigError(
-            f"{name}: it stands behind `normalize`, which in format: arrays is done last, as arrays are placed",
+            f"{name}: it comes after `normalize`, but with format: arrays `normalize` is the last step",
             next_step="move it before `normalize`",
         )
 
@@ -100,7 +102,9 @@ def _refuse_without_groups(stages: list[Stage], output: Schema) -> None:
 def _refuse_batches(stages: list[Named], checked: Checked) -> None:
     """Batch files hold samples as they come, for a merge that comes later."""
     for number, (name, _) in enumerate(stages):
-        raise ConfigError(f"stages[{number}].{name}: batch files hold samples as they come; stages are for the merge")
+        raise ConfigError(
+            f"stages[{number}].{name}: batch files hold samples before all stages; the merge applies stages"
+        )
     batch_file.refuse_unfit(checked.output, "intermediate_dir")
     for column in sorted(checked.optional):
         raise ConfigError(

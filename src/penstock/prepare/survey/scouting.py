@@ -145,13 +145,13 @@ def _no_sample(
     unreadable: list[tuple[File, UnreadablePart | InputError]],
 ) -> InputError:
     count = min(len(files), MOST_FILES)
-    word, where = ("items", _name) if options.items else ("files", _place)
+    word, where = ("items", "path") if options.items else ("files", "location")
     if raised:
         file, first = raised[0]
         others = "" if len(raised) == count else ", and yielded no sample for the others"
         told = InputError(
             f"{options.function_name} failed for {len(raised)} of {count} {word}{others}; the first: {first.what}",
-            where=where(file),
+            where=getattr(file, where),
             next_step="fix the function, and run the same command",
         )
         if first.trace:
@@ -163,12 +163,12 @@ def _no_sample(
             return why
         return InputError(
             f"no row can be read to see what {options.function_name} yields; the first of {count} {word}: {why.reason}",
-            where=where(file),
+            where=getattr(file, where),
             next_step="replace the file, or declare what is yielded: schema: {features: 'float32[893]'}",
         )
     return InputError(
         f"{options.function_name} yielded no sample for any of {count} {word}",
-        where=where(files[0]) if files else None,
+        where=getattr(files[0], where) if files else None,
         next_step="check what it yields, or declare what it will: schema: {features: 'float32[893]'}",
     )
 
@@ -183,14 +183,6 @@ def _first_sample(file: File, options: SourceOptions) -> Iterator[Any]:
         return
     for batch in first_rows(file, options):
         yield from itertools.islice(yielded_by(options.function, batch), 1)
-
-
-def _name(file: File) -> str:
-    return file.path
-
-
-def _place(file: File) -> str:
-    return file.location
 
 
 def spread(files: Sequence[File], count: int) -> list[File]:

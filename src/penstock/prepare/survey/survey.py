@@ -117,7 +117,7 @@ def in_ranges(
     for each in bad:
         if each.source in ranges:
             raise InputError(
-                f"its rows cannot be counted, which `split: {ranges[each.source]}` needs: {each.detail}",
+                f"`split: {ranges[each.source]}` needs the number of rows, but they cannot be counted: {each.detail}",
                 where=each.path,
                 next_step="replace the file, or leave it out of the input",
             )

@@ -87,7 +87,7 @@ class Tokenizer:
             return self._engine.encode(data[start:end], offsets - start)
 
     def largest_pieces(self, texts: pa.Array) -> Offsets:
-        """For each text, how many bytes of it have to be encoded in one go."""
+        """For each text, the size of its largest piece that cannot be cut."""
         data, offsets = _text_parts(texts)
         pieces = self._pieces(data, offsets)
         starts = _places(pieces, offsets)[:-1]
@@ -144,7 +144,7 @@ class Encoder:
 def _refuse_too_many(tokens: int) -> None:
     if tokens > MOST_TOKENS:
         raise InputError(
-            f"one document has {tokens:,} tokens, and a list of Arrow's holds {MOST_TOKENS:,}",
+            f"one document has {tokens:,} tokens, but an Arrow list holds at most {MOST_TOKENS:,}",
             next_step="cut the document in two before it is read",
         )
 

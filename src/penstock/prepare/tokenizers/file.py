@@ -53,7 +53,7 @@ class TokenizerFile:
             raise InputError(
                 "this tokenizer was changed while the job was running",
                 where=self.location,
-                next_step="run the same command: what the old one wrote is noticed and redone",
+                next_step="run the same command: the tasks that used the old one are done again",
             )
         return data
 
@@ -64,7 +64,7 @@ class TokenizerFile:
             return self._by_id(named, outline)
         known = outline.id_of(named)
         if known is None:
-            special = [str(added["content"]) for added in outline.added_tokens if added.get("special")]
+            special = _special_texts(outline)
             shown = ", ".join(special[:_MOST_SHOWN]) or "none that it calls special"
             raise ConfigError(
                 f"the tokenizer has no token {named!r}.{did_you_mean(named, special)}",
@@ -72,6 +72,10 @@ class TokenizerFile:
                 next_step=f"name one of its tokens, by text or id; special ones are: {shown}",
             )
         return SpecialToken(named, known)
+
+    def special_texts(self) -> list[str]:
+        """The first of the tokens that it calls special, for an error."""
+        return _special_texts(read_outline(self.location))[:_MOST_SHOWN]
 
     def _by_id(self, number: int, outline: Outline) -> SpecialToken:
         text = outline.token_of(number)
@@ -147,6 +151,10 @@ def _from_hub(name: str, looked: list[str]) -> str:
     )
 
 
+def _special_texts(outline: Outline) -> list[str]:
+    return [str(added["content"]) for added in outline.added_tokens if added.get("special")]
+
+
 def _special_tokens(outline: Outline, location: str, hub_id: str) -> tuple[dict[str, SpecialToken], str]:
     """(the tokens that begin and end a text, as far as anything says so; which file could not be fetched, and why).
 
@@ -174,7 +182,7 @@ def _said(path: str) -> dict[str, Any]:
             said = json.load(handle)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(
-            f"cannot read what lies beside the tokenizer: {error}",
+            f"cannot read a file beside the tokenizer: {error}",
             where=path,
             next_step="repair the file, or move it away: then `add_eos` needs the token named in the job",
         ) from error

@@ -29,11 +29,13 @@ class Looked:
 def find_on_hub(name: str, file: str) -> Looked:
     """From the local cache if it is there, else downloaded into it."""
     if not _HUB_ID.fullmatch(name) or name.endswith(".json"):
-        return Looked(places=(f"the hub: not, {name!r} is no hub id",))
+        return Looked(places=(f"not on the hub, because {name!r} is no hub id",))
     try:
         import huggingface_hub
     except ImportError:
-        return Looked(places=("the hub: not, huggingface_hub is not installed (pip install 'penstock[text]')",))
+        return Looked(
+            places=("not on the hub, because huggingface_hub is not installed (pip install 'penstock[text]')",)
+        )
     cached = huggingface_hub.try_to_load_from_cache(name, file)
     if isinstance(cached, str):
         return Looked(cached)

@@ -81,7 +81,7 @@ def _read_outline(location: str, *_: int) -> Outline:
         return outline_of(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"this is no tokenizer.json of Hugging Face tokenizers ({type(error).__name__}: {error})",
+            f"this is not a tokenizer.json of Hugging Face tokenizers ({type(error).__name__}: {error})",
             where=location,
             next_step="name a tokenizer.json, a directory that holds one, or a hub id",
         ) from error

@@ -68,12 +68,12 @@ def choose_engine(file: TokenizerFile, sample: pa.Array, wanted: str = "auto", s
         where=file.location,
         next_step=_next_step(file, short_of)
         if wanted in ("auto", DEFINITION)
-        else "leave `engine` out: then the fastest that is equal is used",
+        else "leave `engine` out: then the fastest engine with equal ids is used",
     )
 
 
 def _next_step(file: TokenizerFile, short_of: str) -> str:
-    """When the definition itself failed; that it was stopped says nothing about the file."""
+    """Advice if Hugging Face's own library failed. If it was stopped for memory, the file may be fine."""
     if short_of == "memory":
         return "give this machine or container more memory, or end what else takes it; then run the same command"
     if short_of == "time":

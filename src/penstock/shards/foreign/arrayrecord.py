@@ -154,7 +154,7 @@ def _microseconds(name: str, times: pa.Array) -> pa.Array:
         return times.cast(pa.timestamp("us", times.type.tz)).view(pa.timestamp("us"))
     except pa.ArrowInvalid as error:
         raise InputError(
-            f"column {name!r} has a time that microseconds cannot count: {error}",
+            f"column {name!r} has a time that does not fit into microseconds: {error}",
             next_step=f"cut it to microseconds before `group`: `- cast: {{columns: {{{name}: 'timestamp[us]'}}, "
             "lossy: true}`, or leave `format:` out",
         ) from error
@@ -254,9 +254,9 @@ def _columns(schema: pa.Schema) -> dict[str, pa.DataType]:
 def _unlike(before: dict[str, pa.DataType], found: dict[str, pa.DataType], where: str) -> OutputError:
     one, other = (", ".join(f"{name}: {kind}" for name, kind in each.items()) for each in (found, before))
     return OutputError(
-        f"the events of this record have other columns than those of the records before it: {one}, and not {other}",
+        f"the events of this record have other columns than the records before it: {one}, not {other}",
         where=where,
-        next_step="open files of the same columns together; such records of one file are read singly: dataset[i]",
+        next_step="open files with equal columns together; read such records one by one: dataset[i]",
     )
 
 

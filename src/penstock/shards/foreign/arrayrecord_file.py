@@ -105,7 +105,7 @@ def read_part(store: Store, part: FileFacts) -> Iterator[bytes]:
 
 def _damaged_part(part: FileFacts) -> IntegrityError:
     return IntegrityError(
-        f"{part.file} is not the part that was written: its {part.bytes:,} bytes or their digest differ",
+        f"{part.file} is damaged: its size ({part.bytes:,} bytes) or its digest differs",
         where=part.file,
         next_step="delete that file and run the job again: its task is done again. Then check the disk",
     )

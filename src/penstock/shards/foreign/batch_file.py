@@ -126,7 +126,7 @@ def refuse_unfit(schema: Schema, where: str) -> None:
             )
         if field.name == METADATA or "\0" in field.name:
             raise InputError(
-                f"a batch file cannot hold a column of the name {field.name!r}",
+                f"a batch file cannot hold a column named {field.name!r}",
                 where=where,
                 next_step="rename it with `select: {new_name: old_name}`",
             )

@@ -101,13 +101,13 @@ def refuse_target(path: str | os.PathLike[str], target: str, overwrite: bool) ->
     dataset, place = os.path.realpath(path), os.path.realpath(target)
     if os.path.commonpath([dataset, place]) in (dataset, place):
         raise OutputError(
-            "dataset and export would lie one inside the other, where they do not belong",
+            "the export must not be inside the dataset, or contain it",
             where=target,
             next_step="write it beside the dataset's folder",
         )
     if os.path.lexists(target) and not os.path.isdir(target):
         raise OutputError(
-            "this is a file, and a folder is to be written",
+            "this is a file, but the export is a folder",
             where=target,
             next_step=f"another {option('output', 'PATH')}",
         )
@@ -115,16 +115,27 @@ def refuse_target(path: str | os.PathLike[str], target: str, overwrite: bool) ->
         return
     if not overwrite:
         raise OutputError(
-            "this folder is there already",
+            "this folder exists already",
             where=target,
             next_step=f"another {option('output', 'PATH')}, or {option('overwrite', True)}",
         )
     if not _is_ours(target):
         raise OutputError(
-            f"this folder is no export of penstock's (it has no {MARK}), and is not replaced",
+            f"this folder is not an export of penstock (it has no {MARK}), and is not replaced",
             where=target,
             next_step=f"another {option('output', 'PATH')}, or remove the folder yourself",
         )
+
+
+def refuse_nulls(schema: Schema, columns: Mapping[str, Column], to: str, where: str) -> None:
+    for field in schema:
+        if f"{field.name}/valid" in columns or f"{field.name}/values/valid" in columns:
+            raise ConfigError(
+                f"column {field.name!r} has nulls, and {to} has no place for them",
+                where=where,
+                next_step="filter them out or fill them when the dataset is made, or leave the column out with "
+                "`select:`",
+            )
 
 
 def _is_ours(target: str) -> bool:

@@ -44,7 +44,7 @@ def export(
     options: dict[str, Any] = {} if shard_size is None else {"shard_size": shard_size}
     if options and to not in FOLDERS:
         raise ConfigError(
-            f"{to} is one file, whatever its size",
+            f"{to} is always one file",
             where=SHARD_OPTION,
             next_step=f"leave it out; {', '.join(FOLDERS)} have it",
         )

@@ -21,7 +21,7 @@ from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.shards.arrays import fixed_dtype
 from penstock.shards.columns import Column, open_columns
-from penstock.shards.foreign.export import Exported, open_splits, option
+from penstock.shards.foreign.export import Exported, open_splits, option, refuse_nulls
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
 from penstock.shards.record import decode_range
 from penstock.shards.schema import Field, Type, short_type
@@ -70,7 +70,7 @@ def _library() -> Any:
 def _refuse_target(store: Store, target: str, overwrite: bool) -> None:
     if os.path.commonpath([os.path.realpath(store.root), os.path.realpath(target)]) == os.path.realpath(store.root):
         raise OutputError(
-            "the file would lie inside the dataset, where it does not belong",
+            "the file must not be inside the dataset",
             where=target,
             next_step="write it beside the dataset's folder",
         )
@@ -78,7 +78,7 @@ def _refuse_target(store: Store, target: str, overwrite: bool) -> None:
         raise OutputError("this is a folder", where=target, next_step=f"name a file: {option('output', 'FILE.h5')}")
     if os.path.exists(target) and not overwrite:
         raise OutputError(
-            "this file is there already", where=target, next_step=f"another name, or {option('overwrite', True)}"
+            "this file exists already", where=target, next_step=f"another name, or {option('overwrite', True)}"
         )
 
 
@@ -92,7 +92,7 @@ def _refuse_columns(manifest: Manifest, store: Store) -> None:
             )
         if field.name == "." or "\0" in field.name:
             raise ConfigError(
-                f"HDF5 has no place for a column of the name {field.name!r}",
+                f"HDF5 cannot hold a column named {field.name!r}",
                 where=store.root,
                 next_step="rename it with `select: {new_name: old_name}` when the dataset is made",
             )
@@ -112,15 +112,7 @@ def _is_ragged(kind: Type) -> bool:
 
 def _refuse_nulls(manifest: Manifest, store: Store, split: str) -> None:
     for shard in manifest.splits[split]:
-        columns = open_columns(store, shard.files)
-        for field in manifest.schema:
-            if f"{field.name}/valid" in columns or f"{field.name}/values/valid" in columns:
-                raise ConfigError(
-                    f"column {field.name!r} has nulls, and HDF5 has no place for them",
-                    where=shard.name,
-                    next_step="filter them out or fill them when the dataset is made, or leave the column out with "
-                    "`select:`",
-                )
+        refuse_nulls(manifest.schema, open_columns(store, shard.files), "HDF5", shard.name)
 
 
 # Writing.

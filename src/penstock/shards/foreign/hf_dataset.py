@@ -133,7 +133,7 @@ def features_of(schema: Schema, where: str, columns: Sequence[str] | None) -> li
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
-                f"two columns would be called {name!r}: that one, and what packed rows have under this name",
+                f"two columns would be called {name!r}: that one, and one of packed rows",
                 where=where,
                 next_step="rename it with `select: {new_name: old_name}` when the dataset is made",
             )
@@ -163,7 +163,7 @@ def _known(kind: Type) -> Type:
 
 
 def _described(kind: Type) -> dict[str, Any]:
-    """As dataset_info.json describes it. `Sequence` is understood by all versions, `List` only since the fourth."""
+    """The feature in dataset_info.json. All versions read `Sequence`, only version 4 and later `List`."""
     if kind.inner:
         length = {"length": kind.width} if kind.is_fixed_list else {}
         return {"feature": _described(kind.inner), **length, "_type": "Sequence"}

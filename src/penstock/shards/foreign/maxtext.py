@@ -51,13 +51,13 @@ def _refuse_without_tokens(splits: Mapping[str, Dataset], where: str) -> None:
         if not has_tokens(dataset.schema):
             columns = ", ".join(f"{field.name}: {field.type}" for field in dataset.schema)
             raise ConfigError(
-                f"there are no rows of tokens here: no column {TOKENS!r} with lists of whole numbers among {columns}",
+                f"there are no rows of tokens: no column {TOKENS!r} with lists of whole numbers among {columns}",
                 where=where,
                 next_step="make them with the stages `tokenize` and `pack`",
             )
         if kept := dataset.manifest.kept:
             raise ConfigError(
-                f"`pack` kept {', '.join(kept)} beside the tokens, and MaxText has no place for more than tokens",
+                f"`pack` kept {', '.join(kept)} beside the tokens, but MaxText takes only tokens",
                 where=where,
                 next_step="make the dataset without `keep:`, or export it to hf or zarr",
             )
@@ -89,9 +89,9 @@ def _other_ids(values: Array, columns: Columns, start: int, stop: int) -> InputE
     least, largest = int(values.min()), int(values.max())
     file = columns[TOKENS if TOKENS in columns else f"{TOKENS}/values"].file
     return InputError(
-        f"a token is {least if least < 0 else largest:,}, and ids are 0 to {_LARGEST:,}: batches are int32",
+        f"a token is {least if least < 0 else largest:,}, but ids are 0 to {_LARGEST:,}: batches are int32",
         where=f"{file}, records {start:,} to {stop:,}",
-        next_step="filter such rows out, or mend them, when the dataset is made",
+        next_step="filter such rows out, or fix them, when the dataset is made",
     )
 
 

@@ -30,7 +30,7 @@ from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign import export
 from penstock.shards.record import decode_range
-from penstock.shards.schema import Field, Schema, short_type, type_to_arrow
+from penstock.shards.schema import Field, short_type, type_to_arrow
 
 CHUNK_SIZE = "16MB"
 _AT_ONCE = 4 * 2**20  # bytes of a column that are read together
@@ -72,7 +72,7 @@ def _refuse_columns(dataset: Dataset, where: str) -> None:
         _refuse_name(field.name, f"column {field.name!r}", where)
     _refuse_name(dataset.split, f"split {dataset.split!r}", where)
     for shard in range(len(dataset.counts)):
-        _refuse_nulls(dataset.schema, dataset.columns(shard), where)
+        export.refuse_nulls(dataset.schema, dataset.columns(shard), "Zarr", where)
 
 
 def _can_be(field: Field) -> bool:
@@ -83,21 +83,10 @@ def _can_be(field: Field) -> bool:
 def _refuse_name(name: str, what: str, where: str) -> None:
     if not name.strip(".") or name.startswith("__") or name in export.MARKS or "\0" in name:
         raise ConfigError(
-            f"{what}: Zarr has no place for this name",
+            f"{what}: Zarr cannot use this name",
             where=where,
             next_step="rename it with `select: {new_name: old_name}` when the dataset is made",
         )
-
-
-def _refuse_nulls(schema: Schema, columns: Columns, where: str) -> None:
-    for field in schema:
-        if f"{field.name}/valid" in columns or f"{field.name}/values/valid" in columns:
-            raise ConfigError(
-                f"column {field.name!r} has nulls, and Zarr has no place for them",
-                where=where,
-                next_step="filter them out or fill them when the dataset is made, or leave the column out with "
-                "`select:`",
-            )
 
 
 # Writing.
@@ -118,7 +107,7 @@ class _Split:
         return written
 
     def _write_column(self, field: Field, written: export.Written) -> int:
-        """How many chunks it has."""
+        """Write a column. Returns its number of chunks."""
         kind, place = field.parsed, f"{self.dataset.split}/{field.name}"
         names = self.dataset.manifest.feature_names.get(field.name)
         attributes = {"type": field.type, **({"feature_names": names} if names else {})}
@@ -183,20 +172,15 @@ class _Split:
         room = self.most - self.most // 256 - 64  # what cannot be compressed takes a little more
         rows = chunk = max(1, room // (array.dtype.itemsize * math.prod(array.shape)))
         total = chunks = 0
-        for block in _regrouped(pieces, rows):
-            chunk = chunk if chunks else len(block)  # a first one that is short is the only one
-            self._write_chunk(array, chunks, block, chunk)
-            total, chunks = total + len(block), chunks + 1
+        for block, count in _regrouped(pieces, rows):
+            chunk = chunk if chunks else count  # a first one that is short is the only one
+            self._write_chunk(array, chunks, block[:chunk])
+            total, chunks = total + count, chunks + 1
         _write_meta(self.store, array.name, array.described(total, chunk, attributes))
         return total, chunks
 
-    def _write_chunk(self, array: _Array, number: int, block: Array, rows: int) -> None:
-        """A chunk at the end is filled up with zeros: all have one shape."""
-        whole = block
-        if len(block) < rows:
-            whole = np.zeros((rows, *array.shape), array.dtype)
-            whole[: len(block)] = block
-        data = pa.Codec("zstd", _LEVEL).compress(np.ascontiguousarray(whole).reshape(-1).view("u1"), asbytes=True)
+    def _write_chunk(self, array: _Array, number: int, block: Array) -> None:
+        data = pa.Codec("zstd", _LEVEL).compress(block.reshape(-1).view("u1"), asbytes=True)
         place = "/".join(["c", str(number), *("0" for _ in array.shape)])
         with export.new_file(self.store, f"{array.name}/{place}") as file:
             file.write(data)
@@ -256,17 +240,23 @@ def _running(sizes: Iterator[Array]) -> Iterator[Array]:
         yield offsets
 
 
-def _regrouped(pieces: Iterator[Array], rows: int) -> Iterator[Array]:
-    """The rows of all pieces, so many at a time; the last may be fewer."""
-    waiting: list[Array] = []
+def _regrouped(pieces: Iterator[Array], rows: int) -> Iterator[tuple[Array, int]]:
+    """(an array of so many rows, how many of them are rows of the pieces). The last is filled up with zeros.
+
+    The array is the same every time: a chunk is in memory once, beside its compressed bytes.
+    """
+    block: Array = np.empty(0)
     count = 0
     for piece in pieces:
         while len(piece):
+            if not len(block):
+                block = np.zeros((rows, *piece.shape[1:]), piece.dtype)
             taken, piece = piece[: rows - count], piece[rows - count :]
-            waiting.append(taken)
+            block[count : count + len(taken)] = taken
             count += len(taken)
             if count == rows:
-                yield np.concatenate(waiting)
-                waiting, count = [], 0
+                yield block, count
+                count = 0
     if count:
-        yield np.concatenate(waiting)
+        block[count:] = 0
+        yield block, count

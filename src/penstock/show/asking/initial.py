@@ -21,7 +21,7 @@ def initial_facts(paths: Sequence[str], output: str | None) -> dict[str, Any]:
     if len(paths) == 1 and paths[0].lower().endswith(_YAML) and not os.path.isdir(paths[0]):
         if output:
             raise ConfigError(
-                f"{paths[0]} is the name of a job file, and -o names another", next_step=f"penstock init -o {output}"
+                f"{paths[0]} is the name of a job file, but -o names another", next_step=f"penstock init -o {output}"
             )
         return write_job(paths[0])
     place = local_path(output or _DEFAULT, is_output=True)
@@ -30,7 +30,7 @@ def initial_facts(paths: Sequence[str], output: str | None) -> dict[str, Any]:
     folder = os.path.dirname(os.path.abspath(place))
     if os.path.lexists(place):  # before the files are read; `write_job` makes sure
         raise OutputError(
-            "there is a file of that name already, and it is not overwritten",
+            "a file of that name exists already, and it is not overwritten",
             where=os.path.abspath(place),
             next_step="choose another name: penstock init PATH -o another_name.yaml",
         )

@@ -14,6 +14,7 @@ from penstock.base.user_code import load_object
 from penstock.prepare.job.config import Config, ExportConfig
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.stages import BUILT_IN, ENTRY_POINTS
+from penstock.prepare.stages.splitting.by_count import MOST
 from penstock.prepare.stages.stage import Stage
 
 Schema = dict[str, Any]
@@ -22,8 +23,9 @@ _NAMES: Schema = {"type": "array", "items": _NAME, "minItems": 1}
 _SIZE: Schema = {"anyOf": [{"type": "string"}, {"type": "integer", "exclusiveMinimum": 0}]}
 _OWN_CODE = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 
-_SEED: Schema = {"type": "integer", "minimum": 0, "default": 0, "description": "another one makes another split"}
+_SEED: Schema = {"type": "integer", "minimum": 0, "default": 0, "description": "another seed makes another split"}
 _SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+_COUNT: Schema = {"type": "integer", "minimum": 1, "maximum": MOST}
 _PATTERNS = ("path", "files", "npz")
 _ITEMS: Schema = {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "array", "minItems": 1}]}
 
@@ -45,7 +47,11 @@ _FORMS: dict[str, list[Schema]] = {
         _mapping(
             ["columns"],
             columns=_mapping([], additional=_NAME),
-            lossy={"type": "boolean", "default": False, "description": "round what the new type cannot hold exactly"},
+            lossy={
+                "type": "boolean",
+                "default": False,
+                "description": "round values that the new type cannot hold exactly",
+            },
         ),
     ],
     "filter": [
@@ -57,16 +63,16 @@ _FORMS: dict[str, list[Schema]] = {
         _mapping(
             ["by"],
             by={"anyOf": [_NAME, _NAMES], "description": "the key: a column, or a list of them"},
-            order={"anyOf": [_NAME, _NAMES], "description": "columns that the events of a key are put in order by"},
+            order={"anyOf": [_NAME, _NAMES], "description": "columns that decide the order of a key's events"},
             max_record={
                 **_SIZE,
                 "default": "8MiB",
-                "description": "a key with more bytes of events has several records",
+                "description": "largest size of a record; a key with more events has several records",
             },
             null_keys={
                 "enum": ["set_aside", "group"],
                 "default": "set_aside",
-                "description": "events whose key is null: kept in rejected/, or grouped as any other key",
+                "description": "events whose key is null: keep them in rejected/, or group them like any other key",
             },
         )
     ],
@@ -74,12 +80,12 @@ _FORMS: dict[str, list[Schema]] = {
         _NAMES,
         _mapping(
             [],
-            columns={**_NAMES, "description": "all floating-point columns, and lists of them, if not said"},
+            columns={**_NAMES, "description": "default: all floating-point columns, and lists of floats"},
             method={"const": "standard", "default": "standard"},
             skip={
                 "type": "array",
                 "items": {"anyOf": [_NAME, {"type": "integer", "minimum": 0}]},
-                "description": "columns that stay as they are, and elements of lists: 7, or '10:20' for 10 to 19",
+                "description": "columns to leave unchanged, and elements of lists: 7, or '10:20' for 10 to 19",
             },
             type={"enum": ["float32", "float64", "float16"], "default": "float32"},
         ),
@@ -87,9 +93,50 @@ _FORMS: dict[str, list[Schema]] = {
     "select": [_NAME, _NAMES, _mapping([], additional=_NAME)],
     "split": [
         _mapping([], additional=_SHARE, by={"anyOf": [_NAME, _NAMES]}, seed=_SEED),
+        _mapping([], additional=_COUNT, by={"anyOf": [_NAME, _NAMES]}, seed=_SEED),
         _mapping(["by_time"], additional={"type": ["string", "number"]}, by_time=_NAME),
     ],
     "statistics": [_NAMES, _mapping(["columns"], columns=_NAMES)],
+}
+# Descriptions of options whose fields have none.
+_MEANINGS: dict[str, dict[str, str]] = {
+    "cast": {"columns": "new type of each column"},
+    "clean": {
+        "column": "column of the text",
+        "trim": "trim white space at both ends",
+        "normalize": "nfc writes composed characters in one form",
+        "keep": "write null and empty documents to rejected/",
+    },
+    "dedup": {
+        "column": "column to compare",
+        "remember": "folder with the hashes of earlier jobs, relative to the job file",
+        "keep": "write duplicates to rejected/",
+    },
+    "filter": {"where": "conditions that must all hold", "keep": "write rejected rows to rejected/"},
+    "normalize": {"method": "mean 0 and standard deviation 1", "type": "type of the normalized column"},
+    "pack": {
+        "length": "tokens per row, 2 to 16,777,216",
+        "method": "how documents are put into rows",
+        "overflow": "documents longer than a row; wrapped takes only split",
+        "window": "for best_fit: tokens from which rows are filled at a time; 0 means 2^22, at least 128 rows",
+        "keep": "columns to keep beside the tokens",
+        "added": "value of a kept column for bos and eos tokens that tokenize adds; default: 0",
+    },
+    "split": {
+        "by": "column, or columns, whose equal values stay in one split",
+        "by_time": "column of the time; each split is given the time at which it begins",
+    },
+    "statistics": {"columns": "columns to measure"},
+    "tokenize": {
+        "tokenizer": "tokenizer.json, a folder that holds one, or a hub id",
+        "column": "column of the text",
+        "add_eos": "end every document with the end token",
+        "add_bos": "begin every document with the begin token; template: if the tokenizer's template does",
+        "eos": "end token, by text or id; default: the tokenizer's",
+        "bos": "begin token, by text or id; default: the tokenizer's",
+        "special_tokens": "special tokens inside the text: read as plain text, or as tokens",
+        "engine": "library that tokenizes; auto takes the fastest with equal ids",
+    },
 }
 # A short form beside the fields.
 _SHORT: dict[str, Schema] = {"tokenize": _NAME, "pack": {"type": "integer", "minimum": 2}}
@@ -104,7 +151,7 @@ def job_schema() -> Schema:
     properties.pop("folder")
     properties["input"] = _input_schema()
     properties["export"]["anyOf"].append(export["properties"]["to"])
-    stages = {"description": "what is done to the rows, in this order", "type": "array"}
+    stages = {"description": "steps that each row goes through, in this order", "type": "array"}
     properties["stages"] = {**stages, "items": _stage_schema(definitions)}
     properties["workers"] = {**properties["workers"], "anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 0}]}
     for name in ("memory", "slice_size"):
@@ -166,7 +213,15 @@ def _options_schema(name: str, kind: type[Stage], definitions: Schema) -> Schema
             forms.append(_SHORT[name])
         elif "options_from_yaml" in vars(kind):
             forms.append({})  # it has short forms that are not written down above: nothing must be called wrong
-    return {"description": inspect.getdoc(kind), "anyOf": forms}
+    return {"description": inspect.getdoc(kind), "anyOf": [_described(name, form) for form in forms]}
+
+
+def _described(name: str, form: Schema) -> Schema:
+    """The form with a description for every option that has none."""
+    if "properties" not in form:
+        return form
+    meanings = {key: {"description": words} for key, words in _MEANINGS.get(name, {}).items()}
+    return {**form, "properties": {key: {**meanings.get(key, {}), **each} for key, each in form["properties"].items()}}
 
 
 def _fields_schema(kind: type[Stage], definitions: Schema) -> Schema:

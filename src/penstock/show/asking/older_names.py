@@ -63,7 +63,7 @@ def refuse_contradiction(older: Sequence[Override], others: Sequence[Override]) 
         for other in others:
             if each.keys == other.keys and _differ(each.keys[-1], each.value, other.value):
                 raise ConfigError(
-                    f"{each.option} and {other.option} say different things",
+                    f"{each.option} and {other.option} contradict each other",
                     where="the command line",
                     next_step=f"leave one of them out; the first means {each.keys[-1]}: {each.value}",
                 )
@@ -92,9 +92,9 @@ def _into_stage(older: Override, written: Mapping[str, Any]) -> Override:
     if len(places) != 1:
         found = f"{len(places)} of them" if places else "none"
         raise ConfigError(
-            f"it sets `{key}` of the stage `{name}`, and this job has {found}",
+            f"it sets `{key}` of the stage `{name}`, but this job has {found}",
             where=older.option,
-            next_step=f"say which: --set stages.NUMBER.{name}.{key}=..."
+            next_step=f"choose one: --set stages.NUMBER.{name}.{key}=..."
             if places
             else f"add `- {name}: ...` to its stages",
         )
@@ -110,7 +110,7 @@ def _refuse_other_shares(older: Override, shares: Any) -> None:
     others = [str(split) for split in shares if split not in ("by", "test")] if isinstance(shares, dict) else []
     if others:
         raise ConfigError(
-            f"it sets the share of test alone, and this job also splits off {', '.join(others)}",
+            f"it sets only the share of test, but this job also has {', '.join(others)}",
             where=older.option,
-            next_step="say each share: --set stages.NUMBER.split.test=...",
+            next_step="set each share: --set stages.NUMBER.split.test=...",
         )

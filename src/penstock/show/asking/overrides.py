@@ -26,7 +26,7 @@ class Override:
 
     @property
     def path(self) -> str:
-        """As errors of the config spell it: `stages[1].split.test`."""
+        """The path as in errors of the config: `stages[1].split.test`."""
         return self.keys[0] + "".join(f"[{key}]" if key.isdigit() else f".{key}" for key in self.keys[1:])
 
 
@@ -112,7 +112,8 @@ def _replace_entry(current: list[Any], keys: tuple[str, ...], override: Override
         raise ConfigError(
             f"{place} is a list, and {keys[0]!r} is not the number of one of its entries",
             where=override.option,
-            next_step=f"number them from 0: {place}.0" + (f" to {place}.{len(current) - 1}" if current[1:] else ""),
+            next_step=f"entries are numbered from 0: {place}.0"
+            + (f" to {place}.{len(current) - 1}" if current[1:] else ""),
         )
     number = int(keys[0])
     return [*current[:number], _replace(current[number], keys[1:], override), *current[number + 1 :]]

@@ -112,7 +112,7 @@ def _casts_needed(preset: Preset, survey: Survey) -> dict[str, str]:
     if refused:
         differences = ", ".join(f"{name} is {kind} and not {preset.types[name]}" for name, kind in refused.items())
         raise ConfigError(
-            f"in ArrayRecord files, readers of {preset.name} expect its very types: {differences}",
+            f"in ArrayRecord files, readers of {preset.name} expect exactly its types: {differences}",
             where="format: arrayrecord",
             next_step="add `- cast: {rtt: float32}` before `group` (`penstock plan` prints the job file to put it in), "
             "declare text columns (--set input.types.rtt=float32), leave the format out, or take the preset `events`, "

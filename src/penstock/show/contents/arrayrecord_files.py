@@ -67,7 +67,7 @@ def _read(dataset: ArrayRecordDataset) -> _Facts:
 
 
 def _summary(dataset: ArrayRecordDataset, columns: list[str]) -> dict[str, Any]:
-    """As the artifact of `group` has it. A key is known by its src_id; its records may lie in several files."""
+    """Summary like the artifact of `group`. A key is identified by its src_id; its records may be in several files."""
     facts = _read(dataset)
     ids, place = np.unique(facts.ids, return_inverse=True)
     events = np.bincount(place, facts.events, len(ids)).astype("i8")

@@ -205,7 +205,7 @@ def _ends_inside(data: bytes) -> bool:
 
 
 def stray_shown(data: bytes) -> str:
-    """As text, in which a byte that belongs to no character is one that `is_stray`."""
+    """The bytes as text. A byte that belongs to no character is marked, see `is_stray`."""
     return data.decode("utf-8", "surrogateescape")
 
 

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.base.errors import printable
+from penstock.base.sizes import counted
 from penstock.base.stores import open_store
 from penstock.shards.manifest import Manifest, read_manifest
 from penstock.show.contents.values import short
@@ -40,11 +41,11 @@ def rejected_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     if not facts["set_aside"]:
         yield Text("No row was set aside.")
         return
-    counts = ((f"{each['step']}", f"{each['count']:,} {each['unit']}: {each['words']}") for each in facts["set_aside"])
-    yield make_list(counts)
+    counts = ((each, counted(each["count"], each["unit"].removesuffix("s"))) for each in facts["set_aside"])
+    yield make_list((each["step"], f"{count}: {each['words']}") for each, count in counts)
     for line in facts["first"]:
         place = "whole file" if line["position"] is None else f"position {line['position']:,}"
-        yield Text(printable(f"\n{line['file']}, {place}"), style="bold")
+        yield Text("\n" + printable(f"{line['file']}, {place}"), style="bold")
         others = {name: value for name, value in line.items() if name not in ("file", "position", "source")}
         yield make_list((f"  {name}", short(value)) for name, value in others.items())
     if facts["first"]:

@@ -33,7 +33,7 @@ def refuse_without_tokens(view: Mapping[str, Any]) -> None:
     given = [f"--{name.replace('_', '-')}" for name, value in view.items() if value is not None]
     if given:
         raise ConfigError(
-            f"{', '.join(given)}: what batch to show, where no batch was asked for",
+            f"{', '.join(given)}: these options choose a batch, but no batch was asked for",
             where="the command line",
             next_step="add --tokens",
         )
@@ -92,7 +92,7 @@ def _open(wanted: Wanted) -> Loader:
             raise
         refused = error
     raise ConfigError(
-        "this dataset has no tokens: its columns are handed out as they are",
+        "this dataset has no tokens: its columns are loaded as they are",
         where=wanted.path,
         next_step=f"`penstock inspect {wanted.path}` shows its records",
     ) from refused

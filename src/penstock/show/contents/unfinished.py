@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from penstock.base.errors import printable
-from penstock.base.events import EVENTS, LIVE
+from penstock.base.events.log import last_sample, whole_lines
 from penstock.base.sizes import counted, format_count, format_seconds
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.ledger import read_rows
@@ -41,15 +41,14 @@ def _start_and_last_event(store: Store) -> tuple[dict[str, Any], dict[str, Any]]
     """The last `start` and the last event at all; a line that a crash cut short is passed over."""
     start: dict[str, Any] = {}
     last: dict[str, Any] = {}
-    lines = store.read(EVENTS).splitlines() if store.exists(EVENTS) else []
-    for line in lines:
+    for line, _ in whole_lines(store):
         try:
             last = json.loads(line)
         except ValueError:
             continue
         start = last if last.get("event") == "start" else start
-    sample = json.loads(store.read(LIVE)) if store.exists(LIVE) else last  # it is written whole or not at all
-    return start, sample if sample.get("time", 0) > last.get("time", 0) else last
+    sample = last_sample(store)
+    return start, dict(sample) if sample and sample["time"] > last.get("time", 0) else last
 
 
 def unfinished_lines(facts: dict[str, Any]) -> Iterator[Text]:
@@ -62,6 +61,6 @@ def unfinished_lines(facts: dict[str, Any]) -> Iterator[Text]:
     words = facts["at_work_words"]
     yield Text(printable(f"{words[0].upper()}{words[1:]}."))
     if facts["at_work"] is False:
-        yield Text("Run the job again: it goes on from here, with nothing done twice.", style="green")
+        yield Text("Run the job again: it resumes from here. Finished tasks are kept.", style="green")
     else:
         yield Text(f"Watch it: penstock watch {facts['output']}", style="green")

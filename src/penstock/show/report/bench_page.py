@@ -15,6 +15,10 @@ from penstock.show.report.drawing.page import Section, page
 from penstock.show.report.drawing.words import short_count
 
 Facts = dict[str, Any]
+_CONFIGURATION = (
+    *("path", "split", "kind", "batch_size", "length", "overflow"),
+    *("fill", "augment", "seed", "workers", "cache", "cores"),
+)
 
 
 def bench_page(facts: Facts) -> str:
@@ -91,31 +95,20 @@ def _waiting(facts: Facts) -> Iterator[Html]:
 
 
 def _stages(run: Facts) -> Html:
-    drawn = [
-        Bar(stage, [milliseconds], milliseconds_words(milliseconds)) for stage, milliseconds in run["stage_ms"].items()
-    ]
-    rows = [(stage, milliseconds_words(milliseconds)) for stage, milliseconds in run["stage_ms"].items()]
     caption = f"Per batch and thread. {counted(run['threads'], 'thread')}, busy {run['threads_busy']:.0%} of the time."
-    return figure(
-        f"Making a batch, {run_title(run)}",
-        caption,
-        bars("Time per stage", drawn),
-        table(["stage", ">time per batch"], rows),
-    )
+    return _times(f"Making a batch, {run_title(run)}", caption, run["stage_ms"], ["stage", ">time per batch"])
 
 
 def _percentiles(run: Facts) -> Html:
-    drawn = [
-        Bar(rank, [milliseconds], milliseconds_words(milliseconds)) for rank, milliseconds in run["next_ms"].items()
-    ]
-    rows = [(rank, milliseconds_words(milliseconds)) for rank, milliseconds in run["next_ms"].items()]
     caption = f"Percentiles over {run['batches']:,} calls."
-    return figure(
-        f"Waiting in next(), {run_title(run)}",
-        caption,
-        bars("Percentiles of next()", drawn),
-        table(["percentile", ">time"], rows),
-    )
+    return _times(f"Waiting in next(), {run_title(run)}", caption, run["next_ms"], ["percentile", ">time"])
+
+
+def _times(title: str, caption: str, milliseconds: dict[str, float], columns: list[str]) -> Html:
+    """A bar per name, as long as its time."""
+    words = {name: milliseconds_words(each) for name, each in milliseconds.items()}
+    drawn = [Bar(name, [each], words[name]) for name, each in milliseconds.items()]
+    return figure(title, caption, bars(title, drawn), table(columns, words.items()))
 
 
 def _measured(facts: Facts) -> Html:
@@ -124,21 +117,7 @@ def _measured(facts: Facts) -> Html:
 
 
 def _configuration(facts: Facts) -> Iterator[tuple[str, str]]:
-    names = (
-        "path",
-        "split",
-        "kind",
-        "batch_size",
-        "length",
-        "overflow",
-        "fill",
-        "augment",
-        "seed",
-        "workers",
-        "cache",
-        "cores",
-    )
-    for name in names:
+    for name in _CONFIGURATION:
         if facts[name] is not None:
             yield name.replace("_", " "), str(facts[name])
     yield "memory allowed", format_size(facts["memory_allowed_bytes"])

@@ -154,11 +154,5 @@ def _machine(run: Facts) -> Iterator[tuple[str, Html]]:
     patterns = [str(each) for part in run["input"] for each in (part if isinstance(part, list) else [part])]
     if patterns:
         yield "input", text(listed(patterns, "pattern", 8))
-    if unread := _unread(run["not_read"]):
-        yield "not read", text(unread, 1000)
-
-
-def _unread(not_read: list[Facts]) -> str:
-    words = [each for each in not_read if all(isinstance(each.get(name), str) for name in ("what", "first"))]
-    known = [each for each in words if isinstance(each.get("count"), int)]
-    return unread_words(known) if known else ""
+    if run["not_read"]:
+        yield "not read", text(unread_words(run["not_read"]), 1000)

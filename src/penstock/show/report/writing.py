@@ -82,12 +82,12 @@ def report_place(path: str | os.PathLike[str], output: str | os.PathLike[str] | 
 def refuse_place(place: str, path: str | os.PathLike[str] | None = None) -> None:
     """Refuse, before anything is read, a file that is no report, a folder, and a place inside the dataset."""
     if os.path.isdir(place):
-        raise OutputError("this is a folder, and a file is to be written", where=place, next_step="-o report.html")
+        raise OutputError("this is a folder, but the report is a file", where=place, next_step="-o report.html")
     if path is not None and not is_served(os.fspath(path)):
         _refuse_inside(place, os.path.realpath(path))
     if os.path.lexists(place) and not _is_report(place):
         raise OutputError(
-            "there is a file of that name already, and it is not a report of penstock's; it is not overwritten",
+            "a file of that name exists already, and it is not a report of penstock; it is not overwritten",
             where=place,
             next_step="another name: -o other-report.html",
         )
@@ -101,7 +101,7 @@ def _refuse_inside(place: str, dataset: str) -> None:
     inside = os.path.relpath(real, dataset).split(os.sep)
     if inside[0] not in (os.pardir, STATE):
         raise OutputError(
-            "this place is inside the dataset, where `penstock verify` refuses every file that is not part of it",
+            "this place is inside the dataset, where `penstock verify` reports every foreign file",
             where=place,
             next_step=f"a place beside the dataset: -o {dataset}{_SUFFIX}",
         )

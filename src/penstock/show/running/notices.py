@@ -35,9 +35,11 @@ def _start(event: Start) -> Iterator[Text]:
         yield _line(f"changed since the last run: {change}", "yellow")
     left, kept = event["tasks"] - event["tasks_kept"], event["tasks_kept"]
     if event["changes"]:
-        yield _line(f"what that concerns is redone: {counted(left, 'task')} to do, {kept:,} kept", "yellow")
+        yield _line(
+            f"the tasks that depend on it are done again: {counted(left, 'task')} to do, {kept:,} kept", "yellow"
+        )
     elif kept:
-        yield _line(f"going on from an earlier run: {kept:,} of {counted(event['tasks'], 'task')} done", "green")
+        yield _line(f"resuming an earlier run: {kept:,} of {counted(event['tasks'], 'task')} done", "green")
     if event["bad_files"]:
         yield _line(f"set aside as unusable: {counted(event['bad_files'], 'file')}", "yellow")
     if event["not_read"]:

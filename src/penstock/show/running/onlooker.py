@@ -22,12 +22,12 @@ def watch_run(path: str, as_json: bool) -> dict[str, Any]:
     """Show the run that is at work in `path`. Returns, when it has ended, how it ended."""
     store = open_store(path)
     working = refuse_idle(store)
-    if working.is_true is False:
+    if not working.is_true and store.exists(MANIFEST):  # a run begins by removing it
         return {"output": store.root, "at_work": False, "ended": None, **_dataset(store)}
     try:
         last = _print_events(store) if as_json else _draw_events(store, str(working))
     except KeyboardInterrupt:
-        raise Interrupted("stopped watching; the run goes on", where=store.root) from None
+        raise Interrupted("stopped watching; the run continues", where=store.root) from None
     return {"output": store.root, "at_work": False, "ended": last, **_dataset(store)}
 
 

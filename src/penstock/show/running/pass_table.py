@@ -21,7 +21,7 @@ def pass_tables(run: dict[str, Any]) -> Iterator[RenderableType]:
 
 
 def _speed(facts: dict[str, Any]) -> tuple[str, str, str]:
-    """A pass whose tasks were all kept did nothing."""
+    """Words for the speed; none if an earlier run did all tasks."""
     if not facts["tasks_done"]:
         return "kept", "", ""
     seconds = max(facts["seconds"], 0.001)

@@ -49,7 +49,7 @@ def _last_line(facts: dict[str, Any]) -> Text:
     if would == "resume":
         done, tasks = (sum(each[key] for each in facts["passes"]) for key in ("tasks_done", "tasks"))
         kept = f"{format_count(done)} of {counted(tasks, 'task')} of an earlier run will be kept"
-        return Text(f"Nothing has been written. {run} goes on: {kept}.", style="dim")
+        return Text(f"Nothing has been written. {run} resumes: {kept}.", style="dim")
     return Text(f"Nothing has been written. {run} does this.", style="dim")
 
 
@@ -70,7 +70,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "output", facts["output"]
     allowed, reserved = format_size(memory["allowed_bytes"]), format_size(memory["reserved_bytes"])
     projected = format_size(memory["projected_bytes"])
-    yield "memory", f"{projected} projected, of it {reserved} reserved; {allowed} allowed ({memory['allowed_by']})"
+    yield "memory", f"{projected} projected, including {reserved} reserved; {allowed} allowed ({memory['allowed_by']})"
     most, kept, free = (format_size(facts["disk"][name]) for name in ("most_bytes", "kept_bytes", "free_bytes"))
     yield "disk", f"{most} at most while it runs, {kept} when it is done; {free} free"
     workers = f"{by_workers(settings['workers'])}{_thread_words(settings)}"

@@ -1,9 +1,10 @@
-"""Progress: the events of a run -> a live screen on a terminal, or a plain line now and then where there is none."""
+"""Progress: the events of a run -> a live screen on a terminal, one changing line in a notebook, or lines in a log."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -21,16 +22,18 @@ PLANNING = "planning: listing the input, measuring its first rows"  # shown whil
 FIRST_LINE_SECONDS = 1.0
 LINE_SECONDS = 10.0
 _DRAW_SECONDS = 0.1  # small tasks end by the hundred per second, and drawing costs a millisecond or two
+_CELL_SECONDS = 0.5  # each change is a message to the browser
 _KEPT_NOTICES = 5  # said again when a terminal was resized
 
 
 class Display:
     """`with Display(console) as display: run(plan, observe=display.observe)`."""
 
-    def __init__(self, console: Console, planning: bool = True) -> None:
+    def __init__(self, console: Console, planning: bool = True, notebook: bool = False) -> None:
         self.tracker = Tracker()
         self._plans = planning
-        self._view: Drawn | Lines | None = Drawn(console) if console.is_interactive else Lines(console)
+        view = Cell if notebook else Drawn if console.is_interactive else Lines
+        self._view: Drawn | Lines | None = view(console)
 
     def __enter__(self) -> Display:
         if self._plans:
@@ -50,7 +53,7 @@ class Display:
         view.update(self.tracker)
 
     def _draw(self, draw: Callable[[Drawn | Lines], None]) -> None:
-        """A screen that went away (a closed terminal, `| head`) must not end the run it looks at."""
+        """Draw, and ignore a closed terminal or pipe: it must not end the run."""
         try:
             if self._view:
                 draw(self._view)
@@ -134,6 +137,27 @@ class Lines:
 
     def close(self) -> None:
         return None
+
+
+class Cell(Lines):
+    """For a notebook: notices, and one line that changes in place. A saved notebook keeps its last words."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._handle: Any = None
+        self._drawn = 0.0
+
+    def update(self, tracker: Tracker) -> None:
+        if not tracker.passes or (tracker.now - self._drawn < _CELL_SECONDS and not tracker.ended):
+            return
+        from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
+
+        self._drawn = tracker.now
+        line = {"text/plain": f"penstock: {format_seconds(tracker.elapsed)}: {progress_line(tracker)}"}
+        if self._handle is None:
+            self._handle = display(line, raw=True, display_id=True)
+        else:
+            self._handle.update(line, raw=True)
 
 
 def progress_line(tracker: Tracker) -> str:

@@ -169,7 +169,7 @@ class Tracker:
 
     @property
     def rows_per_second(self) -> float:
-        """Of the pass that is at work, over the last seconds."""
+        """Rows per second of the current pass, over the last seconds."""
         seconds = self.now - self._recent[0][0] if self._recent else 0.0
         if not self.now_pass or seconds <= 0:
             return 0.0

@@ -49,7 +49,7 @@ def merge(
     on_metrics: OnMetrics | None = None,
     metrics_seconds: float = SECONDS,
 ) -> Manifest:
-    """Go on from batch files (batch_*.npz): split, normalize and place what they hold, as the job says.
+    """Merge batch files (batch_*.npz) into a dataset: split and normalize their samples, as the job says.
 
     Args:
         job: Path of a job file, a dict of its keys, or a Config: the job that the batch files were made for.
@@ -101,5 +101,5 @@ def _shown(progress: bool) -> Iterator[Observer | None]:
     from penstock.show.console import make_console  # here, because they cost memory and nobody else needs them
     from penstock.show.running.progress import Display
 
-    with Display(make_console(stderr=in_terminal)) as display:
+    with Display(make_console(stderr=in_terminal), notebook=not in_terminal) as display:
         yield display.observe

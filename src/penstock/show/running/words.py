@@ -23,9 +23,7 @@ def work_words(tracker: Tracker) -> str:
 
 def speed_words(tracker: Tracker) -> list[str]:
     """Rows and bytes per second of the pass at work; nothing while they are not known."""
-    speed, flow = tracker.rows_per_second, tracker.bytes_per_second
-    words = [f"{_three_digits(speed)} {tracker.unit}/s"] if speed else []
-    return [*words, f"{format_size(flow)}/s"] if flow else words
+    return _rates(tracker.rows_per_second, tracker.bytes_per_second, f" {tracker.unit}")
 
 
 def memory_words(tracker: Tracker) -> str:
@@ -53,7 +51,7 @@ def set_aside_words(tracker: Tracker) -> str:
 
 
 def pass_words(each: TrackedPass, tracker: Tracker) -> list[str]:
-    """How far a pass is, the more important first: a narrow screen cuts the rest."""
+    """Progress of a pass, most important words first: a narrow screen cuts the rest."""
     planned = each.planned
     if each.state == "waiting" and not each.tasks:
         return [counted(planned["tasks"], "task")]
@@ -70,10 +68,7 @@ def pass_words(each: TrackedPass, tracker: Tracker) -> list[str]:
     return [format_seconds(each.seconds), *rows, *rates, counted(planned["tasks"], "task")]
 
 
-def _rates(rows: float, size: float) -> list[str]:
+def _rates(rows: float, size: float, unit: str = "") -> list[str]:
     """`12,300/s, 5 MB/s`; nothing for what is not known."""
-    return [*([f"{_three_digits(rows)}/s"] if rows else []), *([f"{format_size(size)}/s"] if size else [])]
-
-
-def _three_digits(number: float) -> str:
-    return format_count(float(f"{number:.3g}"))
+    three_digits = format_count(float(f"{rows:.3g}"))
+    return [*([f"{three_digits}{unit}/s"] if rows else []), *([f"{format_size(size)}/s"] if size else [])]

@@ -238,8 +238,8 @@ def test_lists_with_holes_are_set_aside():
     [
         (1, "length: 1 is not between"),
         ({"length": 1 << 25}, "is not between"),
-        ({"length": 64, "overflow": "truncate"}, "goes with best_fit"),
-        ({"length": 64, "window": 100}, "window: goes with"),
+        ({"length": 64, "overflow": "truncate"}, "needs method best_fit"),
+        ({"length": 64, "window": 100}, "window: needs"),
         ({"length": 64, "method": "best_fit", "window": 63}, "less than one row"),
     ],
 )

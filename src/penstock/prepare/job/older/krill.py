@@ -77,7 +77,7 @@ def _settings(written: Mapping[str, Any]) -> dict[str, Any]:
             if key not in keys:
                 continue  # of `tokenizer:`, where it was left alone
             if keys[key] in settings:
-                raise ConfigError(f"{block}.{key}: {keys[key]} stands there too, and says the same; keep one")
+                raise ConfigError(f"{block}.{key}: {keys[key]} is given too, and means the same; keep one")
             settings |= {} if value is None else {keys[key]: value}
     return settings
 
@@ -94,7 +94,7 @@ def _block(written: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _refuse_wrong(settings: Mapping[str, Any]) -> None:
-    """Refuse values that would be told further on by names that do not stand in this file."""
+    """Refuse wrong values here, because later errors would use names that are not in this file."""
     least = {"sequence_len": 2, "dataset_prepared_min_length": 0, "preprocess_chunk_size": 1}
     for key, value in settings.items():
         if key in least and (isinstance(value, bool) or not isinstance(value, int) or value < least[key]):
@@ -102,7 +102,7 @@ def _refuse_wrong(settings: Mapping[str, Any]) -> None:
         if key == "preprocess_memory_efficient" and not isinstance(value, bool):
             raise ConfigError(f"{key}: {value!r} is neither true nor false")
         if key.endswith(("_path", "_dir", "_tokenizer_id")) and not (isinstance(value, str) and value):
-            raise ConfigError(f"{key}: {value!r} is no path")
+            raise ConfigError(f"{key}: {value!r} is not a path")
         if key == "preprocess_save_shard_size":
             try:
                 parse_size(value)
@@ -115,7 +115,7 @@ def _needed(settings: Mapping[str, Any], key: str) -> Any:
         return settings[key]
     other = next((f" ({block}.{name})" for block, keys in _BLOCKS.items() for name in keys if keys[name] == key), "")
     raise ConfigError(
-        f"`{key}:`{other} is not there, and rows cannot be made without it",
+        f"`{key}:`{other} is missing, and rows cannot be made without it",
         next_step="add `datasets: [{path: org/name, split: train, text_column: text}]`, `sequence_len: 2048`, "
         "`hub_tokenizer_id: org/name` and `dataset_prepared_path: prepared`",
     )
@@ -146,8 +146,8 @@ def _source(place: str, dataset: Any) -> dict[str, Any]:
 def _row_range(place: str, split: str) -> RowRange | None:
     if "+" in split:
         raise ConfigError(
-            f"{place}.split: {split!r} names several splits, and an entry is one of them",
-            next_step="make each split an entry of its own",
+            f"{place}.split: {split!r} names several splits, but an entry reads one",
+            next_step="make each split a separate entry",
         )
     try:
         return parse_split(split)

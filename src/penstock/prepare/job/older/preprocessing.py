@@ -47,7 +47,7 @@ def translate(written: Mapping[str, Any], job_keys: tuple[str, ...]) -> Translat
 
 
 def _refuse_without_paths(job: Mapping[str, Any], written: Mapping[str, Any], block: Mapping[str, Any]) -> None:
-    """The error has the very lines to add, with the paths and shares that such configs name under `data:`."""
+    """Refuse a config without paths. The error has the lines to add, with paths and shares from its `data:`."""
     absent = [key for key in ("input", "output") if key not in job]
     if not absent:
         return
@@ -62,7 +62,7 @@ def _refuse_without_paths(job: Mapping[str, Any], written: Mapping[str, Any], bl
     if "stages" not in job and all(shares.values()):
         lines["stages"] = [{"split": {"by": "game_id", **shares}}]
     raise ConfigError(
-        f"{BLOCK}: says how samples are kept, and not where they come from or go: "
+        f"{BLOCK}: says how samples are kept, but not where they come from or where they go: "
         f"{' and '.join(f'`{key}:`' for key in absent)} {'is' if len(absent) == 1 else 'are'} not there",
         next_step=f"add these lines to the file; paths are relative to it:\n{_yaml(lines)}"
         + (_other_input(block) if "input" in absent else ""),
@@ -95,7 +95,7 @@ def _checked(block: Any) -> dict[str, Any]:
 
 
 def _workers() -> int:
-    """As those scripts chose: all cores but two, and one at least."""
+    """Number of workers as in those scripts: all cores minus two, at least one."""
     return max(1, machine.cpu_count().amount - 2)
 
 

@@ -56,5 +56,5 @@ class DirectInto(Into):
         return Produced(shards=shards, states={EDGES: edges}, lasting=False)
 
     def for_trial(self) -> Into:
-        """Places are for all rows of a slice; parts cost the same."""
+        """Write parts in a trial: they cost the same, and places are known only for whole slices."""
         return PartsInto(self.schema, tuple(self.layout), 1, ())

@@ -86,7 +86,7 @@ def _feature_file(job: Job, store: Store) -> Iterator[FileFacts]:
 
 
 def _archives(store: Store, split: str, columns: Columns) -> Iterator[FileFacts]:
-    """`labels_train.npz` with a member a head, copied from the files of their own."""
+    """`labels_train.npz` with one member per head, copied from the separate files."""
     for kind in ARCHIVES:
         heads = [column for column in columns if column.column.startswith(f"{kind}_") and _is_in_archive(column)]
         if heads:

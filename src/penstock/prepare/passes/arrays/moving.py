@@ -16,7 +16,7 @@ from penstock.base.stores.store import Store
 from penstock.prepare.passes.job import Job
 from penstock.prepare.rows.container import bytes_of
 from penstock.prepare.rows.part import PartColumn
-from penstock.prepare.stages.interfaces import Applies
+from penstock.prepare.stages.interfaces import changes_values
 from penstock.prepare.stages.normalize import Scale
 from penstock.prepare.stages.stage import Stage
 from penstock.shards.placed import OFFSETS, Edge, PlacedColumn, Placer, columns_of
@@ -73,8 +73,8 @@ def part_schema(job: Job) -> Schema:
 
 
 def first_applied(stages: tuple[Stage, ...]) -> int:
-    """The first stage that needs an artifact; in an arrays job nothing else stands behind it."""
-    return next((number for number, stage in enumerate(stages) if isinstance(stage, Applies)), len(stages))
+    """The first stage that needs an artifact to change values; in an arrays job nothing else stands behind it."""
+    return next((number for number, stage in enumerate(stages) if changes_values(stage)), len(stages))
 
 
 def changes_of(job: Job, artifacts: Mapping[int, Any]) -> Changes:

@@ -40,7 +40,7 @@ class Place(Pass):
         return self.job.make_tasks(self, above, len(self.job.stages), inputs)
 
     def _held_bytes(self, measured: Measured) -> int:
-        """With merge_strategy: accumulative, everything is held first."""
+        """Bytes that a task holds. With merge_strategy: accumulative, this is everything."""
         if not self._is_in_memory:
             return _HELD_BYTES
         return _HELD_BYTES + int(1.1 * self.job.rows * measured.slices.output_row_bytes)
@@ -81,7 +81,7 @@ class Place(Pass):
         return PlaceWork(store.root, parts, layout, changes_of(self.job, artifacts), self._is_in_memory)
 
     def _refuse_without_room(self, work: PlaceWork, means: Means) -> None:
-        """merge_strategy: accumulative, now that it is known how much there is."""
+        """Refuse merge_strategy: accumulative if the data does not fit, now that its size is known."""
         allowed, used = means.budget.allowed, means.driver_bytes + means.measured.slices.worker_bytes
         if work.in_memory and used + work.bytes > allowed:
             raise PlanError(
@@ -89,7 +89,7 @@ class Place(Pass):
                 f"{means.budget} leaves {format_size(max(0, allowed - used))}",
                 where=self.job.config.output_path,
                 next_step="merge_strategy: sequential, which holds a few megabytes and gives the same bytes; "
-                "what is done already is kept",
+                "finished tasks are kept",
             )
 
     def finish(self, left: Left, store: Store) -> Finished:

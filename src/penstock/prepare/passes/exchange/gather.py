@@ -59,7 +59,7 @@ class Buckets(Reader):
         return FromBuckets(self.stage, self.job.names[self.stage], self.reducer, spills)
 
     def order(self, tasks: list[Task], store: Store) -> list[Task]:
-        """Buckets by their rows: a large one that comes last would leave the other workers idle."""
+        """Buckets, largest first: a large one at the end would leave the other workers idle."""
         rows = np.zeros(self.buckets, "i8")
         for name in self.spills:
             rows += rows_by_part(store, name)

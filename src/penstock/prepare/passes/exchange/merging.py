@@ -1,4 +1,4 @@
-"""Merging: the rows of one bucket, from every spill, in order, in bounded memory. Next: the stage that asked for them.
+"""Merging: sorts the rows of one bucket from all spills, in bounded memory. Next: the stage that asked for them.
 
 A bucket that fits is sorted at once. One that does not is cut: its rows are written again in ranges of the first
 word in which they differ, and each range is gathered in turn. Rows that differ in no word are in order already.
@@ -44,7 +44,7 @@ def gather(how: Gathering, spills: Sequence[FileFacts], bucket: int) -> Iterator
 
 
 def _continued(last: pa.RecordBatch | None, run: Sorted, exchange: Exchange) -> Sorted:
-    """A run whose first row has the key of the row before it does not begin with a key."""
+    """Join runs: if the first row of a run has the key of the row before it, no new key begins there."""
     if last is None:
         return run
     pair = [last, _key(run.batch, exchange.by)]
@@ -124,7 +124,7 @@ def _read(how: Gathering, chunks: Pieces) -> Iterator[pa.RecordBatch]:
 
 
 def _as_they_are(how: Gathering, chunks: Pieces) -> Iterator[Sorted]:
-    """Rows that are equal in all that is sorted by: they stand in the order of their positions."""
+    """Rows that are equal in all sort columns: they stay in the order of their positions."""
     waiting: list[pa.RecordBatch] = []
     for batch in _read(how, chunks):
         if waiting and sum(each.nbytes for each in waiting) + batch.nbytes > how.range_bytes:

@@ -10,7 +10,7 @@ from penstock.base.errors import InputError
 from penstock.prepare.passes import inner_key
 from penstock.prepare.passes.folds.rejected import Rejected
 from penstock.prepare.rows.rows import INNER, Rows, SetAside
-from penstock.prepare.stages.interfaces import Applies, Fit
+from penstock.prepare.stages.interfaces import Applies, Fits
 from penstock.prepare.stages.stage import Stage, applied
 from penstock.shards.manifest import Step
 
@@ -50,14 +50,14 @@ class Tap:
     Sums of floats depend on how they are grouped; these groups depend on the task's input alone.
     """
 
-    def __init__(self, fit: Fit) -> None:
-        self._fit = fit
-        self._state = fit.start()
+    def __init__(self, stage: Fits) -> None:
+        self._stage, self._fit = stage, stage.fit()
+        self._state = self._fit.start()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
 
     def add(self, rows: Rows) -> None:
-        batch = rows.take_split(0, self._fit.columns)
+        batch = self._stage.measured(rows)
         self._waiting.append(batch)
         self._rows += batch.num_rows
         size = self._fit.block_rows(batch.schema)
@@ -70,7 +70,7 @@ class Tap:
             self._rows -= full
 
     def add_at_once(self, batch: pa.RecordBatch) -> None:
-        """For a reduction that is exact, and so may be fed as it comes."""
+        """Feed an exact reduction with batches of any size."""
         self._state = self._fit.update(self._state, batch)
 
     def _update(self, block: pa.Table) -> None:
@@ -96,7 +96,7 @@ class Chain:
         self.counts = {number: Count() for number in self.stages}
 
     def __call__(self, rows: Rows) -> Rows:
-        """Each stage takes what the one before gave; what is set aside on the way is counted."""
+        """Run the batch through the stages in order, and count rejected rows."""
         for number, stage in self.stages.items():
             taken, inner = len(rows), rows.inner
             if number in self.taps:
@@ -129,5 +129,5 @@ def _refuse_bad(rows: Rows) -> None:
             raise InputError(
                 f"{aside.reason}: {line['detail']}",
                 where=f"{line['file']}, row {line['position']:,}",
-                next_step=f"{aside.advice}, or set `on_bad_input: set_aside` to keep such rows in rejected/ and go on",
+                next_step=f"{aside.advice}, or set `on_bad_input: set_aside` to keep such rows in rejected/",
             )

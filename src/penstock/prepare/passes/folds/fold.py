@@ -17,7 +17,7 @@ from penstock.prepare.passes.folds.work import FoldWork
 from penstock.prepare.passes.job import Inputs, Job
 from penstock.prepare.rows.order import Exchange
 from penstock.prepare.rows.rows import INNER
-from penstock.prepare.stages.interfaces import busy_threads, fit_of
+from penstock.prepare.stages.interfaces import busy_threads, fits_of
 from penstock.shards.manifest import Step
 
 
@@ -81,7 +81,7 @@ class Ending:
         return None
 
     def behind(self, reader: Reader) -> Ending:  # noqa: ARG002
-        """The ending of a fold that reads what an exchange left."""
+        """The ending of a fold that reads the buckets of an exchange."""
         return self
 
     def finish(self, rows: passes.LedgerRows, store: Store) -> passes.Finished:  # noqa: ARG002
@@ -114,8 +114,19 @@ class Fold(passes.Pass):
 
     @property
     def trial(self) -> passes.Trial | None:
-        """A fit costs what the pass behind it costs."""
+        """The trial of a fit: it costs the same as the pass after it."""
         return passes.Trial(self._word, self._work(passes.Left(), ""), self.tries) if self.ending.into else None
+
+    @property
+    def states(self) -> passes.Need | None:
+        rows, tasks = -(-self.job.rows // max(1, self.task_count)), self.task_count
+        sizes = {number: tasks * fits_of(self.job.stages[number]).state_bytes(rows) for number in self.fits}
+        if not sum(sizes.values()):
+            return None
+        largest = self.job.names[max(sizes, key=lambda number: sizes[number])]
+        what = f"the driver needs {{needed}}, most of it for what {tasks:,} tasks of `{largest}` measure; "
+        step = f"smaller counts in `{largest}`, or shares"
+        return passes.Need(sum(sizes.values()), f"{what}{{budget}} is allowed", f"pass {self.number}", step)
 
     def tasks(self, above: str) -> tuple[passes.Task, ...]:
         buckets = self.task_count if self.reader.exchange else self.ending.buckets
@@ -180,9 +191,10 @@ class Fold(passes.Pass):
         """The states of each fit, merged from left to right in the order of the tasks."""
         found = {}
         for number in self.fits:
-            fit = fit_of(self.job.stages[number])
-            states = (row.states[str(number)] for row in rows)
-            found[number] = passes.Learned(fit.finish(reduce(fit.merge, states, fit.pack(fit.start()))))
+            stage = fits_of(self.job.stages[number])
+            fit, states = stage.fit(), (row.states[str(number)] for row in rows)
+            artifact = fit.finish(reduce(fit.merge, states, fit.pack(fit.start())))
+            found[number] = passes.Learned(artifact, stage.leaves_artifact)
         return found
 
     def count(self, account: passes.Account, rows: passes.LedgerRows) -> passes.Account:

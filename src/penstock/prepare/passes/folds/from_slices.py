@@ -1,4 +1,4 @@
-"""From slices: the rows of a slice of the input; what cannot be read is counted. The driver's half: slices.py."""
+"""From slices: reads the rows of a slice, and counts rows that cannot be read. The driver's half: slices.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FromSlices(Source):
     refuses: bool
 
     def may_lose(self, title: str) -> bool:
-        """Errors of a user's function never stop the job: they are kept, with their tracebacks."""
+        """Whether a file may be left out. Errors of a user's function never stop the job: they go to rejected/."""
         return title in _ALWAYS_SET_ASIDE or not self.refuses
 
     def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:
@@ -54,7 +54,7 @@ class FromSlices(Source):
         return replace(self, reading=replace(self.reading, rows_at_once=rows, bytes_at_once=max(batch_bytes, 1024)))
 
     def rows(self, attempt: Attempt) -> Iterator[Rows]:
-        """The rows that the stages are given. What cannot be read or used is counted, too."""
+        """The rows for the stages. Rows that cannot be read or used are counted."""
         piece = attempt.task.input
         assert isinstance(piece, Slice)
         row_bytes = _row_bytes_of(piece, attempt.settings)
@@ -106,7 +106,7 @@ class FromSlices(Source):
                 yield parts.get(rows.part, rows) if isinstance(rows, UnreadablePart) else rows
 
     def first_rows(self, slices: Sequence[Slice], threads: int) -> Iterator[Rows]:
-        """As many rows as can be read, for a trial."""
+        """All rows that can be read, for a trial."""
         segments = (segment for piece in slices for segment in piece.segments)
         found = joined((rows for segment in segments for rows in readable(segment, self.reading)), self.reading)
         for rows in ahead(found) if threads > 1 else found:
@@ -125,7 +125,7 @@ class FromSlices(Source):
         return self._takes_files(source) or self.reading.options[source].items is not None
 
     def _reads_ahead(self, piece: Slice, threads: int) -> bool:
-        """On a thread, if there is one to spare; not what a user's function reads, which tells where it is."""
+        """Read ahead on a thread if one is free. Not for a user's function, which must report its position."""
         options = self.reading.options
         return threads > 1 and not any(options[segment.source].function for segment in piece.segments)
 
@@ -165,7 +165,7 @@ def joined(items: Iterator[Rows | UnreadablePart], reading: Reading) -> Iterator
 
 
 def _is_small(rows: Rows, reading: Reading) -> bool:
-    """Samples of a user's function stay apart: whoever runs it wants to know which file it is in."""
+    """Whether a batch is small enough to join. Samples of a user's function are not joined across files."""
     if rows.made_of or reading.options[rows.source].function:
         return False
     if any(pa.types.is_dictionary(kind) for kind in rows.batch.schema.types):  # several may be more than its codes hold

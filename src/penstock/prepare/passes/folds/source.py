@@ -22,12 +22,14 @@ from penstock.prepare.stages.stage import Stage
 from penstock.shards.manifest import Step
 
 _ADVICE = {  # what to do about a record or sample, by reason
-    NOT_UTF8: "mend the record, or have it repaired: `bad_utf8: repair` beside the input's path",
+    NOT_UTF8: "name the encoding of the file beside the input's path: `encoding: cp1252`; if only this row is damaged, "
+    "fix it or set `bad_utf8: repair`",
     TOO_LARGE_RECORD: "allow more `memory:`",
-    MISSING_KEY: "yield it in every sample, or say what stands for it: `missing: {column: -1}`, or null",
+    MISSING_KEY: "yield it in every sample, or give a default: `missing: {column: -1}`, or null",
     UNEXPECTED_KEY: "add it to `schema:`, or leave it out of the sample",
     WRONG_SHAPE: "yield one shape, or declare the right one under `schema:` (float32[*] takes any length)",
-    WRONG_TYPE: "yield what the type takes, or declare another under `schema:` (None needs `missing: {column: null}`)",
+    WRONG_TYPE: "yield what the type takes, or declare another under `schema:`; if the value may be None, add "
+    "`missing: {column: null}` to the input, with the name of the column",
     DOES_NOT_FIT: "declare a type under `schema:` that holds it",
 }
 
@@ -48,14 +50,14 @@ class Attempt:
 
 
 class Source(Protocol):
-    """By itself, one that reads no files."""
+    """Base class: a source that reads no files."""
 
     @property
     def reducers(self) -> dict[int, Stage]:  # stages that run inside the reader, whose fits it feeds itself
         return {}
 
     def may_lose(self, title: str) -> bool:  # noqa: ARG002
-        """Whether the job goes on without a part or file that has this title."""
+        """Whether the job continues without a part or file that has this title."""
         return False
 
     def given_up(self, piece: TaskInput, lost: Lost) -> list[UnreadablePart]:  # noqa: ARG002
@@ -76,7 +78,7 @@ def refusal(part: UnreadablePart) -> InputError:
     return InputError(
         f"{part.title}{rows}: {part.reason}",
         where=f"{part.segment.location}, row {part.ordinal:,}" if part.rows >= 0 else part.segment.location,
-        next_step="replace the file, or set `on_bad_input: set_aside` to go on without that part",
+        next_step="replace the file, or set `on_bad_input: set_aside` to continue without that part",
     )
 
 
@@ -102,9 +104,9 @@ def _bad_record(aside: SetAside, segment: Segment) -> InputError:
         shown = line.get("raw") or (json.dumps(line["row"], ensure_ascii=False) if "row" in line else "")
         place = f"line {line['line']:,}" if "line" in line else f"row {line['position']:,}"
         place += f": {printable(shown[:200])}" if shown else ""
-    mend = aside.advice or _ADVICE.get(aside.reason, "mend the record")
+    advice = aside.advice or _ADVICE.get(aside.reason, "fix the record")
     return InputError(
         f"{aside.reason}: {line.get('detail', '')}".rstrip(": "),
         where=f"{segment.location}, {place}",
-        next_step=f"{mend}, or set `on_bad_input: set_aside` to keep it in rejected/ and go on",
+        next_step=f"{advice}, or set `on_bad_input: set_aside` to keep it in rejected/ and continue",
     )

@@ -13,7 +13,7 @@ from penstock.prepare.passes.folds.rejected import Rejected
 from penstock.prepare.passes.folds.sink import Into, Sink
 from penstock.prepare.passes.folds.source import Attempt, Source, refusal
 from penstock.prepare.sources import UnreadablePart
-from penstock.prepare.stages.interfaces import Ends, Opens, fit_of, notes_of
+from penstock.prepare.stages.interfaces import Ends, Opens, fits_of, notes_of
 from penstock.prepare.stages.stage import Stage
 
 
@@ -84,7 +84,7 @@ class FoldWork(Work):
             each: stage.opened(store, number, settings.threads, settings.room) if isinstance(stage, Opens) else stage
             for each, stage in self.stages.items()
         }
-        return Chain(stages, {each: Tap(fit_of(all_stages[each])) for each in self.fits}, rejected, refuses)
+        return Chain(stages, {each: Tap(fits_of(all_stages[each])) for each in self.fits}, rejected, refuses)
 
     def open_sink(self, number: int, stack: ExitStack, settings: Settings) -> Sink:
         return self.sink.open(open_store(self.root), number, stack, settings) if self.sink else Sink()

@@ -75,7 +75,7 @@ class Match(Pass):
         return {self.stage: Learned(found, is_written=False)}
 
     def finish(self, left: Left, store: Store) -> Finished:
-        """Keep the keys that are new for the jobs that come later."""
+        """Save the new keys for later jobs."""
         remembered, losers = self.remembered, spills_of(left.rows[self.number])
         return Finished(last=lambda: remembered.save(entries_of(store, losers))) if remembered else Finished()
 

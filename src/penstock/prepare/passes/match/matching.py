@@ -117,7 +117,7 @@ def _match_range(files: Sequence[RunsFile], remembered: Sequence[RunsFile], low:
 
 
 def _are_in(keys: Array, file: RunsFile) -> Array:
-    """Whether each key, of those that ascend, is in the file, of which no more is read than they need."""
+    """Whether each of the sorted keys is in the file. Only the needed blocks are read."""
     answer = np.zeros(len(keys), bool)
     for known in file.near(keys["high"]):
         first = np.searchsorted(keys["high"], known["high"][0], side="left")

@@ -35,7 +35,7 @@ class Packing(passes.Pass):
 
     @property
     def task_count(self) -> int:
-        """Spans of rows: a shard of a training set should not be tiny."""
+        """Number of spans of rows: shards should not be tiny."""
         slices = len(self.job.survey.slices)
         return max(min(slices, _LEAST_SPANS), slices // _SLICES_PER_SPAN)
 

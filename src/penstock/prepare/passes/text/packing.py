@@ -79,7 +79,7 @@ class PackWork(Work):
 
 
 def tail_of(stream: Stream, pack: Pack) -> int:
-    """Tokens at the very end that fill no row; only where documents are cut anywhere is there such a thing."""
+    """Tokens at the end that do not fill a row. Only `wrapped` has a tail."""
     return stream.total % pack.length if pack.method == "wrapped" else 0
 
 

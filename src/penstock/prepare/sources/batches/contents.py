@@ -126,7 +126,7 @@ def _contents(archive: zipfile.ZipFile, members: list[Member], names: FeatureNam
     arrays = [member for member in members if member.shape and not member.is_pickle and not is_metadata(member.name)]
     arrays = [member for member in arrays if member.name not in (*told, FRAME)]
     if not arrays:
-        raise InputError("no array in it has one row per sample", where=location)
+        raise InputError("none of its arrays has one row per sample", where=location)
     rows = _row_count(arrays, location)
     columns = {member.name: (archive, member) for member in arrays if member.rows == rows}
     words = {name: _word(member, location) for name, (_, member) in columns.items()}
@@ -187,8 +187,8 @@ def _word(member: Member, location: str) -> str:
     word = "string" if member.dtype.kind in "US" and len(member.shape) == 1 else str(member.dtype.name)
     if word != "string" and (word not in NUMBERS or 0 in member.shape[1:]):
         raise InputError(
-            f"array {member.name!r} holds {member.dtype} in the shape {member.shape}, which no column can: those are "
-            "numbers, arrays of one shape with numbers, and text",
+            f"array {member.name!r} holds {member.dtype} in the shape {member.shape}; a column holds "
+            "numbers, arrays of numbers of one shape, or text",
             where=location,
             next_step="write the file again without it, or under a name that begins with `metadata`",
         )

@@ -79,12 +79,12 @@ def read_members(handle: BinaryIO, location: str) -> tuple[zipfile.ZipFile, list
     names = [member.name for member in members]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"array {name!r} is there twice", where=location)
+            raise InputError(f"array {name!r} occurs twice", where=location)
     return archive, members
 
 
 def _refuse_lost_members(archive: zipfile.ZipFile, handle: BinaryIO) -> None:
-    """zipfile goes on without the members that a damaged directory hides; how many there are stands at its end."""
+    """zipfile ignores members that a damaged directory hides. The end of the directory says how many there are."""
     handle.seek(-_END_BYTES - len(archive.comment), os.SEEK_END)
     count = int.from_bytes(handle.read(_END_BYTES)[10:12], "little")
     if count not in (len(archive.infolist()), _MANY):

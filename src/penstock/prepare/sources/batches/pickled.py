@@ -121,7 +121,7 @@ def _refuse_damaged(location: str) -> None:
     """A pickle may end before its checksum is looked at."""
     with zipfile.ZipFile(location) as archive:
         if damaged := archive.testzip():
-            raise InputError(f"{damaged!r} is not what was written: its checksum differs", where=location)
+            raise InputError(f"{damaged!r} is damaged: its checksum differs", where=location)
 
 
 def _together(parts: Iterable[Plain], location: str) -> Plain:
@@ -156,8 +156,8 @@ def _section(name: str, samples: Sequence[Any], where: str) -> Plain:
     if name in WHOLE_NUMBERS:
         return _whole_numbers(name, samples, where), {}
     raise InputError(
-        f"{name!r} is a pickle of no known use; known are {FEATURES}, features, labels and masks, or samples or data "
-        "with these inside",
+        f"{name!r} is a pickle that is not expected here; expected are {FEATURES}, features, labels and masks, or "
+        "samples or data with these inside",
         where=where,
         next_step=f"write the file again without it, or under a name that begins with `{METADATA}_`",
     )
@@ -204,7 +204,7 @@ def _refuse_rounded(keys: Sequence[Any], row: Sequence[Any], values: Array, wher
 
 
 def _whole_numbers(section: str, samples: Sequence[Any], where: str) -> dict[str, Array]:
-    """An array a head; a value that its type cannot hold exactly is refused."""
+    """One array per head. A value that the type cannot hold exactly is refused."""
     arrays = {}
     for head in _keys(samples, where):
         shape = () if section == "labels" else np.shape(samples[0][head])
@@ -273,9 +273,9 @@ def _column(name: str, values: Any, where: str) -> Array:
             return np.array(held, word)
     words = ", ".join(sorted(kind.__name__ for kind in kinds)) or "no values"
     raise InputError(
-        f"column {name!r} holds {words}, which no column can: those are numbers of 64 bits, bools or text, of one type",
+        f"column {name!r} holds {words}, but a column holds 64-bit numbers, bools or text, of one type",
         where=where,
-        next_step="write the file again, or leave that column alone",
+        next_step="write the file again, or do not use that column",
     )
 
 

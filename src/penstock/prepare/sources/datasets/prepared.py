@@ -63,13 +63,13 @@ def split_location(place: str, split: str | None) -> str:
         raise InputError(
             f"this dataset has {len(names)} splits: {', '.join(names)}",
             where=place,
-            next_step=f"choose one: {{path: ..., split: {names[0]}}}; for several, make each a source of its own",
+            next_step=f"choose one: {{path: ..., split: {names[0]}}}; for several, make each a separate source",
         )
     if split is not None and split not in names:
         raise InputError(
             f"there is no split {split!r}.{did_you_mean(split, names)}",
             where=place,
-            next_step=f"choose one that is there: {', '.join(names)}",
+            next_step=f"choose one of: {', '.join(names)}",
         )
     _refuse_records(place, manifest)
     return os.path.join(place, split or names[0])
@@ -79,7 +79,7 @@ def _refuse_records(place: str, manifest: Manifest) -> None:
     shards = [shard for every in manifest.splits.values() for shard in every]
     if shards and not is_columns(shards[0].files):
         raise InputError(
-            f"this dataset has `format: {manifest.config.get('format')}`, and its records have no columns to read",
+            f"this dataset has `format: {manifest.config.get('format')}`, whose records have no columns to read",
             where=place,
             next_step="prepare it again without that `format:`, or name the data that it was made from",
         )

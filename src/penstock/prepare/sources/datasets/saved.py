@@ -52,10 +52,10 @@ def _chosen(splits: list[str], split: str | None, place: str) -> str:
         raise InputError(
             f"this dataset has {len(splits)} splits: {', '.join(splits)}",
             where=place,
-            next_step="choose one with `split:`; for several, make each a source of its own",
+            next_step="choose one with `split:`; for several, make each a separate source",
         )
     if split not in splits:
-        choice = f"choose one that is there: {', '.join(splits)}; for several, make each a source of its own"
+        choice = f"choose one of: {', '.join(splits)}; for several, make each a separate source"
         raise _no_split(split, did_you_mean(split, splits), place, choice)
     return split
 

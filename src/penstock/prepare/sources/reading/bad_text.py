@@ -55,7 +55,7 @@ def naming(rows: Rows, segment: Segment) -> Rows:
 def _named(aside: SetAside, encoding: str) -> SetAside:
     facts = {"reason": f"text is not {encoding}", "detail": f"it has bytes that mean nothing in {encoding}"}
     advice = "name the right `encoding:`, or have such bytes replaced: `bad_utf8: repair` beside it"
-    return replace(aside, reason=facts["reason"], kept=[{**line, **facts} for line in aside.kept], advice=advice)
+    return replace(aside, reason=facts["reason"], kept=_Named(aside.kept, facts), advice=advice)
 
 
 def _is_sound(batch: pa.RecordBatch) -> Array:
@@ -89,6 +89,20 @@ class _Lines(Sequence[dict[str, Any]]):
             detail=next(filter(None, (_what_is_bad(name, value) for name, value in values.items())), ""),
             row={name: _shown(value) for name, value in values.items()},
         )
+
+
+@dataclass(frozen=True)
+class _Named(Sequence[dict[str, Any]]):
+    """Lines with other facts, each made when it is asked for."""
+
+    lines: Sequence[dict[str, Any]]
+    facts: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, index: Any) -> Any:
+        return {**self.lines[index], **self.facts}
 
 
 def _what_is_bad(name: str, value: pa.Scalar) -> str | None:

@@ -15,8 +15,11 @@ from penstock.prepare.sources.reading import exact
 from penstock.prepare.sources.reading.chunks import Bytes, Chunk, Ends, line_ends
 from penstock.shards.schema import type_from_arrow
 
-OPEN_QUOTE = "a value starts with a quote that does not end on its line: set `newlines_in_values: true` if it goes on"
+OPEN_QUOTE = (
+    "a value starts with a quote that does not end on its line: set `newlines_in_values: true` if values span lines"
+)
 _QUOTE = ord('"')
+_DELIMITERS = (",", ";", "\t", "|")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,13 @@ def _ends_one_by_one(data: Bytes, delimiter: str) -> Array:
         position = match.end()
         ends.append(position)
     return np.array(ends, "i8")
+
+
+def likely_delimiter(header: bytes, delimiter: str) -> str:
+    """The delimiter that stands in a header line more often than `delimiter` does; nothing if none does."""
+    outside = re.sub(rb'"[^"]*"', b"", header)
+    most = max(_DELIMITERS, key=lambda each: outside.count(each.encode()))
+    return most if outside.count(most.encode()) > outside.count(delimiter.encode()) else ""
 
 
 def row_pattern(delimiter: str) -> re.Pattern[bytes]:
@@ -241,6 +251,8 @@ def read_csv(
     on_bad_row: Any = None,
 ) -> pa.RecordBatch:
     """One batch of all rows."""
+    if on_bad_row:
+        data = _printable_rows(data)
     table = arrow_csv.read_csv(
         pa.BufferReader(pa.py_buffer(data)),
         read_options=arrow_csv.ReadOptions(
@@ -260,3 +272,12 @@ def read_csv(
         ),
     ).combine_chunks()
     return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _printable_rows(data: Bytes) -> Bytes:
+    """pyarrow gives a bad row to a handler as text. Where the row is not UTF-8, it prints a traceback instead."""
+    try:
+        bytes(data).decode()
+    except UnicodeDecodeError:
+        return bytes(data).decode("utf-8", "backslashreplace").encode()
+    return data

@@ -41,10 +41,10 @@ def known_encoding(name: str) -> str:
         found = codecs.lookup(name)
         found.incrementaldecoder("strict").decode(b"")
     except (LookupError, TypeError, AttributeError, UnicodeError, AssertionError) as error:
-        raise ValueError(f"{name!r} is no encoding of text; write latin-1, cp1252, utf-16, shift_jis, ...") from error
+        raise ValueError(f"{name!r} is not a text encoding; write latin-1, cp1252, utf-16, shift_jis, ...") from error
     text_only = getattr(found, "_is_text_encoding", True)
     if not text_only or found.name.replace("_", "-") in _NO_TEXT:
-        raise ValueError(f"{name!r} is no encoding of files; write latin-1, cp1252, utf-16, shift_jis, ...")
+        raise ValueError(f"{name!r} is not an encoding of files; write latin-1, cp1252, utf-16, shift_jis, ...")
     return "" if found.name in _UTF8 else found.name
 
 
@@ -70,7 +70,7 @@ class Decoded:
         self._stream.__exit__(None, None, None)
 
     def read(self, size: int) -> bytes:
-        """As many bytes as asked for; fewer only at the end, or where the stream breaks."""
+        """Read the requested bytes; fewer only at the end, or where the stream breaks."""
         while len(self._held) < size and not self._ended and not self._broken:
             self._take(min(size, _READ_AT_ONCE))
         if self._broken and not self._held:

@@ -174,7 +174,7 @@ class Gzipped:
         self._file.close()
 
     def read(self, size: int) -> bytes:
-        """As many bytes as asked for; fewer only at the end."""
+        """Read the requested bytes; fewer only at the end."""
         pieces: list[bytes] = []
         while size > 0 and self._has_more():
             ended = not self._packed
@@ -255,12 +255,14 @@ def unreachable(error: BaseException, where: str) -> InputError:
 
 def unusable(what: str, where: str, action: str = "replace the file") -> InputError:
     """The error for a file that `on_bad_input: set_aside` would leave out."""
-    return InputError(what, where=where, next_step=f"{action}, or set `on_bad_input: set_aside` to go on without it")
+    return InputError(what, where=where, next_step=f"{action}, or set `on_bad_input: set_aside` to continue without it")
 
 
 def was_changed(what: str, location: str) -> InputError:
     return InputError(
-        what, where=location, next_step="let nothing write to the input during a run, then run the same command"
+        what,
+        where=location,
+        next_step="make sure that nothing writes to the input during a run, then run the same command",
     )
 
 

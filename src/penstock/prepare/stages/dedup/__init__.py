@@ -1,1 +1,1 @@
-"""Dedup: which documents were there before, by 128-bit hashes of their text, in bounded memory."""
+"""Dedup: finds repeated documents by 128-bit hashes of their text, in bounded memory."""

@@ -1,4 +1,4 @@
-"""Dedup: leave out documents that were there before: in this input, or in what earlier jobs remember."""
+"""Dedup: reject documents that occurred before, in this input or in earlier jobs."""
 
 import os
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from penstock.prepare.stages.dedup.losers import Matched
 from penstock.prepare.stages.dedup.remembered import Remembered, look_up
 from penstock.prepare.stages.filter import Filter
 from penstock.prepare.stages.interfaces import Compares, HoldsFolders, Locates, MindsPlace, Named, refuse_records
-from penstock.prepare.stages.split import Split
+from penstock.prepare.stages.splitting.by_hash import SplitByHash
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.stages.text.clean import require_text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dedup(Compares, Locates, MindsPlace):
-    """`dedup`, or `dedup: {column: body, remember: seen/}`: of equal texts the first by position stays.
+    """`dedup`, or `dedup: {column: body, remember: seen/}`: keep the first of equal texts, by position.
 
-    With `remember`, a folder, documents that the datasets remembered there have had are left out too, and the new ones
-    are added when the job is done. `keep: true` writes what is left out to rejected/.
+    `remember` is a folder that stores the hashes of earlier jobs. Documents that an earlier job had are rejected too,
+    and the new hashes are added when the job is done. `keep: true` writes the duplicates to rejected/.
     """
 
     column: str = "text"
@@ -40,12 +40,12 @@ class Dedup(Compares, Locates, MindsPlace):
     def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:
         if not self.remember:
             return self
-        changing = [stage for stage in before if not isinstance(stage, Filter | Split | Dedup)]
+        changing = [stage for stage in before if not isinstance(stage, Filter | SplitByHash | Dedup)]
         cleaned = [{type(stage).__name__.lower(): _cleaning(stage)} for stage in changing]
         meaning = {"column": self.column, "text": cleaned}
         root = os.path.normpath(local_path(self.remember, folder))
         if any(isinstance(stage, Remembering) and stage.remembered.root == root for stage in before):
-            raise ConfigError(f"remember: {self.remember}: an earlier dedup of this job remembers there already")
+            raise ConfigError(f"remember: {self.remember}: an earlier dedup of this job uses this folder already")
         return Remembering(**vars(self), remembered=look_up(root, output, meaning, made_from))
 
     def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:  # noqa: ARG002
@@ -53,7 +53,7 @@ class Dedup(Compares, Locates, MindsPlace):
         refuse_records(before)
         if format in ("arrays", "npz"):
             raise ConfigError(
-                f"documents are compared as they are read, and format: {format} holds samples",
+                f"dedup compares documents, but format: {format} holds samples",
                 next_step="format: safetensors",
             )
 

@@ -111,8 +111,8 @@ class _Leaving(Ends):
 
     def _other_rows(self, now: str) -> TaskError:
         return TaskError(
-            f"dedup was given {now} documents of a slice of which {self.hashed:,} were hashed: which of them are "
-            "duplicates cannot be told",
+            f"dedup got {now} documents from a slice that had {self.hashed:,} when they were hashed",
             where=f"slice {self.number}",
-            next_step="a stage before dedup, or the input, does not give the same rows twice: mend that and run again",
+            next_step="a stage before dedup, or the input, gave other rows the second time: make it deterministic and "
+            "run again",
         )

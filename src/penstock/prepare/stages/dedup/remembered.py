@@ -65,7 +65,7 @@ class Remembered:
             raise InputError(
                 "another job has changed what is remembered here since this one was planned",
                 where=self.root,
-                next_step="run the same command: it is planned with what is there now",
+                next_step="run the same command: it is planned again with the current keys",
             )
 
     def describe(self) -> list[str]:
@@ -89,7 +89,7 @@ def look_up(root: str, output: str, meaning: dict[str, Any], made_from: str) -> 
     """Raises InputError for a folder that holds something else, or keys that mean something else."""
     meaning = {"hash": HASH, **meaning}
     if os.path.exists(root) and not os.path.isdir(root):
-        raise InputError("`remember:` names a folder, and this is a file", where=root, next_step="name another")
+        raise InputError("`remember:` must be a folder, but this is a file", where=root, next_step="name another")
     store = open_store(root)
     names = _names(store)
     _refuse_foreign(store, names)
@@ -147,7 +147,7 @@ def _read(store: Store, name: str) -> KeysFile:
 def _refuse_unlike(store: Store, file: KeysFile, meaning: dict[str, Any]) -> None:
     if file.facts["meaning"] != meaning:
         raise InputError(
-            f"these keys are hashes of something else: of {file.facts['meaning']}; this job's are of {meaning}",
+            f"these keys are hashes of {file.facts['meaning']}; this job compares {meaning}",
             where=store.where(file.name),
             next_step="clean as that job did, or choose another folder for `remember:`",
         )
@@ -159,14 +159,14 @@ def _refuse_foreign(store: Store, names: list[str]) -> None:
         if files and all(map(_MD5.fullmatch, files)):
             raise InputError(
                 "this is a cache of MD5 hashes, one empty file each, as other preprocessors keep them; penstock's keys "
-                f"are {HASH} of the text, and neither can be made from the other",
+                f"are {HASH} of the text, and neither can be converted to the other",
                 where=store.root,
                 next_step="choose an empty folder for `remember:` and run the earlier data once through penstock",
             )
     foreign = [name for name in names if not _NAME.fullmatch(name)]
     if foreign:
         raise InputError(
-            f"a folder of remembered keys holds files named like 00001-0123456789abcdef.keys, and not {foreign[0]!r}",
+            f"a folder of remembered keys holds files named like 00001-0123456789abcdef.keys, not {foreign[0]!r}",
             where=store.root,
             next_step="choose an empty folder for `remember:`",
         )

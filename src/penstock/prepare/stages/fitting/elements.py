@@ -46,8 +46,8 @@ def require_numbers(schema: pa.Schema, columns: tuple[str, ...]) -> None:
         kind = element_type(schema.field(name).type)
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise ConfigError(
-                f"column {name!r} is {schema.field(name).type}, not a number or a fixed-size list of them",
-                next_step="leave it out; arrays that differ in length have no elements to measure one by one",
+                f"column {name!r} is {schema.field(name).type}, not a number or a fixed-size list of numbers",
+                next_step="leave it out; arrays of different lengths cannot be measured element by element",
             )
 
 

@@ -32,7 +32,7 @@ class Moments:
     skip: frozenset[str] = frozenset()
 
     def block_rows(self, schema: pa.Schema) -> int:
-        """As many as are measured at a time of the widest column: more would only wait in memory."""
+        """Rows per block: as many as are measured at a time for the widest column."""
         return min(rows_at_once(math.prod(shape_of(schema.field(name).type))) for name in self._of(schema))
 
     def start(self) -> dict[str, Tally]:
@@ -80,7 +80,7 @@ _ARRAYS = [each.name for each in fields(Tally)][1:]
 
 
 def encode(name: str, tally: Tally) -> dict[str, Any]:
-    """As JSON, a few bytes a number: the driver has the states of all slices."""
+    """Encode as JSON, a few bytes per number: the driver holds the states of all slices."""
     unknown = np.flatnonzero(~(np.isfinite(tally.mean) & np.isfinite(tally.squares)))
     if len(unknown):
         which = f"element {unknown[0]} of column {name!r}" if tally.shape else f"column {name!r}"

@@ -1,1 +1,1 @@
-"""Ways to split that are not shares of a hash: by time, by exact counts; and the names that splits may have."""
+"""Ways to split: by hash, by exact counts, by time; and the allowed names of splits."""

@@ -22,10 +22,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class SplitByTime(Splits):
-    """`split: {by_time: at, test: "2024-06-01"}`: rows from that time on are `test`, earlier ones are `train`.
+    """`split: {by_time: at, test: "2024-06-01"}`: rows from that time on are `test`, earlier rows are `train`.
 
-    Each split begins at its time and ends where the next one begins. The column holds times, days or numbers, and the
-    boundary is compared as `filter: at >= ...` compares it: UTC, if it names no zone. A row without a time is bad.
+    Each split begins at its time and ends where the next one begins. The column holds times, days or numbers. The
+    boundary is compared as in `filter: at >= ...`: it is UTC if it names no zone. A row without a time is bad input.
     """
 
     by_time: str
@@ -37,7 +37,7 @@ class SplitByTime(Splits):
         for name in ("by", "seed"):
             if name in written:
                 raise ConfigError(
-                    f"{name}: time alone decides where `by_time` is given", next_step=f"leave {name} out, or by_time"
+                    f"{name}: it cannot be combined with `by_time`", next_step=f"leave {name} out, or by_time"
                 )
         boundaries = {str(name): _plain(value) for name, value in written.items() if name != "by_time"}
         return {"by_time": written["by_time"], "boundaries": dict(sorted(boundaries.items()))}
@@ -122,7 +122,7 @@ def _refuse_type(name: str, kind: pa.DataType, value: Any) -> None:
         return
     if is_a.is_list(kind) or is_a.is_large_list(kind):
         raise ConfigError(
-            f"by_time: column {name!r} is {kind}: a record with several times may lie on both sides of a boundary",
+            f"by_time: column {name!r} is {kind}: a record with several times can be on both sides of a boundary",
             next_step=f"make two datasets, with `filter: {name} < {value}` and `filter: {name} >= {value}` before "
             "`group`",
         )

@@ -16,10 +16,10 @@ NULL, EMPTY = "null text", "empty text"
 
 @dataclass(frozen=True, kw_only=True)
 class Clean(Stage):
-    """`clean`, or `clean: {column: body, normalize: nfc}`: outer white space is cut off, empty texts are set aside.
+    """`clean`, or `clean: {column: body, normalize: nfc}`: trim white space and reject empty texts.
 
-    `normalize: nfc` spells composed characters in one way. `keep: true` writes null and empty rows to rejected/. Bytes
-    that are no UTF-8 never come here: the input's `bad_utf8:` says whether they are repaired or set aside.
+    `normalize: nfc` writes composed characters in one form. `keep: true` writes null and empty rows to rejected/. All
+    text is valid UTF-8 here: the input's `bad_utf8:` decides whether bad bytes are repaired or their rows rejected.
     """
 
     column: str = "text"
@@ -58,7 +58,7 @@ def require_text(schema: pa.Schema, column: str) -> None:
     kind = schema.field(column).type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise ConfigError(
-            f"column {column!r} is {kind}, and text is needed",
+            f"column {column!r} is {kind}, but must be text",
             next_step=f"read it as text: {_read_as_text(column)}"
             if pa.types.is_dictionary(kind)
             else "name a column of text: `column: ...`",

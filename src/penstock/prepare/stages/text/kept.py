@@ -218,7 +218,7 @@ def kept_columns(schema: pa.Schema, names: Sequence[str]) -> tuple[Kept, ...]:
     for name in names:
         if name in (TOKENS, DOCUMENTS, *RESERVED):
             raise ConfigError(
-                f"keep: {name!r} is a name that packed rows or their batches use themselves",
+                f"keep: {name!r} is a name that packed rows or their batches already use",
                 next_step="rename the column in a stage before: `select: {new_name: old_name}`",
             )
         if list(names).count(name) > 1:
@@ -247,7 +247,7 @@ def added_values(kept: Sequence[Kept], written: dict[str, Any], begin: int, end:
     for name, value in written.items():
         if name not in columns:
             raise ConfigError(
-                f"added: {name!r} is no kept column with one value per token",
+                f"added: {name!r} is not a kept column with one value per token",
                 next_step=f"one of: {', '.join(columns)}" if columns else "leave `added:` out",
             )
         if not _holds(columns[name].dtype, value):

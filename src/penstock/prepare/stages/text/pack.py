@@ -24,13 +24,13 @@ _LEAST_WINDOW, _LEAST_ROWS = 1 << 22, 128  # tokens, and rows, of a window: 5,00
 class Pack(Settles, MindsPlace, Locates):
     """`pack: 2048`, or `pack: {length: 2048, method: best_fit, overflow: truncate}`.
 
-    `wrapped` puts all documents one behind the other and cuts every `length` tokens; what is left at the very end is
-    counted as the tail. `best_fit` keeps documents whole and fills rows from `window` tokens at a time. `none` makes
-    one row of each document. What is longer than a row is split, truncated or set aside, as `overflow` says.
+    `wrapped` joins all documents and cuts the stream every `length` tokens; the rest at the end is counted as "tail".
+    `best_fit` keeps documents whole and fills rows from `window` tokens at a time. `none` makes one row per document.
+    `overflow` decides about documents longer than a row: split, truncate or set_aside.
 
-    `keep: [source_id, loss_mask]` keeps columns beside the tokens, each with one value per token: the value of the
-    token's document, or, of a column of lists, the token's own. A list need not have values for the bos and eos tokens
-    that `tokenize` adds: they get 0, or what `added: {loss_mask: 1}` says.
+    `keep: [source_id, loss_mask]` keeps columns beside the tokens, with one value per token: the value of the token's
+    document, or, for a column of lists, the token's own value. A list needs no values for the bos and eos tokens that
+    `tokenize` adds: they get 0, or the value in `added: {loss_mask: 1}`.
     """
 
     length: int
@@ -53,10 +53,10 @@ class Pack(Settles, MindsPlace, Locates):
             raise ConfigError(f"length: {self.length:,} is not between 2 and {1 << 24:,} tokens")
         if self.method == "wrapped" and self.overflow != "split":
             raise ConfigError(
-                f"overflow: {self.overflow} goes with best_fit and none; wrapped splits wherever a row ends"
+                f"overflow: {self.overflow} needs method best_fit or none; wrapped always splits at the end of a row"
             )
         if self.window and self.method != "best_fit":
-            raise ConfigError("window: goes with method: best_fit")
+            raise ConfigError("window: needs method: best_fit")
         if self.window and self.window < self.length:
             raise ConfigError(f"window: {self.window:,} tokens are less than one row of {self.length:,}")
 
@@ -76,11 +76,11 @@ class Pack(Settles, MindsPlace, Locates):
         refuse_records(before)
         if behind:
             raise ConfigError(
-                f"it makes the rows of the dataset, and {behind[0][0]} stands behind it", next_step="move it to the end"
+                f"pack must be the last stage, but {behind[0][0]} comes after it", next_step="move it to the end"
             )
         if format in ("arrayrecord", "arrays", "npz"):
             raise ConfigError(
-                "packed rows are kept in format: safetensors or npy",
+                "packed rows need format: safetensors or npy",
                 next_step="leave `format:` out; `penstock export` writes other formats",
             )
 
@@ -127,7 +127,7 @@ class Pack(Settles, MindsPlace, Locates):
         require_columns(schema, [TOKENS])
         kind = schema.field(TOKENS).type
         if not (pa.types.is_list(kind) and pa.types.is_integer(kind.value_type)):
-            raise ConfigError(f"column {TOKENS!r} is {kind}, and a list of whole numbers is needed")
+            raise ConfigError(f"column {TOKENS!r} is {kind}, but must be a list of whole numbers")
         tokens, *kept = self.document_columns(schema)
         added_values(kept, self.added, 0, 0)
         return packed_schema(tokens.number, self.length if self.method == "wrapped" else 0, kept)

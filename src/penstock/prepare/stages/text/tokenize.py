@@ -26,11 +26,12 @@ _MOST_THREADS = 4  # as many as one reader can feed
 
 @dataclass(frozen=True, kw_only=True)
 class Tokenize(Locates):
-    """`tokenize: path/to/tokenizer.json`, a folder that holds one, or a hub id; the text becomes a column `tokens`.
+    """`tokenize: path/to/tokenizer.json`, a folder that holds one, or a hub id. The text becomes a column `tokens`.
 
-    Every document ends with the tokenizer's end token (`add_eos: false` leaves it out, `eos:` names another, by its
-    text or id) and, with `add_bos`, begins with its first (`template`: where the tokenizer's own template puts one;
-    `bos:` names another). Special tokens that stand in the text are text, unless `special_tokens: tokens`.
+    Every document ends with the tokenizer's end token. `add_eos: false` omits it; `eos:` names another token, by text
+    or id. With `add_bos: true` every document begins with the begin token; `bos:` names another. `add_bos: template`
+    adds it only if the tokenizer's own template does. Special tokens inside the text are read as plain text, unless
+    `special_tokens: tokens` is set.
     """
 
     tokenizer: str
@@ -53,7 +54,7 @@ class Tokenize(Locates):
         for kind in ("eos", "bos"):
             if isinstance(said := options.get(kind), bool):
                 raise ConfigError(
-                    f"{kind}: it names a token, by its text or its id",
+                    f"{kind}: it must name a token, by text or id",
                     next_step=f"write `add_{kind}: {str(said).lower()}`",
                 )
         return options
@@ -80,10 +81,13 @@ class Tokenize(Locates):
     def _special(file: TokenizerFile, kind: str, named: str | int, known: SpecialToken | None) -> int:
         found = file.special_token(named) if named != "" else known
         if found is None:
+            special = file.special_texts()
+            place = "ends" if kind == "eos" else "begins"
             raise ConfigError(
-                f"add_{kind}: nothing beside this tokenizer says which token that is",
+                f"neither the tokenizer nor a file beside it says which token {place} a document",
                 where=file.location + (f"; could not fetch {file.not_fetched}" if file.not_fetched else ""),
-                next_step=f"name it: `{kind}: '<|endoftext|>'`, or say `add_{kind}: false`",
+                next_step=f"name it: `{kind}: '{special[0] if special else '<|endoftext|>'}'`, or say "
+                f"`add_{kind}: false`; its special tokens are: {', '.join(special) or 'none'}",
             )
         return found.id
 
@@ -132,7 +136,7 @@ class Located(Tokenize, UsesThreads, Opens, Leaves, AddsTokens):
     def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
         require_text(schema, self.column)
         if TOKENS in schema.names and self.column != TOKENS:
-            raise ConfigError(f"there is a column {TOKENS!r} already, which is what the ids will be called")
+            raise ConfigError(f"there is already a column {TOKENS!r}, the name of the new column")
         kind = pa.list_(pa.from_numpy_dtype(self.file.dtype))
         return schema.set(schema.get_field_index(self.column), pa.field(TOKENS, kind))
 
@@ -206,6 +210,6 @@ class _Encode(Stage):
 
 
 def _too_large(rows: Rows, row: int, size: int, most: int) -> dict[str, Any]:
-    """Its line in rejected/, without the text: that is what there is no room for."""
+    """Line of rejected/ for a document that is too large, without its text."""
     what = f"{size:,} bytes of it have no place to be cut, and memory allows {most:,} in one piece"
     return rows.rejected_line(row, TOO_LARGE_PIECE, detail=what)

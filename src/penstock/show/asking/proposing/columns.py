@@ -1,7 +1,8 @@
 """Columns: a table of first rows -> what is known of each column. Next: roles.py."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,12 +12,13 @@ from penstock.shards.schema import schema_from_arrow
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
+_DAY_FIRST = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}(\W.*)?")
 _SHOWN_VALUES = 20
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as its first rows show it."""
+    """A column as its first rows show it, or a field of a struct: `device.id` is called device_id."""
 
     name: str
     type: pa.DataType
@@ -26,6 +28,8 @@ class Column:
     mean_characters: float  # of text
     looks_like_time: bool  # text that is written as a time
     cannot_be_stored: str  # the reason, or nothing
+    path: str  # where `select` finds it
+    example_date: str = ""  # of text with dates that do not sort by time, such as 28.06.2024
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -60,20 +64,44 @@ class Column:
 
 
 def columns_of(table: pa.Table) -> tuple[Column, ...]:
-    return tuple(_column(field, table.column(number)) for number, field in enumerate(table.schema))
+    taken = set(table.schema.names)
+    columns = []
+    for name, field, values in _flat("", table):
+        column = _column(field.with_name(name), values)
+        if name not in table.schema.names:
+            flat = name.replace(".", "_")
+            while flat in taken:
+                flat += "_"
+            taken.add(flat)
+            column = replace(column, name=flat)
+        columns.append(column)
+    return tuple(columns)
+
+
+def _flat(prefix: str, table: pa.Table) -> Iterator[tuple[str, pa.Field, pa.ChunkedArray]]:
+    """(path, field, values) of every column, with the fields of a struct in its place."""
+    for field, values in zip(table.schema, table.columns, strict=True):
+        path = f"{prefix}{field.name}"
+        names = [each.name for each in field.type] if pa.types.is_struct(field.type) else []
+        if names and len(set(names)) == len(names) and not any("." in name for name in (field.name, *names)):
+            yield from _flat(f"{path}.", pa.Table.from_arrays(values.flatten(), schema=pa.schema(list(field.type))))
+        else:
+            yield path, field, values
 
 
 def _column(field: pa.Field, values: pa.ChunkedArray) -> Column:
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if pa.types.is_dictionary(field.type):
         values = values.cast(kind)
-    column = Column(field.name, kind, len(values), values.null_count, _distinct(values), 0.0, False, _obstacle(field))
+    counts = len(values), values.null_count, _distinct(values)
+    column = Column(field.name, kind, *counts, 0.0, False, _obstacle(field), field.name)
     if not column.is_text or not len(values):
         return column
     characters = pc.mean(pc.utf8_length(values)).as_py() or 0.0
     first = values.drop_null().slice(0, _SHOWN_VALUES).to_pylist()
     is_time = bool(first) and all(_ISO.fullmatch(each) for each in first)
-    return Column(**{**vars(column), "mean_characters": characters, "looks_like_time": is_time})
+    date = first[0] if first and all(_DAY_FIRST.fullmatch(each) for each in first) else ""
+    return replace(column, mean_characters=characters, looks_like_time=is_time, example_date=date)
 
 
 def _distinct(values: pa.ChunkedArray) -> int:

@@ -1,7 +1,7 @@
 """Drafts: the kinds of job that can be proposed, each with its lines of the job file. Next: proposal.py."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -39,7 +39,10 @@ class Draft(ABC):
         """Sentences for a person to answer; they become comments."""
 
     def source(self) -> str:
-        return _input_line(self.looked.source)
+        source = self.looked.source
+        if isinstance(source, str):
+            return f"input: {quoted(source)}"
+        return "\n  ".join(["input:", *_source_lines(source)])
 
     def drops(self, column: Column) -> str:
         """Why the column is left out; nothing if it stays."""
@@ -47,11 +50,11 @@ class Draft(ABC):
 
     def select(self) -> Iterator[str]:
         """A `select` that leaves out columns, or gives them another name; nothing if all can stay."""
-        dropped = {each.name: reason for each in self.looked.columns if (reason := self.drops(each))}
-        if not dropped:
+        dropped = {each.path: reason for each in self.looked.columns if (reason := self.drops(each))}
+        names = {_storable(each, number): each.path for number, each in enumerate(self.looked.columns)}
+        if not dropped and all(new == old for new, old in names.items()):
             return
-        names = {_storable(each, number): each.name for number, each in enumerate(self.looked.columns)}
-        kept = {new: old for new, old in names.items() if old not in dropped or new != old}
+        kept = {new: old for new, old in names.items() if old not in dropped or _is_named_badly(old)}
         if not kept:
             raise InputError(
                 f"no column of these files can be stored: {next(iter(dropped.values()))}",
@@ -60,6 +63,8 @@ class Draft(ABC):
             )
         for old, reason in dropped.items():
             yield f"# {'renamed' if old in kept.values() else 'left out'}: {quoted(old)}: {printable(reason)}"
+            if old not in kept.values():
+                yield "#   a stage of your own can make another column of it: docs/how-to/own-stage.md"
         is_same = all(new == old for new, old in kept.items())
         yield f"- select: {quoted_list(kept) if is_same else quoted_mapping(kept)}"
 
@@ -72,15 +77,14 @@ class Documents(Draft):
         return bool(SOURCES[self.looked.format].documents or self.roles.texts)
 
     def source(self) -> str:
-        paths = self.looked.source["path"] if isinstance(self.looked.source, dict) else self.looked.source
-        named = quoted(paths) if isinstance(paths, str) else quoted_list(paths)
+        source = self.looked.source if isinstance(self.looked.source, dict) else {"path": self.looked.source}
         if SOURCES[self.looked.format].documents:
             option = "format: text\n  document: file # one document per file; or line"
         else:
             option = (
                 f"text_column: {quoted(self.roles.texts[0].name)} # only this column is read; stages call it `text`"
             )
-        return f"input:\n  path: {named}\n  {option}"
+        return "\n  ".join(["input:", *_source_lines(source), option])
 
     def stages(self) -> Iterator[str]:
         yield "- clean # cuts off outer white space and sets empty texts aside"
@@ -176,12 +180,10 @@ class Samples(Draft):
         yield "which samples belong together? `split: {by: column, test: 0.1}` keeps them in one split"
 
 
-def _input_line(source: object) -> str:
-    if isinstance(source, str):
-        return f"input: {quoted(source)}"
-    assert isinstance(source, dict)
-    ((key, paths),) = source.items()
-    return f"input:\n  {key}: {quoted(paths) if isinstance(paths, str) else quoted_list(paths)}"
+def _source_lines(source: Mapping[str, str | Sequence[str]]) -> Iterator[str]:
+    for key, value in source.items():
+        note = " # a guess: the first files are not UTF-8" if key == "encoding" else ""
+        yield f"{key}: {quoted(value) if isinstance(value, str) else quoted_list(value)}{note}"
 
 
 def _filters(columns: Iterable[Column], roles: Roles) -> Iterator[str]:
@@ -203,6 +205,10 @@ def _counts(columns: Sequence[Column], rows: int) -> str:
 def _lengths(columns: Sequence[Column]) -> str:
     shown = [f"{quoted(each.name)} has {each.mean_characters:,.0f} characters" for each in columns[:_MOST_CANDIDATES]]
     return ", ".join(shown) + " on average"
+
+
+def _is_named_badly(name: str) -> bool:
+    return "/" in name or not name
 
 
 def _storable(column: Column, number: int) -> str:

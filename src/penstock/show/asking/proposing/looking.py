@@ -17,6 +17,7 @@ from penstock.prepare.survey.agreement import Agreed, agree
 from penstock.prepare.survey.finding import Found, find_files
 from penstock.prepare.survey.listing import Tally, Unread, ending_of, files_below
 from penstock.show.asking.proposing.columns import Column, columns_of
+from penstock.show.asking.proposing.spelling import spelling_of
 from penstock.show.asking.proposing.unread import refuse_other_files
 
 FEW_FILES = 5
@@ -51,6 +52,11 @@ def look(paths: Sequence[str], folder: str, output: str) -> Looked:
     named: Any = written[0] if len(written) == 1 else written
     source = {"npz": named} if kinds.keys() == {"npz"} else named if len(written) == 1 else {"path": named}
     config = make_config({"input": source, "output": output, "on_bad_input": "set_aside"}, folder)
+    some = find_files(config).files[:FEW_FILES]
+    options = spelling_of(some)
+    if options:
+        source = {**(source if isinstance(source, dict) else {"path": source}), **options}
+        config = make_config({"input": source, "output": output, "on_bad_input": "set_aside"}, folder)
     found = find_files(config)
     some = found.files[:FEW_FILES]
     agreed = agree(config, (), (config.input[0].options(),), some)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.base.errors import ConfigError, InputError, printable
+from penstock.base.sizes import counted
 from penstock.prepare.job.config import make_config
 from penstock.prepare.job.job_file import read_yaml
 from penstock.prepare.sources.registry import SOURCES
@@ -19,6 +20,7 @@ from penstock.show.asking.proposing.quoting import quoted
 from penstock.show.asking.proposing.roles import roles_of
 
 _MOST_SHOWN = 40  # columns in the comment
+_MOST_DATES = 3
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def propose(looked: Looked, output: str) -> Proposal:
         )
     if not looked.rows and all(pa.types.is_null(each.type) for each in looked.columns):
         raise InputError(
-            "these files name columns and hold no rows, and rows tell the types",
+            "these files have column names but no rows, so the types are unknown",
             where=looked.some[0].location,
             next_step="name files that hold rows, or declare the types in a job: "
             "`input: {path: ..., types: {column: float64}}`",
@@ -100,7 +102,7 @@ def _text(draft: Draft, output: str, questions: Sequence[str]) -> str:
 
 def _extent(looked: Looked) -> str:
     some, every = len(looked.some), looked.file_count
-    files = f"{some:,} of {every:,} files" if some < every else f"{every:,} {'file' if every == 1 else 'files'}"
+    files = f"{some:,} of {every:,} files" if some < every else counted(every, "file")
     return f"{files}, {looked.rows:,} rows of {looked.format}" if looked.rows else f"{files} of {looked.format}"
 
 
@@ -112,9 +114,13 @@ def _column_lines(looked: Looked) -> Iterator[str]:
         values = f", {column.distinct:,} {'value' if column.distinct == 1 else 'different values'}"
         values = values if column.distinct else ""
         nulls = f", {column.nulls:,} null" if column.nulls else ""
-        yield f"  {quoted(column.name)}: {printable(str(column.type))}{values}{nulls}"
+        yield f"  {quoted(column.path)}: {printable(str(column.type))}{values}{nulls}"
     if len(looked.columns) > _MOST_SHOWN:
         yield f"  and {len(looked.columns) - _MOST_SHOWN:,} more"
+    for column in [each for each in looked.columns if each.example_date][:_MOST_DATES]:
+        date = quoted(column.example_date)
+        yield f"{quoted(column.path)} has dates such as {date}. They are text, and text does not sort by time:"
+        yield "  make times of them before you order by them (docs/how-to/own-stage.md)"
 
 
 def free_output(folder: str) -> str:

@@ -6,45 +6,14 @@ from dataclasses import dataclass
 from penstock.show.asking.proposing.columns import Column
 
 _KEY_WORDS = [
-    "id",
-    "uid",
-    "uuid",
-    "guid",
-    "key",
-    "user",
-    "customer",
-    "patient",
-    "session",
-    "device",
-    "account",
-    "client",
-    "sensor",
-    "player",
-    "subject",
-    "member",
-    "host",
-    "game",
-    "address",
-    "addr",
-    "ip",
-    "source",
-    "src",
-]
+    "id", "uid", "uuid", "guid", "key", "user", "customer", "patient", "session", "device", "account", "client",
+    "sensor", "player", "subject", "member", "host", "game", "address", "addr", "ip", "source", "src",
+]  # fmt: skip
 _TIME_WORDS = ["time", "timestamp", "datetime", "date", "at", "ts", "when", "day", "created", "updated", "started"]
 _TEXT_WORDS = [
-    "text",
-    "content",
-    "body",
-    "document",
-    "article",
-    "message",
-    "story",
-    "html",
-    "markdown",
-    "abstract",
-    "review",
+    "text", "content", "body", "document", "article", "message", "story", "html", "markdown", "abstract", "review",
     "comment",
-]
+]  # fmt: skip
 _DOCUMENT_CHARACTERS = 200  # text of this mean length is a document, whatever its name
 _NAMED_CHARACTERS = 30  # ... and of this, if the name says so
 
@@ -95,7 +64,7 @@ def _rank(column: Column) -> int:
 
 
 def _is_document(column: Column) -> bool:
-    if not column.is_text or column.looks_like_time:
+    if not column.is_text or column.looks_like_time or column.path != column.name:  # text_column takes no fields
         return False
     is_named = any(word in _TEXT_WORDS for word in column.words)
     return column.mean_characters >= (_NAMED_CHARACTERS if is_named else _DOCUMENT_CHARACTERS)

@@ -38,17 +38,17 @@ def refuse_other_files(paths: Sequence[str], kinds: Counter[str], folder: str) -
         _refuse_unknown(paths, kinds, folder)
     if len(kinds) > 1:
         raise InputError(
-            f"these files are of several kinds: {_listed(kinds)}",
+            f"these files have several formats: {_listed(kinds)}",
             where=_where(paths),
-            next_step=f"name the files of one kind: penstock init '{_pattern(paths[0], _ending(known[0]))}'; a job can "
-            "read several kinds if their columns are equal: give each as an entry of `input:`",
+            next_step=f"name the files of one format: penstock init '{_pattern(paths[0], _ending(known[0]))}'; a job "
+            "can read several formats if their columns are equal: give each as an entry of `input:`",
         )
 
 
 def _refuse_nothing(paths: Sequence[str]) -> None:
     is_folder = len(paths) == 1 and os.path.isdir(paths[0])
     raise InputError(
-        "there is no file in this folder" if is_folder else "there is no such file, and the pattern matches none",
+        "there is no file in this folder" if is_folder else "there is no such file, and the pattern matches no file",
         where=_where(paths),
         next_step="name files, a folder or a pattern between quotes: penstock init 'data/*.parquet'",
     )

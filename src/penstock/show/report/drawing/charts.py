@@ -168,7 +168,7 @@ def _bar(bar: Bar, scale: float) -> Html:
 
 
 def meter(title: str, value: float, whole: float) -> Html:
-    """How much of a whole is used."""
+    """A bar that shows the used share of a whole."""
     share = min(1.0, value / whole) if whole else 0.0
     fill = element("rect", width=percent(share), height="100%", rx="3", class_="one", data_value=value)
     track = element("rect", width="100%", height="100%", rx="3", class_="track")

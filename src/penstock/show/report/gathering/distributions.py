@@ -19,7 +19,6 @@ from penstock.base.stores.store import Store
 from penstock.shards.dataset import Dataset, open_dataset
 from penstock.shards.manifest import Manifest, read_artifact
 from penstock.shards.packed import SUMMARY
-from penstock.shards.schema import Schema
 from penstock.show.report.gathering.histogram import Histogram, coarser
 from penstock.show.report.gathering.measuring import Array, Columns, lengths, record_bytes, spans
 
@@ -95,7 +94,7 @@ class _Measure:
     histogram: Histogram = field(default_factory=Histogram)
 
     def facts(self, seen: str) -> Facts:
-        """Where spans are hours, those below a second are one bucket."""
+        """Facts of the distribution. If spans are hours long, all below a second are one bucket."""
         is_long = (self.histogram.greatest or 0) >= _LONG_SECONDS * self.per_second
         found = self.histogram.facts(self.per_second if is_long else 0)
         return _titled(self.title, "record", self.unit, found, seen, self.per_second)
@@ -105,7 +104,10 @@ def _measured(store: Store, manifest: Manifest, group: Facts) -> tuple[list[Fact
     if manifest.config.get("format") in _WITHOUT_COLUMNS:
         return [], [f"Records of format {manifest.config['format']} are not measured: they have no columns."]
     of_columns = list(_event_measures(manifest, group) if group else _column_measures(manifest))
-    measures = [_Measure("Bytes per record", "byte", partial(_bytes, manifest.schema)), *of_columns[:_MOST_COLUMNS]]
+    measures = [
+        _Measure("Bytes per record", "byte", partial(record_bytes, schema=manifest.schema)),
+        *of_columns[:_MOST_COLUMNS],
+    ]
     seen = 0
     for columns, low, high in _pieces(store, manifest):
         seen += high - low
@@ -139,31 +141,19 @@ def _pieces(store: Store, manifest: Manifest) -> Iterator[tuple[Columns, int, in
 def _column_measures(manifest: Manifest) -> Iterator[_Measure]:
     for each in manifest.schema:
         if each.parsed.is_list:
-            yield _Measure(f"Values per record: {each.name}", "value", partial(_lengths, each.name))
+            yield _Measure(f"Values per record: {each.name}", "value", partial(lengths, name=each.name))
         elif each.parsed.is_text:
-            yield _Measure(f"Length of text: {each.name}", "byte", partial(_lengths, each.name))
+            yield _Measure(f"Length of text: {each.name}", "byte", partial(lengths, name=each.name))
 
 
 def _event_measures(manifest: Manifest, group: Facts) -> Iterator[_Measure]:
     """Lists of a record of events are equally long: one of them tells how many events it has."""
     lists = [each for each in manifest.schema if each.parsed.is_list and each.name not in group["by"]]
     if lists and group["records"] != group["keys"]:
-        yield _Measure("Events per record", "event", partial(_lengths, lists[0].name))
+        yield _Measure("Events per record", "event", partial(lengths, name=lists[0].name))
     for each in lists:
         kind = each.parsed.inner
         if kind and each.name in group["order"][:1] and kind.name.startswith(_SPANS) and kind.name != "uint64":
             per_second = _IN_A_SECOND[kind.arguments[0]] if kind.name == "timestamp" else 1
             title = f"First to last event of a record: {each.name}"
-            yield _Measure(title, _SPAN_UNITS.get(kind.name, "value"), partial(_spans, each.name), per_second)
-
-
-def _bytes(schema: Schema, columns: Columns, edges: Array) -> Array:
-    return record_bytes(columns, schema, edges)
-
-
-def _lengths(name: str, columns: Columns, edges: Array) -> Array:
-    return lengths(columns, name, edges)
-
-
-def _spans(name: str, columns: Columns, edges: Array) -> Array:
-    return spans(columns, name, edges)
+            yield _Measure(title, _SPAN_UNITS.get(kind.name, "value"), partial(spans, name=each.name), per_second)

@@ -28,7 +28,7 @@ def open_finished(path: str | os.PathLike[str]) -> tuple[Store, Manifest]:
     place = os.fspath(path)
     if is_bare(place) or older_files(place):
         raise OutputError(
-            "these are .arrayrecord files without a manifest: nothing tells how they were made",
+            "these are .arrayrecord files without a manifest: it is unknown how they were made",
             where=place,
             next_step=f"penstock inspect {place}",
         )

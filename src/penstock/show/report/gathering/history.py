@@ -12,13 +12,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.base.events import EVENTS
+from penstock.base.events.log import whole_lines
 from penstock.base.stores.store import Store
 from penstock.prepare.run.finishing import RUN
 
 Facts = dict[str, Any]
 MOST_POINTS = 500  # of the timeline
-_AT_ONCE = 1 << 20  # bytes of the log
 _NUMBERS = (
     *("seconds", "cpu_seconds", "tasks_done", "tasks_kept", "workers", "spill_bytes"),
     *("peak_memory_bytes", "allowed_memory_bytes", "projected_memory_bytes"),
@@ -42,8 +41,8 @@ def history(store: Store) -> Facts:
         "timeline": thinned(sorted([*_ends(passes), *timeline], key=lambda point: point[0])),
         "slowest": [_task_facts(each) for each in items(run.get("slowest"))],
         "input": run.get("input") if isinstance(run.get("input"), list) else [],
-        "not_read": items(run.get("not_read")),
-        "machine": _mapping(run.get("machine")),
+        "not_read": [each for each in items(run.get("not_read")) if _is_unread(each)],
+        "machine": {name: value for name, value in _mapping(run.get("machine")).items() if _is_told(value)},
         "versions": _mapping(run.get("versions")),
     }
     return {**facts, "unknown": list(_unknown(facts))}
@@ -89,6 +88,16 @@ def items(value: Any) -> list[Facts]:
 
 def _mapping(value: Any) -> Facts:
     return value if isinstance(value, dict) else {}
+
+
+def _is_unread(each: Facts) -> bool:
+    is_named = all(isinstance(each.get(name), str) for name in ("what", "first"))
+    return is_named and number(each.get("count")) is not None
+
+
+def _is_told(value: Any) -> bool:
+    """Text, or a number that can be shown."""
+    return not isinstance(value, int | float) or number(value) is not None
 
 
 def _words(value: Any) -> str:
@@ -194,21 +203,9 @@ class _Told:
 
 def _told(store: Store) -> _Told:
     told = _Told()
-    if not store.exists(EVENTS):
-        return told
-    for line in _lines(store, EVENTS):
+    for line, _ in whole_lines(store):
         try:
             told.take(_mapping(json.loads(line)))
         except (ValueError, RecursionError):  # cut short by a crash
             continue
     return told
-
-
-def _lines(store: Store, name: str) -> Iterator[bytes]:
-    """Lines of a log, read a megabyte at a time."""
-    rest = b""
-    for start in range(0, store.size(name), _AT_ONCE):
-        data = rest + store.read_range(name, start, min(_AT_ONCE, store.size(name) - start))
-        *lines, rest = data.split(b"\n")
-        yield from lines
-    yield rest

@@ -20,7 +20,7 @@ Columns = Mapping[str, Column]
 _OFFSET_BYTES = 8
 
 
-def record_bytes(columns: Columns, schema: Schema, edges: Array) -> Array:
+def record_bytes(columns: Columns, edges: Array, schema: Schema) -> Array:
     """Stored bytes of the records between neighbouring `edges`; a dictionary's texts, which are shared, left out."""
     total = np.zeros(len(edges) - 1, "i8")
     for field in schema:
@@ -44,12 +44,12 @@ def _field_bytes(columns: Columns, field: Field, edges: Array) -> Array:
     return np.asarray(counts * each + inner)
 
 
-def lengths(columns: Columns, name: str, edges: Array) -> Array:
+def lengths(columns: Columns, edges: Array, name: str) -> Array:
     """Values of a list, or bytes of a text, in each record."""
     return np.diff(values_at(columns[f"{name}/offsets"], edges))
 
 
-def spans(columns: Columns, name: str, edges: Array) -> Array:
+def spans(columns: Columns, edges: Array, name: str) -> Array:
     """Last minus first value of a list of whole numbers; records that have neither are left out."""
     bounds = values_at(columns[f"{name}/offsets"], edges)
     first, last = bounds[:-1], bounds[1:] - 1

@@ -37,7 +37,7 @@ def first_lines(store: Store, name: str) -> Iterator[bytes]:
 
 
 def _look(found: dict[str, list[Facts]], lines: Iterator[bytes]) -> int:
-    """How many lines there were."""
+    """Add examples from one file. Returns the number of lines read."""
     count = 0
     for line in lines:
         count += 1

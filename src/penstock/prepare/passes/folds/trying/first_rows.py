@@ -30,7 +30,7 @@ def try_first_rows(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tri
 
 
 def _read_some(work: FoldWork, how: Measuring, number: int, size: int, grown: Callable[[], int]) -> Point:
-    """A task cut short."""
+    """Run a part of a task."""
     started = time.perf_counter()
     read, more_seconds = 0, 0.0
     whole_bytes, read_bytes = 1, 1  # of giant texts the beginnings are taken, and cost what a part of them would
@@ -73,12 +73,12 @@ def _bound(work: FoldWork, how: Measuring) -> FoldWork:
     """
     for number, stage in work.stages.items():
         if isinstance(stage, Applies) and number not in work.fits:
-            fit, first = stage.fit(), _through(work, how, number)
-            tap = Tap(fit)
+            first, tap = _through(work, how, number), Tap(stage)
             if first is not None:
                 tap.add(first)
-            bound = replace(work, stages={**work.stages, number: stage.bind(fit.finish(tap.finish()))})
             try:
+                artifact = stage.fit().finish(tap.finish())
+                bound = replace(work, stages={**work.stages, number: stage.bind(artifact)})
                 _through(bound, how, number + 1)
                 work = bound
             except PlanError:
