@@ -11,6 +11,7 @@ T = TypeVar("T", covariant=True)
 Array = np.ndarray[Any, Any]
 Batch = dict[str, Array]
 Function = Callable[[Batch], Batch]
+Encode = Callable[[Batch], Any]  # a window -> a dict of arrays, or token ids
 Layout = Mapping[str, tuple[tuple[int, ...], str]]  # of each array: the shape of one row, and the dtype
 TOKEN_ARRAYS = (
     "inputs",

@@ -1,9 +1,8 @@
 """Kind: what a loader needs of a kind of data: how many rows, of which arrays, and how to fill them from draws."""
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
-from penstock.loader.batches import Array, Layout
+from penstock.loader.batches import Batch, Layout
 from penstock.loader.order.order import Draws, Stream
 from penstock.loader.tables import Made, Tables
 from penstock.loader.tokens.vocabulary import Vocabulary
@@ -20,7 +19,8 @@ class Kind(Protocol):
     def vocabulary(self) -> Vocabulary | None:
         """Vocabulary of events; None for other kinds."""
 
-    def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made: ...
+    def fill(self, draws: Draws, out: Batch) -> Made:
+        """Fill the arrays of the layout. `out` may get other views of their memory."""
 
     def hold(self, room: int) -> object:
         """Hold what makes rows faster, in at most `room` bytes."""

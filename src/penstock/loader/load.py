@@ -8,7 +8,7 @@ from penstock.loader.asked.mixing import make_draws, make_phases, phases_asked
 from penstock.loader.asked.opening import Asked, Path, open_all, split_of
 from penstock.loader.asked.options import checked
 from penstock.loader.asked.room import Room, is_larger_than_memory
-from penstock.loader.batches import empty_batch
+from penstock.loader.batches import Encode, empty_batch
 from penstock.loader.engine import noticing_compilation
 from penstock.loader.kinds.choice import choose_kind
 from penstock.loader.loader import Loader
@@ -34,6 +34,12 @@ def load(
     fields: Mapping[str, str | Mapping[str, Any]] | Vocabulary | None = None,
     augment: bool | None = None,
     columns: Sequence[str] | None = None,
+    nulls: Sequence[str] | None = None,
+    encode: Literal["raw"] | Encode | None = None,
+    window: Literal["last", "random"] | Mapping[str, int] | None = None,
+    min_length: int | None = None,
+    layout: Literal["padded", "offsets"] | None = None,
+    max_tokens: int | None = None,
     overflow: Literal["truncate"] | None = None,
     weights: Sequence[float] | None = None,
     phases: Sequence[Mapping[str, Any]] | None = None,
@@ -54,8 +60,9 @@ def load(
         path: Folder that `penstock.run` wrote, .arrayrecord files, or a list of them to mix.
         split: Split to load. Default: "train". An .arrayrecord file is a split by itself.
         batch_size: Rows per batch, over all ranks together. A multiple of `world`.
-        length: Tokens per row, for events and text. Default: the length of the stored rows; events have none, and need
-            it. Longer stored rows are refused, unless overflow="truncate". Arrays take none.
+        length: Tokens per row, for events and text; events per row, with `encode`. Default: the length of the stored
+            rows; events have none, and need it. Longer stored rows are refused, unless overflow="truncate". Arrays take
+            none.
         seed: Seed of the order and of `augment`, from 0 to 2^64 - 1. Default: 0.
         rank: Number of this process among `world`, from 0. It gets its share of the rows of every batch. Default: 0.
         world: Number of processes that share a batch. Default: 1.
@@ -72,7 +79,21 @@ def load(
             `loader.vocabulary`. Default: the columns of pings. docs/reference/tokens.md lists the encodings.
         augment: Reorder the events of a segment and their fields, and leave times out. Default: True for pings, False
             with `fields`.
-        columns: Only these columns of array data, by name. Default: all but text.
+        columns: Only these columns of arrays, or of records with `encode`, by name. Default: all but text.
+        nulls: Columns that may have nulls: zeros in their place, and a mask `NAME_valid`, True for a value. Default:
+            none, and a column with nulls is refused.
+        encode: "raw" loads windows of grouped records, or of samples with arrays of any length, as they are stored:
+            `NAME` [rows, `length`, ...] padded with zeros, and `lengths`. A function of yours is given each window, a
+            dict of arrays, and returns a dict of arrays of constant shape, or a list of token ids. Default: None,
+            events become tokens by `fields`.
+        window: Events of a record longer than `length`, with `encode`: "last", "random" (another window in every epoch)
+            or {"sliding": stride}, where every window is a row. Default: None, longer records are refused.
+        min_length: Fewest events of a record, with `encode`. Shorter ones are left out; `stats().datasets` has their
+            number. Default: None, all records are loaded.
+        layout: Arrays of encode="raw": "padded", or "offsets": the events of all rows one behind the other, and zeros
+            up to rows * `length`; row i is `NAME[offsets[i]:offsets[i + 1]]`. Default: "padded".
+        max_tokens: Tokens per row, where `encode` returns token ids; shorter rows are padded with zeros, and a longer
+            one is an error. Default: `length`.
         overflow: "truncate" cuts stored rows that are longer than `length`. Default: None, they are refused.
         weights: Share of each dataset if `path` is a list; they are scaled to 1. Default: equal shares.
         phases: Changes of the mixture during a run: [{"from": 0, "weights": [1, 0]}, {"from": 10_000, "weights":

@@ -66,7 +66,7 @@ class Parts:
         """Where each dataset stands before a batch."""
         rows = self.phases.taken(step)
         each = zip(self.paths, rows, self.kind.streams, strict=True)
-        return tuple(DatasetProgress(path, taken, taken / stream.rows) for path, taken, stream in each)
+        return tuple(DatasetProgress(path, taken, taken / stream.rows, stream.left_out) for path, taken, stream in each)
 
     def make_metrics(self) -> LoaderMetrics:
         return LoaderMetrics(*self.metrics)

@@ -15,6 +15,7 @@ from penstock.base.fingerprint import digest, fingerprint
 from penstock.base.memory import Budget
 from penstock.base.paths import dataset_path
 from penstock.base.stores import open_store
+from penstock.loader.asked.options import largest_batch
 from penstock.loader.tables import Datasets, Shard
 from penstock.shards.columns import FileFacts, damaged_file
 from penstock.shards.dataset import DEFAULT_SPLIT, ArrayRecordDataset, is_bare, open_dataset
@@ -68,6 +69,11 @@ class Asked:
         """Whether a user's function made the records: their lists are arrays of any length, and no grouped events."""
         manifest = self.opened[0].manifest
         return manifest is not None and any(source.get("function") for source in manifest.config.get("input", ()))
+
+    @property
+    def rows(self) -> int:
+        """Rows of this rank in the largest batch."""
+        return largest_batch(self.options) // int(self.options["world"])
 
     @property
     def where(self) -> str:

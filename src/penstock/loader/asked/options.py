@@ -11,11 +11,13 @@ from penstock.base.numbers import is_positive, is_whole
 _MOST = 2**31 - 1  # of rows, tokens, ranks, epochs: their products stay within 64 bits
 _MOST_WORKERS = 1024
 _PHASE_KEYS = ("from", "weights", "batch_size")
+_OF_ENCODE = ("window", "min_length", "layout")  # options that mean nothing without encode=
 _WORDS = {
     "fill": (None, "packed", "one_key"),
     "cache": (None, "memory", "disk"),
     "mix_by": ("examples", "tokens"),
     "overflow": (None, "truncate"),
+    "layout": (None, "padded", "offsets"),
     "remainder": ("drop", "pad"),
 }
 
@@ -23,7 +25,7 @@ _WORDS = {
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options as Python numbers. numpy's numbers do not fit into a JSON state, and would compile extra kernels."""
     _refuse_options(given)
-    whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead")
+    whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead", "min_length", "max_tokens")
     numbers = {name: None if given[name] is None else int(given[name]) for name in whole}
     phases = None if given["phases"] is None else [dict(each) for each in given["phases"]]
     return {**given, **numbers, "shuffle": bool(given["shuffle"]), "phases": phases}
@@ -62,6 +64,19 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
         (isinstance(given["shuffle"], (bool, np.bool_)), "shuffle", "True or False"),
         (isinstance(given["augment"], bool | np.bool_ | None), "augment", "True, False, or None (True for pings)"),
         (not isinstance(given["columns"], (str, bytes)), "columns", "a list of names: columns=['features']"),
+        (not isinstance(given["nulls"], (str, bytes)), "nulls", "a list of names: nulls=['heart_rate']"),
+        (
+            callable(given["encode"]) or (isinstance(given["encode"], str | None) and given["encode"] in (None, "raw")),
+            "encode",
+            "None, 'raw', or a function of a window, a dict of arrays",
+        ),
+        (_is_none_or_whole(given["min_length"]), "min_length", f"events of a record, from 1 to {_MOST:,}"),
+        (_is_none_or_whole(given["max_tokens"]), "max_tokens", f"tokens of a row, from 1 to {_MOST:,}"),
+        (given["max_tokens"] is None or callable(given["encode"]), "max_tokens", "a function as encode= with it"),
+        *(
+            (given["encode"] is not None or given[name] is None, name, "encode='raw' or a function with it")
+            for name in _OF_ENCODE
+        ),
         (log_every is None or is_positive(log_every), "log_every", "None, or seconds above 0"),
         (given["on_metrics"] is None or callable(given["on_metrics"]), "on_metrics", "None, or a function of a dict"),
         (is_positive(given["metrics_seconds"]), "metrics_seconds", "seconds above 0"),

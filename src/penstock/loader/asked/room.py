@@ -45,7 +45,7 @@ class Room:
                 where="penstock.load",
                 next_step="bytes as a number, or '2GB', '512MiB', '50%'",
             ) from error
-        length = options["length"] or 0
+        length = 0 if options["encode"] else options["length"] or 0  # raw.py knows the bytes of an event
         if (size := rows * length * 4 * len(TOKEN_ARRAYS)) > budget.allowed:  # before anything of that length is made
             raise PlanError(
                 f"batches do not fit: {rows:,} rows of {length:,} tokens take {format_size(size)}; memory: {budget}",

@@ -35,6 +35,16 @@ def touch(tables: Any, notes: Any, shard: int, slot: int, index: int) -> bool:
 
 
 @jit_inline
+def touch_all(tables: Any, notes: Any, shard: int, slot: int, first: int, stop: int) -> bool:
+    """Whether items `first` to `stop` exist, at least one. Their blocks are listed if they are not verified yet."""
+    if not 0 <= first < stop <= items(tables, shard, slot):
+        return False
+    for item in range(first, stop, (1 << BLOCK_BITS) // read_i8(tables.sizes, slot)):
+        touch(tables, notes, shard, slot, item)
+    return touch(tables, notes, shard, slot, stop - 1)
+
+
+@jit_inline
 def miss(notes: Any, shard: int, slot: int, block: int) -> None:
     missed = read_i8(notes.missed, 0)
     if missed < notes.room:

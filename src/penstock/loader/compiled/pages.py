@@ -118,3 +118,12 @@ def list_lists(tables: Any, offsets: int, values: int, shards: Any, records: Any
             stop = read_i8(base(tables, shard, offsets), record + 1)
             if first < stop:
                 _want(tables, pages, shard, values, first, stop - 1)
+
+
+@jit
+def list_windows(tables: Any, slot: int, per_event: int, shards: Any, firsts: Any, counts: Any, pages: Any) -> None:
+    """Some events of each row, of `per_event` items each; a shard without the column has nothing to read."""
+    for i in range(len(shards)):
+        shard = np.int64(shards[i])
+        if shard >= 0 and counts[i] and base(tables, shard, slot):
+            _want(tables, pages, shard, slot, firsts[i] * per_event, (firsts[i] + counts[i]) * per_event - 1)

@@ -4,11 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.loader.compiled.columns import BLOCK_BITS, base, items, touch, whole
+from penstock.loader.compiled.columns import base, items, touch_all, whole
 from penstock.loader.compiled.jit import jit, jit_inline
 from penstock.loader.compiled.pointers import U2, copy_bytes, read_i8, read_u2, read_whole, shifted, write_i4, write_u1
-
-_BLOCK = 1 << BLOCK_BITS
 
 
 class Rows(NamedTuple):
@@ -58,16 +56,33 @@ def copy_rows(tables: Any, notes: Any, slot: int, row_bytes: int, shards: Any, r
 
 
 @jit
+def copy_valid(
+    tables: Any, notes: Any, slot: int, shards: Any, firsts: Any, counts: Any, places: Any, out: Any
+) -> None:
+    """`counts[i]` values of a validity column to place `places[i]` of `out`, and zeros from there to the next place.
+
+    In a shard without the column every value is valid.
+    """
+    for i in range(len(shards)):
+        shard, first, count = np.int64(shards[i]), firsts[i], counts[i]
+        place, room = shifted(out, places[i]), places[i + 1] - places[i]
+        filled = 0
+        if count and not base(tables, shard, slot):
+            filled = count
+            for j in range(count):
+                write_u1(place, j, 1)
+        elif count and touch_all(tables, notes, shard, slot, first, first + count):
+            filled = count
+            copy_bytes(place, shifted(base(tables, shard, slot), first), count)
+        for j in range(filled, room):
+            write_u1(place, j, 0)
+
+
+@jit
 def _touch_row(tables: Any, notes: Any, shard: int, slot: int, record: int, row_bytes: int) -> bool:
     """Whether the record is there; its blocks are put on the list."""
-    size = read_i8(tables.sizes, slot)
-    per_row = row_bytes // size
-    first, last = record * per_row, (record + 1) * per_row - 1
-    if record < 0 or last >= items(tables, shard, slot):
-        return False
-    for item in range(first, last, _BLOCK // size):
-        touch(tables, notes, shard, slot, item)
-    return touch(tables, notes, shard, slot, last)
+    per_row = row_bytes // read_i8(tables.sizes, slot)
+    return touch_all(tables, notes, shard, slot, record * per_row, (record + 1) * per_row)
 
 
 @jit
@@ -135,13 +150,7 @@ def _row_tokens(tables: Any, notes: Any, slots: Any, width: int, shard: int, rec
     first, stop = record * width, (record + 1) * width
     if slots[1] >= 0:
         first, stop = _range(tables, notes, shard, slots[1], record)
-    if not 0 <= first < stop <= items(tables, shard, slots[0]):
-        return 0, 0
-    size = read_i8(tables.sizes, slots[0])
-    for item in range(first, stop, _BLOCK // size):
-        touch(tables, notes, shard, slots[0], item)
-    touch(tables, notes, shard, slots[0], stop - 1)
-    return first, stop - first
+    return (first, stop - first) if touch_all(tables, notes, shard, slots[0], first, stop) else (0, 0)
 
 
 @jit

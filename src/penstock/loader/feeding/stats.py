@@ -46,6 +46,7 @@ class DatasetProgress:
     path: str
     rows: int  # drawn so far
     epochs: float  # passes over the dataset
+    left_out: int = 0  # records that no row is made of: min_length=
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.errors import ConfigError
 from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
+from penstock.loader.kinds.chosen import Chosen, mask_of, refuse_nulls, refuse_unknown
 from penstock.loader.order.order import Draws, Stream
-from penstock.loader.tables import Datasets, Made, Shard, Tables, address
+from penstock.loader.tables import Datasets, Made, Tables, address
 from penstock.loader.tokens.binding import is_grouped
 from penstock.shards.schema import NUMBERS, Field, Schema, short_type
 
@@ -24,7 +25,8 @@ _UNUSED = {"augment": "events", "fill": "events", "fields": "events", "length": 
 class Arrays:
     """Columns of numbers, and of fixed-size lists of them, in any number of dimensions.
 
-    `columns` names those wanted; None is all. With `marks_rows` a batch also has `valid`, one bool per row.
+    `columns` names those wanted; None is all. With `marks_rows` a batch also has `valid`, one bool per row. Those that
+    `nulls` names have zeros for nulls, and a mask beside them.
     """
 
     name, unit, vocabulary = "arrays", "rows", None
@@ -36,15 +38,19 @@ class Arrays:
         columns: Sequence[str] | None,
         larger_than_memory: bool = False,
         marks_rows: bool = False,
+        nulls: Sequence[str] = (),
     ) -> None:
         fields = _wanted(schema, columns)
-        if marks_rows:
-            _refuse_valid(fields)
+        refuse_unknown(nulls, [field.name for field in fields], "nulls")
+        self._masks = [mask_of(field) for field in fields if field.name in nulls]
+        _refuse_names(fields, self._masks, marks_rows)
         self._shards = [shard for dataset in datasets for shard in dataset]
-        _refuse_nulls(fields, self._shards)
+        refuse_nulls([field for field in fields if field.name not in nulls], self._shards)
         self._marks_rows, self._rows = marks_rows, {field.name: _row(field) for field in fields}
-        self.layout: Layout = {**self._rows, **({VALID: ((), "?")} if marks_rows else {})}
-        self.tables = Tables(self._shards, [field.name for field in fields], larger_than_memory)
+        masks = {each.name: (each.shape, each.dtype) for each in self._masks}
+        self.layout: Layout = {**self._rows, **masks, **({VALID: ((), "?")} if marks_rows else {})}
+        names = [*self._rows, *(each.column for each in self._masks)]
+        self.tables = Tables(self._shards, names, larger_than_memory)
         first = fields[0].name
         self.streams = tuple(Stream(tuple(len(shard[first]) for shard in dataset)) for dataset in datasets)
 
@@ -57,7 +63,8 @@ class Arrays:
     @classmethod
     def of(cls, asked: Asked) -> Arrays:
         pads = asked.options["remainder"] == "pad"
-        made = cls(asked.shards, asked.schema, asked.options["columns"], asked.larger_than_memory, pads)
+        columns, nulls = asked.options["columns"], asked.options["nulls"] or ()
+        made = cls(asked.shards, asked.schema, columns, asked.larger_than_memory, pads, nulls)
         asked.refuse_unused("columns as they are", _UNUSED)  # last: what is wrong with the columns matters more
         return made
 
@@ -74,6 +81,10 @@ class Arrays:
             for name in self._rows:
                 for i, (shard, record) in enumerate(zip(shards.tolist(), records.tolist(), strict=True)):
                     out[name][i] = self._shards[shard][name].read(record, record + 1)[0] if shard >= 0 else 0
+            for each in self._masks:
+                for i, (shard, record) in enumerate(zip(shards.tolist(), records.tolist(), strict=True)):
+                    column = self._shards[shard].get(each.column) if shard >= 0 else None
+                    out[each.name][i] = shard >= 0 if column is None else column.read(record, record + 1)[0]
         if self._marks_rows:
             np.greater_equal(shards, 0, out=out[VALID])
         return made
@@ -81,14 +92,18 @@ class Arrays:
     def _fill_compiled(self, shards: Array, records: Array, out: Mapping[str, Array], made: Made) -> None:
         from penstock.loader.compiled import pages, rows
 
+        drawn, places = (shards >= 0).astype("i8"), np.arange(len(shards) + 1, dtype="i8")
+
         def list_pages(wanted: Any) -> None:
-            for slot, name in enumerate(self.tables.names):
+            for slot, name in enumerate(self._rows):
                 pages.list_rows(addresses, slot, out[name][0].size, shards, records, wanted)
 
         def copy(tables: Any, notes: Any) -> None:
-            for slot, name in enumerate(self.tables.names):
+            for slot, name in enumerate(self._rows):
                 array = out[name]
                 rows.copy_rows(tables, notes, slot, array.nbytes // max(1, len(array)), shards, records, address(array))
+            for slot, each in enumerate(self._masks, start=len(self._rows)):
+                rows.copy_valid(tables, notes, slot, shards, records, drawn, places, address(out[each.name]))
 
         if self.tables.larger_than_memory and len(shards):
             addresses = self.tables.addresses
@@ -96,7 +111,8 @@ class Arrays:
         self.tables.run(copy, made)
 
     def describe(self) -> dict[str, Any]:
-        return {"columns": {name: [list(shape), dtype] for name, (shape, dtype) in self._rows.items()}}
+        nulls = {"nulls": [each.name for each in self._masks]} if self._masks else {}
+        return {"columns": {name: [list(shape), dtype] for name, (shape, dtype) in self._rows.items()}, **nulls}
 
 
 def _row(field: Field) -> tuple[tuple[int, ...], str]:
@@ -115,13 +131,7 @@ def _is_text(field: Field) -> bool:
 
 def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
     known = {field.name: field for field in schema}
-    for name in columns or ():
-        if name not in known:
-            raise ConfigError(
-                f"there is no column {name!r}.{did_you_mean(name, list(known))}",
-                where="load(columns=...)",
-                next_step=f"one of: {', '.join(known)}",
-            )
+    refuse_unknown(columns or (), list(known), "columns")
     fields = (
         [field for field in schema if not _is_text(field)] if columns is None else [known[name] for name in columns]
     )
@@ -137,15 +147,17 @@ def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
         raise ConfigError(
             f"a batch holds numbers and fixed-size lists of numbers, not {', '.join(ragged) or 'no column'}",
             where="load(columns=...)",
-            next_step=f"name the columns to load: columns={arrays}"
+            next_step=f"name the columns to load: columns={arrays}; encode='raw' also loads lists of any length"
             if arrays
-            else "leave columns= out: grouped events become tokens, by fields=",
+            else "encode='raw' loads lists of any length: load(..., encode='raw', length=...)",
         )
     return fields
 
 
-def _refuse_valid(fields: Sequence[Field]) -> None:
-    if any(field.name == VALID for field in fields):
+def _refuse_names(fields: Sequence[Field], masks: Sequence[Chosen], marks_rows: bool) -> None:
+    """Refuse a column whose name another array of the batch has."""
+    names = {field.name for field in fields}
+    if marks_rows and VALID in names:
         raise ConfigError(
             f"with remainder='pad' the array {VALID!r} of a batch tells rows from padding, and the dataset has a "
             "column of this name",
@@ -153,13 +165,10 @@ def _refuse_valid(fields: Sequence[Field]) -> None:
             next_step=f"name the other columns (columns=), or rename it with `select: {{new_name: {VALID}}}` when the "
             "dataset is made",
         )
-
-
-def _refuse_nulls(fields: Sequence[Field], shards: Sequence[Shard]) -> None:
-    for field in fields:
-        if any(f"{field.name}/valid" in shard for shard in shards):
+    for each in masks:
+        if each.name in names:
             raise ConfigError(
-                f"column {field.name!r} has nulls, and an array cannot hold them",
-                where="load(columns=...)",
-                next_step="filter them out or fill them when the dataset is made, or leave the column out (columns=)",
+                f"the mask of a column with nulls would be called {each.name!r}, as another column is",
+                where="load(nulls=...)",
+                next_step="name the other columns (columns=), or rename one with `select:` when the dataset is made",
             )

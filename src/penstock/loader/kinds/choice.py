@@ -4,11 +4,15 @@ from penstock.base.errors import ConfigError
 from penstock.loader.asked.opening import Asked
 from penstock.loader.kind import Kind
 from penstock.loader.kinds.arrays import Arrays
+from penstock.loader.kinds.encoded import Encoded
 from penstock.loader.kinds.events import Events
+from penstock.loader.kinds.raw import Raw
 from penstock.loader.kinds.rows import Rows
 
 
 def choose_kind(asked: Asked) -> Kind:
+    if asked.options["encode"] is not None:
+        return Encoded.of(asked) if callable(asked.options["encode"]) else Raw.of(asked)
     if Rows.serves(asked):
         return Rows.of(asked)
     if (overflow := asked.options["overflow"]) is not None:

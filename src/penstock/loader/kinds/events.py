@@ -89,6 +89,7 @@ class Events:
 
 def token_options(asked: Asked) -> TokenOptions:
     """Options for events. Impossible ones are refused."""
+    asked.refuse_unused("tokens of events", {"nulls": "columns as they are"})
     length, augment = asked.options["length"], asked.options["augment"]
     if length is None:
         raise ConfigError(

@@ -88,7 +88,7 @@ class Rows:
 
     @classmethod
     def of(cls, asked: Asked) -> Rows:
-        asked.refuse_unused("rows of tokens", {"augment": "events", "fill": "events"})
+        asked.refuse_unused("rows of tokens", {"augment": "events", "fill": "events", "nulls": "columns"})
         length, overflow = asked.options["length"], asked.options["overflow"]
         return cls(asked.shards, asked.schema, length, asked.larger_than_memory, overflow, _kept_of(asked))
 

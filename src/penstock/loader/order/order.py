@@ -35,6 +35,7 @@ class Stream:
     shard_records: tuple[int, ...]
     draws: int = 1
     contexts: Array | None = None  # of each record, one byte
+    left_out: int = 0  # records that no row is made of
 
     @property
     def records(self) -> int:

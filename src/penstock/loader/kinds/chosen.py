@@ -1,0 +1,109 @@
+"""Chosen: a schema, columns= and nulls= -> the arrays of a batch of records, each with its column. Used by raw.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from penstock.base.errors import ConfigError, did_you_mean
+from penstock.loader.tables import Shard
+from penstock.shards.schema import NUMBERS, Field, Schema, short_type
+
+NULL_MASK = "_valid"  # ends the name of the mask of a column with nulls
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One array of a batch, and the flat column that it is read from."""
+
+    name: str
+    column: str
+    shape: tuple[int, ...]  # of one event, or of one record
+    dtype: str
+    of_events: bool
+    is_mask: bool = False
+
+    @property
+    def items(self) -> int:
+        return prod(self.shape)
+
+
+def choose(
+    schema: Schema, columns: Sequence[str] | None, nulls: Sequence[str], shards: Sequence[Shard]
+) -> list[Chosen]:
+    """The arrays of the columns, each followed by its mask if `nulls` names it. At least one is a list."""
+    fields = _wanted(schema, columns)
+    refuse_unknown(nulls, [field.name for field in fields], "nulls")
+    refuse_nulls([field for field in fields if field.name not in nulls], shards)
+    if not any(field.parsed.is_list for field in fields):
+        raise ConfigError(
+            f"none of the columns {', '.join(field.name for field in fields)} is a list: there are no events to cut "
+            "windows from",
+            where="load(encode=..., columns=...)",
+            next_step="name a list column too, or leave encode= out: the columns then come as they are",
+        )
+    chosen = []
+    for field in fields:
+        chosen.append(_chosen(field))
+        if field.name in nulls:
+            chosen.append(mask_of(field))
+    return chosen
+
+
+def mask_of(field: Field) -> Chosen:
+    """The mask beside a column: one bool per event, or per record."""
+    of_events = field.parsed.is_list
+    column = field.inner.name if of_events else field.name
+    return Chosen(f"{field.name}{NULL_MASK}", f"{column}/valid", (), "?", of_events, is_mask=True)
+
+
+def refuse_unknown(names: Sequence[str], known: Sequence[str], option: str) -> None:
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"there is no column {name!r}.{did_you_mean(str(name), list(known))}",
+                where=f"load({option}=...)",
+                next_step=f"one of: {', '.join(known)}",
+            )
+
+
+def refuse_nulls(fields: Sequence[Field], shards: Sequence[Shard]) -> None:
+    """Refuse columns that have nulls in any shard: nobody said that they may."""
+    for field in fields:
+        if any(f"{field.name}{part}" in shard for shard in shards for part in ("/valid", "/values/valid")):
+            raise ConfigError(
+                f"column {field.name!r} has nulls, and an array cannot hold them",
+                where="load(columns=...)",
+                next_step=f"nulls=[{field.name!r}] gives zeros for them and a mask, `{field.name}{NULL_MASK}`. Or "
+                "filter them out or fill them when the dataset is made, or leave the column out (columns=)",
+            )
+
+
+def _chosen(field: Field) -> Chosen:
+    of_events = field.parsed.is_list
+    held = field.inner if of_events else field
+    number = held.parsed.number.name
+    return Chosen(field.name, held.name, held.parsed.shape, "?" if number == "bool" else NUMBERS[number], of_events)
+
+
+def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
+    known = {field.name: field for field in schema}
+    refuse_unknown(columns or (), list(known), "columns")
+    numbers = [field.name for field in schema if _is_numbers(field)]
+    fields = [known[name] for name in (numbers if columns is None else columns)]
+    others = [f"{field.name} ({short_type(field.type)})" for field in fields if not _is_numbers(field)]
+    if others or not fields:
+        raise ConfigError(
+            f"a batch holds numbers and lists of numbers, not {', '.join(others) or 'no column'}. The codes of a "
+            "stored dictionary differ from shard to shard, so they are not loaded either",
+            where="load(columns=...)",
+            next_step=f"leave them out: columns={numbers}. Or turn text into numbers when the dataset is made, with a "
+            "stage of your own (`module:function`)",
+        )
+    return fields
+
+
+def _is_numbers(field: Field) -> bool:
+    kind = field.inner.parsed if field.parsed.is_list else field.parsed
+    return kind.is_number or kind.is_fixed_list
