@@ -126,6 +126,32 @@ def make_arrays(rows: int, seed: int) -> pa.Table:
     )
 
 
+def make_visits(count: int, users: int, seed: int) -> pa.Table:
+    """Visits of numbers alone: some users have few and some have many, and some values are null."""
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "user": pa.array(rng.zipf(1.4, count) % users, pa.int64()),
+            "at": pa.array(rng.permutation(count), pa.timestamp("ms")),
+            "seconds": pa.array(rng.gamma(2, 20, count).astype("f4"), pa.float32(), mask=rng.random(count) < 0.1),
+            "page": pa.array(rng.integers(0, 900, count), pa.int16()),
+            "bought": pa.array(rng.random(count) < 0.2),
+        }
+    )
+
+
+def make_records(count: int, users: int, seed: int) -> pa.Table:
+    """Visits as one record per user, with a vector for each visit."""
+    visits = make_visits(count, users, seed).sort_by([("user", "ascending"), ("at", "ascending")])
+    names, sizes = np.unique(visits["user"].to_numpy(), return_counts=True)
+    offsets = pa.array(np.cumsum([0, *sizes]), pa.int32())
+    points = np.random.default_rng(seed).normal(size=3 * count).astype("f4")
+    lists = {name: visits[name].combine_chunks() for name in visits.column_names[1:]}
+    lists["point"] = pa.FixedSizeListArray.from_arrays(pa.array(points), 3)
+    columns = {name: pa.ListArray.from_arrays(offsets, values) for name, values in lists.items()}
+    return pa.table({"user": names, **columns})
+
+
 def prepare(folder: Path, table: pa.Table, stages: list[Any], **keys: Any) -> Path:
     """The table through a job; where it lies."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -143,6 +169,9 @@ def prepare_pings(folder: Path, count: int = 4000, keys: int = 150, seed: int = 
 
 def prepare_events(folder: Path) -> Path:
     return prepare(folder, make_events(1500, 40, 6), PRESETS["events"].stages({"by": "peer", "order": "at", "test": 0}))
+
+
+GROUP_BY_USER: list[Any] = [{"group": {"by": "user", "order": "at"}}]
 
 
 def _packed(length: int, **options: Any) -> list[Any]:
@@ -171,6 +200,9 @@ class Datasets:
             "kept_ragged_rows": lambda folder: prepare(
                 folder, make_kept_documents(300, 30, 9), _packed(33, method="best_fit")
             ),
+            "visits": lambda folder: prepare(folder, make_records(4000, 90, 3), [], slice_size="10kB"),
+            "more_visits": lambda folder: prepare(folder, make_records(1500, 40, 4), []),
+            "grouped_visits": lambda folder: prepare(folder, make_visits(4000, 90, 3), GROUP_BY_USER),
             "arrays": lambda folder: prepare(folder, make_arrays(500, 7), []),
         }[name]
         path = made(self._folder / name)

@@ -48,6 +48,8 @@ def prepare_all(folder: Path) -> dict[str, Kind]:
         "ragged": Kind(making.prepare(folder / "ragged", making.make_ragged_rows(900, 60, 2), [], slice_size=ONE_SHARD),
                        {"length": 60}),
         "arrays": Kind(making.prepare(folder / "arrays", arrays, [], slice_size=ONE_SHARD), {}),
+        "raw": Kind(making.prepare(folder / "raw", making.make_records(20_000, 300, 2), [], slice_size=ONE_SHARD),
+                    {"encode": "raw", "length": 64, "window": {"sliding": 50}, "nulls": ["seconds"]}),
     }  # fmt: skip
 
 
@@ -106,7 +108,7 @@ def copy_of(kind: Kind, folder: Path) -> tuple[Kind, Path]:
     return kind._replace(path=folder / "copy"), shard
 
 
-KINDS = ("pings", "one_key", "events", "rows", "ragged", "arrays")
+KINDS = ("pings", "one_key", "events", "rows", "ragged", "arrays", "raw")
 CASES = [
     *((name, {"workers": 2}) for name in KINDS),
     *((name, {"workers": 0, "cache": "disk"}) for name in (KINDS if workshop.THOROUGH else ("pings", "rows"))),
@@ -137,7 +139,7 @@ def test_a_flipped_byte_in_any_column_is_named_and_never_in_a_batch(kinds, tmp_p
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["pings", "one_key", "events", "arrays", "rows", "ragged"])
+@pytest.mark.parametrize("name", ["pings", "one_key", "events", "arrays", "rows", "ragged", "raw"])
 def test_columns_of_garbage_are_refused_and_crash_nothing(kinds, tmp_path, name):
     """Kernels read blocks before they are known to be intact: whatever is in them must not lead astray."""
     kind, shard = copy_of(kinds[name], tmp_path)
