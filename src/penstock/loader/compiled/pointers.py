@@ -92,6 +92,18 @@ def copy_bytes(typing_context: Any, to: Any, source: Any, size: Any) -> Any:  # 
     return types.void(types.uint64, types.uint64, types.int64), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def clear_bytes(typing_context: Any, to: Any, size: Any) -> Any:  # noqa: ARG001
+    """Write zeros, like memset of C: a loop over bytes takes ten times as long."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        place = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        cgutils.memset(builder, place, arguments[1], 0)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.int64), generate
+
+
 read_i1 = _reader(types.int8, types.int64)
 read_i2 = _reader(types.int16, types.int64)
 read_i4 = _reader(types.int32, types.int64)

@@ -6,7 +6,17 @@ import numpy as np
 
 from penstock.loader.compiled.columns import base, items, touch_all, whole
 from penstock.loader.compiled.jit import jit, jit_inline
-from penstock.loader.compiled.pointers import U2, copy_bytes, read_i8, read_u2, read_whole, shifted, write_i4, write_u1
+from penstock.loader.compiled.pointers import (
+    U2,
+    clear_bytes,
+    copy_bytes,
+    read_i8,
+    read_u2,
+    read_whole,
+    shifted,
+    write_i4,
+    write_u1,
+)
 
 
 class Rows(NamedTuple):
@@ -49,8 +59,7 @@ def copy_rows(tables: Any, notes: Any, slot: int, row_bytes: int, shards: Any, r
         shard, record = np.int64(shards[i]), records[i]
         place = shifted(out, i * row_bytes)
         if shard < 0 or not _touch_row(tables, notes, shard, slot, record, row_bytes):
-            for j in range(row_bytes):
-                write_u1(place, j, 0)
+            clear_bytes(place, row_bytes)
         else:
             copy_bytes(place, shifted(base(tables, shard, slot), record * row_bytes), row_bytes)
 
@@ -74,8 +83,7 @@ def copy_valid(
         elif count and touch_all(tables, notes, shard, slot, first, first + count):
             filled = count
             copy_bytes(place, shifted(base(tables, shard, slot), first), count)
-        for j in range(filled, room):
-            write_u1(place, j, 0)
+        clear_bytes(shifted(place, filled), room - filled)
 
 
 @jit
@@ -140,8 +148,7 @@ def copy_kept(
 def _copy_padded(place: Any, source: Any, count: int, room: int) -> None:
     """Copy `count` bytes, and fill up to `room` with zeros."""
     copy_bytes(place, source, count)
-    for i in range(count, room):
-        write_u1(place, i, 0)
+    clear_bytes(shifted(place, count), room - count)
 
 
 @jit

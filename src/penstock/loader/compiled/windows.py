@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.loader.compiled.columns import base, touch_all, whole
 from penstock.loader.compiled.jit import jit
-from penstock.loader.compiled.pointers import copy_bytes, read_i8, shifted, write_u1
+from penstock.loader.compiled.pointers import clear_bytes, copy_bytes, read_i8, shifted
 
 
 @jit
@@ -36,5 +36,4 @@ def copy_windows(
         if count and touch_all(tables, notes, shard, slot, first * per_event, (first + count) * per_event):
             filled = count * event_bytes
             copy_bytes(place, shifted(base(tables, shard, slot), first * event_bytes), filled)
-        for j in range(filled, room):
-            write_u1(place, j, 0)
+        clear_bytes(shifted(place, filled), room - filled)
