@@ -100,6 +100,29 @@ def test_threads_give_the_same_batches(datasets):
             assert hash_of(batch) == hash_of(alone.batch(k))
 
 
+def clears(window):
+    window["page"][:] = 0
+    return window["page"] + 1
+
+
+def test_a_function_may_change_its_window(datasets):
+    batch = penstock.load(datasets.visits, batch_size=8, encode=clears, **OPTIONS).batch(0)
+    assert batch["tokens"].sum() == batch["lengths"].sum()
+
+
+def test_long_windows_are_encoded_some_at_a_time(datasets):
+    """A thread holds at most 1 MiB of windows: here those of a part of the batch."""
+    options = {**OPTIONS, "length": 20_000, "window": None, "max_tokens": 20_000, "columns": ["page"], "nulls": None}
+    loader = penstock.load(datasets.visits, batch_size=64, encode=whole_pages, shuffle=False, **options)
+    expected = [len(record["page"]) for record in penstock.open(datasets.visits)][:64]
+    assert loader.batch(0)["lengths"].tolist() == expected
+    assert next(loader)["tokens"].shape == (64, 20_000)
+
+
+def whole_pages(window):
+    return window["page"]
+
+
 def test_rows_that_pad_the_last_batch_are_zeros(datasets):
     options = {**OPTIONS, "encode": sums, "epochs": 1, "remainder": "pad"}
     *_, last = penstock.load(datasets.visits, batch_size=32, **options)
@@ -166,6 +189,7 @@ def test_an_error_of_the_function_travels_up_with_the_window(datasets):
         ({"encode": sums, "max_tokens": 5}, "max_tokens=5 is an option for token ids"),
         ({"encode": pages, "layout": "padded"}, "layout='padded' is an option for encode='raw'"),
         ({"encode": 3}, "encode=3"),
+        ({"encode": pages, "max_tokens": 2**31 - 1, "memory": "500MB"}, "batches do not fit: 8 rows take"),
     ],
 )
 def test_impossible_options_are_refused_by_name(datasets, options, words):

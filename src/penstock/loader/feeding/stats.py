@@ -122,8 +122,8 @@ class Totals:
     def add_made(self, made: Made, timing: Timing) -> None:
         with self.lock:
             self.batches_made += 1
-            _add(self.made, made)
-            _add(self.timing, timing)
+            add(self.made, made)
+            add(self.timing, timing)
 
     def add_taken(self, made: Made, waited: float, ready: int, threads: int, is_start: bool = False) -> None:
         """Count a batch that was taken. The first batch starts the clock, also after a restart."""
@@ -138,7 +138,7 @@ class Totals:
                 self.ready += ready
                 self._add_step(now - waited - self.given, threads)
                 self.consumer_computing += max(0.0, cpu - self.consumer_cpu)  # another thread may have come to ask
-                _add(self.taken_made, made)
+                add(self.taken_made, made)
             self.taken += 1
             self.threads, self.given, self.consumer_cpu = threads, now, cpu
 
@@ -206,7 +206,8 @@ class Totals:
         )
 
 
-def _add(total: Made | Timing, part: Made | Timing) -> None:
+def add(total: Made | Timing, part: Made | Timing) -> None:
+    """Add the sums of a part to a total."""
     sums = vars(total)
     for name, value in vars(part).items():
         if isinstance(value, dict):

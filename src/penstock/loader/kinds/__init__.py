@@ -1,1 +1,1 @@
-"""Kinds of data that a loader makes batches of: events, rows of tokens, arrays. Each has the interface of kind.py."""
+"""Kinds of data that a loader makes batches of: events, rows of tokens, arrays, records. kind.py is their interface."""

@@ -11,13 +11,16 @@ from penstock.base.errors import ConfigError, TaskError
 from penstock.base.user_code.identity import identity_of, name_of
 from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Batch, Layout, empty_batch
-from penstock.loader.kinds.raw import LENGTHS, VALID, Raw
+from penstock.loader.feeding.buffers import batch_bytes
+from penstock.loader.feeding.stats import add
+from penstock.loader.kinds.raw import LENGTHS, VALID, Raw, refuse_size
 from penstock.loader.order.order import Draws, empty_draws
 from penstock.loader.tables import Made
 
 TOKENS = "tokens"
 _NUMBERS = "biuf"  # kinds of dtypes that a batch holds
 _SHORT = 16
+_WINDOW_BYTES = 2**20  # of windows that a thread holds at once, beside its batch
 
 
 class Encoded:
@@ -29,6 +32,7 @@ class Encoded:
         self._raw, self._function, self._called = raw, function, f"encode={name_of(function)}"
         self._digest = identity_of(function).digest[:_SHORT]
         self.streams, self.tables, self.hold = raw.streams, raw.tables, raw.hold
+        self._rows_at_once = max(1, _WINDOW_BYTES // batch_bytes(raw.layout, 1))
         first = self._first_result()
         self._is_tokens = not isinstance(first, Mapping)
         self.unit = TOKENS if self._is_tokens else raw.unit
@@ -52,9 +56,22 @@ class Encoded:
                 where="load(layout=...)",
                 next_step="leave layout= out",
             )
-        return cls(Raw.of(asked), function, options["max_tokens"])
+        made = cls(Raw.of(asked), function, options["max_tokens"])
+        refuse_size(made.layout, asked)
+        return made
 
     def fill(self, draws: Draws, out: Batch) -> Made:
+        made = Made()
+        for first in range(0, len(draws.keys), self._rows_at_once):
+            own = slice(first, first + self._rows_at_once)
+            part = Draws(draws.shards[own], draws.records[own], draws.keys[own])
+            add(made, self._fill_some(part, {name: array[own] for name, array in out.items()}))
+        if self._is_tokens:
+            made.tokens = made.filled = int(out[LENGTHS].sum())
+            made.room = len(draws.keys) * self._max_tokens
+        return made
+
+    def _fill_some(self, draws: Draws, out: Batch) -> Made:
         windows = empty_batch(self._raw.layout, len(draws.keys))
         made = self._raw.fill(draws, windows)
         for name in self._made:
@@ -63,9 +80,6 @@ class Encoded:
             self._put(self._call(windows, row), row, out)
         if VALID in self.layout:
             out[VALID][:] = windows[VALID]
-        if self._is_tokens:
-            made.tokens = made.filled = int(out[LENGTHS].sum())
-            made.room = len(draws.keys) * self._max_tokens
         return made
 
     def describe(self) -> dict[str, Any]:
@@ -110,9 +124,12 @@ class Encoded:
         draws = empty_draws(1, 1)
         records = [rows for stream in self.streams for rows in stream.shard_records]
         draws.shards[0, 0] = int(np.flatnonzero(records)[0])
-        windows = empty_batch(self._raw.layout, 1)
-        self._raw.fill(draws, windows)
-        one, two = (self._call(windows, 0) for _ in range(2))
+        results = []
+        for _ in range(2):
+            windows = empty_batch(self._raw.layout, 1)
+            self._raw.fill(draws, windows)
+            results.append(self._call(windows, 0))
+        one, two = results
         if _bytes(one) != _bytes(two):
             raise self._refused(
                 "returned two results for one window",

@@ -45,7 +45,8 @@ class Raw:
         self._min_length: int = options["min_length"] or 0
         self._is_flat, self._marks_rows = options["layout"] == "offsets", options["remainder"] == "pad"
         self.layout: Layout = self._make_layout()
-        _refuse_size(self.layout, length, asked)
+        _refuse_events(length, asked)
+        refuse_size(self.layout, asked)
         lists = [each.name for each in chosen if each.of_events and not each.is_mask]
         shards = [shard for dataset in asked.shards for shard in dataset]
         self._copying = Copying(shards, f"{lists[0]}/offsets", chosen, asked.larger_than_memory)
@@ -165,19 +166,23 @@ def _length(asked: Asked, chosen: list[Chosen]) -> int:
     return int(length)
 
 
-def _refuse_size(layout: Layout, length: int, asked: Asked) -> None:
-    """Refuse rows that cannot fit, before one is made; and more events than offsets can count."""
-    rows, size = asked.rows, batch_bytes(layout, 1)
-    if rows * length > _MOST_EVENTS:
+def _refuse_events(length: int, asked: Asked) -> None:
+    """Refuse more events than the offsets of a batch can count."""
+    if asked.rows * length > _MOST_EVENTS:
         raise ConfigError(
-            f"{rows:,} rows of {length:,} events are {rows * length:,}, and a batch has at most {_MOST_EVENTS:,}",
+            f"{asked.rows:,} rows of {length:,} events are {asked.rows * length:,}, and a batch has at most "
+            f"{_MOST_EVENTS:,}",
             where="load(length=..., batch_size=...)",
             next_step="a smaller length or batch_size, or more ranks",
         )
-    if rows * size > asked.budget.allowed:
+
+
+def refuse_size(layout: Layout, asked: Asked) -> None:
+    """Refuse batches that cannot fit, before a row is made."""
+    size = batch_bytes(layout, asked.rows)
+    if size > asked.budget.allowed:
         raise PlanError(
-            f"batches do not fit: {rows:,} rows of {length:,} events take {format_size(rows * size)}; memory: "
-            f"{asked.budget}",
+            f"batches do not fit: {asked.rows:,} rows take {format_size(size)}; memory: {asked.budget}",
             where="penstock.load",
             next_step="a smaller length or batch_size, or more memory=",
         )
