@@ -80,8 +80,8 @@ def load(
         augment: Reorder the events of a segment and their fields, and leave times out. Default: True for pings, False
             with `fields`.
         columns: Only these columns of arrays, or of records with `encode`, by name. Default: all but text.
-        nulls: Columns that may have nulls: zeros in their place, and a mask `NAME_valid`, True for a value. Default:
-            none, and a column with nulls is refused.
+        nulls: Columns that may have nulls: zeros in their place, and a mask `NAME_valid`, True for a value.
+            Default: None, and a column with nulls is refused.
         encode: "raw" loads windows of grouped records, or of samples with arrays of any length, as they are stored:
             `NAME` [rows, `length`, ...] padded with zeros, and `lengths`. A function of yours is given each window, a
             dict of arrays, and returns a dict of arrays of constant shape, or a list of token ids. Default: None,

@@ -143,6 +143,15 @@ def test_values_with_offsets_are_the_padded_ones_without_padding(datasets, monke
         np.testing.assert_array_equal(flat["user"], box["user"])
 
 
+def test_batches_with_offsets_that_are_kept_are_not_written_over(datasets):
+    options = {**RAW, "length": LENGTH, "window": "random", "layout": "offsets", "batch_size": 8}
+    loader = penstock.load(datasets.visits, **options)
+    pages = [loader.batch(k)["page"] for k in range(12)]  # of each batch one array alone
+    again = penstock.load(datasets.visits, **options)
+    for k, page in enumerate(pages):
+        np.testing.assert_array_equal(page, again.batch(k)["page"])
+
+
 def test_records_with_fewer_events_are_left_out_and_counted(datasets):
     records = records_of(datasets.visits)
     kept = [record for record in records if len(record["page"]) >= 15]
