@@ -35,6 +35,8 @@ def load(
     augment: bool | None = None,
     columns: Sequence[str] | None = None,
     overflow: Literal["truncate"] | None = None,
+    documents: Literal["varlen"] | None = None,
+    max_documents: int | None = None,
     weights: Sequence[float] | None = None,
     mix_by: Literal["examples", "tokens"] = "examples",
     shuffle: bool = True,
@@ -71,6 +73,11 @@ def load(
             with `fields`.
         columns: Only these columns of array data, by name. Default: all but text.
         overflow: "truncate" cuts stored rows that are longer than `length`. Default: None, they are refused.
+        documents: "varlen" gives the documents of tokens as attention kernels and trainers take them: `cu_seqlens`,
+            `position_ids` and `seq_idx` in place of `inputs_position` and `targets_position`. Needed for a `layout` of
+            `to_torch`. Default: None.
+        max_documents: Documents that a row may have, which decides the shape of `cu_seqlens`. A row with more is
+            refused. Default: enough for every row.
         weights: Share of each dataset if `path` is a list; they are scaled to 1. Default: equal shares.
         mix_by: Unit of `weights`: "examples" (rows) or "tokens". Default: "examples".
         shuffle: Another order in every epoch; False keeps the stored order. Default: True.

@@ -13,6 +13,7 @@ _MOST_WORKERS = 1024
 _WORDS = {
     "fill": (None, "packed", "one_key"),
     "cache": (None, "memory", "disk"),
+    "documents": (None, "varlen"),
     "mix_by": ("examples", "tokens"),
     "overflow": (None, "truncate"),
     "remainder": ("drop", "pad"),
@@ -22,7 +23,7 @@ _WORDS = {
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options as Python's own numbers: numpy's go into no state, and make kernels of their own."""
     _refuse_options(given)
-    whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead")
+    whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead", "max_documents")
     numbers = {name: None if given[name] is None else int(given[name]) for name in whole}
     return {**given, **numbers, "shuffle": bool(given["shuffle"])}
 
@@ -44,6 +45,16 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
             f"'auto', or a whole number from 0 to {_MOST_WORKERS:,}",
         ),
         (_is_none_or_whole(given["epochs"]), "epochs", f"None (no end), or a whole number from 1 to {_MOST:,}"),
+        (
+            _is_none_or_whole(given["max_documents"]),
+            "max_documents",
+            f"None, or documents of a row, from 1 to {_MOST:,}",
+        ),
+        (
+            given["max_documents"] is None or given["documents"] is not None,
+            "max_documents",
+            "documents='varlen' too: max_documents is the room of its cu_seqlens",
+        ),
         (_is_none_or_whole(given["ahead"]), "ahead", f"None, or how many batches, from 1 to {_MOST:,}"),
         (isinstance(given["shuffle"], (bool, np.bool_)), "shuffle", "True or False"),
         (isinstance(given["augment"], bool | np.bool_ | None), "augment", "True, False, or None (True for pings)"),
