@@ -171,6 +171,23 @@ def test_names_and_types_are_those_of_the_table(load):
     assert (list(inputs), labels.shape) == (["input", "positions"], (8, LENGTH))
 
 
+def test_the_sequences_of_whole_rows_are_their_documents_and_their_padding(load, rows):
+    stored = iter(penstock.open(rows))
+    for batch in load().to_torch(layout="transformers"):
+        expected: list[list[int]] = []
+        for record in (next(stored) for _ in range(8)):
+            tokens = record["tokens"].tolist()
+            edges = sorted({0, *(start for start in record["documents"].tolist() if start < len(tokens)), len(tokens)})
+            expected += [tokens[start:end] for start, end in pairwise(edges)]
+            missing = LENGTH + 1 - len(tokens)  # padding of the inputs, and a last token that is padding
+            expected += [[0] * size for size in (missing - 1, 1) if missing and size]
+        edges, numbers = batch["cu_seq_lens_q"].tolist(), batch["seq_idx"][0].tolist()
+        found = [batch["input_ids"][0, start:end].tolist() for start, end in pairwise(edges) if start < end]
+        assert found == expected
+        assert numbers == [number for number, tokens in enumerate(expected) for _ in tokens]
+        assert batch["position_ids"][0].tolist() == [place for tokens in expected for place in range(len(tokens))]
+
+
 # Against the libraries themselves.
 
 
