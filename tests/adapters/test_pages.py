@@ -7,7 +7,7 @@ import pytest
 from tests.docs.page import blocks, pages
 from tests.docs.test_pages import everything, named, run_page
 
-LIBRARIES = frozenset({"datasets", "jax", "torch", "torchdata"})
+LIBRARIES = frozenset({"datasets", "jax", "torch", "torchdata", "transformers"})
 PAGES = [page for page in pages() if any(block.needs for block in blocks(page))]
 
 

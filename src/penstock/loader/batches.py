@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,15 @@ Array = np.ndarray[Any, Any]
 Batch = dict[str, Array]
 Function = Callable[[Batch], Batch]
 Layout = Mapping[str, tuple[tuple[int, ...], str]]  # of each array: the shape of one row, and the dtype
+
+
+class Edges(NamedTuple):
+    """Layout of a flat array: `shape` places per row, and one for the end of the last."""
+
+    shape: tuple[int]
+    dtype: str
+
+
 TOKEN_ARRAYS = (
     "inputs",
     "inputs_position",
@@ -26,8 +35,14 @@ def token_layout(length: int) -> Layout:
     return dict.fromkeys(TOKEN_ARRAYS, ((length,), "i4"))
 
 
+def shape_in_batch(array: tuple[tuple[int, ...], str], rows: int) -> tuple[int, ...]:
+    """Shape of an array of a layout, in a batch of `rows` rows."""
+    shape, _ = array
+    return (rows * shape[0] + 1,) if isinstance(array, Edges) else (rows, *shape)
+
+
 def empty_batch(layout: Layout, rows: int) -> Batch:
-    return {name: np.zeros((rows, *shape), dtype) for name, (shape, dtype) in layout.items()}
+    return {name: np.zeros(shape_in_batch(array, rows), array[1]) for name, array in layout.items()}
 
 
 class BatchSource(Protocol):

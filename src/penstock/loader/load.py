@@ -35,6 +35,8 @@ def load(
     augment: bool | None = None,
     columns: Sequence[str] | None = None,
     overflow: Literal["truncate"] | None = None,
+    documents: Literal["varlen"] | None = None,
+    max_documents: int | None = None,
     weights: Sequence[float] | None = None,
     phases: Sequence[Mapping[str, Any]] | None = None,
     max_epochs: int | Sequence[int | None] | None = None,
@@ -74,6 +76,11 @@ def load(
             with `fields`.
         columns: Only these columns of array data, by name. Default: all but text.
         overflow: "truncate" cuts stored rows that are longer than `length`. Default: None, they are refused.
+        documents: "varlen" gives the documents of tokens as attention kernels and trainers take them: `cu_seqlens`,
+            `position_ids` and `seq_idx` in place of `inputs_position` and `targets_position`. Needed for a `layout` of
+            `to_torch`. Default: None.
+        max_documents: Documents that a row may have, which decides the shape of `cu_seqlens`. A row with more is
+            refused. Default: enough for every row.
         weights: Share of each dataset if `path` is a list; they are scaled to 1. Default: equal shares.
         phases: Changes of the mixture during a run: [{"from": 0, "weights": [1, 0]}, {"from": 10_000, "weights":
             [0.7, 0.3], "batch_size": 64}]. "from" is the first batch of a phase; a weight of 0 leaves a dataset out;

@@ -14,6 +14,7 @@ _PHASE_KEYS = ("from", "weights", "batch_size")
 _WORDS = {
     "fill": (None, "packed", "one_key"),
     "cache": (None, "memory", "disk"),
+    "documents": (None, "varlen"),
     "mix_by": ("examples", "tokens"),
     "overflow": (None, "truncate"),
     "remainder": ("drop", "pad"),
@@ -23,7 +24,7 @@ _WORDS = {
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options as Python numbers. numpy's numbers do not fit into a JSON state, and would compile extra kernels."""
     _refuse_options(given)
-    whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead")
+    whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead", "max_documents")
     numbers = {name: None if given[name] is None else int(given[name]) for name in whole}
     phases = None if given["phases"] is None else [dict(each) for each in given["phases"]]
     return {**given, **numbers, "shuffle": bool(given["shuffle"]), "phases": phases}
@@ -58,6 +59,16 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
             f"a whole number from 1 to {_MOST:,}, or a list with one per dataset",
         ),
         (given["epochs"] is None or given["max_epochs"] is None, "max_epochs", "either epochs= or max_epochs="),
+        (
+            _is_none_or_whole(given["max_documents"]),
+            "max_documents",
+            f"None, or documents of a row, from 1 to {_MOST:,}",
+        ),
+        (
+            given["max_documents"] is None or given["documents"] is not None,
+            "max_documents",
+            "documents='varlen' too: max_documents is the room of its cu_seqlens",
+        ),
         (_is_none_or_whole(given["ahead"]), "ahead", f"None, or how many batches, from 1 to {_MOST:,}"),
         (isinstance(given["shuffle"], (bool, np.bool_)), "shuffle", "True or False"),
         (isinstance(given["augment"], bool | np.bool_ | None), "augment", "True, False, or None (True for pings)"),

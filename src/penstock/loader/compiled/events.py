@@ -16,9 +16,9 @@ from penstock.loader.compiled.columns import base, count, items, whole
 from penstock.loader.compiled.counter import chain, draw, start_draws
 from penstock.loader.compiled.fields import NO_TIME, encode_field, encode_time, hold_against_version, read_time
 from penstock.loader.compiled.jit import jit, jit_inline
+from penstock.loader.compiled.places import write_places
 from penstock.loader.compiled.plan import fact, lay_out
 from penstock.loader.compiled.pointers import copy_bytes, fetch, read_i4, read_i8, shifted, write_i4, write_i8
-from penstock.loader.compiled.rows import write_places
 from penstock.loader.tokens import counts
 from penstock.loader.tokens.vocabulary import START
 

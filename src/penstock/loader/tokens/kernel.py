@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loader.batches import TOKEN_ARRAYS, Array
+from penstock.loader.batches import Array
 from penstock.loader.compiled import events, pages, plan
 from penstock.loader.compiled.address import ENTRY, parse_texts
 from penstock.loader.compiled.fields import find_texts
-from penstock.loader.compiled.rows import Rows
+from penstock.loader.compiled.places import places_of
 from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws
 from penstock.loader.tables import Made, Tables, address
@@ -31,7 +31,7 @@ class Kernel:
     def encode(self, draws: Draws, out: Mapping[str, Array], made: Made) -> tuple[Array, Array]:
         used = np.zeros(len(draws.keys), "i4")
         drawn = (draws.shards, draws.records, draws.keys)
-        rows = Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
+        rows = places_of(out)
         memory = np.empty(self._scratch_words, "i8")
 
         def encode(tables: Any, notes: Any) -> None:
