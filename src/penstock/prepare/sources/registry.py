@@ -1,5 +1,6 @@
 """Registry: one line per source. A source is imported when a job reads it, and not before."""
 
+import os
 from dataclasses import dataclass
 
 from penstock.base.errors import InputError
@@ -12,12 +13,14 @@ class Entry:
     """A source: the module with its `SOURCE`, and the endings of files that are read with it.
 
     One with endings can be named in a job, `format: csv`. A note beside tables is no document: a folder stands for its
-    documents if it has no tables, or for all `documents` if the job names the format.
+    documents if it has no tables, or for all `documents` if the job names the format. `beside` is the ending of files
+    that belong to files of the same name and are read with them.
     """
 
     module: str
     endings: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
+    beside: str = ""
 
 
 SOURCES: dict[str, Entry] = {
@@ -26,6 +29,7 @@ SOURCES: dict[str, Entry] = {
     "jsonl": Entry("penstock.prepare.sources.jsonl", (".jsonl", ".ndjson", ".json")),
     "arrow": Entry("penstock.prepare.sources.arrow", (".arrow", ".feather")),
     "text": Entry("penstock.prepare.sources.text", (".txt",), documents=(".txt", ".text", ".md")),
+    "megatron": Entry("penstock.prepare.sources.datasets.megatron", (".idx",), beside=".bin"),
     "npz": Entry("penstock.prepare.sources.npz"),
     "function": Entry("penstock.prepare.sources.function"),
     "items": Entry("penstock.prepare.sources.items"),
@@ -68,6 +72,13 @@ def format_of(location: str, declared: str) -> str:
         next_step=f"name it in the job: input: {{path: ..., format: {' | '.join(named_formats())}}} "
         f"(known endings: {' '.join(known_endings())}, each also with {' '.join(COMPRESSIONS)})",
     )
+
+
+def read_with(location: str) -> str:
+    """The file that is read together with this one, if its format has such: of `a.idx`, `a.bin`."""
+    stem, ending = os.path.splitext(location)
+    beside = next((each.beside for each in SOURCES.values() if each.beside and ending.lower() in each.endings), "")
+    return f"{stem}{beside}" if beside else ""
 
 
 def compression_of(location: str) -> str | None:

@@ -14,7 +14,7 @@ from penstock.prepare.job.config import Config
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.sources import File, items, source_of
 from penstock.prepare.sources.datasets.saved import is_saved, saved_files
-from penstock.prepare.sources.registry import COMPRESSIONS, folder_endings, format_of
+from penstock.prepare.sources.registry import COMPRESSIONS, folder_endings, format_of, read_with
 from penstock.prepare.sources.row_range import RowRange
 from penstock.prepare.survey import listing
 from penstock.prepare.survey.dataset_inputs import (
@@ -200,7 +200,7 @@ def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: 
         below = _others(listing.files_below(pattern, own, bool(source.npz), tally), pattern, written)
         groups = ([each for each in below if each.lower().endswith(group)] for group in _endings_of(source))
         taken = next(filter(None, groups), [])
-        chosen = set(taken)
+        chosen = {*taken, *map(read_with, taken)}
         tally.add_files(each for each in below if each not in chosen)
         return pattern, taken
     if os.path.lexists(pattern):
