@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from penstock.base.errors import InputError
 
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ SOURCES: dict[str, Entry] = {
     "arrow": Entry("penstock.prepare.sources.arrow", (".arrow", ".feather")),
     "text": Entry("penstock.prepare.sources.text", (".txt",), documents=(".txt", ".text", ".md")),
     "megatron": Entry("penstock.prepare.sources.datasets.megatron", (".idx",), beside=".bin"),
+    "mds": Entry("penstock.prepare.sources.datasets.mds", (".mds",)),
     "npz": Entry("penstock.prepare.sources.npz"),
     "function": Entry("penstock.prepare.sources.function"),
     "items": Entry("penstock.prepare.sources.items"),

@@ -57,7 +57,7 @@ class Tally:
 def ending_of(place: str) -> str:
     """`.txt`, or `.txt.gz` of a compressed file."""
     stem, ending = os.path.splitext(os.path.basename(place).lower())
-    inner = os.path.splitext(stem)[1] if ending in (".gz", ".zst", ".bz2", ".xz") else ""
+    inner = os.path.splitext(stem)[1] if ending in (".gz", ".zst", ".zstd", ".bz2", ".xz") else ""
     return f"{inner}{ending}" or NO_ENDING
 
 
