@@ -13,14 +13,13 @@ from penstock.base.paths import hidden_matches, local_path
 from penstock.prepare.job.config import Config
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.sources import File, items, source_of
-from penstock.prepare.sources.datasets.mds_index import is_mds, shard_files
-from penstock.prepare.sources.datasets.saved import is_saved, saved_files
 from penstock.prepare.sources.registry import COMPRESSIONS, folder_endings, format_of, read_with
 from penstock.prepare.sources.row_range import RowRange
 from penstock.prepare.survey import listing
 from penstock.prepare.survey.dataset_inputs import (
     is_below,
     library_split,
+    listed_files,
     overlap,
     prepared_split,
     refuse_dataset,
@@ -70,11 +69,8 @@ def _files_of(config: Config, number: int, source: SourceConfig, tally: listing.
         if source.path and listing.is_finished(place) and not listing.is_finished_batches(place):
             location, kind = prepared_split(config, number, source, place)
             root, locations = place, [location]
-        elif source.path and is_saved(place):
-            root, locations = place, _others(saved_files(place, source.whole_split), place, written_by(config))
-        elif source.path and source.format in ("auto", "mds") and is_mds(place):
-            refuse_split_of_files(number, source)
-            root, locations = place, _others(shard_files(place), place, written_by(config))
+        elif source.path and (listed := listed_files(number, source, place)) is not None:
+            root, locations = place, _others(listed, place, written_by(config))
         elif source.split and not (glob.has_magic(place) or os.path.isfile(place)):
             return library_split(config, number, source, pattern)
         else:
