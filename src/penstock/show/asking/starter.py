@@ -18,7 +18,7 @@ input: data/*.parquet
 # With options, and for formats whose names do not tell:
 # input:
 #   path: data/*.csv
-#   format: csv                    # auto | parquet | csv | jsonl | arrow | text
+#   format: csv                    # auto | parquet | csv | jsonl | arrow | text | megatron | mds
 #   types: {time: "timestamp[us]"} # of text columns; what is not named is inferred from the first rows
 #   delimiter: ";"                 # of CSV; a comma if not said, or a tab for .tsv
 #   null_values: ["", "NA"]        # what CSV writes for null; if not said also N/A, NULL and null
