@@ -207,6 +207,11 @@ def test_text_that_is_not_utf8_and_samples_that_memory_has_no_room_for_are_set_a
         ({"format": "json"}, "shard 0 has format 'json' and version 2"),
         ({"raw_data": None}, "has not the entries of one that MDSWriter wrote"),
         ({"raw_data": {"basename": "shard.00000.mds", "bytes": 1, "hashes": {"md9": ""}}}, "hashes of the kind 'md9'"),
+        (
+            {"raw_data": {"basename": "gone.mds", "bytes": 1, "hashes": {}}, "compression": "br:9"}
+            | {"zip_data": {"basename": "gone.mds.br", "bytes": 1, "hashes": {}}},
+            "this shard is compressed with 'br:9', and zstd, gz and bz2 are read",
+        ),
         ({"samples": 7}, r"it has 4 samples, .* index.json has 7"),
     ],
 )
@@ -234,3 +239,10 @@ def test_documents_of_shards_are_in_order_and_accounted_for(tmp_path):
     found = rows_of(job)
     assert [(row["number"], row["text"]) for row in found] == [(n, t) for n, t in enumerate(texts) if len(t) > 20]
     assert penstock.open(tmp_path / "out").manifest.account[1].taken == 300
+
+
+def test_a_folder_around_folders_of_shards_is_refused_with_the_one_to_name(tmp_path):
+    write_texts(tmp_path / "data" / "train", ["a", "b"], 1)
+    with pytest.raises(InputError, match="a folder inside of this one is a dataset of MosaicML Streaming") as caught:
+        penstock.plan(job_of(tmp_path / "data", tmp_path))
+    assert "data/train, in " in caught.value.where

@@ -177,6 +177,16 @@ def test_a_folder_of_pairs_is_read_and_the_bin_files_are_not_left_over(tmp_path)
     assert penstock.open(tmp_path / "out")[:]["tokens"].to_pylist() == expected
 
 
+def test_in_a_folder_of_tables_pairs_are_read_only_if_the_job_names_the_format(tmp_path):
+    write_documents(tmp_path / "data" / "a", [[1], [2]])
+    (tmp_path / "data" / "b.jsonl").write_text('{"x": 1}\n')
+    job = {**job_of(tmp_path / "data"), "output": str(tmp_path / "out")}
+    plan = penstock.plan(job)
+    assert (plan.survey.formats, [each.what for each in plan.survey.unread]) == (("jsonl",), [".bin", ".idx"])
+    named = penstock.plan({**job, "input": {"path": str(tmp_path / "data"), "format": "megatron"}})
+    assert (named.survey.formats, named.survey.files) == (("megatron",), 1)
+
+
 def test_documents_are_filtered_split_packed_and_loaded_with_every_one_accounted_for(tmp_path):
     documents = make_documents(400)
     stages: list[Any] = [{"filter": "length(tokens) > 10"}, {"split": {"test": 0.2}}, {"pack": 65}]

@@ -13,13 +13,15 @@ class Entry:
     """A source: the module with its `SOURCE`, and the endings of files that are read with it.
 
     One with endings can be named in a job, `format: csv`. A note beside tables is no document: a folder stands for its
-    documents if it has no tables, or for all `documents` if the job names the format. `beside` is the ending of files
-    that belong to files of the same name and are read with them.
+    documents if it has no tables, or for all `documents` if the job names the format. So it does for files that are
+    read `alone`, which other programs may have beside tables. `beside` is the ending of files that belong to files of
+    the same name and are read with them.
     """
 
     module: str
     endings: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
+    alone: bool = False
     beside: str = ""
 
 
@@ -29,8 +31,8 @@ SOURCES: dict[str, Entry] = {
     "jsonl": Entry("penstock.prepare.sources.jsonl", (".jsonl", ".ndjson", ".json")),
     "arrow": Entry("penstock.prepare.sources.arrow", (".arrow", ".feather")),
     "text": Entry("penstock.prepare.sources.text", (".txt",), documents=(".txt", ".text", ".md")),
-    "megatron": Entry("penstock.prepare.sources.datasets.megatron", (".idx",), beside=".bin"),
-    "mds": Entry("penstock.prepare.sources.datasets.mds", (".mds",)),
+    "megatron": Entry("penstock.prepare.sources.datasets.megatron", (".idx",), alone=True, beside=".bin"),
+    "mds": Entry("penstock.prepare.sources.datasets.mds", (".mds",), alone=True),
     "npz": Entry("penstock.prepare.sources.npz"),
     "function": Entry("penstock.prepare.sources.function"),
     "items": Entry("penstock.prepare.sources.items"),
@@ -51,10 +53,12 @@ def known_endings() -> tuple[str, ...]:
 def folder_endings(declared: str) -> tuple[tuple[str, ...], ...]:
     """Groups of endings: a folder stands for the files of the first group of which it has any."""
     entries = [SOURCES[name] for name in named_formats()]
-    tables = tuple(ending for entry in entries if not entry.documents for ending in entry.endings)
+    tables = tuple(ending for entry in entries if not (entry.documents or entry.alone) for ending in entry.endings)
+    alone = tuple(ending for entry in entries if entry.alone for ending in entry.endings)
     if declared == "auto":
-        return tables, tuple(ending for entry in entries if entry.documents for ending in entry.endings)
-    return (SOURCES[declared].documents or tables,)
+        return tables, alone, tuple(ending for entry in entries if entry.documents for ending in entry.endings)
+    named = SOURCES[declared]
+    return (named.endings if named.alone else named.documents or tables,)
 
 
 def format_of(location: str, declared: str) -> str:

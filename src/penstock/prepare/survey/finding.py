@@ -23,6 +23,7 @@ from penstock.prepare.survey.dataset_inputs import (
     overlap,
     prepared_split,
     refuse_dataset,
+    refuse_inner_shards,
     refuse_split_of_files,
     row_range,
     written_by,
@@ -198,6 +199,7 @@ def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: 
     if os.path.isdir(pattern):
         refuse_dataset(pattern, bool(source.npz))
         below = _others(listing.files_below(pattern, own, bool(source.npz), tally), pattern, written)
+        refuse_inner_shards(pattern, below)
         groups = ([each for each in below if each.lower().endswith(group)] for group in _endings_of(source))
         taken = next(filter(None, groups), [])
         chosen = {*taken, *map(read_with, taken)}

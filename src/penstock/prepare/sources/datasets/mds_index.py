@@ -12,6 +12,7 @@ import xxhash
 
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
+from penstock.prepare.sources.registry import compression_of
 
 INDEX = "index.json"
 _AT_ONCE = 1 << 20
@@ -68,7 +69,15 @@ def shard_files(place: str) -> list[str]:
 
 def _present(place: str, shard: Mapping[str, Any]) -> str:
     raw, packed = (shard[key] and os.path.join(place, shard[key]["basename"]) for key in ("raw_data", "zip_data"))
-    return str(raw if raw and (not packed or os.path.exists(raw)) else packed)
+    if not packed or os.path.exists(raw):
+        return str(raw)
+    if not compression_of(packed):
+        raise InputError(
+            f"this shard is compressed with {shard.get('compression')!r}, and zstd, gz and bz2 are read",
+            where=packed,
+            next_step="decompress its shards, or write the dataset again with compression='zstd'",
+        )
+    return str(packed)
 
 
 def shard_facts(location: str) -> ShardFacts | None:
