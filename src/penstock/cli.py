@@ -392,8 +392,11 @@ def verify(path: Dataset, as_json: AsJson = False, debug: Debug = False) -> int:
     return int(facts["exit_code"])
 
 
-_EXPORTS = "hf: for datasets.load_from_disk. maxtext: ArrayRecord of tf.train.Example. zarr: arrays. hdf5: one file."
-_EXPORT_PLACE = "Folder to write, or file for hdf5. [beside PATH: PATH-hf, PATH.zarr, PATH.h5]"
+_EXPORTS = (
+    "hf: for datasets.load_from_disk. maxtext: ArrayRecord of tf.train.Example. megatron: .bin and .idx of documents. "
+    "zarr: arrays. hdf5: one file."
+)
+_EXPORT_PLACE = "Folder to write, or file for hdf5. [beside PATH: PATH-hf, PATH-megatron, PATH.zarr, PATH.h5]"
 _SHARDS = "Largest size of a file in a folder. [200MB, zarr: 16MB]"
 
 
