@@ -50,7 +50,7 @@ def _are_kernels_kept() -> bool:
     from penstock.loader.compiled import events, pages
 
     kernels = (events.encode_rows, pages.list_rows)
-    return all(list(Path(each.stats.cache_path).glob(f"*.{each.__name__}-*.nbi")) for each in kernels)
+    return all(list(Path(each.stats.cache_path).glob(f"*.{each.__name__}-*.code")) for each in kernels)
 
 
 @pytest.hookimpl(hookwrapper=True)
