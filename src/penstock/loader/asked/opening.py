@@ -189,7 +189,7 @@ def _open(path: str, split: str | None) -> Opened:
         return Opened(path, fingerprint([facts, len(dataset)]), old=dataset)
     _allow_files(sum(len(shard.files) for shard in dataset.manifest.splits[dataset.split]))
     # Every shard is mapped for as long as the loader lives: a batch may draw from any of them.
-    shards = tuple(dataset.columns(shard) for shard in range(len(dataset.counts)))
+    shards = tuple(dataset.map_all())
     return Opened(path, dataset_id(open_store(path)), dataset.schema, dataset.manifest, shards)
 
 

@@ -11,6 +11,7 @@ from numba.extending import intrinsic
 from penstock.loader.compiled.kept import Kept
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+KERNELS: list[Any] = []  # all that were made; warming.py calls each
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # no fastmath: the plain code must agree
 
 
@@ -18,6 +19,7 @@ def jit(function: Function) -> Function:
     """A kernel: Python calls it."""
     made = numba.njit(function, **_OPTIONS)
     made._cache = Kept(function)
+    KERNELS.append(made)
     return cast(Function, made)
 
 

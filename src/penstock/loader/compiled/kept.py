@@ -25,7 +25,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from penstock.base.cache import VARIABLE, cache_folder
-from penstock.base.errors import FileError
+from penstock.base.errors import FileError, file_error
 from penstock.base.files import unique_name
 from penstock.base.fingerprint import digest
 from penstock.loader.engine import say_compiling
@@ -71,18 +71,25 @@ class Kept:
 def kernels_folder() -> Path | None:
     """Folder of the kernels of this penstock on this machine; None, with a warning, if none can be used."""
     try:
-        above = _given_folder() or cache_folder("kernels")
-        folder = above / _stamp()
-        folder.mkdir(mode=0o700, exist_ok=True)
-    except (OSError, FileError) as error:
+        return required_folder()
+    except FileError as error:
         reason = str(error).replace("\n", " ").strip()
         warnings.warn(
-            f"kernels cannot be kept, and are compiled in every process: {reason}. "
-            f"Try: {VARIABLE}=a folder of your own that can be written",
+            f"kernels cannot be kept, and are compiled in every process: {reason}",
             RuntimeWarning,
             stacklevel=2,
         )
         return None
+
+
+def required_folder() -> Path:
+    """The same folder; a FileError says why none can be used."""
+    above = _given_folder() or cache_folder("kernels")
+    folder = above / _stamp()
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise file_error(error, "make the folder of the kernels", str(folder)) from error
     with suppress(OSError):  # a folder that cannot be written can still be read
         os.utime(folder)
     _forget_unused(above)
@@ -94,7 +101,10 @@ def _given_folder() -> Path | None:
     if not numba.config.CACHE_DIR:
         return None
     folder = Path(numba.config.CACHE_DIR) / "penstock"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_error(error, "make the folder of the kernels", str(folder)) from error
     return folder
 
 
