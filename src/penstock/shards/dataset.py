@@ -121,10 +121,6 @@ class Dataset(Records):
         self._mapped[shard] = columns
         return columns
 
-    def map_all(self) -> Iterator[dict[str, Column]]:
-        """Yield the mapped columns of every shard. Whoever takes them keeps them; none is remembered here."""
-        return (open_columns(self._store, shard.files) for shard in self._shards)
-
     def ranges(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
         """Places of some records: (shard, number of the shard's first record, first row in the shard, end of the rows).
 
