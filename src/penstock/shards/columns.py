@@ -313,8 +313,8 @@ def _map(store: Store, facts: FileFacts) -> memoryview:
     """Map a file, and hold its size against the manifest: that of the map, without another call per file."""
     try:
         mapped = store.map(facts.file)
-    except FileError:
-        check_size(store, facts)  # one that is missing or empty is named as such
+    except (FileError, ValueError):  # no such file, or an empty one
+        check_size(store, facts)
         raise
     if len(mapped) != facts.bytes:
         check_size(store, facts)
