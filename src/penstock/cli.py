@@ -541,6 +541,20 @@ def doctor(
     show(doctor_facts(output), doctor_tables, as_json)
 
 
+@app.command(name="warm-up")
+def warm_up(
+    as_json: AsJson = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Compile the loader's kernels ahead, such as in a container image: then no load() compiles anything."""
+    from penstock.show.console import show, stdout_kept_clean, waiting
+    from penstock.show.warming import warm_up_facts, warm_up_tables
+
+    with stdout_kept_clean(), waiting("compiling"):
+        facts = warm_up_facts()
+    show(facts, warm_up_tables, as_json)
+
+
 _FILES = "Your files, folders or patterns. Without them, the job file lists and explains every key."
 
 

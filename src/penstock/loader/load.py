@@ -9,7 +9,6 @@ from penstock.loader.asked.opening import Asked, Path, open_all, split_of
 from penstock.loader.asked.options import checked
 from penstock.loader.asked.room import Room, is_larger_than_memory
 from penstock.loader.batches import empty_batch
-from penstock.loader.engine import noticing_compilation
 from penstock.loader.kinds.choice import choose_kind
 from penstock.loader.loader import Loader
 from penstock.loader.order.recipe import Recipe
@@ -109,11 +108,10 @@ def load(
     larger = is_larger_than_memory(opened, cache)
     phases_asked(options, len(opened))  # refused before kernels are compiled
     room = Room.of(options)
-    with noticing_compilation():
-        kind = choose_kind(Asked(opened, options, room.budget, larger))
-        made = make_phases(kind, options)
-        draws = make_draws(made)
-        kind.fill(draws[0](0, 1), empty_batch(kind.layout, 1))  # compiles or loads what the first batch needs
+    kind = choose_kind(Asked(opened, options, room.budget, larger))
+    made = make_phases(kind, options)
+    draws = make_draws(made)
+    kind.fill(draws[0](0, 1), empty_batch(kind.layout, 1))  # compiles or loads what the first batch needs
     room.place_columns(kind, cache, larger)
     settings = {name: options[name] for name in ("seed", "shuffle")}
     settings = {"kind": kind.name, "split": split_of(opened, split), **settings, **made.first_settings()}

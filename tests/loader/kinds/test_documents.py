@@ -118,7 +118,9 @@ def test_options_that_mean_nothing_are_refused(datasets: Datasets):
         penstock.load(datasets.rows, batch_size=2, max_documents=4)
     with pytest.raises(ConfigError, match="max_documents=0"):
         penstock.load(datasets.rows, batch_size=2, documents="varlen", max_documents=0)
-    with pytest.raises(ConfigError, match="documents='varlen' is about tokens, and this dataset is loaded as columns"):
+    with pytest.raises(
+        ConfigError, match="documents='varlen' is an option for tokens, but this dataset is loaded as columns"
+    ):
         penstock.load(datasets.arrays, batch_size=2, documents="varlen")
     with pytest.raises(ConfigError, match="more than int32 counts"):
         penstock.load(datasets.rows, batch_size=2**26, documents="varlen", memory=2**50)

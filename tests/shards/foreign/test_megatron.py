@@ -116,7 +116,7 @@ def test_a_document_that_the_index_has_no_room_for_is_refused_with_its_length(tm
 
 def test_what_megatron_has_no_place_for_is_refused(tmp_path):
     kept = prepare(tmp_path / "job", make_kept_documents(60, 30, 3), [{"pack": {"length": 33, "keep": KEPT}}])
-    with pytest.raises(ConfigError, match="and Megatron has no place for more than tokens"):
+    with pytest.raises(ConfigError, match="but Megatron takes only tokens"):
         export_megatron(kept, tmp_path / "out")
     with pytest.raises(ConfigError, match=r"megatron is one \.bin and one \.idx file per split"):
         penstock.export(kept, "megatron", shard_size="1MB")

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loader.compiled.columns import BLOCK_BITS, base, items, touch, whole
-from penstock.loader.compiled.jit import jit, jit_inline
+from penstock.loader.compiled.columns import BLOCK_BITS, base, items, offset, touch, whole
+from penstock.loader.compiled.jit import jit, jit_inline, jit_part
 from penstock.loader.compiled.places import places_of as places_of
 from penstock.loader.compiled.places import write_places
 from penstock.loader.compiled.pointers import U2, copy_bytes, read_i8, read_u2, read_whole, shifted, write_i4, write_u1
@@ -26,7 +26,7 @@ def copy_rows(tables: Any, notes: Any, slot: int, row_bytes: int, shards: Any, r
             copy_bytes(place, shifted(base(tables, shard, slot), record * row_bytes), row_bytes)
 
 
-@jit
+@jit_part
 def _touch_row(tables: Any, notes: Any, shard: int, slot: int, record: int, row_bytes: int) -> bool:
     """Whether the record is there; its blocks are put on the list."""
     size = read_i8(tables.sizes, slot)
@@ -98,7 +98,7 @@ def _copy_padded(place: Any, source: Any, count: int, room: int) -> None:
         write_u1(place, i, 0)
 
 
-@jit
+@jit_part
 def _row_tokens(tables: Any, notes: Any, slots: Any, width: int, shard: int, record: int) -> tuple[int, int]:
     """Start of a row's tokens, and how many they are."""
     first, stop = record * width, (record + 1) * width
@@ -113,13 +113,13 @@ def _row_tokens(tables: Any, notes: Any, slots: Any, width: int, shard: int, rec
     return first, stop - first
 
 
-@jit
+@jit_part
 def _range(tables: Any, notes: Any, shard: int, slot: int, record: int) -> tuple[int, int]:
     """Start and end of a record's list, by its offsets."""
-    return whole(tables, notes, shard, slot, record), whole(tables, notes, shard, slot, record + 1)
+    return offset(tables, notes, shard, slot, record), offset(tables, notes, shard, slot, record + 1)
 
 
-@jit
+@jit_part
 def _copy_tokens(tables: Any, slot: int, shard: int, first: int, filled: int, length: int, rows: Any, row: int) -> None:
     inputs, targets = shifted(rows.inputs, 4 * row * length), shifted(rows.targets, 4 * row * length)
     kind = read_i8(tables.kinds, slot)
@@ -137,7 +137,7 @@ def _copy_tokens(tables: Any, slot: int, shard: int, first: int, filled: int, le
     write_i4(targets, length - 1, read_whole(flat, first + length, kind) if filled > length else 0)
 
 
-@jit
+@jit_part
 def _number_documents(
     tables: Any, notes: Any, slots: Any, shard: int, record: int, filled: int, length: int, rows: Any, row: int
 ) -> None:

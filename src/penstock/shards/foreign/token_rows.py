@@ -40,7 +40,7 @@ def refuse_other_columns(splits: Mapping[str, Dataset], where: str, program: str
             )
         if kept := dataset.manifest.kept:
             raise ConfigError(
-                f"`pack` kept {', '.join(kept)} beside the tokens, and {program} has no place for more than tokens",
+                f"`pack` kept {', '.join(kept)} beside the tokens, but {program} takes only tokens",
                 where=where,
                 next_step="make the dataset without `keep:`, or export it to hf or zarr",
             )
@@ -62,7 +62,7 @@ def token_rows(dataset: Dataset, most_bytes: int, written: export.Written) -> It
 def _other_ids(rows: TokenRows) -> InputError:
     least, largest = int(rows.values.min()), int(rows.values.max())
     return InputError(
-        f"a token is {least if least < 0 else largest:,}, and ids are 0 to {LARGEST:,}: batches are int32",
+        f"a token is {least if least < 0 else largest:,}, but ids are 0 to {LARGEST:,}: batches are int32",
         where=rows.where,
-        next_step="filter such rows out, or mend them, when the dataset is made",
+        next_step="filter such rows out, or fix them, when the dataset is made",
     )
