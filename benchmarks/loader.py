@@ -260,7 +260,7 @@ class Bench:
 
     def _measured(self, path: str, **options: Any) -> Measured:
         with self.load(path, **options) as loader:
-            return measure(iter(loader), _useful, self.seconds)
+            return measure(loader, _useful, self.seconds)
 
 
 def _useful(batch: dict[str, Any]) -> int:
