@@ -3,10 +3,11 @@
     python -m benchmarks.accelerator --data /scratch/pings --seed-data '/scratch/old/train.arrayrecord' --json out.json
 
 A decoder in bf16, compiled, trained with AdamW on batches of 128 x 1,024 tokens. `large` has 20 layers of width 640
-(about 100M parameters), `small` 6 of width 384 (about 10M), which takes millions of tokens a second. Each run starts
-with warm-up steps; then every step is timed by itself, with the device waited for at its end, so that nothing hides
+(about 100M parameters), `small` 6 of width 384 (about 10M), `tiny` 4 of width 128 (about 1M, steps of 5 ms).
+Each run starts with warm-up steps; then every step is timed by itself, with the device waited for at its end, so that nothing hides
 behind work that is queued; and once more as training loops run, with the device waited for at the end of the run only.
-`wait share` is the time spent in next() of all time, in the first way. Synthetic batches lie on the device.
+`wait share` is the time spent in next() of all time, in the first way. Synthetic batches lie on the device. With
+`--pairs 5`, synthetic data and penstock take turns, and the median ratio of their steps is printed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch import nn
 from torch.nn import functional
 
 VOCABULARY, BATCH, LENGTH = 267, 128, 1024
-SHAPES = {"large": (20, 640, 10), "small": (6, 384, 6)}
+SHAPES = {"large": (20, 640, 10), "small": (6, 384, 6), "tiny": (4, 128, 4)}
 PEAK_FLOPS = 989e12  # bf16, dense, of an H100 or H200 by its data sheet
 Tensors = dict[str, torch.Tensor]
 
@@ -174,7 +175,7 @@ def on_penstock(trainer: Trainer, path: str, seconds: float, **options: Any) -> 
 
     label = ", ".join(f"{name}={value}" for name, value in options.items())
     with penstock.load(path, batch_size=BATCH, length=LENGTH, seed=0, **options) as loader:
-        run = trainer.run(f"penstock {label}", iter(loader.to_torch(device="cuda")), seconds)
+        run = trainer.run(f"penstock {label}", loader.to_torch(device="cuda"), seconds)
         run.verdict = loader.stats().verdict
         return run
 
@@ -193,14 +194,39 @@ def on_seed(trainer: Trainer, pattern: str, seconds: float, workers: int, fan_ou
     return trainer.run(f"seed, {fan_out} fanned out, {workers} workers", tensors(), seconds, warm_up=1)
 
 
+def compare(path: str, seconds: float, pairs: int) -> None:
+    """Steps on penstock over steps on synthetic data, by turns."""
+    for name in SHAPES:
+        trainer = Trainer(name)
+        trainer.run("synthetic", synthetic(), 1, warm_up=20)
+        ratios, queued, waits = [], [], []
+        for _ in range(pairs):
+            base = trainer.run("synthetic", synthetic(), seconds)
+            run = on_penstock(trainer, path, seconds)
+            ratios.append(run.step_ms / base.step_ms)
+            queued.append(run.queued_step_ms / base.queued_step_ms)
+            waits.append(run.wait_share)
+        print(
+            f"{name:6} {trainer.parameters / 1e6:.1f}M parameters, step {base.step_ms:.2f} ms synthetic: over it "
+            f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}) waiting at every step, "
+            f"{statistics.median(queued):.3f} ({min(queued):.3f} to {max(queued):.3f}) queued; wait share "
+            f"{statistics.median(waits):.3%}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="a dataset of `penstock run pings`")
     parser.add_argument("--seed-data", help="train.arrayrecord of the same events, for the seed's design")
     parser.add_argument("--seconds", type=float, default=25, help="of each timed run")
+    parser.add_argument("--pairs", type=int, default=0, help="turns of synthetic data and penstock, and nothing else")
     parser.add_argument("--json", help="where to write all figures")
     asked = parser.parse_args()
     torch.set_float32_matmul_precision("high")
+    if asked.pairs:
+        compare(asked.data, asked.seconds, asked.pairs)
+        return
     runs = []
     print(f"{torch.cuda.get_device_name()}, {os.cpu_count()} cores, torch {torch.__version__}")
     for name in SHAPES:

@@ -184,7 +184,7 @@ class Bench:
         schema = json.loads((prepared / "manifest.json").read_text())["schema"]
         columns = [field["name"] for field in schema if field["type"] != "string"]
         with penstock.load(prepared, batch_size=BATCH, columns=columns, workers=workers) as loader:
-            return self._rate(iter(loader))
+            return self._rate(loader)
 
     def _numpy_rate(self, prepared: Path) -> float:
         return self._rate(gathered(prepared))

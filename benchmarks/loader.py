@@ -33,6 +33,7 @@ from penstock.loader.loader import Loader
 
 BATCH, LENGTH, ROWS = 128, 1024, 200_000
 EVENTS = 20_000_000
+DOCUMENT_ROWS = 20_000
 
 
 class Bench:
@@ -63,6 +64,16 @@ class Bench:
             _write_token_rows(self.folder / "rows-raw")
             job = self.folder / "rows.yaml"
             job.write_text(f"input: {self.folder}/rows-raw/*.parquet\noutput: {made}\nmemory: 2GB\n")
+            call(sys.executable, "-m", "penstock", "run", str(job))
+        return str(made)
+
+    def document_rows(self) -> str:
+        """Rows as `token_rows` has them, with about eight documents in each."""
+        made = self.folder / f"documents-{DOCUMENT_ROWS}"
+        if not (made / "manifest.json").exists():
+            _write_document_rows(self.folder / "documents-raw.parquet")
+            job = self.folder / "documents.yaml"
+            job.write_text(f"input: {self.folder}/documents-raw.parquet\noutput: {made}\nmemory: 2GB\n")
             call(sys.executable, "-m", "penstock", "run", str(job))
         return str(made)
 
@@ -109,6 +120,19 @@ class Bench:
             rate = best.get("tokens_per_cpu_second")
             times = ours.tokens / ours.cpu_seconds / rate if rate else None
             self.say(f"peer {peer.get('peer')}", tokens_per_cpu_second=rate, times=times, error=peer.get("error"))
+
+    def documents(self) -> None:
+        """documents="varlen" against plain rows: CPU time per batch, in turn, and the median ratio."""
+        loaders = [self.load(self.document_rows(), workers=0, documents=each) for each in (None, "varlen")]
+        for loader in loaders:
+            _cpu_seconds(loader, DOCUMENT_ROWS // BATCH)  # pages and checksums
+        plain, varlen = zip(*(tuple(_cpu_seconds(each, 100) for each in loaders) for _ in range(15)), strict=True)
+        self.say(
+            "varlen against plain rows, 1 thread",
+            plain_ns_per_token=1e9 * statistics.median(plain) / (BATCH * LENGTH),
+            varlen_ns_per_token=1e9 * statistics.median(varlen) / (BATCH * LENGTH),
+            ratio=statistics.median(b / a for a, b in zip(plain, varlen, strict=True)),
+        )
 
     def cold(self) -> None:
         """Data larger than memory: pages of the dataset are dropped before every batch."""
@@ -236,11 +260,19 @@ class Bench:
 
     def _measured(self, path: str, **options: Any) -> Measured:
         with self.load(path, **options) as loader:
-            return measure(iter(loader), _useful, self.seconds)
+            return measure(loader, _useful, self.seconds)
 
 
 def _useful(batch: dict[str, Any]) -> int:
     return int(np.count_nonzero(batch["targets_segmentation"]))
+
+
+def _cpu_seconds(loader: Loader, batches: int) -> float:
+    """CPU seconds of a batch."""
+    started = time.thread_time()
+    for k in range(batches):
+        loader.batch(k)
+    return (time.thread_time() - started) / batches
 
 
 def _facts(measured: Measured) -> dict[str, Any]:
@@ -274,6 +306,17 @@ def _write_token_rows(folder: Path) -> None:
             flat = np.concatenate([token_row(number) for number in range(first, first + 20_000)])
             rows = pa.FixedSizeListArray.from_arrays(pa.array(flat), ROW_TOKENS)
             writer.write_table(pa.table({"tokens": rows}, schema=schema))
+
+
+def _write_document_rows(file: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    tokens = pa.array(rng.integers(0, 50_000, DOCUMENT_ROWS * (LENGTH + 1)).astype("u2"))
+    starts = [np.flatnonzero(rng.random(LENGTH) < 8 / LENGTH) for _ in range(DOCUMENT_ROWS)]
+    rows = pa.FixedSizeListArray.from_arrays(tokens, LENGTH + 1)
+    pq.write_table(pa.table({"tokens": rows, "documents": pa.array(starts, pa.list_(pa.int32()))}), file)
 
 
 def _dropper(columns: Any) -> Callable[[], None]:
@@ -330,7 +373,7 @@ def _at(values: list[float], percent: int) -> float:
     return 1000 * statistics.quantiles(values, n=100)[percent - 1]
 
 
-QUESTIONS = ("speed", "integrity", "smooth", "busy_consumer", "sweep", "cold", "rows", "seed")
+QUESTIONS = ("speed", "integrity", "smooth", "busy_consumer", "sweep", "cold", "rows", "documents", "seed")
 
 
 def main() -> None:

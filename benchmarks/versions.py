@@ -34,9 +34,8 @@ LOADING = """
 import json, sys, penstock
 options = json.loads(sys.argv[2])
 with penstock.load(sys.argv[1], **options) as loader:
-    for number, _ in enumerate(loader):
-        if number == int(sys.argv[3]):
-            break
+    for _ in range(int(sys.argv[3]) + 1):
+        next(loader)
 """
 
 

@@ -34,7 +34,20 @@ def test_the_shards_half_needs_no_arrow_pydantic_or_yaml():
 
 def test_the_door_fits_on_a_line():
     names = [name for name in penstock.__all__ if name[0].islower()]
-    verbs = ["decode", "export", "inspect", "load", "merge", "open", "plan", "report", "run", "stage", "verify"]
+    verbs = [
+        "block_mask",
+        "decode",
+        "export",
+        "inspect",
+        "load",
+        "merge",
+        "open",
+        "plan",
+        "report",
+        "run",
+        "stage",
+        "verify",
+    ]
     assert names == sorted([*verbs, "events"])
     assert all(callable(getattr(penstock, name)) for name in {*penstock.__all__} - {"Event", "events"})
 

@@ -1,8 +1,8 @@
 """penstock: prepare datasets larger than memory inside a memory budget, and feed accelerators from them.
 
 The public door: jobs (`plan`, `run`, `merge`), datasets (`open`, `verify`, `inspect`, `report`, `export`), batches
-(`load`, `decode`), stages of your own (`stage`, `Stage`, `Rows`), what these return, what a run tells an observer
-(`Event`, `events`), and the errors that they raise. Nothing heavy is imported until it is used.
+(`load`, `decode`, `block_mask`), stages of your own (`stage`, `Stage`, `Rows`), what these return, what a run tells an
+observer (`Event`, `events`), and the errors that they raise. Nothing heavy is imported until it is used.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.base.errors import PlanError as PlanError
     from penstock.base.errors import TaskError as TaskError
     from penstock.base.events import Event as Event
+    from penstock.loader.consumers.block_mask import block_mask as block_mask
     from penstock.loader.load import load as load
     from penstock.loader.loader import Loader as Loader
     from penstock.loader.tokens.decode import decode as decode
@@ -60,6 +61,7 @@ _DOOR = {
     "Rows": ("penstock.prepare.rows.rows", "Rows"),
     "Stage": ("penstock.prepare.stages.stage", "Stage"),
     "TaskError": ("penstock.base.errors", "TaskError"),
+    "block_mask": ("penstock.loader.consumers.block_mask", "block_mask"),
     "decode": ("penstock.loader.tokens.decode", "decode"),
     "events": ("penstock.base.events", ""),  # the module
     "export": ("penstock.shards.foreign.exporting", "export"),

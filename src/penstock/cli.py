@@ -392,8 +392,11 @@ def verify(path: Dataset, as_json: AsJson = False, debug: Debug = False) -> int:
     return int(facts["exit_code"])
 
 
-_EXPORTS = "hf: for datasets.load_from_disk. maxtext: ArrayRecord of tf.train.Example. zarr: arrays. hdf5: one file."
-_EXPORT_PLACE = "Folder to write, or file for hdf5. [beside PATH: PATH-hf, PATH.zarr, PATH.h5]"
+_EXPORTS = (
+    "hf: for datasets.load_from_disk. maxtext: ArrayRecord of tf.train.Example. megatron: .bin and .idx of documents. "
+    "zarr: arrays. hdf5: one file."
+)
+_EXPORT_PLACE = "Folder to write, or file for hdf5. [beside PATH: PATH-hf, PATH-megatron, PATH.zarr, PATH.h5]"
 _SHARDS = "Largest size of a file in a folder. [200MB, zarr: 16MB]"
 
 
@@ -536,6 +539,20 @@ def doctor(
     from penstock.show.doctor import doctor_facts, doctor_tables
 
     show(doctor_facts(output), doctor_tables, as_json)
+
+
+@app.command(name="warm-up")
+def warm_up(
+    as_json: AsJson = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Compile the loader's kernels ahead, such as in a container image: then no load() compiles anything."""
+    from penstock.show.console import show, stdout_kept_clean, waiting
+    from penstock.show.warming import warm_up_facts, warm_up_tables
+
+    with stdout_kept_clean(), waiting("compiling"):
+        facts = warm_up_facts()
+    show(facts, warm_up_tables, as_json)
 
 
 _FILES = "Your files, folders or patterns. Without them, the job file lists and explains every key."

@@ -22,7 +22,18 @@ os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
 # Without the libraries, plain `pytest` passes by these tests; where CI forbids skipping, they fail.
 _MISSING = [
     name
-    for name in ("datasets", "grain", "jax", "torch", "torchdata", "transformers", "zarr")
+    for name in (
+        "datasets",
+        "grain",
+        "jax",
+        "megatron",
+        "olmo_core",
+        "torch",
+        "torchdata",
+        "transformers",
+        "trl",
+        "zarr",
+    )
     if importlib.util.find_spec(name) is None
 ]
 collect_ignore_glob = ["test_*.py"] if _MISSING and not os.environ.get("PENSTOCK_NO_SKIPS") else []

@@ -117,10 +117,9 @@ def train(load, sharded: bool, steps: int = 30) -> list[float]:
         return jax.tree.map(lambda weight, change: weight - 2.0 * change, weights, slope), value
 
     losses = []
-    for number, batch in enumerate(load().to_jax(over_devices("data") if sharded else None)):
-        if number == steps:
-            break
-        weights, value = step(weights, batch)
+    batches = load().to_jax(over_devices("data") if sharded else None)
+    for _ in range(steps):
+        weights, value = step(weights, next(batches))
         losses.append(float(value))
     return losses
 

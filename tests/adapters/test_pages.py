@@ -1,4 +1,4 @@
-"""The blocks of docs/ that need torch, jax or datasets, run with the real libraries among the others of their page."""
+"""The blocks of docs/ that need a library, such as torch or jax, run with it among the others of their page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.docs.page import blocks, pages
 from tests.docs.test_pages import everything, named, run_page
 
-LIBRARIES = frozenset({"datasets", "jax", "torch", "torchdata"})
+LIBRARIES = frozenset({"datasets", "jax", "megatron", "torch", "torchdata", "transformers"})
 PAGES = [page for page in pages() if any(block.needs for block in blocks(page))]
 
 

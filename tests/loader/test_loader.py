@@ -783,7 +783,7 @@ def test_datasets_of_other_columns_cannot_be_mixed(load, datasets):
 
 
 def test_events_that_are_no_pings_need_their_fields_said(load, datasets):
-    with pytest.raises(ConfigError, match="needs fields=") as refused:
+    with pytest.raises(ConfigError, match="`fields` must say how") as refused:
         load(datasets.events, length=50)
     assert "fields=" in refused.value.next_step
 
@@ -949,7 +949,7 @@ def test_a_split_that_a_file_by_itself_is_not_is_refused_with_the_one_that_is(tm
     assert len(penstock.open(old / "test.arrayrecord", "test")) == len(penstock.open(old, "test"))
     with penstock.load(file, **options) as loader:
         assert loader.state()["recipe"]["split"] is None
-    with pytest.raises(ConfigError, match=r"columns=\['rtt'\] is about arrays"):
+    with pytest.raises(ConfigError, match=r"columns=\['rtt'\] is an option for arrays"):
         penstock.load(file, **options, columns=["rtt"])
 
 

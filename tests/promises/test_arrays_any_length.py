@@ -119,7 +119,7 @@ def test_batch_files_refuse_a_column_that_may_be_null(tmp_path):
 @pytest.mark.parametrize("format", ["arrays", "safetensors"])
 def test_loading_names_the_columns_that_batches_can_have(tmp_path, format):
     penstock.run(write(tmp_path, format=format))
-    with pytest.raises(ConfigError, match=r"not of ids \(int32\[\*\]\)") as caught:
+    with pytest.raises(ConfigError, match=r"not ids \(int32\[\*\]\)") as caught:
         penstock.load(tmp_path / "out", batch_size=2)
     assert caught.value.next_step == "name the columns to load: columns=['label']"
     batch = penstock.load(tmp_path / "out", batch_size=2, columns=["label"], workers=0).batch(0)

@@ -47,7 +47,7 @@ def test_alone_and_against_a_consumer_stand_side_by_side_with_a_verdict_each(pin
     lines = capfd.readouterr().out.splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("measured"))
     table = lines[head : lines.index("", head)]
-    assert table[0].split() == ["measured", "alone", "5", "ms", "a", "step"]
+    assert table[0].split() == ["measured", "alone", "5", "ms", "per", "step"]
     assert len({len(line) for line in table}) == 1, "numbers end in one column"
     assert len(table[0]) <= 80
     assert [line.partition(":")[0] for line in lines[-3:]] == ["alone", "", "5 ms per step"]
@@ -163,7 +163,7 @@ def test_a_split_of_a_file_by_itself_is_refused(folder, capfd):
 def test_events_that_are_no_pings_are_told_by_their_fields(folder, capfd):
     requests = str(make_requests(folder / "requests"))
     assert main(["bench", requests, *SHORT, "--length", "64"]) == 2
-    assert "needs fields=" in capfd.readouterr().err
+    assert "`fields` must say how" in capfd.readouterr().err
     fields = "who: ip, at: time, port: int, proto: {category: [tcp, udp]}"
     assert main(["bench", requests, *SHORT, "--length", "64", "--fields", fields, "--json"]) == 0
     assert document(capfd.readouterr().out)["runs"][0]["counts"]["categories_other"] > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,15 @@ Batch = dict[str, Array]
 Function = Callable[[Batch], Batch]
 Encode = Callable[[Batch], Any]  # a window -> a dict of arrays, or token ids
 Layout = Mapping[str, tuple[tuple[int, ...], str]]  # of each array: the shape of one row, and the dtype
+
+
+class Edges(NamedTuple):
+    """Layout of a flat array: `shape` places per row, and one for the end of the last."""
+
+    shape: tuple[int]
+    dtype: str
+
+
 TOKEN_ARRAYS = (
     "inputs",
     "inputs_position",
@@ -27,8 +36,14 @@ def token_layout(length: int) -> Layout:
     return dict.fromkeys(TOKEN_ARRAYS, ((length,), "i4"))
 
 
+def shape_in_batch(array: tuple[tuple[int, ...], str], rows: int) -> tuple[int, ...]:
+    """Shape of an array of a layout, in a batch of `rows` rows."""
+    shape, _ = array
+    return (rows * shape[0] + 1,) if isinstance(array, Edges) else (rows, *shape)
+
+
 def empty_batch(layout: Layout, rows: int) -> Batch:
-    return {name: np.zeros((rows, *shape), dtype) for name, (shape, dtype) in layout.items()}
+    return {name: np.zeros(shape_in_batch(array, rows), array[1]) for name, array in layout.items()}
 
 
 class BatchSource(Protocol):

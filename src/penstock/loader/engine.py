@@ -2,14 +2,10 @@
 
 import logging
 import os
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 
 log = logging.getLogger("penstock")
-_PATIENCE = 3.0  # seconds; loading kernels that are there takes 0.3
 PLAIN = "PENSTOCK_PLAIN"  # set to 1: do without the compiled kernels
 
 
@@ -17,16 +13,11 @@ def compiled() -> bool:
     return os.environ.get(PLAIN, "0") in ("", "0") and _has_numba()
 
 
-@contextmanager
-def noticing_compilation() -> Iterator[None]:
-    """Log a notice if compilation takes long. Kernels are compiled once per machine, and cached."""
-    notice = threading.Timer(_PATIENCE, log.warning, ["compiling kernels, once per machine: about 20 s"])
-    notice.daemon = True
-    notice.start()
-    try:
-        yield
-    finally:
-        notice.cancel()
+@cache
+def say_compiling(kept_in: str | None) -> None:
+    """Say once why a process waits: a kernel that it needs is not there, and is compiled."""
+    place = f"kept in {kept_in}" if kept_in else "for this process alone"
+    log.warning("compiling kernels, %s: about 4 s for rows and arrays, 10 s for events", place)
 
 
 @cache

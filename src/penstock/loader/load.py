@@ -9,7 +9,6 @@ from penstock.loader.asked.opening import Asked, Path, open_all, split_of
 from penstock.loader.asked.options import checked
 from penstock.loader.asked.room import Room, is_larger_than_memory
 from penstock.loader.batches import Encode, empty_batch
-from penstock.loader.engine import noticing_compilation
 from penstock.loader.kinds.choice import choose_kind
 from penstock.loader.loader import Loader
 from penstock.loader.order.recipe import Recipe
@@ -41,6 +40,8 @@ def load(
     layout: Literal["padded", "offsets"] | None = None,
     max_tokens: int | None = None,
     overflow: Literal["truncate"] | None = None,
+    documents: Literal["varlen"] | None = None,
+    max_documents: int | None = None,
     weights: Sequence[float] | None = None,
     phases: Sequence[Mapping[str, Any]] | None = None,
     max_epochs: int | Sequence[int | None] | None = None,
@@ -95,6 +96,11 @@ def load(
         max_tokens: Tokens per row, where `encode` returns token ids; shorter rows are padded with zeros, and a longer
             one is an error. Default: `length`.
         overflow: "truncate" cuts stored rows that are longer than `length`. Default: None, they are refused.
+        documents: "varlen" gives the documents of tokens as attention kernels and trainers take them: `cu_seqlens`,
+            `position_ids` and `seq_idx` in place of `inputs_position` and `targets_position`. Needed for a `layout` of
+            `to_torch`. Default: None.
+        max_documents: Documents that a row may have, which decides the shape of `cu_seqlens`. A row with more is
+            refused. Default: enough for every row.
         weights: Share of each dataset if `path` is a list; they are scaled to 1. Default: equal shares.
         phases: Changes of the mixture during a run: [{"from": 0, "weights": [1, 0]}, {"from": 10_000, "weights":
             [0.7, 0.3], "batch_size": 64}]. "from" is the first batch of a phase; a weight of 0 leaves a dataset out;
@@ -123,11 +129,10 @@ def load(
     larger = is_larger_than_memory(opened, cache)
     phases_asked(options, len(opened))  # refused before kernels are compiled
     room = Room.of(options)
-    with noticing_compilation():
-        kind = choose_kind(Asked(opened, options, room.budget, larger))
-        made = make_phases(kind, options)
-        draws = make_draws(made)
-        kind.fill(draws[0](0, 1), empty_batch(kind.layout, 1))  # compiles or loads what the first batch needs
+    kind = choose_kind(Asked(opened, options, room.budget, larger))
+    made = make_phases(kind, options)
+    draws = make_draws(made)
+    kind.fill(draws[0](0, 1), empty_batch(kind.layout, 1))  # compiles or loads what the first batch needs
     room.place_columns(kind, cache, larger)
     settings = {name: options[name] for name in ("seed", "shuffle")}
     settings = {"kind": kind.name, "split": split_of(opened, split), **settings, **made.first_settings()}

@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.base.errors import ConfigError
 from penstock.base.shown import Shown
@@ -211,18 +211,24 @@ class Loader(Shown):
         return Loader(self._parts.mapped(self._parts.functions.then(function, processes, timeout)), self.step)
 
     def to_torch(
-        self, device: str | int | torch.device | None = None, ahead: int = 2, int64: Sequence[str] = ()
+        self,
+        device: str | int | torch.device | None = None,
+        ahead: int = 2,
+        int64: Sequence[str] = (),
+        layout: Literal["transformers", "trl", "torchtitan", "megatron", "olmo"] | None = None,
     ) -> TorchBatches:
-        """Batches as dicts of tensors, for a plain loop or as the dataset of a DataLoader.
+        """Batches as dicts of tensors, or as a trainer takes them, for a plain loop or as the dataset of a DataLoader.
 
         Args:
             device: Place of the tensors, such as "cuda". Default: the CPU, where they share the loader's memory.
             ahead: Batches that are copied to a GPU in advance, from 0 to 1,024. Default: 2.
             int64: Names of arrays to widen to int64 on the device: ("targets",) for cross_entropy. Default: none.
+            layout: Trainer whose names and conventions a batch follows; it has no other keys. Needs
+                documents="varlen". Default: None, the arrays of the loader under their names.
         """
         from penstock.loader.consumers.to_torch import to_torch
 
-        return to_torch(self, device, ahead, int64)
+        return to_torch(self, device, ahead, int64, layout)
 
     def to_jax(self, sharding: jax.sharding.Sharding | None = None, ahead: int = 2) -> JaxBatches:
         """Batches as dicts of jax arrays.
@@ -266,6 +272,12 @@ class Loader(Shown):
     def opened_by(self) -> Callable[..., Loader]:
         """Function that takes `arguments`: penstock.load."""
         return self._parts.opened_by
+
+    @property
+    def max_seqlen(self) -> int | None:
+        """Upper bound for the tokens of a document with documents="varlen": the length of a row, always the same."""
+        layout = self._parts.kind.layout
+        return layout["position_ids"][0][0] if "cu_seqlens" in layout else None
 
     @property
     def vocabulary(self) -> Vocabulary | None:

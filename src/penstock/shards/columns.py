@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import xxhash
 
-from penstock.base.errors import IntegrityError
+from penstock.base.errors import FileError, IntegrityError
 from penstock.base.fingerprint import digest
 from penstock.base.stores.scratch import Scratch, borrow_scratch, return_scratch
 from penstock.base.stores.store import Store, Writer
@@ -304,15 +304,25 @@ def is_columns(files: tuple[FileFacts, ...]) -> bool:
 
 def open_columns(store: Store, files: tuple[FileFacts, ...]) -> dict[str, Column]:
     """Map the columns of one shard. Sizes, headers and checksums are held against the manifest's facts."""
-    for facts in files:
-        check_size(store, facts)
     if files[0].file.endswith(".safetensors"):
         return _open_safetensors(store, files[0])
     return _open_npy(store, files)
 
 
+def _map(store: Store, facts: FileFacts) -> memoryview:
+    """Map a file, and hold its size against the manifest: that of the map, without another call per file."""
+    try:
+        mapped = store.map(facts.file)
+    except (FileError, ValueError):  # no such file, or an empty one
+        check_size(store, facts)
+        raise
+    if len(mapped) != facts.bytes:
+        check_size(store, facts)
+    return mapped
+
+
 def _open_safetensors(store: Store, facts: FileFacts) -> dict[str, Column]:
-    mapped = store.map(facts.file)
+    mapped = _map(store, facts)
     length = int.from_bytes(mapped[:8], "little")
     if length > len(mapped) - 8:
         raise damaged_file(facts.file, f"claims a header of {length:,} bytes, more than the file has")
@@ -339,6 +349,7 @@ def _open_safetensors(store: Store, facts: FileFacts) -> dict[str, Column]:
 
 
 def _open_npy(store: Store, files: tuple[FileFacts, ...]) -> dict[str, Column]:
+    check_size(store, files[-1])
     table = store.read(files[-1].file)
     if digest(table) != files[-1].digest:
         raise damaged_file(files[-1].file, "is not the checksum table that was written")
@@ -347,7 +358,7 @@ def _open_npy(store: Store, files: tuple[FileFacts, ...]) -> dict[str, Column]:
     hashes = np.array(packed, "<u8") if isinstance(packed, list) else np.frombuffer(base64.b64decode(packed), "<u8")
     columns, first = {}, 0
     for column, file in zip(facts["columns"], files, strict=False):
-        mapped = store.map(file.file)
+        mapped = _map(store, file)
         head = 10 + int.from_bytes(mapped[8:10], "little")
         blocks = -(-(file.bytes - head) // BLOCK)
         own = hashes[first : first + blocks]

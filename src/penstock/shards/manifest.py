@@ -88,6 +88,12 @@ class Manifest(Shown):
         return tuple(stages[-1].get("pack", {}).get("keep", ()))
 
     @property
+    def is_one_stream(self) -> bool:
+        """Whether its rows were cut from one stream, so that a document goes on in the row behind."""
+        stages: list[dict[str, Any]] = self.config.get("stages") or [{}]
+        return bool(stages[-1].get("pack", {}).get("method") == "wrapped")
+
+    @property
     def files(self) -> list[FileFacts]:
         """Every file of the dataset except the manifest itself."""
         shards = [file for shards in self.splits.values() for shard in shards for file in shard.files]

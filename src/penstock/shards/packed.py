@@ -78,6 +78,15 @@ def read_document_lengths(columns: Columns, token_edges: Array, start: int, stop
     return np.diff(every, append=token_edges[-1]), np.searchsorted(every, token_edges)
 
 
+def continues(columns: Columns, start: int, stop: int) -> Array:
+    """Whether each of these rows begins inside a document that the row before began; none of them is empty."""
+    starts, edges = _read_list(columns, DOCUMENTS, start, stop)
+    found = np.ones(stop - start, bool)
+    some = np.flatnonzero(np.diff(edges))
+    found[some] = starts[edges[some]] > 0
+    return found
+
+
 def _read_list(columns: Columns, name: str, start: int, stop: int) -> tuple[Array, Array]:
     edges = columns[f"{name}/offsets"].read(start, stop + 1)
     return columns[f"{name}/values"].read(int(edges[0]), int(edges[-1])), edges - edges[0]

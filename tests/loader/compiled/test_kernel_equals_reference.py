@@ -13,9 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.base.errors import ConfigError
+from penstock.loader.batches import shape_in_batch
 from penstock.loader.compiled import address as compiled_address
 from penstock.loader.compiled import order as compiled_order
 from penstock.loader.kinds.arrays import Arrays
+from penstock.loader.kinds.documents import Documents
 from penstock.loader.kinds.rows import Rows
 from penstock.loader.order.order import Draws, Order, Stream, contexts_of
 from penstock.loader.tables import Made, address
@@ -336,10 +338,9 @@ def plain_and_compiled(kind: Any, draws: Draws, monkeypatch: pytest.MonkeyPatch)
     for plain in ("1", "0"):
         monkeypatch.setenv("PENSTOCK_PLAIN", plain)
         out = {
-            name: np.frombuffer(b"\xa5" * 10**6, dtype)[: len(draws.keys) * int(np.prod(shape))]
-            .reshape(len(draws.keys), *shape)
-            .copy()
-            for name, (shape, dtype) in kind.layout.items()
+            name: np.frombuffer(b"\xa5" * 10**6, array[1])[: int(np.prod(shape))].reshape(shape).copy()
+            for name, array in kind.layout.items()
+            for shape in [shape_in_batch(array, len(draws.keys))]
         }
         made = kind.fill(draws, out)
         filled.append((out, made))
@@ -374,6 +375,7 @@ def test_token_rows_are_filled_alike(rows, length, word, documents_word):
     places = [(shard, record) for shard in range(2) for record in range(len(records))]
     with pytest.MonkeyPatch.context() as monkeypatch:
         assert_filled_alike(kind, single_draws([*places, (-1, 0)]), monkeypatch)
+        assert_filled_alike(Documents(kind, most=7), single_draws([(-1, 0), *places, (-1, 0)]), monkeypatch)
 
 
 @given(

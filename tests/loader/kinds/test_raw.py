@@ -300,6 +300,7 @@ def test_a_flipped_byte_is_named(datasets, tmp_path, monkeypatch, plain, column)
         ({"length": 5, "window": "last", "columns": ["pages"], "nulls": None}, "no column 'pages'"),
         ({"length": 5, "window": "last", "columns": ["user"], "nulls": None}, "none of the columns user is a list"),
         ({"length": 5, "window": "last", "fields": {"page": "int"}}, "fields="),
+        ({"length": 5, "window": "last", "documents": "varlen"}, "documents='varlen' is an option for packed rows"),
         ({"length": 5, "window": "last", "max_tokens": 8}, "max_tokens=8"),
         ({"length": 5, "encode": "tokens"}, "encode='tokens'"),
         ({"length": 2**30, "window": "last"}, r"8 rows of 1,073,741,824 events are 8,589,934,592"),

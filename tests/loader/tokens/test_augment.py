@@ -116,7 +116,7 @@ def test_arrayrecord_files_are_augmented_alike(tmp_path):
 @pytest.mark.parametrize("given", [True, False])
 @pytest.mark.parametrize("kind", ["rows", "arrays"])
 def test_it_is_refused_by_name_where_there_are_no_events(datasets: Datasets, kind, given):
-    with pytest.raises(ConfigError, match=f"augment={given} is about events") as refused:
+    with pytest.raises(ConfigError, match=f"augment={given} is an option for events") as refused:
         penstock.load(getattr(datasets, kind), batch_size=4, augment=given)
     assert "leave augment= out" in str(refused.value.next_step)
 

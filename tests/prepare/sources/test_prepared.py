@@ -131,8 +131,8 @@ def test_a_job_does_not_write_into_the_dataset_that_it_reads(rows, output):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "csv"}, "`format:` is about files"),
-        ({"function": "json:loads"}, "`function:` is about files"),
+        ({"format": "csv"}, "`format:` is an option for files"),
+        ({"function": "json:loads"}, "`function:` is an option for files"),
     ],
 )
 def test_options_for_files_are_refused(rows, options, message):

@@ -126,8 +126,8 @@ def test_a_range_is_part_of_what_the_dataset_is_made_from(tmp_path):
         ("train[:10%](pct1_dropremainder)", "percent rounded to the closest row"),
         ("train[10%:500]", "mixes rows and percent"),
         ("train[:120%]", "120% is more than all rows"),
-        ("train[20:10]", "holds no row"),
-        ("train[5:5]", "holds no row"),
+        ("train[20:10]", "is an empty range"),
+        ("train[5:5]", "is an empty range"),
     ],
 )
 def test_what_is_no_range_is_refused_by_name(tmp_path, split, told):

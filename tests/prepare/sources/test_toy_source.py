@@ -126,7 +126,9 @@ def test_a_run_that_failed_is_resumed_with_the_same_result(job, tmp_path):
 
 def test_a_job_names_the_format_where_names_do_not_tell(job, tmp_path):
     (tmp_path / "data" / "a.rain").rename(tmp_path / "a.dat")
-    with pytest.raises(InputError, match=r"format: parquet \| csv \| jsonl \| arrow \| text \| fixed"):
+    with pytest.raises(
+        InputError, match=r"format: parquet \| csv \| jsonl \| arrow \| text \| megatron \| mds \| fixed"
+    ):
         penstock.plan({**job, "input": str(tmp_path / "a.dat")})
     named = penstock.plan({**job, "input": {"path": str(tmp_path / "a.dat"), "format": "fixed"}})
     assert named.survey.formats == ("fixed",)

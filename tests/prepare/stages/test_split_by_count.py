@@ -120,7 +120,7 @@ def test_another_seed_takes_other_rows():
         ({"train": 5}, "'train' cannot be a split's name"),
         ({"test": MOST, "val": 1}, "the counts add up to 100,001, and exact counts go up to 100,000"),
         ({"test": 1000.0}, "test: 1000.0 is not a share between 0 and 1"),
-        ({"by": "a", "by_time": "at", "test": 5}, "time alone decides"),
+        ({"by": "a", "by_time": "at", "test": 5}, "cannot be combined with `by_time`"),
     ],
 )
 def test_what_cannot_be_a_split_by_count_is_refused(written, message):

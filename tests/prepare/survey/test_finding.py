@@ -154,7 +154,7 @@ def test_fifos_devices_and_links_to_folders_are_not_read_and_said(tmp_path, odd)
 @pytest.mark.parametrize("name", ["pipe.jsonl", "s.jsonl", "device.jsonl"])
 def test_what_is_no_file_is_refused_by_name_where_it_is_named(tmp_path, odd, key, name):
     more = {"function": "json:loads"} if key == "files" else {}
-    with pytest.raises(InputError, match=r"this is a (FIFO|socket|device), and not a file") as caught:
+    with pytest.raises(InputError, match=r"this is a (FIFO|socket|device), not a file") as caught:
         _plan(tmp_path, {key: str(odd / name), **more})
     assert caught.value.where == str(odd / name)
 
@@ -210,7 +210,7 @@ def test_a_file_named_as_the_pattern_hides_nothing(tmp_path, name, other):
 def test_a_folder_named_as_the_pattern_hides_nothing(tmp_path):
     for name in ("part-*", "part-1"):
         _rows(tmp_path / "g" / name / "rows.jsonl", 1)
-    with pytest.raises(InputError, match="by that very name"):
+    with pytest.raises(InputError, match="this is the name of a file or folder"):
         _plan(tmp_path, str(tmp_path / "g" / "part-*"))
 
 

@@ -111,7 +111,7 @@ def test_a_folder_without_a_tokenizer_says_what_is_there(tmp_path: Path) -> None
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 1}', '{"model": {"vocab": 3}}'])
 def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(InputError, match=r"no tokenizer\.json"):
+    with pytest.raises(InputError, match=r"not a tokenizer\.json"):
         find_tokenizer(str(tmp_path), "")
 
 

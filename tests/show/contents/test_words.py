@@ -44,7 +44,7 @@ def test_the_reason_of_a_filter_reads_as_why_rows_were_set_aside(told):
 def test_a_loader_says_which_argument_it_needs(output):
     with pytest.raises(penstock.ConfigError, match=r"load\(\) needs length= for events"):
         penstock.load(output, batch_size=2)
-    with pytest.raises(penstock.ConfigError, match=r"load\(\) needs fields= here"):
+    with pytest.raises(penstock.ConfigError, match=r"`fields` must say how"):
         penstock.load(output, batch_size=2, length=64)
     with pytest.raises(penstock.ConfigError, match="'value' has type float64, and the encoding int takes integers"):
         penstock.load(output, batch_size=2, length=64, fields={"value": {"int": 2}})

@@ -17,7 +17,7 @@ from penstock.base.paths import dataset_path
 from penstock.base.stores import open_store
 from penstock.loader.asked.options import largest_batch
 from penstock.loader.tables import Datasets, Shard
-from penstock.shards.columns import FileFacts, damaged_file
+from penstock.shards.columns import FileFacts, damaged_file, open_columns
 from penstock.shards.dataset import DEFAULT_SPLIT, ArrayRecordDataset, is_bare, open_dataset
 from penstock.shards.manifest import Manifest, dataset_id
 from penstock.shards.schema import Schema
@@ -195,10 +195,11 @@ def _open(path: str, split: str | None) -> Opened:
     if isinstance(dataset, ArrayRecordDataset):
         facts = [[os.path.basename(file), os.path.getsize(file)] for file in dataset.paths]
         return Opened(path, fingerprint([facts, len(dataset)]), old=dataset)
-    _allow_files(sum(len(shard.files) for shard in dataset.manifest.splits[dataset.split]))
+    store, facts_of_shards = open_store(path), dataset.manifest.splits[dataset.split]
+    _allow_files(sum(len(shard.files) for shard in facts_of_shards))
     # Every shard is mapped for as long as the loader lives: a batch may draw from any of them.
-    shards = tuple(dataset.columns(shard) for shard in range(len(dataset.counts)))
-    return Opened(path, dataset_id(open_store(path)), dataset.schema, dataset.manifest, shards)
+    shards = tuple(open_columns(store, shard.files) for shard in facts_of_shards)
+    return Opened(path, dataset_id(store), dataset.schema, dataset.manifest, shards)
 
 
 def _allow_files(count: int) -> None:

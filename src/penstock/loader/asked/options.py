@@ -12,9 +12,11 @@ _MOST = 2**31 - 1  # of rows, tokens, ranks, epochs: their products stay within 
 _MOST_WORKERS = 1024
 _PHASE_KEYS = ("from", "weights", "batch_size")
 _OF_ENCODE = ("window", "min_length", "layout")  # options that mean nothing without encode=
+_OTHER_NUMBERS = ("min_length", "max_tokens", "max_documents")
 _WORDS = {
     "fill": (None, "packed", "one_key"),
     "cache": (None, "memory", "disk"),
+    "documents": (None, "varlen"),
     "mix_by": ("examples", "tokens"),
     "overflow": (None, "truncate"),
     "layout": (None, "padded", "offsets"),
@@ -25,7 +27,7 @@ _WORDS = {
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options as Python numbers. numpy's numbers do not fit into a JSON state, and would compile extra kernels."""
     _refuse_options(given)
-    whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead", "min_length", "max_tokens")
+    whole = ("batch_size", "seed", "rank", "world", "length", "epochs", "ahead", *_OTHER_NUMBERS)
     numbers = {name: None if given[name] is None else int(given[name]) for name in whole}
     phases = None if given["phases"] is None else [dict(each) for each in given["phases"]]
     return {**given, **numbers, "shuffle": bool(given["shuffle"]), "phases": phases}
@@ -60,6 +62,16 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
             f"a whole number from 1 to {_MOST:,}, or a list with one per dataset",
         ),
         (given["epochs"] is None or given["max_epochs"] is None, "max_epochs", "either epochs= or max_epochs="),
+        (
+            _is_none_or_whole(given["max_documents"]),
+            "max_documents",
+            f"None, or documents of a row, from 1 to {_MOST:,}",
+        ),
+        (
+            given["max_documents"] is None or given["documents"] is not None,
+            "max_documents",
+            "documents='varlen' too: max_documents is the room of its cu_seqlens",
+        ),
         (_is_none_or_whole(given["ahead"]), "ahead", f"None, or how many batches, from 1 to {_MOST:,}"),
         (isinstance(given["shuffle"], (bool, np.bool_)), "shuffle", "True or False"),
         (isinstance(given["augment"], bool | np.bool_ | None), "augment", "True, False, or None (True for pings)"),

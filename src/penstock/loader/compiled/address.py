@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.loader.compiled.jit import jit
+from penstock.loader.compiled.jit import jit, jit_part, keep_apart
 from penstock.loader.compiled.pointers import read_i8, read_u1, shifted, write_u1
 
 ENTRY = 17  # bytes of a parsed address: its family (0 unreadable, 4, 6), then the address, zeros behind IPv4's four
@@ -16,9 +16,10 @@ def parse_texts(flat: Any, offsets: Any, count: int, entries: Any) -> None:
         parse_address(flat, read_i8(offsets, i), read_i8(offsets, i + 1), shifted(entries, ENTRY * i))
 
 
-@jit
+@jit_part
 def parse_address(flat: Any, start: int, stop: int, entry: Any) -> None:
     """Parse a text into the entry at an address. If the text is not an address, the family is 0."""
+    keep_apart()
     for i in range(ENTRY):
         write_u1(entry, i, 0)
     if _parse_ipv4(flat, start, stop, entry, 1):
@@ -27,7 +28,7 @@ def parse_address(flat: Any, start: int, stop: int, entry: Any) -> None:
         write_u1(entry, 0, 6)
 
 
-@jit
+@jit_part
 def _parse_ipv4(flat: Any, start: int, stop: int, entry: Any, place: int) -> bool:
     number, digits, parts = 0, 0, 0
     for i in range(start, stop + 1):
@@ -48,7 +49,7 @@ def _parse_ipv4(flat: Any, start: int, stop: int, entry: Any, place: int) -> boo
     return parts == 4
 
 
-@jit
+@jit_part
 def _hex(byte: int) -> int:
     if 48 <= byte <= 57:
         return byte - 48
@@ -59,7 +60,7 @@ def _hex(byte: int) -> int:
     return -1
 
 
-@jit
+@jit_part
 def _without_zone(flat: Any, start: int, stop: int) -> int:
     """Place at which the address ends and its zone begins; -1 for a zone that is empty or has another % in it."""
     for i in range(start, stop):
@@ -71,7 +72,7 @@ def _without_zone(flat: Any, start: int, stop: int) -> int:
     return stop
 
 
-@jit
+@jit_part
 def _parse_ipv6(flat: Any, start: int, stop: int, entry: Any) -> bool:
     end = _without_zone(flat, start, stop)
     if end - start < 2:
@@ -111,7 +112,7 @@ def _parse_ipv6(flat: Any, start: int, stop: int, entry: Any) -> bool:
     return groups < 8 and _open_gap(entry, gap, groups)
 
 
-@jit
+@jit_part
 def _open_gap(entry: Any, gap: int, groups: int) -> bool:
     """Move the groups behind `::` to the end, and fill with zeros."""
     for i in range(2 * (groups - gap)):

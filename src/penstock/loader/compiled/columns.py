@@ -5,7 +5,7 @@ Every index is held against the column's length. tables.py has the Addresses and
 
 from typing import Any
 
-from penstock.loader.compiled.jit import jit_inline
+from penstock.loader.compiled.jit import jit_inline, jit_part, keep_apart
 from penstock.loader.compiled.pointers import read_i8, read_real, read_u1, read_u8, read_whole, write_i8
 
 BLOCK_BITS = 16  # of a block of columns.BLOCK bytes
@@ -34,7 +34,7 @@ def touch(tables: Any, notes: Any, shard: int, slot: int, index: int) -> bool:
     return True
 
 
-@jit_inline
+@jit_part
 def touch_all(tables: Any, notes: Any, shard: int, slot: int, first: int, stop: int) -> bool:
     """Whether items `first` to `stop` exist, at least one. Their blocks are listed if they are not verified yet."""
     if not 0 <= first < stop <= items(tables, shard, slot):
@@ -44,8 +44,9 @@ def touch_all(tables: Any, notes: Any, shard: int, slot: int, first: int, stop: 
     return touch(tables, notes, shard, slot, stop - 1)
 
 
-@jit_inline
+@jit_part
 def miss(notes: Any, shard: int, slot: int, block: int) -> None:
+    keep_apart()
     missed = read_i8(notes.missed, 0)
     if missed < notes.room:
         write_i8(notes.missing, 3 * missed, shard)
@@ -59,6 +60,12 @@ def whole(tables: Any, notes: Any, shard: int, slot: int, index: int) -> int:
     if not touch(tables, notes, shard, slot, index):
         return 0
     return read_whole(base(tables, shard, slot), index, read_i8(tables.kinds, slot))
+
+
+@jit_inline
+def offset(tables: Any, notes: Any, shard: int, slot: int, index: int) -> int:
+    """A value of a column of offsets, which are int64."""
+    return read_i8(base(tables, shard, slot), index) if touch(tables, notes, shard, slot, index) else 0
 
 
 @jit_inline

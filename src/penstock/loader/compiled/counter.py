@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loader.compiled.jit import jit
+from penstock.loader.compiled.jit import jit_part
 from penstock.loader.compiled.pointers import read_i8, read_u8, write_i8, write_u8
 from penstock.loader.order import counter
 
@@ -16,38 +16,38 @@ _30, _27, _37 = np.uint64(30), np.uint64(27), np.uint64(37)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-@jit
+@jit_part
 def mix(x: Any) -> Any:
     x = (x ^ (x >> _30)) * _FIRST
     x = (x ^ (x >> _27)) * _SECOND
     return x ^ (x >> _31)
 
 
-@jit
+@jit_part
 def chain(value: Any, word: int) -> Any:
     """The key extended by one word."""
     return mix((value ^ np.uint64(word)) + _GOLDEN)
 
 
-@jit
+@jit_part
 def start_draws(stream: Any, own: Any) -> None:
     write_u8(stream, 0, own)
     write_u8(stream, 1, np.uint64(0))
 
 
-@jit
+@jit_part
 def draw(stream: Any) -> Any:
     count = read_u8(stream, 1) + _ONE
     write_u8(stream, 1, count)
     return mix(read_u8(stream, 0) + count * _GOLDEN)
 
 
-@jit
+@jit_part
 def below(x: Any, n: int) -> int:
     return np.int64(((x >> _32) * np.uint64(n)) >> _32)
 
 
-@jit
+@jit_part
 def bit_length(n: int) -> int:
     bits = 0
     while n > 0:
@@ -56,12 +56,12 @@ def bit_length(n: int) -> int:
     return bits
 
 
-@jit
+@jit_part
 def permute(place: int, n: int, own: Any) -> int:
     return _permute_few(place, n, own) if n <= _FEW else _permute_many(place, n, own)
 
 
-@jit
+@jit_part
 def _permute_few(place: int, n: int, own: Any) -> int:
     draw_key = own + np.uint64(place + 1) * _GOLDEN
     x = below(mix(draw_key), place + 1)
@@ -72,7 +72,7 @@ def _permute_few(place: int, n: int, own: Any) -> int:
     return x
 
 
-@jit
+@jit_part
 def permute_all(to: Any, spare: Any, n: int, own: Any) -> None:
     """Write `permute` of every place to the address `to`. Few places are shuffled at once, in `spare`."""
     if n > _FEW:
@@ -88,7 +88,7 @@ def permute_all(to: Any, spare: Any, n: int, own: Any) -> None:
         write_i8(to, read_i8(spare, i), i)
 
 
-@jit
+@jit_part
 def _permute_many(place: int, n: int, own: Any) -> int:
     low = np.uint64(bit_length(n - 1) // 2)
     low_mask = (_ONE << low) - _ONE
@@ -110,13 +110,13 @@ def _permute_many(place: int, n: int, own: Any) -> int:
             return np.int64(x)
 
 
-@jit
+@jit_part
 def log_uniform(x: Any, n: int) -> int:
     exponent = ((x >> _37) * _log2(n)) >> _27
     return min(max(np.int64(_exp2(exponent)), 1), n)
 
 
-@jit
+@jit_part
 def _log2(n: int) -> Any:
     whole = np.uint64(bit_length(n) - 1)
     mantissa, result = np.uint64(n) << (_31 - whole), whole
@@ -129,7 +129,7 @@ def _log2(n: int) -> Any:
     return result
 
 
-@jit
+@jit_part
 def _exp2(y: Any) -> Any:
     result = _ONE << _31
     for i in range(32):

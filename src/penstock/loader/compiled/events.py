@@ -12,13 +12,13 @@ import numpy as np
 from penstock.loader.compiled import plan as facts
 from penstock.loader.compiled.address import ENTRY
 from penstock.loader.compiled.choosing import arrange_events, choose_events, target_events
-from penstock.loader.compiled.columns import base, count, items, whole
+from penstock.loader.compiled.columns import base, count, items, offset
 from penstock.loader.compiled.counter import chain, draw, start_draws
-from penstock.loader.compiled.fields import NO_TIME, encode_field, encode_time, hold_against_version, read_time
-from penstock.loader.compiled.jit import jit, jit_inline
+from penstock.loader.compiled.fields import NO_TIME, agrees_with_version, encode_field, encode_time, read_time
+from penstock.loader.compiled.jit import jit, jit_inline, jit_part, keep_apart
+from penstock.loader.compiled.places import write_places
 from penstock.loader.compiled.plan import fact, lay_out
 from penstock.loader.compiled.pointers import copy_bytes, fetch, read_i4, read_i8, shifted, write_i4, write_i8
-from penstock.loader.compiled.rows import write_places
 from penstock.loader.tokens import counts
 from penstock.loader.tokens.vocabulary import START
 
@@ -67,9 +67,7 @@ def _encode_segment(
     if events <= 0:
         return 0, False
     start_draws(scratch.stream, own)
-    for number in range(plan.fields):
-        if not fact(plan, number, facts.OF_EVENTS):
-            encode_field(tables, plan, scratch, notes, shard, record, first, number)
+    _encode_own_fields(tables, plan, scratch, notes, shard, record, first)
     taken = arrange_events(plan, scratch, choose_events(scratch, events, target_events(plan, scratch, left)))
     _fetch_events(tables, plan, scratch, shard, first, taken)
     took, last_time = 0, NO_TIME
@@ -81,10 +79,11 @@ def _encode_segment(
                 is_timed = read_i8(scratch.timed, i) != 0
                 time = read_time(tables, plan, notes, shard, event) if is_timed else NO_TIME
                 encode_time(plan, scratch, time, last_time, is_timed)
-            elif fact(plan, number, facts.OF_EVENTS):
+            elif fact(plan, number, facts.OF_EVENTS) or (
+                fact(plan, number, facts.VERSION_OF_EVENTS)
+                and not agrees_with_version(tables, plan, scratch, notes, shard, record, event, number)
+            ):
                 encode_field(tables, plan, scratch, notes, shard, record, event, number)
-            elif fact(plan, number, facts.VERSION_OF_EVENTS):
-                hold_against_version(tables, plan, scratch, notes, shard, record, event, number)
             size += read_i8(scratch.sizes, number)
         if plan.packed and size > left - took:
             return _end_segment(notes, took), True
@@ -96,11 +95,20 @@ def _encode_segment(
     return _end_segment(notes, took), False
 
 
+@jit_part
+def _encode_own_fields(tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, record: int, first: int) -> None:
+    """The fields of the record itself. Once per segment, so that copying encode_field here too would not pay."""
+    keep_apart()
+    for number in range(plan.fields):
+        if not fact(plan, number, facts.OF_EVENTS):
+            encode_field(tables, plan, scratch, notes, shard, record, first, number)
+
+
 @jit_inline
 def _record_events(tables: Any, plan: Any, notes: Any, shard: int, record: int) -> tuple[int, int]:
     """The first event of a record, and their count. The count is 0 if damaged offsets point outside the column."""
-    start = whole(tables, notes, shard, plan.offsets, record)
-    stop = whole(tables, notes, shard, plan.offsets, record + 1)
+    start = offset(tables, notes, shard, plan.offsets, record)
+    stop = offset(tables, notes, shard, plan.offsets, record + 1)
     return (start, stop - start) if 0 <= start <= stop else (0, 0)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from penstock.loader.compiled import plan as facts
 from penstock.loader.compiled.address import ENTRY, parse_address
-from penstock.loader.compiled.columns import BLOCK_BITS, base, is_valid, items, real, touch, whole
-from penstock.loader.compiled.jit import jit, jit_inline
+from penstock.loader.compiled.columns import BLOCK_BITS, base, is_valid, items, offset, real, touch, whole
+from penstock.loader.compiled.jit import jit, jit_inline, jit_part, keep_apart
 from penstock.loader.compiled.plan import fact
 from penstock.loader.compiled.pointers import U8, read_i4, read_i8, read_u1, shifted, write_i4, write_i8
 from penstock.loader.tokens import counts
@@ -95,16 +95,17 @@ def _encode_address(
 
 
 @jit_inline
-def hold_against_version(
+def agrees_with_version(
     tables: Any, plan: Any, scratch: Any, notes: Any, shard: int, record: int, event: int, number: int
-) -> None:
-    """The record's own address beside the version of one of its events. One without a family has the event's zeros."""
+) -> bool:
+    """Hold the record's own address against the version of one of its events. One without a family has the event's
+    zeros: False, it has to be encoded again."""
     family = read_i8(scratch.families, number)
     if family == 0:
-        encode_field(tables, plan, scratch, notes, shard, record, event, number)
-        return
+        return False
     version = _version(tables, plan, notes, shard, record, event, number)
     write_i8(scratch.noted, number, counts.OTHER_VERSION if version not in (_NO_VERSION, family) else -1)
+    return True
 
 
 @jit_inline
@@ -254,9 +255,10 @@ def find_texts(plan: Any, number: int, flat: Any, offsets: Any, count: int, foun
         write_i4(found, i, _find_text(own, categories, plan.texts, shifted(flat, start), stop - start))
 
 
-@jit
+@jit_part
 def _find_text(categories: Any, count: int, texts: Any, text: Any, size: int) -> int:
     """Number of a text among `count` declared ones, by halving; one more than the last if none."""
+    keep_apart()
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -326,9 +328,13 @@ def _code(tables: Any, plan: Any, notes: Any, shard: int, index: int, number: in
 @jit_inline
 def _text(tables: Any, plan: Any, notes: Any, shard: int, code: int, number: int) -> tuple[int, int]:
     """Start and end of a text among the bytes of its column."""
-    offsets, flat = fact(plan, number, facts.OFFSETS), fact(plan, number, facts.VALUE)
-    start = whole(tables, notes, shard, offsets, code)
-    stop = whole(tables, notes, shard, offsets, code + 1)
+    return _text_at(tables, notes, shard, fact(plan, number, facts.OFFSETS), fact(plan, number, facts.VALUE), code)
+
+
+@jit_part
+def _text_at(tables: Any, notes: Any, shard: int, offsets: int, flat: int, code: int) -> tuple[int, int]:
+    keep_apart()
+    start, stop = offset(tables, notes, shard, offsets, code), offset(tables, notes, shard, offsets, code + 1)
     if not 0 <= start <= stop <= items(tables, shard, flat):
         return 0, 0
     for index in range(start, stop, _BLOCK_ITEMS):

@@ -1,64 +1,58 @@
-"""Jit: how every kernel is compiled: strict arithmetic, no GIL, kept on disk for as long as its source is the same."""
+"""Jit: how every kernel is compiled: strict arithmetic, no GIL, its machine code kept by kept.py."""
 
-import warnings
 from collections.abc import Callable
-from contextlib import suppress
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba import types
+from numba.core.registry import CPUDispatcher
+from numba.extending import intrinsic
 
-from penstock.base.fingerprint import digest
+from penstock.loader.compiled.kept import Kept
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_SOURCES = Path(__file__).parent.parent  # kernels take constants and parts from all over the loader
-_STAMP = "penstock-sources"
+KERNELS: list[Any] = []  # all that were made; warming.py calls each
+_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # no fastmath: the plain code must agree
 
 
 def jit(function: Function) -> Function:
-    """Compile a kernel. Without fastmath: the plain version must agree bit by bit."""
-    return _compiled(function)
-
-
-def jit_inline(function: Function) -> Function:
-    """Compile a part of a kernel inline: a call would copy the forty numbers in tables, plan and scratch."""
-    return _compiled(function, forceinline=True)
-
-
-def _compiled(function: Function, **options: Any) -> Function:
-    try:
-        made = numba.njit(function, cache=True, nogil=True, error_model="numpy", **options)
-    except RuntimeError as error:  # numba finds no folder to keep it in
-        _warn_of_no_cache(str(error))
-        return cast(Function, numba.njit(function, nogil=True, error_model="numpy", **options))
-    _forget_older_kernels(made.stats.cache_path)
+    """A kernel: Python calls it."""
+    made = numba.njit(function, **_OPTIONS)
+    made._cache = Kept(function)
+    KERNELS.append(made)
     return cast(Function, made)
 
 
-@cache
-def _warn_of_no_cache(reason: str) -> None:
-    warnings.warn(
-        f"kernels cannot be cached, so every process compiles them (about 20 s): {reason.splitlines()[0]}. "
-        "Try: NUMBA_CACHE_DIR=a writable folder",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+def jit_part(function: Function) -> Function:
+    """A part of kernels, compiled into each: only they call it. Called from Python, it is the plain function."""
+    return cast(Function, _Part(function, targetoptions={**_PART_OPTIONS, "forceinline": False}))
 
 
-@cache
-def _forget_older_kernels(folder: str) -> None:
-    """numba looks at the file of a kernel alone, and not at those whose functions went into it: after an upgrade it
-    would run old code, or fail to read its own index. What other sources left is removed before it is looked at."""
-    place, stamp = Path(folder), _sources_stamp()
-    with suppress(OSError):  # a cache that cannot be read or written is none: everything is compiled each time
-        if place.is_dir() and (place / _STAMP).is_file() and (place / _STAMP).read_text() == stamp:
-            return
-        for kernel in [*place.glob("*.nbi"), *place.glob("*.nbc")]:
-            kernel.unlink(missing_ok=True)
-        place.mkdir(parents=True, exist_ok=True)
-        (place / _STAMP).write_text(stamp)
+def jit_inline(function: Function) -> Function:
+    """A part that is never called but copied: a call would copy the forty numbers of tables, plan and scratch."""
+    return cast(Function, _Part(function, targetoptions={**_PART_OPTIONS, "forceinline": True}))
 
 
-def _sources_stamp() -> str:
-    return digest(*(source.read_bytes() for source in sorted(_SOURCES.rglob("*.py"))))
+_PART_OPTIONS = {"nopython": True, "boundscheck": None, "no_cpython_wrapper": True, **_OPTIONS}
+
+
+class _Part(CPUDispatcher):  # type: ignore[misc, no-any-unimported]
+    """A function without the code that lets Python call it: a third of what there would be to compile."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.py_func(*arguments)
+
+    def get_call_template(self, arguments: Any, keywords: Any) -> Any:
+        """Compiled once for whole numbers, not again for each constant that it is called with."""
+        return super().get_call_template(tuple(map(types.unliteral, arguments)), keywords)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def keep_apart(typing_context: Any) -> Any:  # noqa: ARG001
+    """Called in a part: it stays a function of its own. For what is rarely run, and would be copied many times."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), generate

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.loader.compiled.counter import chain, permute
-from penstock.loader.compiled.jit import jit
+from penstock.loader.compiled.jit import jit, jit_part
 from penstock.loader.order import order
 from penstock.loader.order.counter import MIX, ORDER, ROW, SIZING
 
@@ -120,7 +120,7 @@ def draw_sizing(number: int, before: int, starts: Any, most: int, shards: Any, r
             shards[row, j], records[row, j] = before + shard, spot - starts[shard]
 
 
-@jit
+@jit_part
 def _dataset(table: Any, row: int) -> tuple[int, int]:
     if len(table.shares) == 1:
         return 0, table.before[0] + row
@@ -136,7 +136,7 @@ def _dataset(table: Any, row: int) -> tuple[int, int]:
     return dataset, table.before[dataset] + block * table.shares[dataset] + spot
 
 
-@jit
+@jit_part
 def _record_of(table: Any, stream: Any, context: int) -> int:
     """The record that a context of a dataset belongs to."""
     first = stream[_FIRST_CHECKPOINT]
@@ -149,7 +149,7 @@ def _record_of(table: Any, stream: Any, context: int) -> int:
     return record
 
 
-@jit
+@jit_part
 def _last_at_most(values: Any, low: int, high: int, wanted: int) -> int:
     """The last place in [low, high) whose value is at most `wanted`; values go up, and the first one is."""
     while high - low > 1:

@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from penstock.loader.compiled.jit import jit
+from penstock.loader.compiled.jit import jit_part, keep_apart
 from penstock.loader.tables import CODES
 
 
@@ -122,7 +122,7 @@ write_u8 = _writer(types.uint64, types.uint64)
 I1, I2, I4, I8, U1, U2, U4, U8, F2, F4, F8 = CODES.values()
 
 
-@jit
+@jit_part
 def read_whole(address: Any, index: int, kind: int) -> int:
     """A whole number of any width; a uint64 beyond int64 comes out negative."""
     if kind == I4:
@@ -140,7 +140,7 @@ def read_whole(address: Any, index: int, kind: int) -> int:
     return read_i8(address, index)
 
 
-@jit
+@jit_part
 def read_real(address: Any, index: int, kind: int) -> float:
     if kind == F4:
         return read_f4(address, index)
@@ -154,9 +154,10 @@ def read_real(address: Any, index: int, kind: int) -> float:
     return float(whole)
 
 
-@jit
+@jit_part
 def _half(bits: int) -> float:
     """IEEE half precision from its 16 bits; every step is exact."""
+    keep_apart()
     exponent, mantissa = (bits >> 10) & 31, bits & 1023
     if exponent == 31:
         value = float("nan") if mantissa else float("inf")

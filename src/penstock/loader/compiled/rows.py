@@ -1,11 +1,13 @@
-"""Rows: rows of tokens and rows of arrays, copied out of mapped columns. ../kinds/ says it plainly."""
+"""Rows: rows of tokens and of arrays, windows of records, copied out of mapped columns. ../kinds/ says it plainly."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from penstock.loader.compiled.columns import base, items, touch_all, whole
-from penstock.loader.compiled.jit import jit, jit_inline
+from penstock.loader.compiled.columns import base, items, offset, touch_all, whole
+from penstock.loader.compiled.jit import jit, jit_inline, jit_part
+from penstock.loader.compiled.places import places_of as places_of
+from penstock.loader.compiled.places import write_places
 from penstock.loader.compiled.pointers import (
     U2,
     clear_bytes,
@@ -19,39 +21,6 @@ from penstock.loader.compiled.pointers import (
 )
 
 
-class Rows(NamedTuple):
-    """Addresses of the six int32 arrays [rows, length]."""
-
-    inputs: Any
-    inputs_position: Any
-    inputs_segmentation: Any
-    targets: Any
-    targets_position: Any
-    targets_segmentation: Any
-
-
-@jit_inline
-def write_places(rows: Any, row: int, length: int, begin: int, end: int, segment: int) -> None:
-    """The places of tokens `begin` to `end`: of one segment, or of the padding (segment 0).
-
-    A row has one token more than `length`; that is a target only. A target counts where its input is in its segment.
-    """
-    segmentation = shifted(rows.inputs_segmentation, 4 * row * length)
-    position = shifted(rows.inputs_position, 4 * row * length)
-    target_segmentation = shifted(rows.targets_segmentation, 4 * row * length)
-    target_position = shifted(rows.targets_position, 4 * row * length)
-    counts = 1 if segment else 0
-    shown = min(end, length)
-    for i in range(begin, shown):
-        write_i4(segmentation, i, segment)
-        write_i4(target_segmentation, i, segment)
-        write_i4(position, i, (i - begin) * counts)
-        write_i4(target_position, i, (i - begin + 1) * counts)
-    if segment and begin < end <= length:
-        write_i4(target_segmentation, end - 1, 0)
-        write_i4(target_position, end - 1, 0)
-
-
 @jit
 def copy_rows(tables: Any, notes: Any, slot: int, row_bytes: int, shards: Any, records: Any, out: Any) -> None:
     """Record after record of one column into `out`; a row that has none is zeros."""
@@ -62,6 +31,36 @@ def copy_rows(tables: Any, notes: Any, slot: int, row_bytes: int, shards: Any, r
             clear_bytes(place, row_bytes)
         else:
             copy_bytes(place, shifted(base(tables, shard, slot), record * row_bytes), row_bytes)
+
+
+@jit
+def find_lists(tables: Any, notes: Any, slot: int, shards: Any, records: Any, firsts: Any, counts: Any) -> None:
+    """First event and number of events of each record, by the offsets of a list; a row without a record has none."""
+    for i in range(len(shards)):
+        shard, first, stop = np.int64(shards[i]), 0, 0
+        if shard >= 0:
+            first = offset(tables, notes, shard, slot, records[i])
+            stop = offset(tables, notes, shard, slot, records[i] + 1)
+        firsts[i], counts[i] = first, max(0, stop - first)
+
+
+@jit
+def copy_windows(
+    tables: Any, notes: Any, slot: int, per_event: int, shards: Any, firsts: Any, counts: Any, places: Any, out: Any
+) -> None:
+    """Events of row i to place `places[i]` of `out`, and zeros from there to the next place.
+
+    An event has `per_event` items. `places` has one more entry than there are rows: the end of `out`.
+    """
+    event_bytes = per_event * read_i8(tables.sizes, slot)
+    for i in range(len(shards)):
+        shard, first, count = np.int64(shards[i]), firsts[i], counts[i]
+        place, room = shifted(out, places[i] * event_bytes), (places[i + 1] - places[i]) * event_bytes
+        filled = 0
+        if count and touch_all(tables, notes, shard, slot, first * per_event, (first + count) * per_event):
+            filled = count * event_bytes
+            copy_bytes(place, shifted(base(tables, shard, slot), first * event_bytes), filled)
+        clear_bytes(shifted(place, filled), room - filled)
 
 
 @jit
@@ -86,7 +85,7 @@ def copy_valid(
         clear_bytes(shifted(place, filled), room - filled)
 
 
-@jit
+@jit_part
 def _touch_row(tables: Any, notes: Any, shard: int, slot: int, record: int, row_bytes: int) -> bool:
     """Whether the record is there; its blocks are put on the list."""
     per_row = row_bytes // read_i8(tables.sizes, slot)
@@ -151,7 +150,7 @@ def _copy_padded(place: Any, source: Any, count: int, room: int) -> None:
     clear_bytes(shifted(place, count), room - count)
 
 
-@jit
+@jit_part
 def _row_tokens(tables: Any, notes: Any, slots: Any, width: int, shard: int, record: int) -> tuple[int, int]:
     """Start of a row's tokens, and how many they are."""
     first, stop = record * width, (record + 1) * width
@@ -160,13 +159,13 @@ def _row_tokens(tables: Any, notes: Any, slots: Any, width: int, shard: int, rec
     return (first, stop - first) if touch_all(tables, notes, shard, slots[0], first, stop) else (0, 0)
 
 
-@jit
+@jit_part
 def _range(tables: Any, notes: Any, shard: int, slot: int, record: int) -> tuple[int, int]:
     """Start and end of a record's list, by its offsets."""
-    return whole(tables, notes, shard, slot, record), whole(tables, notes, shard, slot, record + 1)
+    return offset(tables, notes, shard, slot, record), offset(tables, notes, shard, slot, record + 1)
 
 
-@jit
+@jit_part
 def _copy_tokens(tables: Any, slot: int, shard: int, first: int, filled: int, length: int, rows: Any, row: int) -> None:
     inputs, targets = shifted(rows.inputs, 4 * row * length), shifted(rows.targets, 4 * row * length)
     kind = read_i8(tables.kinds, slot)
@@ -184,7 +183,7 @@ def _copy_tokens(tables: Any, slot: int, shard: int, first: int, filled: int, le
     write_i4(targets, length - 1, read_whole(flat, first + length, kind) if filled > length else 0)
 
 
-@jit
+@jit_part
 def _number_documents(
     tables: Any, notes: Any, slots: Any, shard: int, record: int, filled: int, length: int, rows: Any, row: int
 ) -> None:

@@ -1,11 +1,12 @@
-"""Ahead: place batches on a device before they are needed, and count those taken. Next: to_torch.py, to_jax.py."""
+"""Ahead: a thread places batches on a device before they are asked for. Next: to_torch.py, to_jax.py."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import deque
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from penstock.base.errors import ConfigError
@@ -13,17 +14,18 @@ from penstock.base.numbers import is_whole
 from penstock.loader.batches import Batch, BatchSource, Loop
 
 T = TypeVar("T")
+HandOut = Callable[[], T]
 _MOST = 1024  # batches
 
 
 class Ahead(Generic[T]):
     """A loader's batches, placed. `place` sends one on its way and returns the function that hands it out.
 
-    Its state counts what the consumer got, not what is ahead. After an error, whatever raised it, the consumer is
-    given the batch that it did not get.
+    Its state counts what the consumer got, not what is ahead. After an error the consumer gets the batch that it
+    missed. With `ahead=0` there is no thread: a batch is placed when it is asked for.
     """
 
-    def __init__(self, loader: BatchSource, place: Callable[[Batch], Callable[[], T]], ahead: int) -> None:
+    def __init__(self, loader: BatchSource, place: Callable[[Batch], HandOut[T]], ahead: int) -> None:
         if not is_whole(ahead, 0, _MOST):
             raise ConfigError(
                 f"ahead={ahead!r} batches ahead is not possible",
@@ -33,8 +35,8 @@ class Ahead(Generic[T]):
         self._loader = loader
         self._place = place
         self._ahead = ahead
-        self._waiting: deque[tuple[Callable[[], T], int]] = deque()  # each with the number of the batch after it
-        self._depth = 0  # how many may wait by now
+        self._placer: Placer[T] | None = None
+        self._closing: weakref.finalize[..., Any] | None = None
         self._step: int | None = None  # the consumer's; None while nothing is ahead: then it is the loader's
         self._lock = threading.RLock()  # held to take and to restore; a signal handler may restore in between
         self._process = os.getpid()
@@ -51,16 +53,31 @@ class Ahead(Generic[T]):
         with self._lock:
             step = self._step = self.step
             try:
-                self._fill()
-                hand_out, after = self._waiting.popleft()
-                placed = hand_out()
-                self._depth = min(self._ahead, self._depth + 1)
-                self._step = after if self._waiting else None
+                placed, self._step = self._take()
                 return placed
             except BaseException:  # Ctrl-C too; and the end, where the loader is put back to where it is
                 if os.getpid() == self._process:  # in a fork the loader refuses, and has threads that are not there
                     self.restore({**self._loader.state(), "step": step})
                 raise
+
+    def _take(self) -> tuple[T, int | None]:
+        """The next batch, and the consumer's step after it."""
+        if not self._ahead or os.getpid() != self._process:
+            return self._place(next(self._loader))(), None
+        while True:
+            placer = self._placer = self._placer or self._start()
+            taken = placer.take()
+            if placer is not self._placer or taken is None:  # a signal handler has restored another place meanwhile
+                continue
+            if isinstance(taken, BaseException):
+                raise taken
+            hand_out, after = taken
+            return hand_out(), after
+
+    def _start(self) -> Placer[T]:
+        placer = Placer(self._loader, self._place, self._ahead)
+        self._closing = weakref.finalize(self, placer.stop)  # a consumer that is dropped ends its thread too
+        return placer
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -71,18 +88,53 @@ class Ahead(Generic[T]):
 
     def restore(self, state: Mapping[str, Any], phases: Sequence[Mapping[str, Any]] | None = None) -> None:
         with self._lock:
-            self._loader.restore(state, phases)  # it may refuse: then all stays as it was
-            self._waiting.clear()
-            self._depth, self._step = 0, None
-
-    def _fill(self) -> None:
-        """Start batches ahead. The first batch is given at once; from the second on, one more per step is started."""
-        while len(self._waiting) <= self._depth:
+            step = self.step
+            self._stop()
             try:
-                batch = next(self._loader)
-            except StopIteration:
-                if self._waiting:
-                    return
+                self._loader.restore(state, phases)
+                self._step = None
+            except BaseException:  # refused: the consumer goes on where it was
+                self._loader.restore({**self._loader.state(), "step": step})
+                self._step = None
                 raise
-            self._waiting.append((self._place(batch), self._loader.step))
-            del batch  # its buffer goes back to the loader as soon as nothing that was placed needs it
+
+    def _stop(self) -> None:
+        if self._closing:
+            self._closing()
+        self._placer = self._closing = None
+
+
+class Placer(Generic[T]):
+    """A thread that takes batches from a loader and places them, `ahead` of them before they are taken."""
+
+    def __init__(self, loader: BatchSource, place: Callable[[Batch], HandOut[T]], ahead: int) -> None:
+        self._loader, self._place = loader, place
+        self._room = threading.Semaphore(ahead)
+        self._placed: SimpleQueue[tuple[HandOut[T], int] | BaseException | None] = SimpleQueue()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="penstock-ahead", daemon=True)
+        self._thread.start()
+
+    def take(self) -> tuple[HandOut[T], int] | BaseException | None:
+        """A batch and the number of the one after it, or the error that came in its place. None: it was stopped."""
+        taken = self._placed.get()
+        self._room.release()
+        return taken
+
+    def stop(self) -> None:
+        """End the thread; a batch that it waits for is waited for."""
+        self._stopping = True
+        self._room.release()
+        self._placed.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._room.acquire()
+                if self._stopping:
+                    return
+                self._placed.put((self._place(next(self._loader)), self._loader.step))
+        except BaseException as error:  # the consumer's: take() raises it
+            self._placed.put(error)

@@ -29,6 +29,12 @@ def to_jax(loader: BatchSource, sharding: jax.sharding.Sharding | None = None, a
     count what the consumer got, not what is ahead.
     """
     arguments = loader.arguments
+    if sharding is not None and arguments["documents"] is not None:
+        raise ConfigError(
+            "documents='varlen' cannot be made global arrays: cu_seqlens counts the tokens of one rank",
+            where="loader.to_jax(sharding)",
+            next_step="leave documents= out and use inputs_segmentation, or leave sharding= out",
+        )
     return Ahead(loader, partial(_place, sharding, arguments["rank"], arguments["world"]), ahead)
 
 

@@ -66,7 +66,9 @@ def _shape_of_all(batch: Batch) -> tuple[int, ...]:
         raise ConfigError(
             f"MaxText trains on {', '.join(TOKEN_ARRAYS)}; this loader's batches lack {', '.join(missing)}. "
             f"They have {', '.join(batch)}",
-            next_step="load a dataset of events or text, whose batches are tokens",
+            next_step="leave documents='varlen' out of penstock.load"
+            if "cu_seqlens" in batch
+            else "load a dataset of events or text, whose batches are tokens",
         )
     other = [f"{key} {batch[key].dtype} {batch[key].shape}" for key in TOKEN_ARRAYS if batch[key].dtype != np.int32]
     if other:

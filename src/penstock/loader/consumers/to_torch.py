@@ -14,6 +14,7 @@ import numpy as np
 from penstock.base.errors import ConfigError
 from penstock.loader.batches import Array, Batch, BatchSource, Loop
 from penstock.loader.consumers.ahead import Ahead
+from penstock.loader.consumers.layouts import Layout, find_layout
 
 try:
     import torch
@@ -27,16 +28,28 @@ _FOR_ALL_DEVICES = 1  # cudaHostRegisterPortable
 
 
 def to_torch(
-    loader: BatchSource, device: str | int | torch.device | None = None, ahead: int = 2, int64: Sequence[str] = ()
+    loader: BatchSource,
+    device: str | int | torch.device | None = None,
+    ahead: int = 2,
+    int64: Sequence[str] = (),
+    layout: str | None = None,
 ) -> TorchBatches:
     """Dicts of tensors. On the CPU they share the loader's memory; on a GPU `ahead` batches are copied in advance.
 
     int32 stays int32, which embeddings take; `int64=("targets",)` widens what cross_entropy wants, on the device.
+    A `layout` makes the batch of a trainer of them, on the device too.
     """
+    form = None if layout is None else find_layout(layout, loader.arguments["documents"])
+    if form and int64:
+        raise ConfigError(
+            f"int64={tuple(int64)!r} and layout={layout!r} cannot go together: a layout has the types of its trainer",
+            where="loader.to_torch",
+            next_step="leave int64= out",
+        )
     where = torch.device("cpu" if device is None else device)
     if where.type == "cuda":
-        return TorchBatches(loader, _Ahead(where, tuple(int64)), ahead)
-    return TorchBatches(loader, partial(_place_plainly, where, tuple(int64)), 0)
+        return TorchBatches(loader, _Ahead(where, tuple(int64)), ahead, form)
+    return TorchBatches(loader, partial(_place_plainly, where, tuple(int64)), 0, form)
 
 
 class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
@@ -46,16 +59,25 @@ class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
     device. A `for` loop is one epoch, or what is left of it, unless load() was given its end.
     """
 
-    def __init__(self, loader: BatchSource, place: Callable[[Batch], Callable[[], Tensors]], ahead: int) -> None:
+    def __init__(
+        self,
+        loader: BatchSource,
+        place: Callable[[Batch], Callable[[], Tensors]],
+        ahead: int,
+        layout: Layout | None = None,
+    ) -> None:
         self._batches: Ahead[Tensors] = Ahead(loader, place, ahead)
+        self._layout = layout
 
     def __iter__(self) -> Loop[Tensors]:
         if torch.utils.data.get_worker_info() is not None:
             _refuse_workers()
         return iter(self._batches)
 
-    def __next__(self) -> Tensors:
-        return next(self._batches)
+    def __next__(self) -> Any:
+        """A dict of tensors, or what the layout makes of it."""
+        batch = next(self._batches)
+        return self._layout(batch) if self._layout else batch
 
     def __len__(self) -> int:
         return len(self._batches)

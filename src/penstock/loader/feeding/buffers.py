@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loader.batches import Array, Layout
+from penstock.loader.batches import Array, Layout, shape_in_batch
 
 _ALIGNMENT = 64
 
@@ -49,18 +49,19 @@ class Buffers:
 def _parts(layout: Layout, rows: int) -> Iterator[tuple[str, slice, np.dtype[Any], tuple[int, ...]]]:
     """Place of each array in a block, its type and its shape."""
     start = 0
-    for name, (shape, dtype) in layout.items():
-        size = _size(shape, dtype, rows)
-        yield name, slice(start, start + size), np.dtype(dtype), (rows, *shape)
+    for name, array in layout.items():
+        shape, dtype = shape_in_batch(array, rows), np.dtype(array[1])
+        size = _size(shape, dtype)
+        yield name, slice(start, start + size), dtype, shape
         start += _aligned(size)
 
 
 def batch_bytes(layout: Layout, rows: int) -> int:
-    return sum(_aligned(_size(shape, dtype, rows)) for shape, dtype in layout.values())
+    return sum(_aligned(_size(shape_in_batch(array, rows), np.dtype(array[1]))) for array in layout.values())
 
 
-def _size(shape: tuple[int, ...], dtype: str, rows: int) -> int:
-    return rows * int(np.prod(shape, dtype="i8")) * np.dtype(dtype).itemsize
+def _size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    return int(np.prod(shape, dtype="i8")) * dtype.itemsize
 
 
 def _aligned(size: int) -> int:

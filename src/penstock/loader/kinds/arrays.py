@@ -19,7 +19,14 @@ from penstock.loader.tokens.binding import is_grouped
 from penstock.shards.schema import NUMBERS, Field, Schema, short_type
 
 VALID = "valid"  # array of a batch: False for a row that only fills the last batch
-_UNUSED = {"augment": "events", "fill": "events", "fields": "events", "length": "tokens", "mix_by": "tokens"}
+_UNUSED = {
+    "augment": "events",
+    "documents": "tokens",
+    "fill": "events",
+    "fields": "events",
+    "length": "tokens",
+    "mix_by": "tokens",
+}
 
 
 class Arrays:

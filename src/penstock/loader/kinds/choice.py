@@ -4,8 +4,10 @@ from penstock.base.errors import ConfigError
 from penstock.loader.asked.opening import Asked
 from penstock.loader.kind import Kind
 from penstock.loader.kinds.arrays import Arrays
+from penstock.loader.kinds.documents import Documents
 from penstock.loader.kinds.encoded import Encoded
 from penstock.loader.kinds.events import Events
+from penstock.loader.kinds.most_documents import allow_in_draws, allow_in_rows
 from penstock.loader.kinds.raw import Raw
 from penstock.loader.kinds.rows import Rows
 
@@ -13,18 +15,28 @@ from penstock.loader.kinds.rows import Rows
 def choose_kind(asked: Asked) -> Kind:
     if asked.options["encode"] is not None:
         return Encoded.of(asked) if callable(asked.options["encode"]) else Raw.of(asked)
-    if Rows.serves(asked):
-        return Rows.of(asked)
+    if not (is_stored := Rows.serves(asked)):
+        _refuse_overflow(asked)
+        if Arrays.serves(asked):
+            return Arrays.of(asked)
+    kind = Rows.of(asked) if is_stored else _choose_events(asked)
+    if asked.options["documents"] is None:
+        return kind
+    return Documents(kind, (allow_in_rows if is_stored else allow_in_draws)(kind, asked))
+
+
+def _choose_events(asked: Asked) -> Kind:
+    if asked.is_old:
+        from penstock.loader.kinds.old_records import OldEvents
+
+        return OldEvents.of(asked)
+    return Events.of(asked)
+
+
+def _refuse_overflow(asked: Asked) -> None:
     if (overflow := asked.options["overflow"]) is not None:
         raise ConfigError(
             f"overflow={overflow!r} is an option for packed rows of tokens, but this dataset has none",
             where=asked.where,
             next_step="leave overflow= out: events are chosen to fit, and arrays are never cut",
         )
-    if Arrays.serves(asked):
-        return Arrays.of(asked)
-    if asked.is_old:
-        from penstock.loader.kinds.old_records import OldEvents
-
-        return OldEvents.of(asked)
-    return Events.of(asked)

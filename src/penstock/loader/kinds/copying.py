@@ -36,13 +36,13 @@ class Copying:
         """First event of each record in its column, and how many it has."""
         firsts, counts = np.zeros(len(shards), "i8"), np.zeros(len(shards), "i8")
         if compiled():
-            from penstock.loader.compiled import pages, windows
+            from penstock.loader.compiled import pages, rows
 
             if self.tables.larger_than_memory:
                 addresses = self.tables.addresses
                 read_ahead(lambda wanted: pages.list_rows(addresses, 0, 1, shards, records, wanted))
             self.tables.run(
-                lambda tables, notes: windows.find_lists(tables, notes, 0, shards, records, firsts, counts), made
+                lambda tables, notes: rows.find_lists(tables, notes, 0, shards, records, firsts, counts), made
             )
             return firsts, counts
         for row, (shard, record) in enumerate(zip(shards.tolist(), records.tolist(), strict=True)):
@@ -61,7 +61,7 @@ class Copying:
                 self._copy_plainly(each, own, out)
 
     def _copy_compiled(self, spans: Sequence[tuple[Chosen, Spans]], out: Batch, made: Made) -> None:
-        from penstock.loader.compiled import pages, rows, windows
+        from penstock.loader.compiled import pages, rows
 
         def list_pages(wanted: Any) -> None:
             for slot, (each, own) in enumerate(spans, start=1):
@@ -74,7 +74,7 @@ class Copying:
                 if each.is_mask:
                     rows.copy_valid(tables, notes, slot, *where)
                 else:
-                    windows.copy_windows(tables, notes, slot, each.items, *where)
+                    rows.copy_windows(tables, notes, slot, each.items, *where)
 
         if self.tables.larger_than_memory:
             addresses = self.tables.addresses

@@ -15,7 +15,7 @@ import numpy as np
 from penstock.base.errors import ConfigError, PlanError
 from penstock.base.sizes import format_size
 from penstock.loader.asked.opening import Asked
-from penstock.loader.batches import Array, Batch, Layout
+from penstock.loader.batches import Array, Batch, Edges, Layout
 from penstock.loader.feeding.buffers import batch_bytes
 from penstock.loader.kinds.chosen import Chosen, choose
 from penstock.loader.kinds.copying import Copying, Spans
@@ -31,6 +31,8 @@ _UNUSED = {
     "fill": "tokens of events",
     "fields": "tokens of events",
     "overflow": "packed rows of tokens",
+    "documents": "packed rows of tokens",
+    "max_documents": "packed rows of tokens",
 }
 
 
@@ -72,8 +74,7 @@ class Raw:
 
     def _make_layout(self) -> Layout:
         own: dict[str, tuple[tuple[int, ...], str]] = {}
-        # Two numbers per row have room for one more offset than there are rows.
-        own[OFFSETS if self._is_flat else LENGTHS] = ((2,) if self._is_flat else (), "i4")
+        own[OFFSETS if self._is_flat else LENGTHS] = Edges((1,), "i4") if self._is_flat else ((), "i4")
         if self._marks_rows:
             own[VALID] = ((), "?")
         arrays: dict[str, tuple[tuple[int, ...], str]] = {}
@@ -106,9 +107,9 @@ class Raw:
         """Spans of the events, and of the columns of one value."""
         shards = np.ascontiguousarray(draws.shards[:, 0])
         drawn, rows = shards >= 0, len(shards)
-        records, numbers = self._places.find(shards, draws.records[:, 0])
+        records, numbers = self._places.find(shards, np.ascontiguousarray(draws.records[:, 0]))
         made = Made(rows=rows, room=rows * self.length, draws=int(np.count_nonzero(drawn)))
-        firsts, events = self._copying.find_lists(shards, np.ascontiguousarray(records), made)
+        firsts, events = self._copying.find_lists(shards, records, made)
         starts = np.where(drawn, self._window.starts(events, numbers, draws.keys, self.length), 0)
         counts = np.clip(events - starts, 0, self.length)
         cut = int((events - counts).sum()) if self._window.cuts else 0
@@ -124,9 +125,7 @@ class Raw:
         for each in self._chosen:
             if each.of_events:
                 out[each.name] = out[each.name].reshape(-1, *each.shape)
-        offsets = out[OFFSETS].reshape(-1)[: len(counts) + 1]
-        offsets[:1], offsets[1:] = 0, np.cumsum(counts)
-        out[OFFSETS] = offsets
+        out[OFFSETS][:1], out[OFFSETS][1:] = 0, np.cumsum(counts)
 
     def window_of(self, batch: Batch, row: int) -> Batch:
         """Columns of one row of a padded batch, without the padding."""

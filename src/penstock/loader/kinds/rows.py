@@ -18,7 +18,7 @@ import numpy as np
 
 from penstock.base.errors import ConfigError
 from penstock.loader.asked.opening import Asked
-from penstock.loader.batches import TOKEN_ARRAYS, Array, Layout, token_layout
+from penstock.loader.batches import Array, Layout, token_layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws, Stream
@@ -142,7 +142,7 @@ class Rows:
     def _fill_compiled(self, draws: Draws, out: Mapping[str, Array], made: Made) -> None:
         from penstock.loader.compiled import rows
 
-        places = rows.Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
+        places = rows.places_of(out)
         shards, records = np.ascontiguousarray(draws.shards[:, 0]), np.ascontiguousarray(draws.records[:, 0])
 
         def encode(tables: Any, notes: Any) -> None:

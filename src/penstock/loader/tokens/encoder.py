@@ -1,9 +1,12 @@
 """Encoder: draws -> rows of tokens, from mapped columns. By the kernel, or in plain Python without numba."""
 
+import itertools
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from penstock.base import machine
 from penstock.loader.batches import Array
 from penstock.loader.engine import compiled
 from penstock.loader.order.order import Draws
@@ -53,7 +56,14 @@ class EventEncoder:
         if not self._kernel:
             return 0
         held = self.tables.hold_column(self._encoding.offsets, room) if self.tables.larger_than_memory else 0
-        for field in range(len(self._encoding.fields)):
-            for shard in range(len(self._shards)):
-                held += self._kernel.hold_texts(field, shard, room - held)
+        fitting = []
+        for field, shard in itertools.product(range(len(self._encoding.fields)), range(len(self._shards))):
+            size = self._kernel.texts_bytes(field, shard)
+            if 0 < size <= room - held:
+                fitting.append((field, shard))
+                held += size
+        cores = machine.cpu_count().amount
+        with ThreadPoolExecutor(cores) as pool:  # a kernel reads them, without the GIL
+            for _ in pool.map(self._kernel.hold_texts, (fitting[first::cores] for first in range(cores))):
+                pass  # a thread may have found damage
         return held

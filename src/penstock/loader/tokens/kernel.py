@@ -1,19 +1,19 @@
 """Kernel: an encoding and its tables as the numbers that the compiled encoder takes. Used by encoder.py, with numba."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from penstock.loader.batches import TOKEN_ARRAYS, Array
+from penstock.loader.batches import Array
 from penstock.loader.compiled import events, pages, plan
 from penstock.loader.compiled.address import ENTRY, parse_texts
 from penstock.loader.compiled.fields import find_texts
-from penstock.loader.compiled.rows import Rows
+from penstock.loader.compiled.places import places_of
 from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws
 from penstock.loader.tables import Made, Tables, address
-from penstock.loader.tokens.binding import Encoding, parsed_slot
+from penstock.loader.tokens.binding import BoundField, Encoding, parsed_slot
 from penstock.loader.tokens.vocabulary import KINDS
 
 _HELD = ("ip", "category")  # kinds whose texts are read once and held as numbers, where there is room
@@ -31,7 +31,7 @@ class Kernel:
     def encode(self, draws: Draws, out: Mapping[str, Array], made: Made) -> tuple[Array, Array]:
         used = np.zeros(len(draws.keys), "i4")
         drawn = (draws.shards, draws.records, draws.keys)
-        rows = Rows(*(address(out[name]) for name in TOKEN_ARRAYS))
+        rows = places_of(out)
         memory = np.empty(self._scratch_words, "i8")
 
         def encode(tables: Any, notes: Any) -> None:
@@ -42,15 +42,22 @@ class Kernel:
             read_ahead(lambda wanted: pages.list_events(tables, self._plan, address(memory), *drawn, wanted))
         return self._tables.run(encode, made), used
 
-    def hold_texts(self, number: int, shard: int, room: int) -> int:
-        """Hold the addresses or categories that a field's texts stand for, in one shard; how many bytes that took."""
-        bound, columns = self._fields[number], self._tables.shards[shard]
+    def texts_bytes(self, number: int, shard: int) -> int:
+        """Bytes that holding a field's texts takes in one shard; 0 for a field that has none to hold."""
+        bound = self._fields[number]
         if bound.field.kind not in _HELD or not bound.offsets:
             return 0
+        return (len(self._tables.shards[shard][bound.offsets]) - 1) * _entry_bytes(bound)
+
+    def hold_texts(self, places: Iterable[tuple[int, int]]) -> None:
+        """Hold the addresses or categories that texts stand for: of fields, each in one shard."""
+        for number, shard in places:
+            self._hold(number, shard)
+
+    def _hold(self, number: int, shard: int) -> None:
+        bound, columns = self._fields[number], self._tables.shards[shard]
         texts, offsets = columns[bound.value], columns[bound.offsets]
-        count, size = len(offsets) - 1, ENTRY if bound.field.kind == "ip" else 4
-        if not count or size * count > room:
-            return 0
+        count, size = len(offsets) - 1, _entry_bytes(bound)
         texts.check(0, len(texts))
         offsets.check(0, len(offsets))
         held = np.empty((count, size), "u1")
@@ -60,7 +67,10 @@ class Kernel:
         else:
             find_texts(self._plan, number, *places)
         self._tables.put(shard, self._tables.names.index(parsed_slot(number)), held, items=count)
-        return held.nbytes
+
+
+def _entry_bytes(bound: BoundField) -> int:
+    return ENTRY if bound.field.kind == "ip" else 4
 
 
 def _make_facts(tables: Tables, encoding: Encoding) -> tuple[Array, Array, Array]:

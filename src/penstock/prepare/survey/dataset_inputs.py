@@ -1,9 +1,10 @@
-"""Dataset inputs: an input that is a dataset already, of penstock or of the `datasets` library -> files of a split.
+"""Dataset inputs: an input that is a dataset already, of penstock or of another library -> files of a split.
 
 Part of finding.py, with its rules against reading what a job writes.
 """
 
 import os
+from collections.abc import Iterable
 
 from penstock.base.errors import InputError
 from penstock.base.paths import local_path
@@ -11,7 +12,8 @@ from penstock.prepare.job.config import Config
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.sources import File
 from penstock.prepare.sources.datasets import prepared
-from penstock.prepare.sources.datasets.saved import UNNAMED, is_saved, saved_name
+from penstock.prepare.sources.datasets.mds_index import INDEX, is_mds, shard_files
+from penstock.prepare.sources.datasets.saved import UNNAMED, is_saved, saved_files, saved_name
 from penstock.prepare.sources.row_range import RowRange
 from penstock.prepare.survey import listing
 
@@ -45,6 +47,27 @@ def prepared_split(config: Config, number: int, source: SourceConfig, place: str
                 next_step="choose another `output:`, or `export: {path: ...}`",
             )
     return prepared.split_location(place, source.whole_split), prepared.FORMAT
+
+
+def listed_files(number: int, source: SourceConfig, place: str) -> list[str] | None:
+    """The files of a folder that says itself which they are: of the `datasets` library, or of MosaicML Streaming."""
+    if is_saved(place):
+        return saved_files(place, source.whole_split)
+    if source.format in ("auto", "mds") and is_mds(place):
+        refuse_split_of_files(number, source)
+        return shard_files(place)
+    return None
+
+
+def refuse_inner_shards(folder: str, files: Iterable[str]) -> None:
+    """Refuse a folder around datasets of MosaicML Streaming: which of its files are read, their own folders say."""
+    for file in files:
+        if os.path.basename(file) == INDEX and is_mds(os.path.dirname(file)):
+            raise InputError(
+                "a folder inside of this one is a dataset of MosaicML Streaming",
+                where=f"{os.path.dirname(file)}, in {folder}",
+                next_step="name that folder itself; for several, `path: [mds/a, mds/b]`",
+            )
 
 
 def refuse_split_of_files(number: int, source: SourceConfig) -> None:

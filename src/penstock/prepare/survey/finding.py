@@ -13,16 +13,17 @@ from penstock.base.paths import hidden_matches, local_path
 from penstock.prepare.job.config import Config
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.sources import File, items, source_of
-from penstock.prepare.sources.datasets.saved import is_saved, saved_files
-from penstock.prepare.sources.registry import COMPRESSIONS, folder_endings, format_of
+from penstock.prepare.sources.registry import COMPRESSIONS, folder_endings, format_of, read_with
 from penstock.prepare.sources.row_range import RowRange
 from penstock.prepare.survey import listing
 from penstock.prepare.survey.dataset_inputs import (
     is_below,
     library_split,
+    listed_files,
     overlap,
     prepared_split,
     refuse_dataset,
+    refuse_inner_shards,
     refuse_split_of_files,
     row_range,
     written_by,
@@ -69,8 +70,8 @@ def _files_of(config: Config, number: int, source: SourceConfig, tally: listing.
         if source.path and listing.is_finished(place) and not listing.is_finished_batches(place):
             location, kind = prepared_split(config, number, source, place)
             root, locations = place, [location]
-        elif source.path and is_saved(place):
-            root, locations = place, _others(saved_files(place, source.whole_split), place, written_by(config))
+        elif source.path and (listed := listed_files(number, source, place)) is not None:
+            root, locations = place, _others(listed, place, written_by(config))
         elif source.split and not (glob.has_magic(place) or os.path.isfile(place)):
             return library_split(config, number, source, pattern)
         else:
@@ -198,9 +199,10 @@ def _match(pattern: str, source: SourceConfig, written: tuple[str, ...], tally: 
     if os.path.isdir(pattern):
         refuse_dataset(pattern, bool(source.npz))
         below = _others(listing.files_below(pattern, own, bool(source.npz), tally), pattern, written)
+        refuse_inner_shards(pattern, below)
         groups = ([each for each in below if each.lower().endswith(group)] for group in _endings_of(source))
         taken = next(filter(None, groups), [])
-        chosen = set(taken)
+        chosen = {*taken, *map(read_with, taken)}
         tally.add_files(each for each in below if each not in chosen)
         return pattern, taken
     if os.path.lexists(pattern):

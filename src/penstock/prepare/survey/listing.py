@@ -15,7 +15,7 @@ from penstock.shards.manifest import MANIFEST, read_manifest
 
 HIDDEN, LINKED, FOLDER = "hidden", "linked folder", "folder"
 OWN, PENSTOCK, EXPORT = "folder that this job writes", "folder written by penstock", "export of penstock"
-NO_ENDING = "no ending"
+NO_ENDING, MARK_OF_EXPORT = "no ending", "mark of an export of penstock"
 _MARK_BYTES = 1 << 20  # a larger file of that name is not read to see whose it is
 _MANIFEST_START = b'{\n "format": "penstock",'
 
@@ -57,7 +57,7 @@ class Tally:
 def ending_of(place: str) -> str:
     """`.txt`, or `.txt.gz` of a compressed file."""
     stem, ending = os.path.splitext(os.path.basename(place).lower())
-    inner = os.path.splitext(stem)[1] if ending in (".gz", ".zst", ".bz2", ".xz") else ""
+    inner = os.path.splitext(stem)[1] if ending in (".gz", ".zst", ".zstd", ".bz2", ".xz") else ""
     return f"{inner}{ending}" or NO_ENDING
 
 
@@ -78,6 +78,8 @@ def files_below(root: str, own: frozenset[str], reads_batches: bool, tally: Tall
         for entry in entries:
             if entry.name.startswith("."):
                 tally.add(HIDDEN, entry.path)
+            elif entry.name in MARKS and is_mark(_start_of(folder, entry.name)):
+                tally.add(MARK_OF_EXPORT, entry.path)
             elif entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
             elif _is_lost_link(entry) or entry.is_file():

@@ -162,14 +162,14 @@ def _no_sample(
         if isinstance(why, InputError):
             return why
         return InputError(
-            f"no row can be read to see what {options.function_name} yields; the first of {count} {word}: {why.reason}",
+            f"no row can be read to call {options.function_name}; the first of {count} {word}: {why.reason}",
             where=getattr(file, where),
-            next_step="replace the file, or declare what is yielded: schema: {features: 'float32[893]'}",
+            next_step="replace the file, or declare the types: schema: {features: 'float32[893]'}",
         )
     return InputError(
         f"{options.function_name} yielded no sample for any of {count} {word}",
         where=getattr(files[0], where) if files else None,
-        next_step="check what it yields, or declare what it will: schema: {features: 'float32[893]'}",
+        next_step="check the function, or declare the types: schema: {features: 'float32[893]'}",
     )
 
 

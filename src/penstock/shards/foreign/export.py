@@ -1,8 +1,8 @@
 """Export: a finished dataset -> a folder of files that other programs read, which appears whole or not at all.
 
-What hf_dataset.py, maxtext.py and zarr.py have in common. A folder is written beside its place, under a name that a
-later export of the same place finds and clears; its last file, export.json, tells that penstock wrote it. A folder of
-Zarr has that in the zarr.json of its root.
+What hf_dataset.py, maxtext.py, megatron.py and zarr.py have in common. A folder is written beside its place, under a
+name that a later export of the same place finds and clears; its last file, export.json, tells that penstock wrote it. A
+folder of Zarr has that in the zarr.json of its root.
 """
 
 import fcntl

@@ -10,12 +10,14 @@ from penstock.shards.foreign.export import SHARD_OPTION, Exported
 from penstock.shards.foreign.hdf5 import export_hdf5
 from penstock.shards.foreign.hf_dataset import export_hf
 from penstock.shards.foreign.maxtext import export_maxtext
+from penstock.shards.foreign.megatron import export_megatron
 from penstock.shards.foreign.zarr import export_zarr
 
-FOLDERS: dict[str, Callable[..., Exported]] = {"hf": export_hf, "maxtext": export_maxtext, "zarr": export_zarr}
-FORMATS: dict[str, Callable[..., Exported]] = {"hdf5": export_hdf5, **FOLDERS}
-Format = Literal["hf", "maxtext", "zarr", "hdf5"]
-_ENDINGS = {"hdf5": ".h5", "hf": "-hf", "maxtext": "-maxtext", "zarr": ".zarr"}
+SHARDED: dict[str, Callable[..., Exported]] = {"hf": export_hf, "maxtext": export_maxtext, "zarr": export_zarr}
+FORMATS: dict[str, Callable[..., Exported]] = {"hdf5": export_hdf5, "megatron": export_megatron, **SHARDED}
+Format = Literal["hf", "maxtext", "megatron", "zarr", "hdf5"]
+_ENDINGS = {"hdf5": ".h5", "hf": "-hf", "maxtext": "-maxtext", "megatron": "-megatron", "zarr": ".zarr"}
+_FILES = {"hdf5": "one file", "megatron": "one .bin and one .idx file per split"}
 
 
 def export(
@@ -30,8 +32,8 @@ def export(
 
     Args:
         path: Folder that `penstock.run` wrote.
-        to: Format: "hf" (a folder for `datasets.load_from_disk`), "maxtext" (ArrayRecord of tf.train.Example), "zarr"
-            (a group of arrays, format 3) or "hdf5" (one file).
+        to: Format: "hf" (a folder for `datasets.load_from_disk`), "maxtext" (ArrayRecord of tf.train.Example),
+            "megatron" (.bin and .idx files of documents), "zarr" (a group of arrays, format 3) or "hdf5" (one file).
         output: Folder or file to write. Default: beside the dataset, with the format's name behind the dataset's.
         split: Only this split. Default: all splits.
         overwrite: Replace an export that is there. Default: False, it is refused.
@@ -42,11 +44,11 @@ def export(
     """
     place = exported_place(path, to, output)
     options: dict[str, Any] = {} if shard_size is None else {"shard_size": shard_size}
-    if options and to not in FOLDERS:
+    if options and to not in SHARDED:
         raise ConfigError(
-            f"{to} is always one file",
+            f"{to} is {_FILES[to]}, whatever its size",
             where=SHARD_OPTION,
-            next_step=f"leave it out; {', '.join(FOLDERS)} have it",
+            next_step=f"leave it out; {', '.join(SHARDED)} have it",
         )
     return FORMATS[to](os.fspath(path), place, split, overwrite, **options)
 

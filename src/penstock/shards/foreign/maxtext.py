@@ -6,11 +6,11 @@ MaxText has no place for that in rows that are packed already.
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
-from penstock.base.errors import ConfigError, InputError, IntegrityError
+from penstock.base.errors import IntegrityError
 from penstock.base.files import WriteFile
 from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores.local import LocalStore
@@ -18,11 +18,11 @@ from penstock.shards.dataset import Dataset
 from penstock.shards.foreign import export
 from penstock.shards.foreign.arrayrecord import library
 from penstock.shards.foreign.arrayrecord_file import SUFFIX, open_reader, write_records
-from penstock.shards.packed import TOKENS, Array, Columns, has_tokens, read_tokens, refuse_null_tokens
+from penstock.shards.foreign.token_rows import refuse_other_columns, token_rows
+from penstock.shards.packed import Array
 
 FEATURE = "text"
 _AT_ONCE = 2**18  # bytes of tokens that are encoded together: each takes some 40 bytes on the way
-_LARGEST = 2**31 - 1
 # Of ArrayRecord at most: blocks of 64 KiB are filled up, records have a head.
 _OVERHEAD = export.Overhead(file=2**17, piece=64)
 
@@ -38,29 +38,12 @@ def export_maxtext(
     library()
     path, target = dataset_path(path), os.path.abspath(local_path(output, is_output=True))
     splits = export.open_splits(path, split, "maxtext")
-    _refuse_without_tokens(splits, path)
+    refuse_other_columns(splits, path, "MaxText")
     most = export.shard_bytes(shard_size, splits)
     export.refuse_target(path, target, overwrite)
     with export.written_beside(target) as store:
         written = {name: _write_split(store, dataset, most) for name, dataset in splits.items()}
         return export.finish(store, path, "maxtext", written)
-
-
-def _refuse_without_tokens(splits: Mapping[str, Dataset], where: str) -> None:
-    for dataset in splits.values():
-        if not has_tokens(dataset.schema):
-            columns = ", ".join(f"{field.name}: {field.type}" for field in dataset.schema)
-            raise ConfigError(
-                f"there are no rows of tokens: no column {TOKENS!r} with lists of whole numbers among {columns}",
-                where=where,
-                next_step="make them with the stages `tokenize` and `pack`",
-            )
-        if kept := dataset.manifest.kept:
-            raise ConfigError(
-                f"`pack` kept {', '.join(kept)} beside the tokens, but MaxText takes only tokens",
-                where=where,
-                next_step="make the dataset without `keep:`, or export it to hf or zarr",
-            )
 
 
 def _write_split(store: LocalStore, dataset: Dataset, most: int) -> export.Written:
@@ -74,25 +57,8 @@ def _write_split(store: LocalStore, dataset: Dataset, most: int) -> export.Writt
 
 
 def _examples(dataset: Dataset, most: int, written: export.Written) -> Iterator[bytes]:
-    schema = tuple(field for field in dataset.schema if field.name == TOKENS)
-    for columns, start, stop in export.row_ranges(dataset, schema, min(most, _AT_ONCE)):
-        refuse_null_tokens(columns)
-        values, edges = read_tokens(columns, start, stop)
-        if values.min(initial=0) < 0 or values.max(initial=0) > _LARGEST:
-            raise _other_ids(values, columns, start, stop)
-        written.rows += stop - start
-        written.tokens = (written.tokens or 0) + len(values)
-        yield from encode_examples(FEATURE, values, edges)
-
-
-def _other_ids(values: Array, columns: Columns, start: int, stop: int) -> InputError:
-    least, largest = int(values.min()), int(values.max())
-    file = columns[TOKENS if TOKENS in columns else f"{TOKENS}/values"].file
-    return InputError(
-        f"a token is {least if least < 0 else largest:,}, but ids are 0 to {_LARGEST:,}: batches are int32",
-        where=f"{file}, records {start:,} to {stop:,}",
-        next_step="filter such rows out, or fix them, when the dataset is made",
-    )
+    for rows in token_rows(dataset, min(most, _AT_ONCE), written):
+        yield from encode_examples(FEATURE, rows.values, rows.edges)
 
 
 def _write_file(file: WriteFile, examples: Iterator[bytes]) -> None:

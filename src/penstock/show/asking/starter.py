@@ -18,7 +18,7 @@ input: data/*.parquet
 # With options, and for files whose names do not show the format:
 # input:
 #   path: data/*.csv
-#   format: csv                    # auto | parquet | csv | jsonl | arrow | text
+#   format: csv                    # auto | parquet | csv | jsonl | arrow | text | megatron | mds
 #   types: {time: "timestamp[us]"} # for CSV and JSON lines; other columns are inferred from the first rows
 #   delimiter: ";"                 # for CSV; default: comma, or tab for .tsv
 #   null_values: ["", "NA"]        # values that mean null in CSV; default: also N/A, NULL and null

@@ -153,7 +153,7 @@ def test_a_byte_that_changed_in_a_part_is_named(tmp_path):
     data[100] ^= 1
     Path(folder.local_path(name)).write_bytes(data)
     source.execute(Task("t", Part(0, 1), "f"), SETTINGS, unseen)
-    with pytest.raises(IntegrityError, match="are not the ones that were written") as caught:
+    with pytest.raises(IntegrityError, match="its bytes differ from the bytes that were written") as caught:
         source.execute(Task("t", Part(1, 2), "f"), SETTINGS, unseen)
     assert name in caught.value.where
     Path(folder.local_path(name)).write_bytes(data[:-1])

@@ -43,8 +43,8 @@ class SplitByHash(Splits, Settles):
         for name in self.by:
             if not has_hash(schema.field(name).type):
                 raise ConfigError(
-                    f"by: column {name!r} is {schema.field(name).type}, which has no single value to decide by",
-                    next_step="behind `group`, split by: key, so that all records of a key are in one split",
+                    f"by: column {name!r} is {schema.field(name).type}, which has no single value per row",
+                    next_step="after `group`, use split: {by: key}, so that all records of a key are in one split",
                 )
         return schema
 

@@ -1,0 +1,161 @@
+"""Kept: the machine code of a kernel, one file per signature in the cache of this user. Used by jit.py.
+
+numba's own cache lies beside the code, which may be read-only, and looks at the file of a kernel alone, not at those
+whose functions went into it. Here the folder's name is the digest of everything that decides the code, so versions of
+penstock and machines that share a home have folders of their own. A file appears whole or not at all, and is never
+changed: any number of processes may start at once.
+"""
+
+import os
+import pickle
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from numba.core.codegen import get_host_cpu_features
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from penstock.base.cache import VARIABLE, cache_folder
+from penstock.base.errors import FileError, file_error
+from penstock.base.files import unique_name
+from penstock.base.fingerprint import digest
+from penstock.loader.engine import say_compiling
+
+_SOURCES = Path(__file__).parent.parent  # kernels take constants and parts from all over the loader
+_UNUSED_SECONDS = 30 * 24 * 3600  # kernels of other versions go when no process has used them for so long
+_DIGEST = 32  # characters: every file begins with the digest of the rest
+
+
+class Kept:
+    """What numba asks for the code of one kernel, and gives it to, in place of its own cache."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+
+    @property
+    def cache_path(self) -> str | None:
+        folder = kernels_folder()
+        return None if folder is None else str(folder)
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """The compiled kernel, or None: then numba compiles it."""
+        context.refresh()
+        folder = kernels_folder()
+        code = None if folder is None else _read(folder / self._file(signature))
+        if code is None:
+            say_compiling(self.cache_path)
+            return None
+        return CompileResult._rebuild(context, *pickle.loads(code))
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        if (folder := kernels_folder()) is not None:
+            _write(folder / self._file(signature), dumps(result._reduce()))
+
+    def flush(self) -> None:
+        """Nothing waits to be written."""
+
+    def _file(self, signature: Any) -> str:
+        return f"{self._name}-{digest(str(signature).encode())[:16]}.code"
+
+
+@cache
+def kernels_folder() -> Path | None:
+    """Folder of the kernels of this penstock on this machine; None, with a warning, if none can be used."""
+    try:
+        return required_folder()
+    except FileError as error:
+        reason = str(error).replace("\n", " ").strip()
+        warnings.warn(
+            f"kernels cannot be kept, and are compiled in every process: {reason}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+
+
+def required_folder() -> Path:
+    """The same folder; a FileError says why none can be used."""
+    above = _given_folder() or cache_folder("kernels")
+    folder = above / _stamp()
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise file_error(error, "make the folder of the kernels", str(folder)) from error
+    with suppress(OSError):  # a folder that cannot be written can still be read
+        os.utime(folder)
+    _forget_unused(above)
+    return folder
+
+
+def _given_folder() -> Path | None:
+    """Folder that the user gave numba, made as numba would."""
+    if not numba.config.CACHE_DIR:
+        return None
+    folder = Path(numba.config.CACHE_DIR) / "penstock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_error(error, "make the folder of the kernels", str(folder)) from error
+    return folder
+
+
+def _forget_unused(above: Path) -> None:
+    old = time.time() - _UNUSED_SECONDS
+    for folder in above.iterdir():
+        with suppress(OSError):  # another process was faster
+            if folder.stat().st_mtime < old:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stamp() -> str:
+    """Digest of what decides machine code: the sources, the compiler, Python, and the processor."""
+    made_by = (numba.__version__, llvmlite.__version__, sys.version, numba.config.OPT, *_processor())
+    sources = (source.read_bytes() for source in sorted(_SOURCES.rglob("*.py")))
+    return digest(repr(made_by).encode(), *sources)
+
+
+def _processor() -> tuple[Any, ...]:
+    from llvmlite import binding
+
+    chosen = (numba.config.CPU_NAME, numba.config.CPU_FEATURES)
+    return (binding.get_process_triple(), binding.get_host_cpu_name(), get_host_cpu_features(), *chosen)
+
+
+def _read(file: Path) -> bytes | None:
+    """None where there is no file, or one that is not what was written."""
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return None
+    own, code = data[:_DIGEST], data[_DIGEST:]
+    return code if own == digest(code).encode() else None
+
+
+def _write(file: Path, code: bytes) -> None:
+    beside = file.with_name(unique_name(file.name))
+    try:
+        beside.write_bytes(digest(code).encode() + code)
+        os.replace(beside, file)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        _warn_of_not_kept(error.strerror or str(error), str(file.parent))
+
+
+@cache
+def _warn_of_not_kept(reason: str, folder: str) -> None:
+    warnings.warn(
+        f"kernels cannot be written to {folder} ({reason}), and are compiled again in the next process. "
+        f"Try: {VARIABLE}=a folder of your own that can be written",
+        RuntimeWarning,
+        stacklevel=2,
+    )
