@@ -15,6 +15,7 @@ from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws, Stream
 from penstock.loader.tables import Datasets, Made, Shard, Tables, address
 from penstock.loader.tokens.binding import is_grouped
+from penstock.shards.origins import without_origins
 from penstock.shards.schema import NUMBERS, Field, Schema, short_type
 
 VALID = "valid"  # array of a batch: False for a row that only fills the last batch
@@ -122,9 +123,8 @@ def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
                 where="load(columns=...)",
                 next_step=f"one of: {', '.join(known)}",
             )
-    fields = (
-        [field for field in schema if not _is_text(field)] if columns is None else [known[name] for name in columns]
-    )
+    usual = [field for field in without_origins(schema) if not _is_text(field)]
+    fields = usual if columns is None else [known[name] for name in columns]
     if columns is None and not fields:
         raise ConfigError(
             f"only text columns could be loaded: {', '.join(known)}",
