@@ -5,7 +5,7 @@ position in its file. Rows of tokens hold one per segment, other rows hold one.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.base.errors import PenstockError
 from penstock.base.stores.store import Store
-from penstock.shards.columns import damaged_file
+from penstock.shards.columns import Column, damaged_file
 from penstock.shards.manifest import Manifest, read_artifact
 from penstock.shards.schema import Field, Schema
 
@@ -74,6 +74,11 @@ class Origins:
         piece = self.piece_of(value)
         return Origin(piece.source, piece.file, value & ((1 << self.shift) - 1))
 
+    def first_of(self, origin: Origin) -> int:
+        """Where the piece of the file begins in which a position lies."""
+        own = (each.first for each in self.pieces if (each.source, each.file) == origin[:2])
+        return max(first for first in own if first <= origin.position)
+
     def encode(self) -> bytes:
         """One line per piece: people search for names in it."""
         lines = ",\n".join(json.dumps(list(piece), ensure_ascii=False) for piece in self.pieces)
@@ -107,9 +112,11 @@ def read_origins(store: Store, manifest: Manifest) -> Origins | None:
     return None if data is None else Origins.decode(data)
 
 
-def origin_lists(columns: Any, records: Sequence[int]) -> list[list[int]]:
-    """Origins of some rows of a shard: one per segment, or one."""
-    if f"{ORIGIN}/offsets" not in columns:
-        return [columns[ORIGIN].read(record, record + 1).tolist() for record in records]
-    edges = [columns[f"{ORIGIN}/offsets"].read(record, record + 2).tolist() for record in records]
-    return [columns[f"{ORIGIN}/values"].read(low, high).tolist() for low, high in edges]
+def origin_list(columns: Mapping[str, Column], record: int) -> list[int]:
+    """Origins of one row of a shard: one per segment, or one."""
+    name, low, high = ORIGIN, record, record + 1
+    if ORIGIN not in columns:
+        name = f"{ORIGIN}/values"
+        low, high = columns[f"{ORIGIN}/offsets"].read(record, record + 2).tolist()
+    found: list[int] = columns[name].read(low, high).tolist()
+    return found
