@@ -35,6 +35,7 @@ def load(
     augment: bool | None = None,
     columns: Sequence[str] | None = None,
     overflow: Literal["truncate"] | None = None,
+    exclude: Path | Sequence[Any] | None = None,
     weights: Sequence[float] | None = None,
     phases: Sequence[Mapping[str, Any]] | None = None,
     max_epochs: int | Sequence[int | None] | None = None,
@@ -74,6 +75,9 @@ def load(
             with `fields`.
         columns: Only these columns of array data, by name. Default: all but text.
         overflow: "truncate" cuts stored rows that are longer than `length`. Default: None, they are refused.
+        exclude: Documents that must not be trained on: a file with one origin per line (file:position, or
+            [source, "file", position], as `loader.origin(k)` names them), or a list of them. They become padding with
+            segmentation 0. Nothing else changes: an earlier state can be restored with a longer list. Default: None.
         weights: Share of each dataset if `path` is a list; they are scaled to 1. Default: equal shares.
         phases: Changes of the mixture during a run: [{"from": 0, "weights": [1, 0]}, {"from": 10_000, "weights":
             [0.7, 0.3], "batch_size": 64}]. "from" is the first batch of a phase; a weight of 0 leaves a dataset out;
