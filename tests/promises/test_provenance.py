@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import penstock
+from penstock.base.errors import ConfigError
 from penstock.base.stores import open_store
 from penstock.shards.manifest import read_manifest
 from penstock.shards.origins import ORIGIN, Origin, Origins, read_origins
@@ -144,6 +145,21 @@ def test_rows_of_tables_have_it_too(tmp_path):
         ("c", Origin(0, "0.parquet", 2)),
         ("e", Origin(0, "1.parquet", 1)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"stages": [{"group": {"by": "text", "order": "id"}}]}, "`group` makes one record of many rows"),
+        ({"stages": [{"select": {"_origin": "id"}}]}, "there is already a column '_origin'"),
+        ({"intermediate_dir": "kept"}, "does not work with intermediate_dir"),
+    ],
+)
+def test_jobs_that_cannot_keep_origins_are_refused(tmp_path, keys, words):
+    text_making.write_documents(tmp_path / "data", ["a", "b"])
+    job = {"input": str(tmp_path / "data"), "output": str(tmp_path / "out"), "workers": 0, "memory": "2GB"}
+    with pytest.raises(ConfigError, match=words):
+        penstock.run({**job, **keys, "provenance": True})
 
 
 # The same bytes.

@@ -256,6 +256,8 @@ class Config(BaseModel):
                 f"intermediate_dir: {self.intermediate_dir} and output: {self.output} must not contain each "
                 "other; give each its own folder"
             )
+        if self.provenance and self.intermediate_dir:
+            raise ValueError("provenance: true does not work with intermediate_dir: batch files keep no origins")
         if self.strategy == "sequential" and self.workers not in ("auto", 0, 1):
             raise ValueError(f"strategy: sequential uses one process, but workers: {self.workers} asks for more")
         return self
