@@ -4,10 +4,10 @@
 
 A decoder in bf16, compiled, trained with AdamW on batches of 128 x 1,024 tokens. `large` has 20 layers of width 640
 (about 100M parameters), `small` 6 of width 384 (about 10M), `tiny` 4 of width 128 (about 1M, steps of 5 ms).
-Each run starts with warm-up steps; then every step is timed by itself, with the device waited for at its end, so that nothing hides
-behind work that is queued; and once more as training loops run, with the device waited for at the end of the run only.
-`wait share` is the time spent in next() of all time, in the first way. Synthetic batches lie on the device. With
-`--pairs 5`, synthetic data and penstock take turns, and the median ratio of their steps is printed.
+Each run starts with warm-up steps. Then every step is timed by itself, with the device waited for at its end, so that
+nothing hides behind work that is queued; and once more as training loops run, with the device waited for at the end of
+the run only. `wait share` is the time spent in next() of all time, in the first way. Synthetic batches lie on the
+device. With `--pairs 5`, synthetic data and penstock take turns, and the median ratio of their steps is printed.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _older(name: str, metavar: str, help: str, **others: Any) -> Any:
 
 
 def _with_tokens(name: str, metavar: str | None, help: str, **others: Any) -> Any:
-    return _option(name, metavar, help, rich_help_panel="With --tokens", **others)
+    return _option(name, metavar, help, rich_help_panel="With --tokens or --origins", **others)
 
 
 def _paths_like(incomplete: str) -> list[str]:
@@ -422,6 +422,9 @@ def export(
     show(facts, exported_tables, as_json)
 
 
+_ORIGIN_INPUT = "With --origins: folder of the input, one per input of the job; counts line numbers."
+
+
 @app.command()
 def inspect(
     path: Looked,
@@ -431,6 +434,10 @@ def inspect(
     rejected: Annotated[
         bool, typer.Option("--rejected", help="Show rejected rows, with file, position and reason.")
     ] = False,
+    origins: Annotated[
+        bool, typer.Option("--origins", help="Show which documents or samples a training batch holds.")
+    ] = False,
+    input: Annotated[list[str] | None, _option("--input -i", "PATH", _ORIGIN_INPUT, callback=_local)] = None,
     batch: Annotated[int | None, _with_tokens("--batch", "K", "Number of the batch. [0]", min=0)] = None,
     rows: Annotated[int | None, _with_tokens("--rows", "N", "Number of rows to show. [3]", min=0)] = None,
     batch_size: Annotated[int | None, _with_tokens("--batch-size", "N", "Rows per batch. [128]")] = None,
@@ -454,6 +461,13 @@ def inspect(
         from penstock.show.contents.rejected import rejected_facts, rejected_tables
 
         show(rejected_facts(path, records), rejected_tables, as_json)
+        return
+    if origins:
+        from penstock.show.contents.origins import origin_facts, origin_tables
+
+        with waiting("reading"):
+            found = origin_facts(path, split, view, input)
+        show(found, origin_tables, as_json)
         return
     with waiting("reading"):
         if tokens:

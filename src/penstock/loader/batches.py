@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -12,6 +13,7 @@ Array = np.ndarray[Any, Any]
 Batch = dict[str, Array]
 Function = Callable[[Batch], Batch]
 Encode = Callable[[Batch], Any]  # a window -> a dict of arrays, or token ids
+Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]  # folders of the input of a job
 Layout = Mapping[str, tuple[tuple[int, ...], str]]  # of each array: the shape of one row, and the dtype
 
 
@@ -30,6 +32,25 @@ TOKEN_ARRAYS = (
     "targets_position",
     "targets_segmentation",
 )
+
+
+class SegmentOrigin(NamedTuple):
+    """Origin of one segment of a batch, or of one row of arrays.
+
+    `segment` is the number that the segment has in `inputs_segmentation`; 0 for arrays. `file` is relative to the input
+    number `source` of the job. `position` is its row there; in a file of lines, the byte where a piece of the file
+    begins plus the number of the record in that piece. `text` is what the row holds of the document.
+    """
+
+    row: int
+    segment: int
+    dataset: str
+    source: int
+    file: str
+    position: int
+    tokens: int
+    text: str | None
+    line: int | None
 
 
 def token_layout(length: int) -> Layout:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.base.errors import ConfigError
 from penstock.base.shown import Shown
-from penstock.loader.batches import Batch, Function, Loop
+from penstock.loader.batches import Batch, Function, Inputs, Loop, SegmentOrigin
 from penstock.loader.feeding.prefetch import Prefetch
 from penstock.loader.feeding.stats import Stats, Totals
 from penstock.loader.maker import Filled, Maker
@@ -67,6 +67,21 @@ class Loader(Shown):
         Args:
             k: Number of the batch, from 0.
         """
+        return self._maker.make(self._checked(k))[0]
+
+    def origin(self, k: int, inputs: Inputs | None = None) -> list[SegmentOrigin]:
+        """Which documents or samples a batch holds: for each segment of this rank's rows its file, position and text.
+
+        The dataset must be prepared with `provenance: true`. Batches themselves are no slower for it.
+
+        Args:
+            k: Number of the batch, from 0.
+            inputs: Folder that the file names start at, or one per input of the job. With it, lines of JSONL and text
+                files are counted, which reads the files up to each line. Default: None, lines are not counted.
+        """
+        return self._maker.origins(self._checked(k), inputs)
+
+    def _checked(self, k: int) -> int:
         try:
             k = operator.index(k)
         except TypeError:
@@ -74,7 +89,7 @@ class Loader(Shown):
         if not 0 <= k < self._parts.end:
             end = f" of {self._steps:,}" if self._steps is not None else ""
             raise IndexError(f"there is no batch {k:,}{end}")
-        return self._maker.make(k)[0]
+        return k
 
     def __iter__(self) -> Iterator[Batch]:
         """One epoch, or what is left of it; to the end if `epochs`, `max_epochs` or `phases` were given."""

@@ -6,10 +6,11 @@ import resource
 import time
 
 from penstock.loader.asked.room import batches_that_fit
-from penstock.loader.batches import Batch
+from penstock.loader.batches import Batch, Inputs, SegmentOrigin, empty_batch
 from penstock.loader.feeding.buffers import Buffers
 from penstock.loader.feeding.processes import Processes
 from penstock.loader.feeding.stats import Timing, Totals
+from penstock.loader.order.origins import origins_of
 from penstock.loader.parts import Parts
 from penstock.loader.tables import Made
 
@@ -41,10 +42,8 @@ class Maker:
 
     def make(self, k: int) -> Filled:
         parts, started = self._parts, time.perf_counter()
-        number = parts.phases.number_at(k)
-        phase = parts.phases.each[number]
-        rows = phase.batch_size // parts.world
-        draws = parts.draws[number](phase.row_of(k) + parts.rank * rows, rows)
+        draws = parts.draw(k)
+        rows = len(draws.keys)
         drawn, cpu, faults = time.perf_counter(), time.thread_time(), _major_faults()
         batch = self._buffers[rows].take()
         made = parts.kind.fill(draws, batch)
@@ -57,6 +56,14 @@ class Maker:
         timing = Timing(drawn - started, read, filled - drawn - read, mapping, computing, made.alone_seconds)
         self._totals.add_made(made, timing)
         return batch, made
+
+    def origins(self, k: int, inputs: Inputs | None) -> list[SegmentOrigin]:
+        """Where the rows of a batch came from. It is drawn and filled again, and functions of map() are left out."""
+        parts = self._parts
+        draws = parts.draw(k)
+        batch = empty_batch(parts.kind.layout, len(draws.keys))
+        parts.kind.fill(draws, batch)
+        return list(origins_of(draws, batch, parts.kind.tables.shards, parts.kind.streams, parts.paths, inputs))
 
     def batches_ahead(self, step: int) -> int:
         """Batches that may be ahead: functions may make larger ones than those that memory was shared out for."""

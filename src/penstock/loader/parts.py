@@ -58,6 +58,13 @@ class Parts:
             ahead=Room.of(options).batches_ahead(self.kind),
         )
 
+    def draw(self, k: int) -> Draws:
+        """The records that this rank's rows of a batch hold."""
+        number = self.phases.number_at(k)
+        phase = self.phases.each[number]
+        rows = phase.batch_size // self.world
+        return self.draws[number](phase.row_of(k) + self.rank * rows, rows)
+
     def mapped(self, functions: Functions) -> Parts:
         settings = {**self.recipe.settings, "map": functions.names}
         return replace(self, functions=functions, recipe=replace(self.recipe, settings=settings))

@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import IntegrityError, PenstockError
-from penstock.loader.kinds.windows import below, first_draw
+from penstock.loader.kinds.sequences.windows import below, first_draw
 from penstock.loader.order import counter
 from tests.loader.making import copied, hash_of, prepare, prepare_pings, same
 from tests.promises.flipping import flip

@@ -20,6 +20,7 @@ from penstock.loader.tables import Datasets, Shard
 from penstock.shards.columns import FileFacts, damaged_file, open_columns
 from penstock.shards.dataset import DEFAULT_SPLIT, ArrayRecordDataset, is_bare, open_dataset
 from penstock.shards.manifest import Manifest, dataset_id
+from penstock.shards.origins import without_origins
 from penstock.shards.schema import Schema
 
 Path = str | os.PathLike[str]
@@ -109,7 +110,8 @@ def open_all(paths: Path | Sequence[Path], split: str | None) -> tuple[Opened, .
     first = opened[0]
     _refuse_other_tokenizers(opened)
     for other in opened[1:]:
-        if (other.old is None) != (first.old is None) or other.schema != first.schema:
+        columns = without_origins(first.schema), without_origins(other.schema)
+        if (other.old is None) != (first.old is None) or columns[0] != columns[1]:
             raise ConfigError(
                 f"{other.path} and {first.path} cannot be mixed: their columns differ",
                 where=f"{column_words(first.schema)} against {column_words(other.schema)}",

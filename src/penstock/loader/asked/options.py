@@ -1,5 +1,6 @@
 """Options: refuses impossible arguments of load() before anything is opened. Next: opening.py."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -89,6 +90,7 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
             (given["encode"] is not None or given[name] is None, name, "encode='raw' or a function with it")
             for name in _OF_ENCODE
         ),
+        (_is_list_or_path(given["exclude"]), "exclude", "a file with one origin per line, or a list of origins"),
         (log_every is None or is_positive(log_every), "log_every", "None, or seconds above 0"),
         (given["on_metrics"] is None or callable(given["on_metrics"]), "on_metrics", "None, or a function of a dict"),
         (is_positive(given["metrics_seconds"]), "metrics_seconds", "seconds above 0"),
@@ -107,6 +109,10 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
     _refuse_uneven(given["batch_size"], world, "penstock.load")
     if given["phases"] is not None:
         _refuse_phases(given["phases"], world)
+
+
+def _is_list_or_path(given: Any) -> bool:
+    return given is None or (isinstance(given, str | os.PathLike | Sequence) and not isinstance(given, bytes))
 
 
 def _refuse_uneven(batch_size: int, world: int, where: str) -> None:

@@ -12,7 +12,7 @@ from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
-from penstock.loader.kinds.chosen import Chosen, mask_of, refuse_nulls, refuse_unknown
+from penstock.loader.kinds.chosen import Chosen, mask_of, refuse_nulls, refuse_unknown, usual
 from penstock.loader.order.order import Draws, Stream
 from penstock.loader.tables import Datasets, Made, Tables, address
 from penstock.loader.tokens.binding import is_grouped
@@ -139,9 +139,8 @@ def _is_text(field: Field) -> bool:
 def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
     known = {field.name: field for field in schema}
     refuse_unknown(columns or (), list(known), "columns")
-    fields = (
-        [field for field in schema if not _is_text(field)] if columns is None else [known[name] for name in columns]
-    )
+    numbers = [field for field in usual(schema) if not _is_text(field)]
+    fields = numbers if columns is None else [known[name] for name in columns]
     if columns is None and not fields:
         raise ConfigError(
             f"only text columns could be loaded: {', '.join(known)}",

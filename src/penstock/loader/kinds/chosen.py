@@ -8,6 +8,7 @@ from math import prod
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.loader.tables import Shard
+from penstock.shards.origins import without_origins
 from penstock.shards.schema import NUMBERS, Field, Schema, short_type
 
 NULL_MASK = "_valid"  # ends the name of the mask of a column with nulls
@@ -87,10 +88,15 @@ def _chosen(field: Field) -> Chosen:
     return Chosen(field.name, held.name, held.parsed.shape, "?" if number == "bool" else NUMBERS[number], of_events)
 
 
+def usual(schema: Schema) -> Schema:
+    """Columns that a batch has where none are named: all but the origins."""
+    return without_origins(schema)
+
+
 def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
     known = {field.name: field for field in schema}
     refuse_unknown(columns or (), list(known), "columns")
-    numbers = [field.name for field in schema if _is_numbers(field)]
+    numbers = [field.name for field in usual(schema) if _is_numbers(field)]
     fields = [known[name] for name in (numbers if columns is None else columns)]
     others = [f"{field.name} ({short_type(field.type)})" for field in fields if not _is_numbers(field)]
     if others or not fields:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -87,7 +87,7 @@ class Rows:
         return not NUMBERS[kind.inner.name].startswith("f")
 
     @classmethod
-    def of(cls, asked: Asked) -> Rows:
+    def of(cls, asked: Asked) -> Self:
         asked.refuse_unused("rows of tokens", {"augment": "events", "fill": "events", "nulls": "columns"})
         length, overflow = asked.options["length"], asked.options["overflow"]
         return cls(asked.shards, asked.schema, length, asked.larger_than_memory, overflow, _kept_of(asked))

@@ -78,6 +78,9 @@ class Config(BaseModel):
     on_bad_input: Literal["fail", "set_aside"] = Field(
         "fail", description="bad rows and files: stop with an error, or keep them in rejected/ and continue"
     )
+    provenance: bool = Field(
+        False, description="keep the file and position of each document or sample, for loader.origin(k)"
+    )
     slice_size: str = Field("64MB", description="input bytes per task; this also sets the size of a shard")
     memory: str = Field("80%", description="limit for the whole process tree: 2GB, 512MiB, or 50% of the machine")
     workers: Literal["auto"] | int = Field(
@@ -108,6 +111,7 @@ class Config(BaseModel):
         batch_size: int | None = None,
         export: Literal["hf"] | Mapping[str, Any] | None = None,
         on_bad_input: Literal["fail", "set_aside"] | None = None,
+        provenance: bool | None = None,
         slice_size: str | int | None = None,
         memory: str | int | None = None,
         workers: Literal["auto"] | int | None = None,
@@ -130,6 +134,7 @@ class Config(BaseModel):
             export: Also write the finished dataset for another library: "hf". Default: no export.
             on_bad_input: "fail" stops at a row that cannot be read, "set_aside" keeps it in rejected/ and continues.
                 Default: "fail".
+            provenance: Keep the file and position of each document or sample, for `loader.origin(k)`. Default: False.
             slice_size: Input bytes per task; this also sets the size of a shard. Default: "64MB", and "16MB" for text.
             memory: Upper bound for the whole process tree: "2GB", or a share of the machine. Default: "80%".
             workers: Processes; 0 runs the tasks inside the driver. Default: "auto".
@@ -251,6 +256,8 @@ class Config(BaseModel):
                 f"intermediate_dir: {self.intermediate_dir} and output: {self.output} must not contain each "
                 "other; give each its own folder"
             )
+        if self.provenance and self.intermediate_dir:
+            raise ValueError("provenance: true does not work with intermediate_dir: batch files keep no origins")
         if self.strategy == "sequential" and self.workers not in ("auto", 0, 1):
             raise ValueError(f"strategy: sequential uses one process, but workers: {self.workers} asks for more")
         return self
@@ -275,6 +282,11 @@ class Config(BaseModel):
         """Folder of batch files, if they are kept."""
         return os.path.normpath(local_path(self.intermediate_dir, self.folder)) if self.intermediate_dir else ""
 
+    @property
+    def keeps_origins(self) -> bool:
+        """Whether rows are stored with their origins."""
+        return self.provenance
+
     def build_stages(self) -> tuple[Stage, ...]:
         """The stages as values. Their modules are looked for beside the job file first."""
         return build_stages(self.stages, self.input, self.folder)
@@ -292,6 +304,8 @@ class Config(BaseModel):
             "on_bad_input": self.on_bad_input,
             "slice_size": self.slice_bytes,
         }
+        if self.keeps_origins:
+            described["provenance"] = True
         return {**described, "batch_size": self.batch_size} if self.format == "npz" else described
 
     @property

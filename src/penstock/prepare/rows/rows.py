@@ -71,6 +71,7 @@ class Rows:
     set_aside: tuple[SetAside, ...] = ()
     made_of: tuple[int, tuple[SetAside, ...]] | None = None  # rows that a function made samples of, and others not
     files: Array | None = None  # which of the paths each row is of; none: the first
+    pieces: tuple[int, ...] = ()  # number of the piece of the input that each path is of, where origins are kept
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)

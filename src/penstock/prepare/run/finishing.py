@@ -15,6 +15,7 @@ from penstock.prepare.run.resume import is_redoing, remember_job
 from penstock.prepare.stages.interfaces import Leaves
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.manifest import Manifest, Step, write_manifest
+from penstock.shards.origins import TABLE
 
 RUN = f"{STATE}/run.json"
 
@@ -38,6 +39,7 @@ def finish(plan: Plan, store: Store, left: Left, run_facts: Callable[[], bytes])
             *(file for each in finished for file in each.files),
             *(file for stage in plan.survey.stages if isinstance(stage, Leaves) for file in stage.leave(store)),
             *(file for each in finished for file in each.summaries),
+            *_write_origins(plan, store),
         ),
         rejected=(*_write_bad_files(plan, store), *(row.rejected for rows in kept for row in rows if row.rejected)),
         job=plan.job,
@@ -69,6 +71,13 @@ def _write_artifacts(plan: Plan, store: Store, left: Left) -> tuple[FileFacts, .
         used.add(name)
         facts.append(commit_file(store, f"artifacts/{name}.json", json.dumps(artifact, indent=1).encode() + b"\n"))
     return tuple(facts)
+
+
+def _write_origins(plan: Plan, store: Store) -> tuple[FileFacts, ...]:
+    """The table that says what origins mean, if rows have any."""
+    if plan.survey.origin_bits is None:
+        return ()
+    return (commit_file(store, TABLE, plan.survey.origins.encode()),)
 
 
 def _write_bad_files(plan: Plan, store: Store) -> tuple[FileFacts, ...]:

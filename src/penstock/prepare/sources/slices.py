@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from penstock.base.sizes import counted
@@ -52,6 +53,7 @@ class Segment:
 class Slice:
     number: int
     segments: tuple[Segment, ...]
+    first: int = 0  # segments of the slices before
 
     @property
     def rows(self) -> int:
@@ -86,7 +88,10 @@ def cut_slices(
             groups[-1][-1] = _joined(groups[-1][-1], piece)
         else:
             groups[-1].append(piece)
-    return tuple(Slice(number, tuple(group)) for number, group in enumerate(groups))
+    firsts = accumulate(map(len, groups), initial=0)
+    return tuple(
+        Slice(number, tuple(group), first) for number, (group, first) in enumerate(zip(groups, firsts, strict=False))
+    )
 
 
 def _follows(left: Segment, right: Segment) -> bool:

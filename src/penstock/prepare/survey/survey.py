@@ -16,6 +16,7 @@ from penstock.prepare.stages.interfaces import Compares, HoldsFolders
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.survey.agreement import BadFile
 from penstock.prepare.survey.listing import Unread
+from penstock.shards.origins import Origins, Piece, has_origins, shift_of, with_origins
 from penstock.shards.schema import FeatureNames, Schema
 
 MANY_FILES = 1000  # fewer are nothing beside what any job needs
@@ -40,6 +41,22 @@ class Survey:
     feature_names: FeatureNames  # of the output's columns, where the input tells them
     optional: frozenset[str] = frozenset()  # columns of the output that may be null in any format
     not_seen: tuple[str, ...] = ()  # columns that `types:` declares, and that none of the first rows has
+
+    @property
+    def origin_bits(self) -> int | None:
+        """Bits of a position in an origin; None if no origins are kept."""
+        pieces = self.slices[-1].first + len(self.slices[-1].segments) if self.slices else 0
+        return shift_of(pieces) if has_origins(self.output) else None
+
+    def stored(self, schema: Schema) -> Schema:
+        """Columns that tasks leave for each other: with origins, if they are kept."""
+        return schema if self.origin_bits is None else with_origins(schema)
+
+    @property
+    def origins(self) -> Origins:
+        """Every piece of the input, by the number that origins have of it."""
+        segments = (segment for piece in self.slices for segment in piece.segments)
+        return Origins(tuple(Piece(each.source, each.path, each.ordinal) for each in segments))
 
     @property
     def bytes(self) -> int:

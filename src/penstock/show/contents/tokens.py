@@ -35,7 +35,7 @@ def refuse_without_tokens(view: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"{', '.join(given)}: these options choose a batch, but no batch was asked for",
             where="the command line",
-            next_step="add --tokens",
+            next_step="add --tokens or --origins",
         )
 
 

@@ -69,7 +69,8 @@ def part_schema(job: Job) -> Schema:
     applied = first_applied(job.stages)
     if applied == len(job.stages):
         return job.survey.output
-    return schema_from_arrow(job.survey.given[applied], "the columns before they are normalised")
+    before = schema_from_arrow(job.survey.given[applied], "the columns before they are normalised")
+    return job.survey.stored(before)
 
 
 def first_applied(stages: tuple[Stage, ...]) -> int:

@@ -11,7 +11,7 @@ from penstock.base.stores.store import Store
 from penstock.prepare import passes
 from penstock.prepare.budget.costs import Measured
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_of
-from penstock.prepare.passes.folds.sink import Into
+from penstock.prepare.passes.folds.sink import Into, OriginsInto
 from penstock.prepare.passes.folds.source import Source
 from penstock.prepare.passes.folds.work import FoldWork
 from penstock.prepare.passes.job import Inputs, Job
@@ -173,6 +173,12 @@ class Fold(passes.Pass):
     def prepare(self, left: passes.Left, store: Store, kept: passes.LedgerRows, means: Means) -> FoldWork:  # noqa: ARG002
         return self._work(left, store.root)
 
+    @property
+    def _sink(self) -> Into | None:
+        """The writer of the ending; of rows that are the dataset, with their origins if these are kept."""
+        into, bits = self.ending.into, self.job.survey.origin_bits
+        return OriginsInto(into, bits) if into and bits is not None and self.is_for_good else into
+
     def _work(self, left: passes.Left, root: str) -> FoldWork:
         artifacts = {number: each.artifact for number, each in left.learned.items()}
         return FoldWork(
@@ -181,7 +187,7 @@ class Fold(passes.Pass):
             names=dict(enumerate(self.job.names)),
             stages=self.job.bound(self.first, self.last, artifacts),
             fits=self.fits,
-            sink=self.ending.into,
+            sink=self._sink,
             code=self.job.code,
             refuses=self.job.config.on_bad_input == "fail",
             is_for_good=self.is_for_good,

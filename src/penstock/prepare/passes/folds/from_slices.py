@@ -27,10 +27,11 @@ _END = object()
 
 @dataclass(frozen=True)
 class FromSlices(Source):
-    """Reads slices inside a worker; with `refuses`, bad input stops the job."""
+    """Reads slices inside a worker; with `refuses`, bad input stops the job; with `numbers`, rows know their piece."""
 
     reading: Reading
     refuses: bool
+    numbers: bool = False
 
     def may_lose(self, title: str) -> bool:
         """Whether a file may be left out. Errors of a user's function never stop the job: they go to rejected/."""
@@ -62,6 +63,7 @@ class FromSlices(Source):
 
     def _rows(self, piece: Slice, attempt: Attempt) -> Iterator[Rows]:
         first, chain = attempt.read, attempt.chain
+        numbers = {file: piece.first + number for number, file in enumerate(self.files(piece))} if self.numbers else {}
 
         def give_up(part: UnreadablePart) -> None:
             attempt.lost.append(part)
@@ -83,6 +85,8 @@ class FromSlices(Source):
                 attempt.rows.add(taken + sum(each.count for each in aside), rejected)
             taken = len(rows) + sum(aside.count for aside in rows.set_aside)
             attempt.rows.made += taken if self._takes_parts(rows.source) else 0
+            if numbers:
+                rows = replace(rows, pieces=tuple(numbers[rows.source, path] for path in rows.paths))
             yield chain.count(rows, taken, first)
             attempt.report(first.taken)
         refuse_changed(piece, self.reading)

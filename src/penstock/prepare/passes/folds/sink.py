@@ -5,8 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.budget.costs import Point
@@ -14,6 +17,7 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.rows.rows import Rows
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts
+from penstock.shards.origins import ORIGIN, encode_origins
 
 PARTS = f"{STATE}/parts"
 
@@ -53,3 +57,32 @@ class Into(ABC):
     def left(self, tasks: int) -> tuple[str, ...]:  # noqa: ARG002
         """Names of the files that so many tasks leave for a reader."""
         return ()
+
+
+@dataclass(frozen=True)
+class OriginsInto(Into):
+    """Writes rows with their origins. `bits` are those of a position."""
+
+    into: Into
+    bits: int
+
+    def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:
+        sink = self.into.open(store, number, stack, settings)
+        return sink._replace(write=lambda rows: sink.write(with_origins(rows, self.bits)))
+
+    def for_trial(self) -> Into:
+        return replace(self, into=self.into.for_trial())
+
+    def weighed(self, point: Point, store: Store, number: int, shards: Mapping[str, ShardFacts]) -> Point:
+        return self.into.weighed(point, store, number, shards)
+
+    def left(self, tasks: int) -> tuple[str, ...]:
+        return self.into.left(tasks)
+
+
+def with_origins(rows: Rows, bits: int) -> Rows:
+    """The rows with their origins. In a trial the pieces of the input are not numbered: all rows are of the first."""
+    pieces = np.array(rows.pieces or (0,) * len(rows.paths), "i8")
+    files = np.zeros(len(rows), "i8") if rows.files is None else rows.files
+    origins = pa.array(encode_origins(pieces[files], rows.ordinals, bits))
+    return rows.with_batch(rows.batch.append_column(ORIGIN, origins))

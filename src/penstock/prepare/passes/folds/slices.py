@@ -26,9 +26,14 @@ class Slices(Reader):
         return len(self.job.survey.slices)
 
     def inputs(self) -> Inputs:
-        slices = self.job.survey.slices
+        slices, bits = self.job.survey.slices, self.job.survey.origin_bits
         return [
-            (piece, [len(slices), piece.number, [segment.describe() for segment in piece.segments]]) for piece in slices
+            (
+                piece,
+                [len(slices), piece.number, [segment.describe() for segment in piece.segments]]
+                + ([] if bits is None else [piece.first, bits]),
+            )
+            for piece in slices
         ]
 
     def batches(self, measured: Measured) -> Batches:  # noqa: ARG002
@@ -46,7 +51,7 @@ class Slices(Reader):
         if takes_codes:
             texts = frozenset(field.name for field in survey.schema if pa.types.is_string(field.type))
             reading = replace(reading, codes=texts)
-        return FromSlices(reading, self.job.config.on_bad_input == "fail")
+        return FromSlices(reading, self.job.config.on_bad_input == "fail", survey.origin_bits is not None)
 
     def count(self, account: Account, rows: LedgerRows) -> Account:
         """Files, rows that a user's function was given, and rows read."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,7 @@ class PackWork(Work):
     pack: Pack
     into: ShardsInto
     columns: tuple[Kept, ...]  # of the parts, the tokens first
+    has_origins: bool = False
 
     @cached_property
     def identity(self) -> str:
@@ -64,7 +66,7 @@ class PackWork(Work):
         with ExitStack() as stack:
             shards = Shards(store, self.into, span.number, stack, settings.hold_bytes)
             for split in self.into.splits:
-                stream = Stream(store, self.parts, split, self.columns)
+                stream = Stream(store, self.parts, split, self.columns, self.has_origins)
                 for batch in packed_rows(stream, self.pack, span):
                     shards.add(split, batch)
                     given += len(batch.column(TOKENS).flatten())
@@ -95,25 +97,29 @@ def packed_rows(stream: Stream, pack: Pack, span: Span) -> Iterator[pa.RecordBat
     first, last = span.of(-(-stream.total // pack.window))
     for start in range(first * pack.window, last * pack.window, pack.window):
         for cuts in _cuts(stream, pack.length, start, start + pack.window):
-            yield from _listed(cuts, best_fit(cuts.length, pack.length), stream.columns)
+            yield from _listed(cuts, best_fit(cuts.length, pack.length), stream)
 
 
 def _wrapped(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """Rows of `length` tokens from `first` to `last`, and where in them documents begin."""
     left = [np.empty(0, each.dtype) for each in stream.columns]  # tokens that wait, and what is beside them
-    begins, at = np.empty(0, "i8"), first  # their documents, where they stand
+    starts, origins, at = np.empty(0, "i8"), np.empty(0, "i8"), first  # their documents, where they stand
     for piece in stream.pieces(first, last):
         low, high = max(first - piece.at, 0), min(last - piece.at, piece.count)
-        begins = np.concatenate([begins, piece.starts])
-        begins = begins[(begins >= first) & (begins < last)]
+        starts, origins = np.concatenate([starts, piece.starts]), np.concatenate([origins, piece.origins])
         for start in range(low, high, TOKENS_AT_ONCE):
             some = _between(piece, start, min(start + TOKENS_AT_ONCE, high))
             joined = [np.concatenate(pair) for pair in zip(left, some, strict=True)]
             whole = len(joined[0]) // length * length
             if whole:
-                inside = begins < at + whole
-                yield _fixed_rows([each[:whole] for each in joined], length, begins[inside] - at, stream.columns)
-                begins, at = begins[~inside], at + whole
+                begins = starts[(starts >= at) & (starts < at + whole)]
+                segments = np.union1d(np.arange(at, at + whole, length), begins)
+                own = origins[np.searchsorted(starts, segments, side="right") - 1]
+                found = _Segments((segments - at) // length, own)
+                yield _fixed_rows([each[:whole] for each in joined], length, begins - at, found, stream)
+                at += whole
+                running = max(0, int(np.searchsorted(starts, at, side="right")) - 1)
+                starts, origins = starts[running:], origins[running:]
             left = [each[whole:].copy() for each in joined]
 
 
@@ -122,20 +128,28 @@ def _between(piece: Piece, low: int, high: int) -> list[Array]:
     return [values.between(low, high) for values in piece.columns]
 
 
-def _fixed_rows(values: list[Array], length: int, begins: Array, columns: Sequence[Kept]) -> pa.RecordBatch:
+class _Segments(NamedTuple):
+    """The segments of some rows, in order: the row of each, and the origin of its document."""
+
+    rows: Array
+    origins: Array
+
+
+def _fixed_rows(values: list[Array], length: int, begins: Array, segments: _Segments, stream: Stream) -> pa.RecordBatch:
     counts = np.bincount(begins // length, minlength=len(values[0]) // length)
     lists = [pa.FixedSizeListArray.from_arrays(pa.array(each), length) for each in values]
-    return _batch(lists, counts, begins % length, columns)
+    return _batch(lists, counts, begins % length, segments, stream)
 
 
-def _batch(lists: list[pa.Array], counts: Array, begins: Array, columns: Sequence[Kept]) -> pa.RecordBatch:
+def _batch(lists: list[pa.Array], counts: Array, begins: Array, segments: _Segments, stream: Stream) -> pa.RecordBatch:
     """Rows of tokens and what is beside them; `counts` documents begin in each, at `begins`."""
     tokens, *kept = lists
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype("i4")
     documents = pa.ListArray.from_arrays(pa.array(offsets), pa.array(begins.astype("i4")))
     length = tokens.type.list_size if pa.types.is_fixed_size_list(tokens.type) else 0
-    schema = packed_schema(tokens.type.value_type, length, columns[1:])
-    return pa.RecordBatch.from_arrays([tokens, documents, *kept], schema=schema)
+    schema = packed_schema(tokens.type.value_type, length, stream.columns[1:])
+    batch = pa.RecordBatch.from_arrays([tokens, documents, *kept], schema=schema)
+    return stream.with_origins(batch, *segments)
 
 
 @dataclass(frozen=True)
@@ -146,6 +160,7 @@ class _Cuts:
     view: Array
     start: Array
     length: Array
+    origin: Array
 
     def values(self, column: int, numbers: Array) -> Array:
         """Values of one column for all tokens of these cuts."""
@@ -158,16 +173,17 @@ class _Cuts:
 def _cuts(stream: Stream, length: int, first: int, last: int) -> Iterator[_Cuts]:
     """Cuts of the documents that begin between `first` and `last`; of very short ones, so many at a time."""
     views: list[Piece] = []
-    found = np.zeros((3, 0), "i8")
+    found = np.zeros((4, 0), "i8")
     for piece in stream.pieces(first, last):
         starts, lengths = piece.starts - piece.at, piece.lengths
         here = (starts + piece.at >= first) & (starts + piece.at < last)
-        starts, lengths = starts[here], lengths[here]
+        starts, lengths, origins = starts[here], lengths[here], piece.origins[here]
         pieces = -(-lengths // length)
         nth = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         start = np.repeat(starts, pieces) + nth * length
         size = np.minimum(np.repeat(starts + lengths, pieces) - start, length)
-        found = np.concatenate([found, [np.full(len(start), len(views)), start, size]], axis=1)
+        origin = np.repeat(origins, pieces)
+        found = np.concatenate([found, [np.full(len(start), len(views)), start, size, origin]], axis=1)
         views.append(piece)
         while found.shape[1] >= _MOST_DOCUMENTS:
             yield _Cuts(views, *found[:, :_MOST_DOCUMENTS])
@@ -182,13 +198,15 @@ def _one_each(stream: Stream, length: int, first: int, last: int) -> Iterator[pa
         begins = piece.starts
         here = (begins >= first) & (begins < last)
         sizes = _row_sizes(piece.lengths[here], length)
+        origins = np.repeat(piece.origins[here], -(-piece.lengths[here] // length))
         at = int(begins[here][0]) - piece.at if here.any() else 0
         rows = max(1, TOKENS_AT_ONCE // length)
         for row in range(0, len(sizes), rows):
             some = sizes[row : row + rows]
             offsets = np.concatenate([[0], np.cumsum(some)])
             values = [each.copy() for each in _between(piece, at, at + int(offsets[-1]))]
-            yield _batch(_lists(values, offsets), np.ones(len(some), "i8"), np.zeros(len(some), "i8"), stream.columns)
+            segments = _Segments(np.arange(len(some)), origins[row : row + rows])
+            yield _batch(_lists(values, offsets), np.ones(len(some), "i8"), np.zeros(len(some), "i8"), segments, stream)
             at += int(offsets[-1])
 
 
@@ -234,7 +252,7 @@ def best_fit(lengths: Array, room: int) -> list[Array]:
     return [np.array(sorted(row)) for row in sorted(rows, key=min)]
 
 
-def _listed(cuts: _Cuts, rows: Sequence[Array], columns: Sequence[Kept]) -> Iterator[pa.RecordBatch]:
+def _listed(cuts: _Cuts, rows: Sequence[Array], stream: Stream) -> Iterator[pa.RecordBatch]:
     """Rows that hold these cuts each, some at a time."""
     waiting: list[Array] = []
     tokens = 0
@@ -242,16 +260,17 @@ def _listed(cuts: _Cuts, rows: Sequence[Array], columns: Sequence[Kept]) -> Iter
         waiting.append(row)
         tokens += int(cuts.length[row].sum())
         if tokens >= TOKENS_AT_ONCE or number == len(rows) - 1:
-            yield _list_batch(cuts, waiting, columns)
+            yield _list_batch(cuts, waiting, stream)
             waiting, tokens = [], 0
 
 
-def _list_batch(cuts: _Cuts, rows: list[Array], columns: Sequence[Kept]) -> pa.RecordBatch:
+def _list_batch(cuts: _Cuts, rows: list[Array], stream: Stream) -> pa.RecordBatch:
     numbers = np.concatenate(rows)
     counts = np.array([len(row) for row in rows])
     ends = np.cumsum(cuts.length[numbers])
     row_ends = ends[np.cumsum(counts) - 1]
     row_starts = np.concatenate([[0], row_ends[:-1]])
     begins = ends - cuts.length[numbers] - np.repeat(row_starts, counts)
-    values = [cuts.values(column, numbers) for column in range(len(columns))]
-    return _batch(_lists(values, np.concatenate([[0], row_ends])), counts, begins, columns)
+    values = [cuts.values(column, numbers) for column in range(len(stream.columns))]
+    segments = _Segments(np.repeat(np.arange(len(rows)), counts), cuts.origin[numbers])
+    return _batch(_lists(values, np.concatenate([[0], row_ends])), counts, begins, segments, stream)

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.base.fingerprint import fingerprint
 from penstock.base.stores.store import Store
@@ -14,6 +15,7 @@ from penstock.prepare.passes.text.tokens import CONTENT, COUNTED
 from penstock.prepare.rows.part import PartFile, open_part
 from penstock.prepare.stages.text.kept import Kept, Values
 from penstock.shards.columns import FileFacts
+from penstock.shards.origins import ORIGIN
 from penstock.shards.packed import TOKENS
 
 Array = np.ndarray[Any, Any]
@@ -35,6 +37,7 @@ class Piece:
     at: int
     lengths: Array
     columns: tuple[Values, ...]  # the tokens first
+    origins: Array  # of each document; zeros if they are not kept
 
     @property
     def count(self) -> int:
@@ -61,8 +64,11 @@ def _part(file: FileFacts, states: Mapping[str, Any]) -> TokenPart:
 class Stream:
     """The tokens of a split and the columns beside them, over all parts."""
 
-    def __init__(self, store: Store, parts: Sequence[TokenPart], split: str, columns: Sequence[Kept]) -> None:
+    def __init__(
+        self, store: Store, parts: Sequence[TokenPart], split: str, columns: Sequence[Kept], has_origins: bool = False
+    ) -> None:
         self._store, self._parts, self._split, self.columns = store, parts, split, tuple(columns)
+        self.has_origins = has_origins
         self._starts = np.cumsum([0, *(part.tokens.get(split, 0) for part in parts)])
         self.total = int(self._starts[-1])
 
@@ -73,14 +79,25 @@ class Stream:
                 part = open_part(self._store, self._parts[number].file)
                 yield from self._pieces_of(part, start, first, last)
 
+    def with_origins(self, batch: pa.RecordBatch, rows: Array, origins: Array) -> pa.RecordBatch:
+        """Packed rows with the origin of each of their segments, if origins are kept. `rows` has each segment's row."""
+        if not self.has_origins:
+            return batch
+        ends = np.cumsum(np.bincount(rows, minlength=len(batch)))
+        offsets = pa.array(np.concatenate([[0], ends]).astype("i4"))
+        return batch.append_column(ORIGIN, pa.ListArray.from_arrays(offsets, pa.array(origins)))
+
     def _pieces_of(self, part: PartFile, start: int, first: int, last: int) -> Iterator[Piece]:
         offsets = part.column(self._split, f"{TOKENS}/offsets")
         stored = [(each, part.column(self._split, each.part_column)) for each in self.columns]
+        origins = part.column(self._split, ORIGIN) if self.has_origins else None
         at = 0
         for number, (_, view) in enumerate(offsets.read()):
             lengths = np.diff(np.frombuffer(view, "<i8"), prepend=at)
             count = int(lengths.sum())
             if start + at < last and start + at + count > first:
                 flat = ((each, np.frombuffer(found.piece(number), each.dtype)) for each, found in stored)
-                yield Piece(start + at, lengths, tuple(each.values(values, lengths) for each, values in flat))
+                values = tuple(each.values(values, lengths) for each, values in flat)
+                own = np.frombuffer(origins.piece(number), "<i8") if origins else np.zeros(len(lengths), "i8")
+                yield Piece(start + at, lengths, values, own)
             at += count

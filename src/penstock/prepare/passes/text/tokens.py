@@ -107,6 +107,6 @@ def tokens_ending(job: Job) -> Ending | None:
         return None
     columns = job.stages[-1].document_columns(job.survey.given[-1])
     schema = schema_from_arrow(pa.schema([(each.name, each.stored) for each in columns]), "the tokens")
-    into = TokensInto(schema, job.splits, len(job.survey.slices))
+    into = TokensInto(job.survey.stored(schema), job.splits, len(job.survey.slices))
     hidden = (len(job.stages) - 1,)
     return TokensEnding("tokens", into=into, is_for_good=True, for_others=True, places=PLACES, hidden=hidden)

@@ -12,7 +12,7 @@ from penstock.base.errors import ConfigError, PlanError
 from penstock.base.memory import Budget, own_memory
 from penstock.base.sizes import format_size
 from penstock.loader.batches import Array
-from penstock.loader.kinds.windows import Window
+from penstock.loader.kinds.sequences.windows import Window
 from penstock.loader.order.order import Stream
 from penstock.loader.tables import Datasets, Shard
 

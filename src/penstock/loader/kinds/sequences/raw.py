@@ -18,9 +18,9 @@ from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Batch, Edges, Layout
 from penstock.loader.feeding.buffers import batch_bytes
 from penstock.loader.kinds.chosen import Chosen, choose
-from penstock.loader.kinds.copying import Copying, Spans
-from penstock.loader.kinds.places import longest_list, make_places
-from penstock.loader.kinds.windows import Window, make_window
+from penstock.loader.kinds.sequences.copying import Copying, Spans
+from penstock.loader.kinds.sequences.places import longest_list, make_places
+from penstock.loader.kinds.sequences.windows import Window, make_window
 from penstock.loader.order.order import Draws
 from penstock.loader.tables import Made
 

@@ -13,7 +13,7 @@ from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Batch, Layout, empty_batch
 from penstock.loader.feeding.buffers import batch_bytes
 from penstock.loader.feeding.stats import add
-from penstock.loader.kinds.raw import LENGTHS, VALID, Raw, refuse_size
+from penstock.loader.kinds.sequences.raw import LENGTHS, VALID, Raw, refuse_size
 from penstock.loader.order.order import Draws, empty_draws
 from penstock.loader.tables import Made
 

@@ -1,0 +1,1 @@
+"""Sequences: windows of records, as they are or through an encoder of the user."""

@@ -1,0 +1,122 @@
+"""Excluding: documents on a list become padding where they stand, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.base.errors import ConfigError
+from tests.promises import text_making
+
+OPTIONS: dict[str, Any] = {"batch_size": 4, "seed": 3, "workers": 0, "epochs": 1}
+
+
+@pytest.fixture(scope="module", params=["wrapped", "best_fit"])
+def packed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two inputs, each with a file a.jsonl; only the first has b.jsonl."""
+    folder = tmp_path_factory.mktemp("excluding")
+    files = text_making.files_of_documents(3, 40)
+    for name, texts in zip(("one/a", "one/b", "two/a"), files, strict=True):
+        path = folder / f"{name}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(json.dumps({"text": text, "mark": 3}) + "\n" for text in texts))
+    clean, _, tokenize, _ = text_making.stages()
+    pack = {"length": 33, "method": request.param, "keep": ["mark"]}
+    inputs = [{"path": str(folder / each)} for each in ("one", "two")]
+    keys = {"input": inputs, "stages": [clean, tokenize, {"pack": pack}], "provenance": True, "slice_size": "2kB"}
+    penstock.run(text_making.write_job(folder / "job.yaml", "", **keys))
+    return folder / "out"
+
+
+def _origins(loader: penstock.Loader) -> list[tuple[int, Any]]:
+    return [(k, each) for k in range(len(loader)) for each in loader.origin(k)]
+
+
+def _chosen(packed: Path) -> list[Any]:
+    """Documents of b.jsonl, one that is cut over rows if there is one, and a document of two/a.jsonl."""
+    with penstock.load(packed, length=32, **OPTIONS) as loader:
+        found = [each for _, each in _origins(loader) if each.tokens > 2]
+    places = [each[3:6] for each in found]
+    cut = next((place for place in places if place[1] == "b.jsonl" and places.count(place) > 1), None)
+    whole = next(place for place in places if place[1] == "b.jsonl" and place != cut)
+    other = next(place for place in places if place[0] == 1)
+    return [place for place in (cut, whole, other) if place]
+
+
+def test_only_the_listed_documents_become_padding(packed):
+    chosen = _chosen(packed)
+    with (
+        penstock.load(packed, length=32, **OPTIONS) as plain,
+        penstock.load(packed, length=33, **OPTIONS) as longer,  # it has the token that is only a target here
+        penstock.load(packed, length=32, exclude=chosen, **OPTIONS) as loader,
+    ):
+        excluded = {(k, each.row, each.segment) for k, each in _origins(longer) if each[3:6] in chosen}
+        listed = {(k, each.row, each.segment) for k, each in _origins(plain)}
+        assert len(excluded) >= len(chosen)
+        for k in range(len(plain)):
+            one, two = plain.batch(k), loader.batch(k)
+            for row in range(4):
+                own = [segment for at, of, segment in excluded if (at, of) == (k, row)]
+                here = np.isin(one["inputs_segmentation"][row], own)
+                last = one["targets_segmentation"][row][-1] or one["inputs_segmentation"][row][-1] + 1
+                behind = np.isin(np.append(one["inputs_segmentation"][row][1:], last), own)
+                for name, array in one.items():
+                    gone = here if name.startswith("inputs") else behind
+                    assert not two[name][row][gone].any()
+                    assert np.array_equal(two[name][row][~gone], array[row][~gone])
+        counted = loader.stats().counts["segments_excluded"]
+        assert counted == len(excluded & listed)
+        assert {(k, each.row, each.segment) for k, each in _origins(loader)} == listed - excluded
+
+
+def test_the_plain_reference_gives_the_same_batches(packed, monkeypatch):
+    chosen = _chosen(packed)
+    with penstock.load(packed, length=32, exclude=chosen, **OPTIONS) as loader:
+        compiled = [loader.batch(k) for k in range(len(loader))]
+    monkeypatch.setattr("penstock.loader.kinds.rows.compiled", lambda: False)
+    with penstock.load(packed, length=32, exclude=chosen, **OPTIONS) as loader:
+        for k, batch in enumerate(compiled):
+            plain = loader.batch(k)
+            assert all(np.array_equal(plain[name], batch[name]) for name in batch)
+
+
+def test_a_state_of_before_is_restored_with_a_longer_list(packed, tmp_path):
+    first, *_ = chosen = _chosen(packed)
+    (tmp_path / "ids.txt").write_text("".join(json.dumps(each) + "\n" for each in chosen))
+    with penstock.load(packed, length=32, exclude=[first], **OPTIONS) as loader:
+        next(loader)
+        state = loader.state()
+    with penstock.load(packed, length=32, exclude=tmp_path / "ids.txt", **OPTIONS) as loader:
+        loader.restore(state)
+        batch = next(loader)
+        assert all(np.array_equal(batch[name], loader.batch(1)[name]) for name in batch)
+
+
+def test_a_line_names_file_and_position(packed):
+    place = next(each for each in _chosen(packed) if each[1] == "b.jsonl")
+    with penstock.load(packed, length=32, exclude=[f"b.jsonl:{place[2]}"], **OPTIONS) as loader:
+        assert not any(each[3:6] == place for _, each in _origins(loader))
+
+
+def test_what_cannot_be_meant_is_refused(packed, tmp_path):
+    def refused(match: str, exclude: Any, path: Path = packed) -> None:
+        with pytest.raises(ConfigError, match=match):
+            penstock.load(path, length=32, exclude=exclude, **OPTIONS)
+
+    refused("none of the 2 origins", ["b.jsonl:123456789", "c.jsonl:0"])
+    refused("no origins in the list", [])
+    refused("may be of several inputs: 0, 1", ["a.jsonl:0"])
+    refused("is not an origin", ["b.jsonl"])
+    refused("cannot be read", tmp_path / "missing.txt")
+
+
+def test_other_kinds_of_data_take_no_list(tmp_path):
+    (tmp_path / "a.csv").write_text("x\n1\n2\n")
+    penstock.run({"input": str(tmp_path / "a.csv"), "output": str(tmp_path / "out"), "workers": 0, "memory": "2GB"})
+    with pytest.raises(ConfigError, match="exclude= is an option for packed rows"):
+        penstock.load(tmp_path / "out", batch_size=1, exclude=["a.csv:0"])

@@ -1,0 +1,185 @@
+"""Promise 3 and 4, of origins: each segment leads to the very text in its file, and the same bytes however it ran."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.base.errors import ConfigError
+from penstock.base.stores import open_store
+from penstock.shards.manifest import read_manifest
+from penstock.shards.origins import ORIGIN, Origin, Origins, read_origins
+from tests.promises import killing, text_making, workshop
+
+LENGTH = 48
+METHODS = ("wrapped", "best_fit", "none")
+
+
+def _stages(method: str = "wrapped", **pack: Any) -> list[Any]:
+    clean, dedup, tokenize, _ = text_making.stages()
+    return [clean, dedup, {"split": {"test": 0.2}}, tokenize, {"pack": {"length": LENGTH, "method": method, **pack}}]
+
+
+def _write_lines(path: Path, texts: list[str]) -> None:
+    """JSONL with blank lines in between, which are no records."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    chance = random.Random(len(texts))
+    with path.open("w") as file:
+        for text in texts:
+            file.write("\n" * chance.randrange(3) + json.dumps({"text": text}) + "\n")
+
+
+def _write(folder: Path, files: int = 2, count: int = 40) -> list[dict[str, Any]]:
+    """Two sources whose files have the same names, one of them of many small slices; long documents are cut."""
+    every = text_making.files_of_documents(2 * files, count)
+    for number in range(files):
+        _write_lines(folder / "one" / f"{number}.jsonl", every[number])
+        _write_lines(folder / "two" / f"{number}.jsonl", every[files + number])
+    return [{"path": str(folder / each), "text_column": "text"} for each in ("one", "two")]
+
+
+def _origins(output: Path) -> Origins:
+    store = open_store(str(output))
+    found = read_origins(store, read_manifest(store))
+    assert found is not None
+    return found
+
+
+def _text_at(sources: list[dict[str, Any]], origins: Origins, value: int) -> str:
+    """The text at an origin, read in plain Python: the records behind the start of the piece are counted."""
+    piece, origin = origins.piece_of(value), origins.of(value)
+    data = (Path(sources[origin.source]["path"]) / origin.file).read_bytes()
+    start = piece.first if piece.first == 0 else data.index(b"\n", piece.first - 1) + 1
+    lines = [line for line in data[start:].split(b"\n") if line.strip()]
+    return str(json.loads(lines[origin.position - piece.first])["text"])
+
+
+def _segments(output: Path) -> list[tuple[int, list[int]]]:
+    """Origin and tokens of each segment of all rows, in their order."""
+    found = []
+    for split in ("train", "test"):
+        for record in text_making.records_of(output, split):
+            edges = [*sorted({0, *record["documents"]}), len(record["tokens"])]
+            assert len(record[ORIGIN]) == len(edges) - 1
+            pieces = (record["tokens"][low:high] for low, high in itertools.pairwise(edges))
+            found += list(zip(record[ORIGIN], pieces, strict=True))
+    return found
+
+
+@pytest.mark.parametrize("overflow", ["split", "truncate"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_segment_leads_to_its_text(tmp_path, method, overflow):
+    if method == "wrapped" and overflow == "truncate":
+        return
+    sources = _write(tmp_path / "data")
+    stages = _stages(method, overflow=overflow)
+    penstock.run(
+        text_making.write_job(
+            tmp_path / "job.yaml", "", input=sources, stages=stages, slice_size="2kB", provenance=True
+        )
+    )
+    origins, cut = _origins(tmp_path / "out"), 0
+    pieces: dict[int, list[list[int]]] = defaultdict(list)
+    for value, tokens in _segments(tmp_path / "out"):
+        pieces[value].append(tokens)
+    assert len({piece.file for piece in origins.pieces}) == 2
+    assert len(origins.pieces) > 8
+    assert {origins.of(value).source for value in pieces} == {0, 1}
+    for value, own in pieces.items():
+        ids = text_making.ids_of(_text_at(sources, origins, value).strip())
+        cut += len(own) > 1
+        if method == "wrapped":  # the stream's tail is in no row
+            assert ids[: sum(map(len, own))] == [token for each in own for token in each]
+        elif overflow == "truncate":
+            assert own == [ids[:LENGTH]]
+        else:
+            assert sorted(own) == sorted(ids[start : start + LENGTH] for start in range(0, len(ids), LENGTH))
+    assert cut or overflow == "truncate"
+
+
+def test_samples_have_the_origin_of_each_row(tmp_path):
+    for name, count in {"a.game": 5, "b.game": 0, "c.game": 3}.items():
+        (tmp_path / "games").mkdir(exist_ok=True)
+        (tmp_path / "games" / name).write_text("x" * count)
+
+    def samples(path):
+        for number in range(len(path.read_text())):
+            yield {"features": np.full(4, number, "f4"), "labels_name": ord(path.name[0])}
+
+    job = {
+        "input": {"files": str(tmp_path / "games" / "*"), "function": samples},
+        "output": str(tmp_path / "out"),
+        "stages": [{"split": {"test": 0.4}}, {"normalize": {"columns": ["features"]}}],
+        "provenance": True,
+        "memory": "2GB",
+        "workers": 0,
+    }
+    penstock.run(job)
+    origins, seen = _origins(tmp_path / "out"), set()
+    for split in ("train", "test"):
+        for record in penstock.open(tmp_path / "out", split):
+            origin = origins.of(record[ORIGIN])
+            assert origin.file[0] == chr(record["labels_name"])
+            seen.add((origin.file, origin.position))
+    assert seen == {*(("a.game", n) for n in range(5)), *(("c.game", n) for n in range(3))}
+    assert penstock.verify(tmp_path / "out").ok
+
+
+def test_rows_of_tables_have_it_too(tmp_path):
+    text_making.write_documents(tmp_path / "data", ["a", "b", "c"], ["d", "e"], group=2)
+    job = {"input": str(tmp_path / "data"), "output": str(tmp_path / "out"), "stages": [{"filter": "id > 0"}]}
+    penstock.run({**job, "provenance": True, "workers": 0, "memory": "2GB", "slice_size": "1kB"})
+    origins = _origins(tmp_path / "out")
+    found = [(record["text"], origins.of(record[ORIGIN])) for record in penstock.open(tmp_path / "out")]
+    assert found == [
+        ("b", Origin(0, "0.parquet", 1)),
+        ("c", Origin(0, "0.parquet", 2)),
+        ("e", Origin(0, "1.parquet", 1)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"stages": [{"group": {"by": "text", "order": "id"}}]}, "`group` makes one record of many rows"),
+        ({"stages": [{"select": {"_origin": "id"}}]}, "there is already a column '_origin'"),
+        ({"intermediate_dir": "kept"}, "does not work with intermediate_dir"),
+    ],
+)
+def test_jobs_that_cannot_keep_origins_are_refused(tmp_path, keys, words):
+    text_making.write_documents(tmp_path / "data", ["a", "b"])
+    job = {"input": str(tmp_path / "data"), "output": str(tmp_path / "out"), "workers": 0, "memory": "2GB"}
+    with pytest.raises(ConfigError, match=words):
+        penstock.run({**job, **keys, "provenance": True})
+
+
+# The same bytes.
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> killing.Clean:
+    folder = tmp_path_factory.mktemp("provenance")
+    keys = {"input": _write(folder / "data"), "stages": _stages(), "provenance": True}
+    return killing.clean_run(folder, partial(text_making.write_job, data="", **keys))
+
+
+@pytest.mark.parametrize("point", ["pack.before_ledger", "task.after_shards", "run.before_manifest"])
+def test_a_crash_is_recovered_from(clean, die, tmp_path, point):
+    job = clean.job(tmp_path / "job.yaml")
+    die(job, point)
+    clean.assert_recovers(job)
+
+
+def test_workers_do_not_show(clean, tmp_path):
+    job = clean.job(tmp_path / "job.yaml", workers=2)
+    workshop.run_well(job)
+    clean.assert_is_there(job)
