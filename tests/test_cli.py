@@ -252,7 +252,7 @@ def test_without_a_terminal_progress_is_a_plain_line_now_and_then(tmp_path):
         process.communicate(timeout=60)
     assert process.returncode == 0
     assert line.startswith("penstock: ")
-    assert "map 33%, 1,000 of 3,000 rows" in line
+    assert "map: 1,000 of 3,000 rows read, 33% of all work" in line
     assert "of 1 GB" in line
     assert "\x1b" not in line
 

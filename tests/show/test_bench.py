@@ -184,7 +184,7 @@ def test_augment_is_asked_for_and_shown(folder, pings, capfd):
         assert main(["bench", pings, *SHORT, "--length", "64", *option, "--json"]) == 0
         assert document(capfd.readouterr().out)["augment"] is expected
     assert main(["bench", str(make_rows(folder / "no_events")), *SHORT, "--no-augment"]) == 2
-    assert "augment=False is about events" in capfd.readouterr().err
+    assert "augment=False is an option for events" in capfd.readouterr().err
 
 
 @pytest.mark.proof

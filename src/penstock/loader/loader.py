@@ -96,7 +96,11 @@ class Loader(Shown):
         return Loop(self, self.loop_end(self.step))
 
     def loop_end(self, step: int) -> int | None:
-        """Number behind the last batch of a `for` loop that begins at a step. None: it ends with the loader."""
+        """Number after the last batch of a `for` loop. None: the loop ends with the loader.
+
+        Args:
+            step: Number of the first batch of the loop.
+        """
         if self._steps is not None and step >= self._steps:
             warnings.warn(
                 f"all {self._steps:,} batches of this loader were given, and this loop is empty. Without epochs= each "

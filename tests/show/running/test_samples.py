@@ -72,7 +72,7 @@ def test_a_plan_of_a_declared_schema_says_so(desk, capfd):
 @pytest.mark.proof
 def test_a_plan_says_what_a_function_is_given_and_what_it_may_take(desk, capfd):
     out = shown(capfd, "plan", write(desk))
-    assert "mine:samples, given a file at a time; function_memory: " in out
+    assert "mine:samples, given one file at a time; function_memory: " in out
     assert "measured on the first files" in out
     rows = {"input": {"path": "rows.csv", "function": "mine:of_rows", "batch_rows": 2, "function_memory": "40MB"}}
     out = shown(capfd, "plan", write(desk, **rows))
