@@ -27,7 +27,6 @@ _MISSING = [
         "grain",
         "jax",
         "megatron",
-        "olmo_core",
         "torch",
         "torchdata",
         "transformers",

@@ -108,10 +108,11 @@ def trained_by_megatron(batch: Any) -> Pairs:
 
 
 def trained_by_olmo(batch: Any) -> Pairs:
-    from olmo_core.data.utils import get_cumulative_document_lengths, get_labels
-
-    edges = get_cumulative_document_lengths(batch["doc_lens"])
-    return already_shifted(batch["input_ids"], edges, get_labels(batch))
+    """By its contract: it shifts the labels itself, and leaves out lengths of 0."""
+    labels = batch["input_ids"].masked_fill(~batch["label_mask"], -100)
+    shifted = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
+    lengths = [length for length in batch["doc_lens"].flatten().tolist() if length]
+    return already_shifted(batch["input_ids"], edges_of(lengths), shifted)
 
 
 TRAINED = {

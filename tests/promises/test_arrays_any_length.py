@@ -121,7 +121,9 @@ def test_loading_names_the_columns_that_batches_can_have(tmp_path, format):
     penstock.run(write(tmp_path, format=format))
     with pytest.raises(ConfigError, match=r"not ids \(int32\[\*\]\)") as caught:
         penstock.load(tmp_path / "out", batch_size=2)
-    assert caught.value.next_step == "name the columns to load: columns=['label']"
+    assert caught.value.next_step == (
+        "name the columns to load: columns=['label']; encode='raw' also loads lists of any length"
+    )
     batch = penstock.load(tmp_path / "out", batch_size=2, columns=["label"], workers=0).batch(0)
     assert list(batch) == ["label"]
 

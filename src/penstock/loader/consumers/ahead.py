@@ -42,7 +42,11 @@ class Ahead(Generic[T]):
         self._process = os.getpid()
 
     def __iter__(self) -> Loop[T]:
-        return Loop(self, self._loader.loop_end(self.step))
+        return Loop(self, self.loop_end())
+
+    def loop_end(self) -> int | None:
+        """Number after the last batch of a `for` loop that begins now."""
+        return self._loader.loop_end(self.step)
 
     @property
     def step(self) -> int:

@@ -69,10 +69,15 @@ class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
         self._batches: Ahead[Tensors] = Ahead(loader, place, ahead)
         self._layout = layout
 
-    def __iter__(self) -> Loop[Tensors]:
+    def __iter__(self) -> Loop[Any]:
         if torch.utils.data.get_worker_info() is not None:
             _refuse_workers()
-        return iter(self._batches)
+        return Loop(self, self._batches.loop_end())
+
+    @property
+    def step(self) -> int:
+        """Batches that the consumer got."""
+        return self._batches.step
 
     def __next__(self) -> Any:
         """A dict of tensors, or what the layout makes of it."""
