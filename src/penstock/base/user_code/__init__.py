@@ -16,7 +16,7 @@ from penstock.base.errors import ConfigError, PenstockError, TaskError, did_you_
 from penstock.base.user_code.carried import accept as accept
 from penstock.base.user_code.carried import carried, carried_files, carried_identity, is_carried, shown_name
 from penstock.base.user_code.carried import refuse_other_values as refuse_other_values
-from penstock.base.user_code.modules import module_digest, own_modules
+from penstock.base.user_code.modules import is_outdated, module_digest, own_modules
 
 _MODULE_AND_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -108,15 +108,18 @@ def _no_module(attribute: str) -> ConfigError:
 def forget_modules(folder: str, targets: Iterator[str]) -> None:
     """Let modules of `module:name` that lie in the job's folder be imported anew, with those they import from there.
 
-    Two jobs of one process may each have a `mine.py`, and a notebook's user edits it between two runs.
+    Two jobs of one process may each have a `mine.py`, and a notebook's user edits it between two runs. Modules that are
+    what they were stay: others may hold their functions, which could not be sent to a process any more.
     """
     importlib.invalidate_caches()
     for top in {target.partition(":")[0].partition(".")[0] for target in targets}:
         if any(os.path.exists(os.path.join(folder, top + ending)) for ending in (".py", "/__init__.py")):
             loaded = [each for each in sys.modules if each == top or each.startswith(f"{top}.")]
             of_files = [each for name in loaded if getattr(each := sys.modules[name], "__file__", None)]
-            for name in {*loaded, *(name for each in of_files for name, _ in own_modules(each))}:
-                sys.modules.pop(name, None)
+            names = {*loaded, *(name for each in of_files for name, _ in own_modules(each))}
+            if any(is_outdated(sys.modules[name], folder) for name in names if name in sys.modules):
+                for name in names:
+                    sys.modules.pop(name, None)
 
 
 def _place(error: BaseException, target: str) -> str:

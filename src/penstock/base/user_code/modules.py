@@ -16,6 +16,9 @@ from penstock.base.fingerprint import digest
 
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _PYTHON = (os.path.dirname(os.__file__), *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")))
+# When this process started. Elsewhere than on Linux it is not known, and every module counts as outdated.
+_STARTED = os.stat("/proc/self").st_ctime if os.path.isdir("/proc/self") else 0.0
+_SEEN: dict[str, tuple[int, str]] = {}  # by name: the module that was seen last, and the digest of its source
 
 
 def module_digest(module: ModuleType) -> str:
@@ -58,6 +61,21 @@ def _is_library_file(top: str, file: str | None) -> bool:
         return top in sys.stdlib_module_names
     own = any(file.startswith(os.path.join(place, "")) for place in _PYTHON)
     return any(each in file for each in _LIBRARIES) or (own and top in sys.stdlib_module_names)
+
+
+def is_outdated(module: ModuleType, folder: str) -> bool:
+    """Whether a module is of another folder, or its file may have changed since it was imported.
+
+    A module that is seen for the first time has not, if its file is older than this process.
+    """
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return False
+    if not os.path.isfile(file) or not os.path.realpath(file).startswith(os.path.join(os.path.realpath(folder), "")):
+        return True
+    known, now = _SEEN.get(module.__name__), digest(_source(module))
+    _SEEN[module.__name__] = (id(module), now)
+    return now != known[1] if known and known[0] == id(module) else os.stat(file).st_mtime >= _STARTED
 
 
 def own_modules(module: ModuleType) -> Iterator[tuple[str, ModuleType]]:

@@ -50,7 +50,7 @@ def _memory(run: Facts) -> Iterator[Html]:
 def _bands(run: Facts) -> list[Band]:
     """The stretch of each pass, up to where the next one begins."""
     begins = [each["began"] for each in run["passes"]]
-    ends = [*begins[1:], run["timeline"][-1][0]]
+    ends = [*begins[1:], run["timeline"][-1][0]][: len(begins)]  # a damaged run.json may have no passes
     return [
         Band(began, end, each["kind"] or "pass")
         for each, began, end in zip(run["passes"], begins, ends, strict=True)
