@@ -150,7 +150,7 @@ EXPORT_REFUSED = {
     "a format that is not there": ("--to", "hdf6", "--overwrite"),
     "no permission": ("--to", "hf"),
     "a foreign folder": ("--to", "hf", "--overwrite", "--output", "foreign"),
-    "records that HDF5 has no type for": ("--to", "hdf5", "--overwrite", "--output", "exported/export.json/x"),
+    "a file where a folder must be": ("--to", "hdf5", "--overwrite", "--output", "exported/export.json/x"),
 }
 
 

@@ -159,7 +159,7 @@ def _written_beside(target: str) -> Iterator[_File]:
     except OSError as error:
         raise file_error(error, "write", target) from error
     finally:
-        with suppress(FileNotFoundError):  # it was renamed
+        with suppress(FileNotFoundError, NotADirectoryError):  # it was renamed, or could not be made
             os.unlink(temporary)
 
 
