@@ -210,8 +210,8 @@ def test_a_slow_consumer_is_not_input_bound(rows):
 def test_a_hungry_consumer_is_bound_by_encoding(rows):
     for _ in range(ATTEMPTS):
         with penstock.load(rows, batch_size=256, workers=1) as loader:
-            for _, _batch in zip(range(200), loader, strict=False):
-                pass
+            for _ in range(200):
+                next(loader)
             stats = loader.stats()
         if stats.limiting == "encode":
             break
@@ -275,8 +275,8 @@ def test_decoding_of_old_records_is_not_taken_for_a_slow_disk(old, workers):
 @pytest.mark.filterwarnings("ignore:batches are read from")
 def test_auto_starts_no_threads_that_would_only_wait_for_each_other(old):
     with penstock.load(old, batch_size=8, length=256) as loader:
-        for _, _batch in zip(range(60), loader, strict=False):
-            pass
+        for _ in range(60):
+            next(loader)
         assert loader.stats().threads <= max(2, cpu_count().amount)
 
 
