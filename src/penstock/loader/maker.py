@@ -58,7 +58,7 @@ class Maker:
         return batch, made
 
     def origins(self, k: int, inputs: Inputs | None) -> list[SegmentOrigin]:
-        """Where the rows of a batch came from. It is drawn and filled again, and functions of map() are left out."""
+        """Origins of the rows of a batch. It is drawn and filled again, and functions of map() are left out."""
         parts = self._parts
         draws = parts.draw(k)
         batch = empty_batch(parts.kind.layout, len(draws.keys))

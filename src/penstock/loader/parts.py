@@ -44,7 +44,7 @@ class Parts:
     metrics: tuple[Callable[[dict[str, float]], object] | None, float] = (None, 1.0)  # a function, and its interval
 
     def with_phases(self, phases: Sequence[Mapping[str, Any]]) -> Parts:
-        """The same loader with other phases; their batches must fit as those of load() did."""
+        """This loader with other phases; their batches must fit as those of load() did."""
         arguments = {**self.arguments, "phases": phases}
         options = checked({"on_metrics": None, **arguments})
         made = make_phases(self.kind, options)
@@ -70,7 +70,7 @@ class Parts:
         return replace(self, functions=functions, recipe=replace(self.recipe, settings=settings))
 
     def progress(self, step: int) -> tuple[DatasetProgress, ...]:
-        """Where each dataset stands before a batch."""
+        """Progress of each dataset before a batch."""
         rows = self.phases.taken(step)
         each = zip(self.paths, rows, self.kind.streams, strict=True)
         return tuple(DatasetProgress(path, taken, taken / stream.rows, stream.left_out) for path, taken, stream in each)

@@ -75,7 +75,7 @@ class Origins:
         return Origin(piece.source, piece.file, value & ((1 << self.shift) - 1))
 
     def first_of(self, origin: Origin) -> int:
-        """Where the piece of the file begins in which a position lies."""
+        """First position of the piece that holds a position."""
         own = (each.first for each in self.pieces if (each.source, each.file) == origin[:2])
         return max(first for first in own if first <= origin.position)
 

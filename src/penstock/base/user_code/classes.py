@@ -42,7 +42,7 @@ def dataclass_settings(kind: type) -> str:
 
 
 def field_settings(each: dataclasses.Field[Any]) -> list[Any]:
-    """What a field of a dataclass says, besides its default."""
+    """Settings of a dataclass field, without its default."""
     annotated = each.type if isinstance(each.type, str) else getattr(each.type, "__name__", repr(each.type))
     kind = each._field_type.name  # type: ignore[attr-defined]  # a field, or a value of the class
     return [each.name, annotated, kind, each.init, each.kw_only is True, each.compare, each.hash, each.repr]

@@ -22,7 +22,7 @@ from penstock.shards.packed import TOKENIZER
 
 @dataclass(frozen=True)
 class Kept:
-    """What one dataset keeps of its input."""
+    """Input files of one dataset, as it keeps them."""
 
     path: str
 

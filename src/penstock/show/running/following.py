@@ -77,7 +77,7 @@ def _silent(store: Store, working: AtWork) -> TaskError:
 
 
 class _Tail:
-    """What is new in the log since it was last looked at."""
+    """New events in the log since the last look."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -28,7 +28,7 @@ class ShardFacts:
     hashes: Mapping[str, str]  # by algorithm, in hexadecimal
 
     def wrong_hash(self, location: str) -> str:
-        """What is wrong with the content of the file; nothing where all hashes are those of the index."""
+        """Fault in the content of the file; empty if all hashes equal those of the index."""
         if not self.hashes:
             return ""
         hashers = {name: _hasher(name) for name in self.hashes}

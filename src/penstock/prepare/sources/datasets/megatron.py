@@ -279,7 +279,7 @@ def _tokens(pair: _Pair, some: _Documents) -> pa.Array:
 
 
 def _sequences(some: _Documents) -> pa.Array:
-    """Where each sequence begins among the tokens of its document."""
+    """First token of each sequence within its document."""
     counts = np.diff(some.edges)
     begins = some.starts[:-1] - np.repeat(some.offsets[:-1], counts)
     return _lists(some.edges - some.edges[0], begins.astype("i4"))

@@ -69,7 +69,7 @@ class SplitByCount(SplitByHash, Applies):
 
     @property
     def unit(self) -> str:
-        """What is counted, in words."""
+        """Unit of the counts, in words."""
         return f"different values of {', '.join(self.by)}" if self.by else "rows"
 
     def __call__(self, rows: Rows) -> Rows:
