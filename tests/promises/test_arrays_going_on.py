@@ -13,6 +13,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import IntegrityError
+from penstock.base.memory import own_memory
 from tests.promises import arrays_making, workshop
 from tests.promises.killing import assert_no_leftovers
 
@@ -54,6 +55,15 @@ def test_another_merge_strategy_in_the_middle_of_a_job_places_every_row(tmp_path
     penstock.run(_table_job(tmp_path / "out", merge_strategy=after))
     assert workshop.bytes_of(tmp_path / "out" / "out") == workshop.bytes_of(tmp_path / "clean" / "out")
     assert_no_leftovers(tmp_path / "out" / "out")
+
+
+def test_the_memory_of_a_driver_that_does_the_tasks_itself_counts_once(tmp_path):
+    """A notebook that holds 300 MB of its own leaves the rest of the budget to `merge_strategy: accumulative`."""
+    ballast = np.ones(300_000_000, np.uint8)
+    _tables(tmp_path, 300, 250, 200)
+    job = _table_job(tmp_path, merge_strategy="accumulative", memory=own_memory().counted + 200_000_000)
+    assert penstock.run(job).facts()["records"] == "599 in train, 151 in test"
+    assert len(ballast) == 300_000_000
 
 
 @pytest.mark.parametrize("rows", [290, 340])

@@ -15,7 +15,7 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines.events import Effort
 from penstock.prepare.engines.task import execute
 from penstock.prepare.passes import Task, Work
-from penstock.prepare.passes.folds.trying.measure import measure
+from penstock.prepare.passes.folds.trying.measure import measure_inside
 from penstock.prepare.survey.scouting import scout
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class InlineTrial:
     """A trial inside the driver, without a watch."""
 
     scout = staticmethod(scout)
-    measure = staticmethod(measure)
+    measure = staticmethod(measure_inside)
 
     def __enter__(self) -> InlineTrial:
         return self

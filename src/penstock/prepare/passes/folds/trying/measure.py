@@ -5,7 +5,7 @@ plan does not compute memory from types, it measures batches of several sizes an
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from penstock.base.memory import own_memory, peak_watched
@@ -59,3 +59,9 @@ def measure(trials: Sequence[Trial], slices: tuple[Slice, ...], settings: Settin
         costs[word], facts = measurement_of(points, how.reserved), {**facts, **more}
     give_back_memory()  # the process goes on without what was measured
     return Measured(costs, **facts)
+
+
+def measure_inside(trials: Sequence[Trial], slices: tuple[Slice, ...], settings: Settings, room: int) -> Measured:
+    """Measure in the driver, which does the tasks itself: there is no worker that holds anything before them."""
+    measured = measure(trials, slices, settings, room)
+    return replace(measured, costs={word: replace(cost, worker_bytes=0) for word, cost in measured.costs.items()})
