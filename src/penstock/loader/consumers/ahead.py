@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
@@ -16,6 +17,7 @@ from penstock.loader.batches import Batch, BatchSource, Loop
 T = TypeVar("T")
 HandOut = Callable[[], T]
 _MOST = 1024  # batches
+_RESTS, _LONGEST_REST = 0.6, 0.1  # of a step; seconds
 
 
 class Ahead(Generic[T]):
@@ -109,25 +111,36 @@ class Ahead(Generic[T]):
 
 
 class Placer(Generic[T]):
-    """A thread that takes batches from a loader and places them, `ahead` of them before they are taken."""
+    """A thread that takes batches from a loader and places them, `ahead` of them before they are taken.
+
+    A thread that works beside the consumer contends with it for the interpreter's lock. So it rests until the consumer
+    has started its step and waits for the device, unless the consumer would have to wait for a batch.
+    """
 
     def __init__(self, loader: BatchSource, place: Callable[[Batch], HandOut[T]], ahead: int) -> None:
         self._loader, self._place = loader, place
         self._room = threading.Semaphore(ahead)
         self._placed: SimpleQueue[tuple[HandOut[T], int] | BaseException | None] = SimpleQueue()
         self._stopping = False
+        self._hurry = threading.Event()  # none is placed, or it is stopping: no time to rest
+        self._taken_at, self._step_seconds = time.perf_counter(), 0.0
         self._thread = threading.Thread(target=self._run, name="penstock-ahead", daemon=True)
         self._thread.start()
 
     def take(self) -> tuple[HandOut[T], int] | BaseException | None:
         """A batch and the number of the one after it, or the error that came in its place. None: it was stopped."""
         taken = self._placed.get()
+        now = time.perf_counter()
+        self._taken_at, self._step_seconds = now, now - self._taken_at
+        if self._placed.empty():
+            self._hurry.set()
         self._room.release()
         return taken
 
     def stop(self) -> None:
         """End the thread; a batch that it waits for is waited for."""
         self._stopping = True
+        self._hurry.set()
         self._room.release()
         self._placed.put(None)
         if threading.current_thread() is not self._thread:
@@ -137,8 +150,10 @@ class Placer(Generic[T]):
         try:
             while True:
                 self._room.acquire()
+                self._hurry.wait(min(_RESTS * self._step_seconds, _LONGEST_REST))
                 if self._stopping:
                     return
+                self._hurry.clear()
                 self._placed.put((self._place(next(self._loader)), self._loader.step))
         except BaseException as error:  # the consumer's: take() raises it
             self._placed.put(error)

@@ -135,7 +135,8 @@ class _Ahead:
             tensors = _widened(self.copy(batch), self.int64)
             ready.record(self.stream)
         self.under_way.append((ready, batch))
-        return partial(_hand_out, tensors, ready)
+        blocks = {tensor.untyped_storage().data_ptr(): tensor for tensor in tensors.values()}
+        return partial(_hand_out, tensors, list(blocks.values()), ready)
 
     def copy(self, batch: Batch) -> Tensors:
         """Copy a batch: in one copy if its arrays fill most of one block of memory, as the loader's own arrays do."""
@@ -169,13 +170,13 @@ class _Ahead:
                 _forget_last_error(self.device)
 
 
-def _hand_out(tensors: Tensors, ready: torch.cuda.Event) -> Tensors:
-    """Tensors that are on their way, safe to use on the consumer's stream."""
-    consumer = torch.cuda.current_stream(next(iter(tensors.values())).device)
+def _hand_out(tensors: Tensors, blocks: list[torch.Tensor], ready: torch.cuda.Event) -> Tensors:
+    """Tensors that are on their way, safe to use on the consumer's stream. `blocks` has one of each block of memory."""
+    consumer = torch.cuda.current_stream(blocks[0].device)
     consumer.wait_event(ready)
-    for tensor in tensors.values():
-        # Its memory came from the copying stream: there it may be taken again only after the consumer's last use.
-        tensor.record_stream(consumer)
+    for block in blocks:
+        # It came from the copying stream: there it may be taken again only after the consumer's last use.
+        block.record_stream(consumer)
     return tensors
 
 
