@@ -13,7 +13,8 @@ from tests.docs.page import DOCS, LANGUAGES, MARKS, Block, blocks, pages
 ROOT = DOCS.parent
 # Blocks that nothing runs, by page. A page says above each of them why.
 NOT_RUN = {"coming-from/krill": 1, "how-to/training-loops": 1, "reference/exports": 2, "start/install": 1}
-QUICK = ("start",)  # folders whose pages `make test` runs; `make proofs` runs the others
+# Folders whose pages `make test` and `make proofs` run. `make promises` runs the others.
+MARKS_BY_FOLDER = {"start": [], "tutorials": [pytest.mark.proof]}
 
 
 def run_page(page: Path, folder: Path, *libraries: str) -> None:
@@ -36,8 +37,8 @@ def named(page: Path) -> str:
 
 def cases() -> list[object]:
     run = [page for page in pages() if any(block.language != "text" for block in blocks(page))]
-    marked = {False: [pytest.mark.proof], True: []}
-    return [pytest.param(page, id=named(page), marks=marked[page.parent.name in QUICK]) for page in run]
+    thorough = [pytest.mark.proof, pytest.mark.thorough]
+    return [pytest.param(page, id=named(page), marks=MARKS_BY_FOLDER.get(page.parent.name, thorough)) for page in run]
 
 
 @pytest.mark.parametrize("page", cases())

@@ -90,7 +90,7 @@ def test_every_operation_of_planning_may_fail_and_touches_no_output(case, tmp_pa
 # The same of a job with an exchange, in both formats. Its buckets are cut, so that scratch files are met too.
 
 
-@pytest.fixture(scope="module", params=["safetensors", "arrayrecord"])
+@pytest.fixture(scope="module", params=["safetensors", "arrayrecord"] if workshop.THOROUGH else ["arrayrecord"])
 def events(request, tmp_path_factory: pytest.TempPathFactory) -> Case:
     folder = tmp_path_factory.mktemp("sweep-events")
     data = workshop.make_event_input(folder / "data", files=2, rows=150, group=150)

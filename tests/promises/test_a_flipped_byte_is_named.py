@@ -155,6 +155,7 @@ def _spots(path: Path) -> list[tuple[int, int]]:
     return [(position, 0x10) for position in sorted(anywhere)] + [(size - 24 - 8 * n, 1) for n in buckets]
 
 
+@pytest.mark.thorough
 def test_a_flipped_byte_in_a_spill_is_named_or_its_task_is_redone(scattered, tmp_path):
     job, expected = scattered
     names = sorted(path.name for path in (job.parent / "out" / ".penstock" / "spill").iterdir())

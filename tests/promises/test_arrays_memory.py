@@ -40,6 +40,7 @@ def test_100_mb_of_samples_survive_a_cgroup_that_kills_at_the_budget(wide, tmp_p
     assert sum(each.nbytes for each in written) == GAMES * 8_000_000
 
 
+@pytest.mark.thorough
 def test_a_budget_that_cannot_hold_the_job_is_refused_with_one_that_can(tmp_path):
     wide = arrays_making.write_games(tmp_path / "games", WIDE, WIDE)
     job = arrays_making.write_job(tmp_path / "job.yaml", wide, workers=1, memory="60MB", stages=[])

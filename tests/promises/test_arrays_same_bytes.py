@@ -140,6 +140,7 @@ def test_workers_and_memory_do_not_show_in_direct_placement(table, tmp_path):
 # Batch files between: made in one command and merged in another.
 
 
+@pytest.mark.thorough
 def test_arrays_are_the_same_in_one_step_and_in_two(expected, tmp_path):
     data, first = expected
     keys = {"intermediate_dir": "between", "batch_size": 100}
@@ -162,6 +163,7 @@ def test_arrays_are_the_same_in_one_step_and_in_two(expected, tmp_path):
     assert workshop.bytes_of(job.parent / "between") == batches
 
 
+@pytest.mark.thorough
 def test_a_split_by_position_is_the_same_in_one_step_and_in_two(expected, tmp_path):
     """Batch files tell where their samples came from, and that decides the split."""
     data, _ = expected

@@ -82,6 +82,7 @@ def test_a_finished_output_is_not_replaced_by_another_job_unless_told_to(job):
     assert workshop.bytes_of(job.parent / "out") == _fresh(job, "fresh")
 
 
+@pytest.mark.thorough
 def test_a_changed_option_in_an_unfinished_output_is_told_and_redone(job):
     _stop_midway(job)
     _edit(job, stages=[{"filter": "rtt > 2"}, *workshop.STAGES[1:]])
@@ -176,6 +177,7 @@ def test_the_order_of_selected_columns_is_part_of_the_job(job):
     assert workshop.run(job).returncode == 5
 
 
+@pytest.mark.thorough
 def test_a_redo_that_was_killed_goes_on_from_there(job, tmp_path):
     penstock.run(job)
     before = workshop.bytes_of(job.parent / "out")
@@ -266,12 +268,14 @@ def test_a_changed_input_file_between_a_killed_exchange_and_its_resume_is_notice
     assert workshop.bytes_of(stopped.parent / "out") == _fresh(stopped, "fresh")
 
 
+@pytest.mark.thorough
 def test_another_format_of_the_same_events_is_written_anew(stopped):
     _edit(stopped, format="arrayrecord")
     penstock.run(stopped)
     assert workshop.bytes_of(stopped.parent / "out") == _fresh(stopped, "fresh")
 
 
+@pytest.mark.thorough
 def test_settings_that_change_no_byte_of_an_exchange_keep_what_is_done(stopped):
     _edit(stopped, workers=1, memory="2GB", strategy="streaming")
     answer = workshop.run_well(stopped)["run"]
@@ -304,6 +308,7 @@ def test_a_change_behind_group_keeps_what_was_scattered(stopped, tmp_path, name)
     assert workshop.bytes_of(stopped.parent / "out") == _fresh(stopped, "fresh")
 
 
+@pytest.mark.thorough
 def test_a_lost_shard_of_a_finished_exchange_is_made_again(events):
     """Its spills are gone, so they are written again; the other buckets are kept."""
     penstock.run(events)
@@ -314,6 +319,7 @@ def test_a_lost_shard_of_a_finished_exchange_is_made_again(events):
     assert workshop.bytes_of(events.parent / "out") == before
 
 
+@pytest.mark.thorough
 def test_a_finished_exchange_is_not_replaced_by_one_with_another_key(events):
     penstock.run(events)
     _edit(events, stages=[workshop.EVENT_STAGES[0], {"group": {**GROUPED, "by": "dst"}}, workshop.EVENT_STAGES[2]])

@@ -186,6 +186,7 @@ def test_every_event_is_the_one_that_was_read(tmp_path):
     assert sorted(map(repr, written)) == sorted(repr(tuple(row.values())) for row in given)
 
 
+@pytest.mark.thorough
 def test_an_arrayrecord_file_holds_the_same_events_for_any_reader(tmp_path):
     """Read with array_record and pyarrow alone, as the people who have readers for it do."""
     data = workshop.make_event_input(tmp_path / "data")

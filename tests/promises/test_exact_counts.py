@@ -70,13 +70,13 @@ def test_exactly_so_many_are_in_each_split(shape):
         assert [len(penstock.open(folder / "out", split)) for split in ("test", "val")] == [100, 50]
 
 
+@pytest.mark.thorough
 def test_the_same_bytes_with_workers(shape, tmp_path):
     _, clean, _ = shape
     job = clean.job(tmp_path / "job.yaml", workers=2)
     clean.assert_recovers(job)
 
 
-@pytest.mark.core
 def test_a_run_that_died_while_it_counted_goes_on_and_takes_the_same(shape, die, tmp_path):
     name, clean, _ = shape
     job = clean.job(tmp_path / "job.yaml", workers=0)
@@ -86,6 +86,7 @@ def test_a_run_that_died_while_it_counted_goes_on_and_takes_the_same(shape, die,
     clean.assert_recovers(job)
 
 
+@pytest.mark.thorough
 def test_sigkill_of_the_driver_at_random_moments_takes_the_same(shape, tmp_path):
     _, clean, _ = shape
     job = clean.job(tmp_path / "job.yaml", workers=1)
@@ -93,6 +94,7 @@ def test_sigkill_of_the_driver_at_random_moments_takes_the_same(shape, tmp_path)
     clean.assert_recovers(job)
 
 
+@pytest.mark.thorough
 def test_a_run_whose_counting_was_done_counts_no_more(shape, tmp_path):
     """The states of the fit pass are in the ledger: what dies behind it is done without reading for it again."""
     _, clean, _ = shape

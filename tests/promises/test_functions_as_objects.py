@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.promises import workshop
 from tests.promises.killing import assert_no_leftovers
 
@@ -45,7 +43,6 @@ def _start(folder: Path, output: str, workers: int, seed: int) -> subprocess.Pop
     return subprocess.Popen([sys.executable, "script.py", output, str(workers)], cwd=folder, env=environment)
 
 
-@pytest.mark.core
 def test_a_killed_run_of_a_scripts_function_resumes_to_the_same_bytes(tmp_path):
     assert _start(tmp_path, "clean", workers=0, seed=3).wait(120) == 0
     killed = _start(tmp_path, "out", workers=2, seed=1)

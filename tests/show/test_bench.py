@@ -110,6 +110,7 @@ def test_columns_held_in_memory_are_verified_before_the_first_batch(pings, capfd
     assert facts["runs"][0]["verified_bytes"] == 0
 
 
+@pytest.mark.proof
 def test_arrays_have_rows_and_neither_length_nor_padding(folder, capfd):
     arrays = str(make_arrays(folder / "arrays"))
     assert main(["bench", arrays, *SHORT, "--columns", "x, label"]) == 0
@@ -121,6 +122,7 @@ def test_arrays_have_rows_and_neither_length_nor_padding(folder, capfd):
     assert "columns=['x', 'label']" in capfd.readouterr().err
 
 
+@pytest.mark.proof
 def test_rows_of_tokens_have_the_length_they_were_made_with(folder, capfd):
     rows = str(make_rows(folder / "rows"))
     assert main(["bench", rows, *SHORT, "--json"]) == 0
@@ -131,6 +133,7 @@ def test_rows_of_tokens_have_the_length_they_were_made_with(folder, capfd):
     assert document(capfd.readouterr().out)["length"] == 1024
 
 
+@pytest.mark.proof
 def test_rows_that_are_cut_are_cut_on_request_and_counted(folder, capfd):
     rows = str(make_rows(folder / "cut"))
     assert main(["bench", rows, *SHORT, "--length", "20"]) == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from rich.text import Text
 
 from penstock.show.console import make_console, show
@@ -33,6 +34,7 @@ def test_colours_of_our_own_stay(capsys, monkeypatch):
     assert f"\x1b[32m{SHOWN}" in capsys.readouterr().out
 
 
+@pytest.mark.proof
 def test_names_of_files_columns_and_conditions_are_not_obeyed(tmp_path: Path):
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({EVIL: [1, 2, 3]}), tmp_path / "in" / f"{EVIL}.parquet")

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock.loader.compiled import jit, kept, warming
 
 # A small kernel of its own: how often it was compiled, and what the folder holds.
@@ -43,6 +45,7 @@ def test_a_kernel_is_compiled_once_and_nothing_is_said_when_it_is_kept(tmp_path)
     assert second == "compiled 0\n"
 
 
+@pytest.mark.proof
 def test_a_file_that_is_not_what_was_written_is_compiled_again(tmp_path):
     run(tmp_path)
     (file,) = files(tmp_path)
@@ -51,6 +54,7 @@ def test_a_file_that_is_not_what_was_written_is_compiled_again(tmp_path):
     assert run(tmp_path) == "compiled 0\n"
 
 
+@pytest.mark.proof
 def test_processes_that_start_at_once_leave_one_whole_file(tmp_path):
     environment = {**os.environ, "PENSTOCK_CACHE_DIR": str(tmp_path)}
     started = [
@@ -67,6 +71,7 @@ def test_the_folder_that_numba_was_given_is_used(tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.proof
 def test_a_cache_that_others_may_write_to_is_not_read(tmp_path):
     run(tmp_path)
     tmp_path.chmod(0o777)
@@ -76,6 +81,7 @@ def test_a_cache_that_others_may_write_to_is_not_read(tmp_path):
     assert "mode is 0777" in said
 
 
+@pytest.mark.proof
 def test_a_process_that_can_write_nothing_reads_what_is_kept(tmp_path):
     no_files = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
     assert "compiled again in the next process" in run(tmp_path, no_files)

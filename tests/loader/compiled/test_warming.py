@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
@@ -23,6 +24,7 @@ print(json.dumps({each.__name__: sum(each.stats.cache_misses.values()) for each 
 """
 
 
+@pytest.mark.proof
 def test_a_load_after_warm_up_compiles_nothing(datasets):
     result = CliRunner().invoke(app, ["warm-up", "--json"])
     assert result.exit_code == 0, result.output

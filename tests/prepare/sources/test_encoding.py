@@ -147,6 +147,7 @@ def test_an_encoding_of_files_that_are_no_text_is_refused(tmp_path):
         penstock.plan({"input": {"npz": "*.npz", "encoding": "latin-1"}, "output": str(tmp_path / "out")})
 
 
+@pytest.mark.proof
 def test_workers_and_batches_decide_no_byte(tmp_path):
     for number in range(3):
         (tmp_path / f"{number}.csv").write_bytes((TABLE + "é,7\n" * 2000 * (number + 1)).encode("utf-16"))

@@ -56,6 +56,7 @@ def test_every_item_of_a_range_becomes_a_sample(tmp_path):
     ]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "items", [7, ["a", "bb"], ("a", None, 1.5), [{"seed": 1}, [2, 3]], np.arange(4.0), np.array(["x", "yz"])]
 )
@@ -78,6 +79,7 @@ def test_anything_with_a_length_and_items_by_number_will_do(tmp_path):
     assert np.load(tmp_path / "out" / "x_train.npy")[:, 0].tolist() == [0, 10, 20]
 
 
+@pytest.mark.proof
 def test_a_job_file_may_name_a_number_of_items(tmp_path):
     (tmp_path / "worlds.py").write_text("def simulate(item):\n    return {'x': float(item)}\n")
     (tmp_path / "job.yaml").write_text("input: {items: 20, function: 'worlds:simulate'}\noutput: out\nworkers: 0\n")
@@ -104,6 +106,7 @@ def test_a_sample_that_does_not_fit_stops_the_job_and_names_the_item(tmp_path):
     assert "item 17, sample 0, key 'x'" in str(caught.value.where)
 
 
+@pytest.mark.proof
 def test_other_items_are_another_job_and_the_same_items_are_not(tmp_path):
     _run(tmp_path, [1, 2, 3], simulate)
     _run(tmp_path, (1, 2, 3), simulate)
@@ -136,6 +139,7 @@ def test_items_without_a_function_are_refused(tmp_path):
         penstock.plan({"input": {"items": 3}, "output": str(tmp_path / "out")})
 
 
+@pytest.mark.proof
 def test_a_hundred_million_items_are_planned_without_a_list_of_them(tmp_path):
     job = _job(tmp_path, range(100_000_000), simulate)
     penstock.plan(_job(tmp_path, 10, simulate))  # what is imported once
@@ -148,6 +152,7 @@ def test_a_hundred_million_items_are_planned_without_a_list_of_them(tmp_path):
     assert plan.survey.items == 100_000_000
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("batch_bytes", [1, 1 << 20])
 def test_batches_decide_no_byte_even_where_an_item_fails_after_many_samples(tmp_path, batch_bytes):
     def late(item):
@@ -170,6 +175,7 @@ def doubled_in_place(row: Any) -> dict[str, Any]:
     return {"x": row}
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_function_may_change_an_item_in_place(tmp_path, workers):
     items = list(np.arange(12.0).reshape(6, 2))
@@ -179,6 +185,7 @@ def test_a_function_may_change_an_item_in_place(tmp_path, workers):
     assert items[1].tolist() == [2.0, 3.0]
 
 
+@pytest.mark.proof
 def test_items_that_are_changed_between_plan_and_run_are_refused(tmp_path):
     items = [1, 2, 3]
     plan = penstock.plan(_job(tmp_path, items, twice))
@@ -187,6 +194,7 @@ def test_items_that_are_changed_between_plan_and_run_are_refused(tmp_path):
         penstock.run(plan, progress=False)
 
 
+@pytest.mark.proof
 def test_large_samples_of_any_length_are_given_on_by_their_bytes_not_their_number(tmp_path):
     reading = penstock.plan(_job(tmp_path, range(12), grows)).survey.reading(rows_at_once=1000, bytes_at_once=20_000)
     segment = Segment(0, "items", "input[0].items", "", first=0, last=12, ordinal=0, rows=-1, bytes=1)

@@ -193,6 +193,7 @@ def test_a_dataset_that_was_prepared_anew_makes_the_second_job_new(rows):
         run(rows / "one", rows / "two")
 
 
+@pytest.mark.proof
 def test_workers_and_memory_decide_no_byte(rows):
     run(rows, rows / "one", slice_size="16kB")
     stages = [{"filter": "size < 700"}, {"split": {"by": "src", "test": 0.2}}]
@@ -202,6 +203,7 @@ def test_workers_and_memory_decide_no_byte(rows):
     assert len(list((rows / "two" / ".penstock" / "tasks").iterdir())) > 3
 
 
+@pytest.mark.proof
 def test_a_chain_that_was_killed_ends_in_the_same_bytes(rows):
     run(rows, rows / "one", {"group": {"by": "src", "order": "time"}}, {"split": {"test": 0.2}}, slice_size="16kB")
     source, stages = {"path": str(rows / "one"), "split": "train"}, [{"split": {"by": "src", "val": 0.3}}]

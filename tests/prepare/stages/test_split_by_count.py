@@ -244,6 +244,7 @@ STAGES = [
 ]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("stages", STAGES)
 def test_the_same_bytes_with_any_number_of_workers_and_any_memory(data, stages):
     prepare(data, stages, "inside")
@@ -267,6 +268,7 @@ def test_a_function_behind_the_split_is_shown_the_first_rows(data):
     assert records(prepare(data, [{"split": {"test": 10}}, doubled])) == {"train": 1990, "test": 10}
 
 
+@pytest.mark.proof
 def test_batch_files_that_lie_between_give_the_same_rows(data):
     (data / "own.py").write_text(
         "def samples(path):\n    for n in range(50):\n        yield {'n': n, 'file': path.name}\n"

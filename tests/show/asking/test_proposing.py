@@ -69,6 +69,7 @@ def test_long_text_becomes_a_job_of_documents_that_says_how_to_get_a_tokenizer(h
     assert len(_run()) == 40  # one of 41 is there twice
 
 
+@pytest.mark.proof
 def test_the_commented_lines_of_a_text_job_work_with_a_tokenizer(here):
     from tokenizers import Tokenizer, models, pre_tokenizers
 

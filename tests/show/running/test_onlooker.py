@@ -57,6 +57,7 @@ def test_a_watcher_hears_the_run_from_its_start_to_its_end(at_work, slow_job):
     assert not (slow_job.parent / "out" / ".penstock" / "live.json").exists()
 
 
+@pytest.mark.proof
 def test_a_watcher_in_a_terminal_shows_the_screen_of_the_run(at_work, slow_job):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "penstock", "watch", "out"]
@@ -82,6 +83,7 @@ def test_a_watcher_in_a_terminal_shows_the_screen_of_the_run(at_work, slow_job):
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h")
 
 
+@pytest.mark.proof
 def test_a_driver_that_dies_is_noticed_and_the_output_resumes(at_work, slow_job):
     watcher = _penstock(slow_job.parent, "watch", "out")
     assert "a run is at work" in watcher.stderr.readline()
@@ -111,6 +113,7 @@ def test_a_run_that_is_stopped_ends_the_watching_with_its_words(at_work, slow_jo
     assert "The run has ended without a dataset: Interrupted: stopped with 1 of 3 tasks done" in output
 
 
+@pytest.mark.proof
 def test_a_finished_dataset_and_an_empty_folder_get_a_sentence(slow_job, tmp_path):
     (tmp_path / "go").touch()
     assert _penstock(tmp_path, "run", slow_job).wait() == 0
@@ -123,6 +126,7 @@ def test_a_finished_dataset_and_an_empty_folder_get_a_sentence(slow_job, tmp_pat
     assert nothing.returncode == 5
 
 
+@pytest.mark.proof
 def test_a_run_that_ended_before_its_log_was_read_is_heard_to_its_end(at_work, slow_job):
     at_work.send_signal(signal.SIGINT)
     at_work.wait()

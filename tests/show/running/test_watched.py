@@ -64,6 +64,7 @@ def test_without_a_terminal_nothing_is_shown_and_an_observer_hears_every_event(j
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.proof
 def test_a_terminal_that_is_resized_and_a_run_that_is_stopped_leave_a_clean_screen(slow_job):
     ours, theirs = pty.openpty()
     _resize(ours, 100)

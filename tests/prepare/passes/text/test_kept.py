@@ -89,6 +89,7 @@ def test_rows_are_those_of_a_packer_in_plain_python(tmp_path, monkeypatch, seed,
     account_of(output, "tokens")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("overflow", ["split", "truncate"])
 def test_in_rows_of_best_fit_every_token_has_its_own_values(tmp_path, overflow):
     documents = make_documents(7)
