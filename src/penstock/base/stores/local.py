@@ -97,7 +97,10 @@ class LocalStore:
     @contextmanager
     def commit(self, name: str, lasting: bool = True) -> Iterator[WriteFile]:
         """A file that need not outlast the session is not synced: that costs nothing until the kernel finds time."""
-        file, is_synced = self._begin(name), lasting or not self.session
+        self._make_folder(os.path.dirname(name))
+        self._make_folder(TEMPORARY)
+        file = WriteFile(self._path(f"{TEMPORARY}/{unique_name(name)}"), os.O_WRONLY | os.O_EXCL)
+        is_synced = lasting or not self.session
         try:
             yield file
             crash_point("commit.before_sync")
@@ -119,29 +122,6 @@ class LocalStore:
     def commit_bytes(self, name: str, data: bytes) -> None:
         with self.commit(name) as file:
             file.write(data)
-
-    def create(self, name: str, data: bytes) -> bool:
-        file = self._begin(name)
-        try:
-            file.write(data)
-            file.sync()
-            with doing("create", self._path(name), "rename"):
-                try:
-                    os.link(file.path, self._path(name))
-                except FileExistsError:
-                    return False
-        finally:
-            file.close()
-            with suppress(FileNotFoundError):
-                os.unlink(file.path)
-        _sync_folder(os.path.dirname(self._path(name)))
-        return True
-
-    def _begin(self, name: str) -> WriteFile:
-        """A temporary file that only this attempt writes."""
-        self._make_folder(os.path.dirname(name))
-        self._make_folder(TEMPORARY)
-        return WriteFile(self._path(f"{TEMPORARY}/{unique_name(name)}"), os.O_WRONLY | os.O_EXCL)
 
     def new_file(self, name: str) -> WriteFile:
         """Open a file under its real name, in a folder that nobody reads before all of it is there."""
