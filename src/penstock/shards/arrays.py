@@ -17,6 +17,18 @@ from penstock.shards.schema import NUMBERS, Type, type_to_arrow
 Array = np.ndarray[Any, Any]
 MOST_RAGGED = 2**31 - 1  # what the offsets of Arrow's string, binary and list can count
 
+
+def is_string(kind: pa.DataType) -> bool:
+    """Whether it is text, with offsets of 32 or 64 bits."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether it is a list, of any length or of one."""
+    is_a = pa.types
+    return bool(is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind))
+
+
 # Fixed width: numbers, times, decimals, fixed lists.
 
 

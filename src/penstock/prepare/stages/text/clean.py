@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.stage import Stage, require_columns
+from penstock.shards.arrays import is_string
 
 NULL, EMPTY = "null text", "empty text"
 
@@ -56,7 +57,7 @@ def require_text(schema: pa.Schema, column: str) -> None:
         error.next_step = f"say which is the text: {_read_as_text('NAME')}, or `column: NAME` in each stage"
         raise
     kind = schema.field(column).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not is_string(kind):
         raise ConfigError(
             f"column {column!r} is {kind}, but must be text",
             next_step=f"read it as text: {_read_as_text(column)}"
