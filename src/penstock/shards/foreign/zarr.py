@@ -30,7 +30,7 @@ from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign import export
 from penstock.shards.record import decode_range
-from penstock.shards.schema import Field, short_type, type_to_arrow
+from penstock.shards.schema import Field, short_type
 
 CHUNK_SIZE = "16MB"
 _AT_ONCE = 4 * 2**20  # bytes of a column that are read together
@@ -159,12 +159,9 @@ class _Split:
         for columns, records in self._shards():
             for start, stop in _ranges(records, _TEXTS_AT_ONCE):
                 array = decode_range((field,), columns, start, stop).column(0)
-                kind = field.parsed
-                if kind.is_dictionary:
-                    assert kind.inner
-                    kind = kind.inner
-                    array = array.cast(type_to_arrow(kind))
-                data, offsets = text_parts(array, kind)
+                if field.parsed.is_dictionary:
+                    array = array.cast(array.type.value_type)
+                data, offsets = text_parts(array)
                 yield data, np.diff(offsets)
 
     def _write_array(self, array: _Array, pieces: Iterator[Array], attributes: Mapping[str, Any]) -> tuple[int, int]:

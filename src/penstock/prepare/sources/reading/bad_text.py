@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.prepare.rows.rows import Array, Rows, SetAside, jsonable
 from penstock.prepare.sources.slices import Segment
-from penstock.shards.arrays import is_list, is_string
+from penstock.shards.arrays import is_list, is_string, text_parts
 
 REASON = "text is not UTF-8"
 KEPT = 64 * 1024  # characters of a bad record, or of one of its values, that rejected/ keeps
@@ -184,12 +184,7 @@ def _has_text(kind: pa.DataType) -> bool:
 
 def _is_ascii(array: pa.Array) -> bool:
     """Ten times faster than asking Arrow, and true of most text."""
-    _, offsets, data = array.buffers()
-    if data is None:
-        return True
-    width = np.dtype("i8" if pa.types.is_large_string(array.type) else "i4")
-    bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
-    text = np.frombuffer(data, "u1")[bounds[0] : bounds[-1]]
+    text, _ = text_parts(array)
     return not len(text) or int(text.max()) < 128
 
 

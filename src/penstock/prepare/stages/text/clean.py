@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.stage import Stage, require_columns
-from penstock.shards.arrays import is_string
+from penstock.shards.arrays import is_string, text_parts
 
 NULL, EMPTY = "null text", "empty text"
 
@@ -82,12 +82,11 @@ def trimmed(texts: pa.Array) -> pa.Array:
 
 
 def _may_have_white_ends(texts: pa.Array) -> bool:
-    wide = pa.types.is_large_string(texts.type)
-    offsets = np.frombuffer(texts.buffers()[1], "i8" if wide else "i4")[texts.offset : texts.offset + len(texts) + 1]
-    filled = offsets[1:] > offsets[:-1]
-    if not filled.any():
+    data, offsets = text_parts(texts)
+    if not len(data):
         return False
-    data = np.frombuffer(texts.buffers()[2], "u1")
-    ends = np.concatenate([data[offsets[:-1][filled]], data[offsets[1:][filled] - 1]])
+    edges = offsets - offsets[0]
+    filled = edges[1:] > edges[:-1]
+    ends = np.concatenate([data[edges[:-1][filled]], data[edges[1:][filled] - 1]])
     # ASCII's own white space, and what may be the start of another.
     return bool(((ends <= 0x20) | (ends >= 0x7F)).any())
