@@ -65,9 +65,9 @@ def option(name: str, value: str | bool) -> str:
 # What there is, and what cannot be, before anything is written.
 
 
-def open_splits(path: str | os.PathLike[str], split: str | None, to: str) -> dict[str, Dataset]:
+def open_splits(path: str, split: str | None, to: str) -> dict[str, Dataset]:
     """The splits of a dataset that has columns, or the one asked for."""
-    manifest = read_manifest(open_store(os.fspath(path)))
+    manifest = read_manifest(open_store(path))
     if manifest.config.get("format") == ARRAYRECORD:
         raise ConfigError(
             f"records of .arrayrecord files have no columns of their own, and an export to {to} is made of columns",
@@ -96,7 +96,7 @@ def shard_bytes(shard_size: str | int, splits: Mapping[str, Dataset]) -> int:
     return most
 
 
-def refuse_target(path: str | os.PathLike[str], target: str, overwrite: bool) -> None:
+def refuse_target(path: str, target: str, overwrite: bool) -> None:
     """Refuse a place inside the dataset or around it, and a folder that is there, unless it is ours to replace."""
     dataset, place = os.path.realpath(path), os.path.realpath(target)
     if os.path.commonpath([dataset, place]) in (dataset, place):
@@ -320,13 +320,13 @@ def _leave_mark(store: LocalStore, facts: Mapping[str, object]) -> None:
 
 def finish(
     store: LocalStore,
-    path: str | os.PathLike[str],
+    path: str,
     to: str,
     written: Mapping[str, Written],
     leave_mark: Callable[[LocalStore, Mapping[str, object]], None] = _leave_mark,
 ) -> Exported:
     """Hold what was written against the manifest, and leave our mark: the last file of an export."""
-    source = open_store(os.fspath(path))
+    source = open_store(path)
     _refuse_other_counts(read_manifest(source), written, source.root)
     name = dataset_id(source)
     splits = {split: asdict(each) for split, each in written.items()}

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError, InputError, OutputError, file_error
-from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.shards.arrays import fixed_dtype
@@ -30,13 +29,10 @@ _AT_ONCE = 4 * 2**20  # bytes of a column
 _TEXTS_AT_ONCE = 4096  # at most: a dictionary's text may be short, and Python's is not
 
 
-def export_hdf5(
-    path: str | os.PathLike[str], output: str | os.PathLike[str], split: str | None = None, overwrite: bool = False
-) -> Exported:
+def export_hdf5(path: str, target: str, split: str | None = None, overwrite: bool = False) -> Exported:
     """Write all splits of a dataset, or one, into a file that appears whole or not at all."""
     h5py = _library()
-    path = dataset_path(path)
-    store, target = open_store(path), os.path.abspath(local_path(output, is_output=True))
+    store = open_store(path)
     splits = list(open_splits(path, split, "hdf5"))
     manifest = read_manifest(store)
     _refuse_target(store, target, overwrite)

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError
-from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores.local import LocalStore
 from penstock.shards import arrow as pa
 from penstock.shards import packed
@@ -40,14 +39,9 @@ Columns = Mapping[str, Column]
 
 
 def export_zarr(
-    path: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    split: str | None = None,
-    overwrite: bool = False,
-    shard_size: str | int = CHUNK_SIZE,
+    path: str, target: str, split: str | None = None, overwrite: bool = False, shard_size: str | int = CHUNK_SIZE
 ) -> export.Exported:
     """Write all splits of a dataset, or one, into a folder that appears whole or not at all."""
-    path, target = dataset_path(path), os.path.abspath(local_path(output, is_output=True))
     splits = export.open_splits(path, split, "zarr")
     most = export.shard_bytes(shard_size, splits)
     export.refuse_target(path, target, overwrite)
