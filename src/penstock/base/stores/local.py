@@ -117,7 +117,7 @@ class LocalStore:
             raise
         crash_point("commit.after_rename")
         if is_synced:
-            _sync_folder(os.path.dirname(self._path(name)))
+            sync_folder(os.path.dirname(self._path(name)))
 
     def commit_bytes(self, name: str, data: bytes) -> None:
         with self.commit(name) as file:
@@ -138,7 +138,7 @@ class LocalStore:
         with doing("rename into place", self._path(into), "rename"):
             os.replace(self._path(name), self._path(into))
         crash_point("move.after_rename")
-        _sync_folder(os.path.dirname(self._path(into)))
+        sync_folder(os.path.dirname(self._path(into)))
 
     def append(self, name: str) -> WriteFile:
         self._make_folder(os.path.dirname(name))
@@ -153,7 +153,7 @@ class LocalStore:
                 return
             else:
                 os.unlink(path)
-        _sync_folder(os.path.dirname(path))  # or a manifest that is gone could come back with the power
+        sync_folder(os.path.dirname(path))  # or a manifest that is gone could come back with the power
 
     def _make_folder(self, name: str) -> None:
         """Create a folder and the ones above it, so that they outlast a crash of the machine."""
@@ -166,7 +166,7 @@ class LocalStore:
         for each in reversed(missing):
             with doing("create the folder", each, "mkdir"):
                 os.makedirs(each, exist_ok=True)
-            _sync_folder(os.path.dirname(each))
+            sync_folder(os.path.dirname(each))
 
     @contextmanager
     def hold(
@@ -224,7 +224,7 @@ def _unless_missing(error: OSError) -> None:
         raise error
 
 
-def _sync_folder(path: str) -> None:
+def sync_folder(path: str) -> None:
     with doing("sync the folder", path, "sync"):
         descriptor = os.open(path, os.O_RDONLY)
         try:

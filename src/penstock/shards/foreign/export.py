@@ -7,11 +7,12 @@ folder of Zarr has that in the zarr.json of its root.
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,11 +21,12 @@ from penstock.base.files import WriteFile
 from penstock.base.sizes import format_size, parse_size
 from penstock.base.stores import open_store
 from penstock.base.stores.local import LocalStore
+from penstock.shards.arrays import fixed_dtype
 from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset, open_dataset
 from penstock.shards.foreign.arrayrecord import FORMAT as ARRAYRECORD
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
-from penstock.shards.schema import NUMBERS, Field, Schema
+from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
 SHARD_SIZE = "200MB"
 SHARD_OPTION = "--shard-size, shard_size="  # for errors
@@ -170,6 +172,14 @@ def row_ranges(dataset: Dataset, schema: Schema, most: int) -> Iterator[tuple[di
                 stop = start + (stop - start) // 2
             yield columns, start, stop
             start = stop
+
+
+def fixed_pieces(column: Column, kind: Type, most: int) -> Iterator[np.ndarray[Any, Any]]:
+    """Values of a flat column, `most` bytes at a time or one row, as other programs know them."""
+    dtype = fixed_dtype(kind)
+    rows = max(1, most // (dtype.itemsize * math.prod(kind.shape)))
+    for start in range(0, len(column), rows):
+        yield column.read(start, min(start + rows, len(column))).view(dtype)
 
 
 def _field_bytes(field: Field, columns: Mapping[str, Column], start: int, stop: int) -> int:

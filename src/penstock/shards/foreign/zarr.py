@@ -134,12 +134,8 @@ class _Split:
             yield self.dataset.columns(shard), records
 
     def _fixed(self, field: Field) -> Iterator[Array]:
-        dtype = fixed_dtype(field.parsed)
-        rows = max(1, _AT_ONCE // (dtype.itemsize * math.prod(field.parsed.shape)))
         for columns, _ in self._shards():
-            column = columns[field.name]
-            for start in range(0, len(column), rows):
-                yield column.read(start, min(start + rows, len(column))).view(dtype)
+            yield from export.fixed_pieces(columns[field.name], field.parsed, _AT_ONCE)
 
     def _offsets(self, field: Field) -> Iterator[Array]:
         return _running(
