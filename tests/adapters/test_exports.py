@@ -17,8 +17,7 @@ import transformers
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 import penstock
-from penstock.shards.foreign.hf_dataset import export_hf
-from penstock.shards.foreign.maxtext import export_maxtext
+from penstock.shards.foreign.exporting import export
 from tests.loader.making import SPLIT_ROWS, make_arrays, make_ragged_rows, make_token_rows, prepare
 from tests.shards.making import make_batch, write_dataset
 
@@ -39,7 +38,7 @@ def own(path: Path, split: str, column: str = "tokens") -> list[Any]:
 
 
 def test_splits_are_loaded_as_a_dictionary_of_datasets(rows, tmp_path):
-    exported = export_hf(rows, tmp_path / "out", shard_size="20kB")
+    exported = export(rows, "hf", tmp_path / "out", shard_size="20kB")
     assert exported.files > 4
     found = datasets.load_from_disk(str(tmp_path / "out"))
     assert isinstance(found, datasets.DatasetDict)
@@ -53,7 +52,7 @@ def test_splits_are_loaded_as_a_dictionary_of_datasets(rows, tmp_path):
 
 
 def test_a_split_alone_is_a_dataset_that_can_be_worked_with(rows, tmp_path):
-    export_hf(rows, tmp_path / "out", split="train", shard_size="20kB")
+    export(rows, "hf", tmp_path / "out", split="train", shard_size="20kB")
     found = datasets.load_from_disk(str(tmp_path / "out"))
     assert isinstance(found, datasets.Dataset)
     shuffled = found.shuffle(seed=1).select(range(50))
@@ -66,14 +65,14 @@ def test_a_split_alone_is_a_dataset_that_can_be_worked_with(rows, tmp_path):
 
 def test_the_library_knows_a_dataset_again_by_its_fingerprint(rows, tmp_path):
     for name, size in (("a", "20kB"), ("b", "1GB")):
-        export_hf(rows, tmp_path / name, split="train", shard_size=size)
+        export(rows, "hf", tmp_path / name, split="train", shard_size=size)
     a, b = (datasets.load_from_disk(str(tmp_path / name)) for name in "ab")
     assert a._fingerprint == b._fingerprint
     assert a[:] == b[:]
 
 
 def test_a_language_model_trains_on_rows_that_its_collator_took(rows, tmp_path):
-    export_hf(rows, tmp_path / "out", split="train")
+    export(rows, "hf", tmp_path / "out", split="train")
     found = datasets.load_from_disk(str(tmp_path / "out")).remove_columns("seq_lengths")
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<pad>": 0}, "<pad>"))
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>")
@@ -90,7 +89,7 @@ def test_a_language_model_trains_on_rows_that_its_collator_took(rows, tmp_path):
 def test_columns_of_every_type_are_loaded(tmp_path):
     batch = make_batch(30, 5)
     write_dataset(tmp_path / "in", {"train": [[batch.slice(0, 11)], [batch.slice(11)]]})
-    export_hf(tmp_path / "in", tmp_path / "out")
+    export(tmp_path / "in", "hf", tmp_path / "out")
     found = datasets.load_from_disk(str(tmp_path / "out"))
     assert found.column_names == batch.schema.names
     assert found.features.arrow_schema.types == found.data.schema.types
@@ -100,7 +99,7 @@ def test_columns_of_every_type_are_loaded(tmp_path):
 @pytest.mark.parametrize(("table", "name"), [(make_arrays(50, 7), "features"), (make_ragged_rows(50, 60, 4), "tokens")])
 def test_arrays_and_rows_of_different_lengths_are_loaded(tmp_path, table, name):
     path = prepare(tmp_path / "job", table, [])
-    export_hf(path, tmp_path / "out")
+    export(path, "hf", tmp_path / "out")
     found = datasets.load_from_disk(str(tmp_path / "out"))
     assert found[:]["input_ids" if name == "tokens" else name] == own(path, "train", name)
 
@@ -108,7 +107,7 @@ def test_arrays_and_rows_of_different_lengths_are_loaded(tmp_path, table, name):
 def test_a_split_without_rows_is_loaded(tmp_path):
     batch = pa.RecordBatch.from_pydict({"tokens": pa.array([[1]], pa.list_(pa.uint16(), 1))})
     write_dataset(tmp_path / "in", {"train": [[batch]], "test": []})
-    export_hf(tmp_path / "in", tmp_path / "out")
+    export(tmp_path / "in", "hf", tmp_path / "out")
     found = datasets.load_from_disk(str(tmp_path / "out"))
     assert (found["train"][:], found["test"].num_rows) == ({"input_ids": [[1]]}, 0)
     assert found["train"].features == found["test"].features
@@ -160,7 +159,7 @@ def source(folder: Path, split: str) -> Any:
 
 
 def test_grain_and_protobuf_read_every_row_in_order_and_at_random(rows, tmp_path):
-    exported = export_maxtext(rows, tmp_path / "out", shard_size="20kB")
+    exported = export(rows, "maxtext", tmp_path / "out", shard_size="20kB")
     assert exported.files > 4
     for split in ("train", "test"):
         records, expected = source(tmp_path / "out", split), own(rows, split)
@@ -175,7 +174,7 @@ def test_the_bytes_are_those_that_protobuf_itself_writes(tmp_path):
     ids = [[0, 127, 128, 2**14, 2**21, 2**28, 2**31 - 1], [], [5]]
     batch = pa.RecordBatch.from_pydict({"tokens": pa.array(ids, pa.list_(pa.int32()))})
     write_dataset(tmp_path / "in", {"train": [[batch]]})
-    export_maxtext(tmp_path / "in", tmp_path / "out")
+    export(tmp_path / "in", "maxtext", tmp_path / "out")
     records = source(tmp_path / "out", "train")
     for number, row in enumerate(ids):
         example = example_class()()
@@ -184,7 +183,7 @@ def test_the_bytes_are_those_that_protobuf_itself_writes(tmp_path):
 
 
 def test_a_grain_pipeline_makes_batches_of_rows(rows, tmp_path):
-    export_maxtext(rows, tmp_path / "out", split="train")
+    export(rows, "maxtext", tmp_path / "out", split="train")
 
     def parse(record: bytes) -> np.ndarray:
         return np.array(example_class().FromString(record).features.feature["text"].int64_list.value)
@@ -196,5 +195,5 @@ def test_a_grain_pipeline_makes_batches_of_rows(rows, tmp_path):
 def test_files_without_rows_are_a_source_without_elements(tmp_path):
     batch = pa.RecordBatch.from_pydict({"tokens": pa.array([[1]], pa.list_(pa.uint16(), 1))})
     write_dataset(tmp_path / "in", {"train": [[batch]], "test": []})
-    export_maxtext(tmp_path / "in", tmp_path / "out")
+    export(tmp_path / "in", "maxtext", tmp_path / "out")
     assert [len(source(tmp_path / "out", split)) for split in ("train", "test")] == [1, 0]

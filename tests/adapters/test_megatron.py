@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import penstock
-from penstock.shards.foreign.megatron import export_megatron
+from penstock.shards.foreign.exporting import export
 from tests.loader.making import prepare
 from tests.shards.foreign.megatron_files import write_pair
 
@@ -44,7 +44,7 @@ def test_megatron_reads_each_document_and_its_builder_writes_the_same_bytes(tmp_
     documents = make_documents(kind)
     documents[-1] += [0] * (-sum(map(len, documents)) % 32)  # no tail
     table = pa.table({"tokens": pa.array(documents, pa.list_(getattr(pa, kind)()))})
-    export_megatron(prepare(tmp_path, table, [{"pack": 32}]), tmp_path / "exported")
+    export(prepare(tmp_path, table, [{"pack": 32}]), "megatron", tmp_path / "exported")
     dataset = IndexedDataset(str(tmp_path / "exported" / "train"))
     assert [dataset[number].tolist() for number in range(len(dataset))] == documents
     assert dataset.document_indices.tolist() == list(range(len(documents) + 1))

@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 import penstock
-from penstock.shards.foreign.zarr import export_zarr
+from penstock.shards.foreign.exporting import export
 from tests.loader.making import KEPT, make_kept_documents, prepare
 from tests.shards.foreign.test_zarr import TYPES, facts_of, read_array
 from tests.shards.making import make_batch, write_dataset
@@ -30,7 +30,7 @@ def opened(path: Path) -> zarr.Group:
 def test_columns_of_every_type_are_what_the_dataset_has(tmp_path, size):
     batch = make_batch(50, 5, 0, TYPES)
     write_dataset(tmp_path / "in", {"train": [[batch.slice(0, 30)], [batch.slice(30)]], "test": [[batch.slice(0, 7)]]})
-    exported = export_zarr(tmp_path / "in", tmp_path / "out", shard_size=size)
+    exported = export(tmp_path / "in", "zarr", tmp_path / "out", shard_size=size)
     group = opened(tmp_path / "out")
     assert (group.attrs["dataset"], sorted(group)) == (exported.dataset, ["test", "train"])
     for split in ("train", "test"):
@@ -48,7 +48,7 @@ def test_columns_of_every_type_are_what_the_dataset_has(tmp_path, size):
 def test_packed_rows_and_kept_columns_are_read_row_by_row(tmp_path, method):
     stages = [{"pack": {"length": 33, "method": method, "keep": KEPT}}]
     path = prepare(tmp_path / "job", make_kept_documents(200, 30, 3), stages)
-    export_zarr(path, tmp_path / "out", shard_size="2kB")
+    export(path, "zarr", tmp_path / "out", shard_size="2kB")
     train, rows = opened(tmp_path / "out")["train"], penstock.open(path)[:].to_pylist()
     for row in (0, 5, len(rows) - 1):
         for name in ("tokens", "documents", *KEPT):
@@ -63,7 +63,7 @@ def test_packed_rows_and_kept_columns_are_read_row_by_row(tmp_path, method):
 def test_a_row_of_the_last_chunk_is_not_padding(tmp_path):
     values = np.arange(1, 1001, dtype="i8")
     write_dataset(tmp_path / "in", {"train": [[pa.RecordBatch.from_pydict({"x": pa.array(values)})]]})
-    export_zarr(tmp_path / "in", tmp_path / "out", shard_size="1kB")
+    export(tmp_path / "in", "zarr", tmp_path / "out", shard_size="1kB")
     found = opened(tmp_path / "out")["train/x"]
     assert found.chunks[0] < 1000
     assert np.array_equal(found[:], values)

@@ -11,7 +11,7 @@ import penstock
 from penstock.base.errors import ConfigError
 from penstock.base.paths import local_path
 from penstock.cli import main
-from penstock.shards.foreign.hf_dataset import export_hf
+from penstock.shards.foreign.exporting import export
 from tests.show import desk
 
 URLS = ["s3://bucket/x", "gs://bucket/x", "https://host/x.jsonl", "hf://datasets/org/name", "file:///x", "S3://b/x"]
@@ -97,7 +97,7 @@ def test_homes_are_expanded_in_a_job_and_wherever_a_dataset_is_read(home):
     assert len(penstock.open("~/prepared")) == len(penstock.open(home / "prepared"))
     assert penstock.verify("~/prepared").ok
     penstock.load("~/prepared", batch_size=4, columns=["value"]).close()
-    export_hf("~/prepared", "~/again")
+    export("~/prepared", "hf", "~/again")
     assert (home / "again" / "export.json").exists()
 
 

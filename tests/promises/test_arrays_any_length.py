@@ -14,7 +14,7 @@ import yaml
 import penstock
 from penstock.base.errors import ConfigError, InputError
 from penstock.cli import main
-from penstock.shards.foreign.hdf5 import export_hdf5
+from penstock.shards.foreign.exporting import export
 
 FUNCTION = """
 import numpy as np
@@ -130,7 +130,7 @@ def test_loading_names_the_columns_that_batches_can_have(tmp_path, format):
 
 def test_an_export_to_hdf5_has_every_sample(tmp_path):
     penstock.run(write(tmp_path))
-    export_hdf5(tmp_path / "out", tmp_path / "out.h5")
+    export(tmp_path / "out", "hdf5", tmp_path / "out.h5")
     dataset = penstock.open(tmp_path / "out")
     with h5py.File(tmp_path / "out.h5") as file:
         ids, image = file["train/ids"], file["train/image"]

@@ -26,9 +26,7 @@ import pytest
 import penstock
 from penstock.base.errors import PenstockError
 from penstock.shards.foreign.arrayrecord_file import open_reader
-from penstock.shards.foreign.hdf5 import export_hdf5
-from penstock.shards.foreign.hf_dataset import export_hf
-from penstock.shards.foreign.maxtext import export_maxtext
+from penstock.shards.foreign.exporting import export
 from tests.promises import workshop
 from tests.promises.arrow_types import VALUES, columns, exact, name_of
 from tests.shards.foreign.test_example import plainly_encoded
@@ -162,7 +160,7 @@ def through_a_function(folder: Path, arrays: Arrays) -> Arrays:
 
 def exported_to_hf(folder: Path, arrays: Arrays) -> Arrays:
     out = run(folder, arrays, [])
-    export_hf(out, folder / "hf")
+    export(out, "hf", folder / "hf")
     (file,) = (folder / "hf").glob("*.arrow")
     table = pa.ipc.open_stream(file.read_bytes()).read_all().sort_by("id")
     return {name: one(table[name]) for name in arrays}
@@ -199,7 +197,7 @@ def as_array_records(folder: Path, arrays: Arrays) -> Arrays:
 
 def exported_to_hdf5(folder: Path, arrays: Arrays) -> Arrays:
     out = run(folder, arrays, [])
-    export_hdf5(out, folder / "rows.h5")
+    export(out, "hdf5", folder / "rows.h5")
     schema = penstock.open(out)[:].schema
     with h5py.File(folder / "rows.h5") as file:
         return {name: _from_hdf5(file["train"][name], schema.field(name).type) for name in arrays}
@@ -464,7 +462,7 @@ def test_tokens_reach_maxtext_as_they_were_or_are_refused_by_name(tmp_path):
     for number, array in enumerate(TOKENS if workshop.THOROUGH else TOKENS[::30]):
         try:
             out = run(tmp_path / str(number), {"tokens": array}, [])
-            export_maxtext(out, tmp_path / f"{number} exported")
+            export(out, "maxtext", tmp_path / f"{number} exported")
         except PenstockError as error:
             assert error.exit_code != 1
             assert "token" in str(error)

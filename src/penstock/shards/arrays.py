@@ -17,6 +17,18 @@ from penstock.shards.schema import NUMBERS, Type, type_to_arrow
 Array = np.ndarray[Any, Any]
 MOST_RAGGED = 2**31 - 1  # what the offsets of Arrow's string, binary and list can count
 
+
+def is_string(kind: pa.DataType) -> bool:
+    """Whether it is text, with offsets of 32 or 64 bits."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether it is a list, of any length or of one."""
+    is_a = pa.types
+    return bool(is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind))
+
+
 # Fixed width: numbers, times, decimals, fixed lists.
 
 
@@ -66,24 +78,24 @@ def array_from_fixed(values: Array, kind: Type, valid: Array | None) -> pa.Array
 # Ragged: text and lists.
 
 
-def _offsets(array: pa.Array, kind: Type) -> Array:
+def _offsets(array: pa.Array, is_large: bool) -> Array:
     """Offsets as in Arrow: the first may be other than 0."""
     buffer = array.buffers()[1]
     if buffer is None or not len(array):
         return np.zeros(1, "i8")
-    return np.frombuffer(buffer, "i8" if kind.is_large else "i4")[array.offset :][: len(array) + 1]
+    return np.frombuffer(buffer, "i8" if is_large else "i4")[array.offset :][: len(array) + 1]
 
 
-def text_parts(array: pa.Array, kind: Type) -> tuple[Array, Array]:
+def text_parts(array: pa.Array) -> tuple[Array, Array]:
     """(bytes of these rows, their offsets)."""
-    offsets = _offsets(array, kind)
+    offsets = _offsets(array, pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type))
     data = array.buffers()[2]
     return (np.frombuffer(data, "u1") if data else np.empty(0, "u1"))[int(offsets[0]) : int(offsets[-1])], offsets
 
 
-def list_parts(array: pa.Array, kind: Type) -> tuple[pa.Array, Array]:
+def list_parts(array: pa.Array) -> tuple[pa.Array, Array]:
     """(values of these rows, their offsets). Arrow lets a null list have values; they are left out."""
-    offsets = _offsets(array, kind)
+    offsets = _offsets(array, pa.types.is_large_list(array.type))
     valid = valid_values(array)
     if valid is not None and np.any(np.diff(offsets)[~valid]):
         return array.flatten(), np.append(0, np.cumsum(np.where(valid, np.diff(offsets), 0), dtype="i8"))

@@ -62,7 +62,7 @@ class Encoder:
             if self._type.is_list:
                 yield from self._encode_list(array)
             elif self._type.is_text:
-                flat, offsets = arrays.text_parts(arrays.fill_nulls(array, self._type), self._type)
+                flat, offsets = arrays.text_parts(arrays.fill_nulls(array, self._type))
                 yield f"{self.field.name}/bytes", flat
                 yield f"{self.field.name}/offsets", self._shift(offsets)
             else:
@@ -93,7 +93,7 @@ class Encoder:
 
     def _encode_list(self, array: pa.Array) -> Pieces:
         assert self._inner
-        values, offsets = arrays.list_parts(array, self._type)
+        values, offsets = arrays.list_parts(array)
         yield f"{self.field.name}/offsets", self._shift(offsets)
         yield from self._inner.encode(values)
 

@@ -10,14 +10,12 @@ from typing import Any, NoReturn
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
-from typer import Exit
 
 from penstock.base.errors import printable_lines
 
 Facts = dict[str, Any]
 Tables = Callable[[Facts], Iterable[RenderableType]]
 _PLAIN_WIDTH = 120  # in a file or a pipe nobody has a width; rich would take 80 and fold the paths
-_BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose reader went away
 
 
 class _Console(Console):
@@ -93,10 +91,8 @@ def show(facts: Facts, tables: Tables, as_json: bool) -> None:
 
 
 def put(text: str) -> None:
-    """Print on stdout. Where its reader went away, as `head` does, the command ends there, and quietly."""
+    """Print on stdout. Where its reader went away, as `head` does, the command ends there: `cli.main` sees why."""
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        # Python would complain about the same pipe once more when it flushes stdout at the very end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise Exit(_BROKEN_PIPE) from None
+    except BrokenPipeError as error:
+        raise SystemExit from error

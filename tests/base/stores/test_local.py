@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -111,14 +110,6 @@ def test_a_sweep_spares_what_another_machine_may_still_be_writing(folder):
 def test_a_file_with_a_very_long_name_is_committed(folder):
     folder.commit_bytes(f"deep/{'n' * 250}.npy", b"x")
     assert folder.list() == [f"deep/{'n' * 250}.npy"]
-
-
-def test_of_all_who_create_a_file_one_does(folder):
-    with ThreadPoolExecutor(8) as threads:
-        done = list(threads.map(lambda number: folder.create("claims/a", b"%d" % number), range(40)))
-    assert done.count(True) == 1
-    assert folder.read("claims/a") == b"%d" % done.index(True)
-    assert folder.list() == ["claims/a"]
 
 
 def test_entries_are_what_lies_directly_in_a_folder_and_nothing_unfinished(folder):

@@ -78,9 +78,9 @@ def test_every_number_keeps_its_type_and_its_bits(tmp_path, through):
     penstock.run(write_job(tmp_path, [sample, sample], [sample], **keys))
     if through == "hdf5":
         h5py = pytest.importorskip("h5py")
-        from penstock.shards.foreign.hdf5 import export_hdf5
+        from penstock.shards.foreign.exporting import export
 
-        export_hdf5(tmp_path / "out", tmp_path / "out.h5")
+        export(tmp_path / "out", "hdf5", tmp_path / "out.h5")
         file = h5py.File(tmp_path / "out.h5")
     for name, (value, dtype) in GIVEN.items():
         found = file["train"][name][:] if through == "hdf5" else array_of(tmp_path, name)

@@ -22,18 +22,14 @@ from penstock.base.stores import open_store
 from penstock.cli import main
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign.export import cut, row_ranges, written_beside
-from penstock.shards.foreign.hf_dataset import export_hf
-from penstock.shards.foreign.maxtext import export_maxtext
-from penstock.shards.foreign.megatron import export_megatron
-from penstock.shards.foreign.zarr import export_zarr
+from penstock.shards.foreign.exporting import export
 from penstock.shards.manifest import Step, read_manifest, write_manifest
 from tests.loader.making import KEPT, make_kept_documents, make_token_rows, prepare
 from tests.shards.making import write_dataset
 from tests.show.desk import document
 
-SHARDED = pytest.mark.parametrize("export", [export_hf, export_maxtext, export_zarr])
-EXPORTS = pytest.mark.parametrize("export", [export_hf, export_maxtext, export_megatron, export_zarr])
-NAMES = pytest.mark.parametrize("to", ["hf", "maxtext", "megatron", "zarr"])
+SHARDED = pytest.mark.parametrize("to", ["hf", "maxtext", "zarr"])
+EXPORTS = pytest.mark.parametrize("to", ["hf", "maxtext", "megatron", "zarr"])
 
 
 def make_rows(path: Path, rows: int = 60, test: int = 9) -> Path:
@@ -66,14 +62,14 @@ def test_pieces_are_put_together_up_to_a_size_and_one_that_is_larger_stays_alone
     assert [[len(piece) for piece in group] for group in groups] == expected
 
 
-@pytest.mark.parametrize("export", [export_hf, export_maxtext])
-def test_no_file_is_larger_than_the_size_that_was_asked_for(tmp_path, export):
+@pytest.mark.parametrize("to", ["hf", "maxtext"])
+def test_no_file_is_larger_than_the_size_that_was_asked_for(tmp_path, to):
     """Ids are stored in 2 bytes and written in 4, or in 3 with a head for each row; codes are written as text."""
     rows = np.random.default_rng(0).integers(0, 65_535, (1500, 256)).astype("u2")
     kinds = pa.array(["x" * 50, "y"] * 750).dictionary_encode()
     columns = {"tokens": pa.array(list(rows), pa.list_(pa.uint16())), "kind": kinds}
     write_dataset(tmp_path / "in", {"train": [[pa.RecordBatch.from_pydict(columns)]]})
-    export(tmp_path / "in", tmp_path / "out", shard_size="500KB")
+    export(tmp_path / "in", to, tmp_path / "out", shard_size="500KB")
     sizes = sorted(path.stat().st_size for path in (tmp_path / "out").rglob("*.arr*"))
     assert sizes[-1] <= 500_000
     assert sizes[1] > 250_000  # all but the last are filled
@@ -103,72 +99,72 @@ def test_rows_are_read_so_many_at_once_that_they_have_the_bytes_allowed(tmp_path
 
 @SHARDED
 @pytest.mark.parametrize("size", ["some", "0", "50%", "-3MB", ""])
-def test_words_that_are_no_size_are_refused(tmp_path, export, size):
+def test_words_that_are_no_size_are_refused(tmp_path, to, size):
     path = make_rows(tmp_path / "rows")
     with pytest.raises(ConfigError) as caught:
-        export(path, tmp_path / "out", shard_size=size)
+        export(path, to, tmp_path / "out", shard_size=size)
     told = '--shard-size 200MB (in Python: shard_size="200MB")'
     assert (caught.value.where, caught.value.next_step) == ("--shard-size, shard_size=", told)
     assert os.listdir(tmp_path) == ["rows"]
 
 
 @SHARDED
-def test_a_size_that_makes_very_many_files_is_refused_with_the_numbers(tmp_path, export):
+def test_a_size_that_makes_very_many_files_is_refused_with_the_numbers(tmp_path, to):
     path = make_rows(tmp_path / "rows", 3000)
     with pytest.raises(ConfigError, match=r"in files of 7 B that would be about \d\d,\d\d\d files, more than 10,000"):
-        export(path, tmp_path / "out", shard_size=7)
+        export(path, to, tmp_path / "out", shard_size=7)
 
 
 # Places.
 
 
 @EXPORTS
-def test_a_folder_that_is_there_is_replaced_only_when_told_and_only_if_it_is_ours(tmp_path, export):
+def test_a_folder_that_is_there_is_replaced_only_when_told_and_only_if_it_is_ours(tmp_path, to):
     path, out = make_rows(tmp_path / "rows"), tmp_path / "out"
     out.mkdir()
-    export(path, out)  # an empty one is as good as none
+    export(path, to, out)  # an empty one is as good as none
     with pytest.raises(OutputError, match="exists already") as caught:
-        export(path, out)
+        export(path, to, out)
     assert "--overwrite" in caught.value.next_step
     before = contents(out)
-    export(path, out, overwrite=True, split="test")
+    export(path, to, out, overwrite=True, split="test")
     assert contents(out) != before
-    (out / ("zarr.json" if export is export_zarr else "export.json")).unlink()
+    (out / ("zarr.json" if to == "zarr" else "export.json")).unlink()
     before = contents(out)
     with pytest.raises(OutputError, match="not an export of penstock"):
-        export(path, out, overwrite=True)
+        export(path, to, out, overwrite=True)
     assert contents(out) == before
     assert sorted(os.listdir(tmp_path)) == ["out", "rows"]
 
 
 @EXPORTS
-def test_a_place_where_the_folder_cannot_be_is_refused(tmp_path, export):
+def test_a_place_where_the_folder_cannot_be_is_refused(tmp_path, to):
     path = make_rows(tmp_path / "some" / "rows")
     (tmp_path / "file").write_text("mine")
     for place in (path / "train", path, tmp_path / "some"):
         with pytest.raises(OutputError, match="the export must not be inside the dataset"):
-            export(path, place, overwrite=True)
+            export(path, to, place, overwrite=True)
     with pytest.raises(OutputError, match="this is a file"):
-        export(path, tmp_path / "file", overwrite=True)
+        export(path, to, tmp_path / "file", overwrite=True)
     with pytest.raises(FileError, match="cannot write"):
-        export(path, tmp_path / "nowhere" / "out")
+        export(path, to, tmp_path / "nowhere" / "out")
     assert penstock.verify(path).ok
 
 
 @EXPORTS
-def test_what_is_no_dataset_of_columns_is_refused(tmp_path, export):
+def test_what_is_no_dataset_of_columns_is_refused(tmp_path, to):
     with pytest.raises(OutputError, match="there is no dataset here"):
-        export(tmp_path, tmp_path / "out")
+        export(tmp_path, to, tmp_path / "out")
     path = make_rows(tmp_path / "rows")
     with pytest.raises(OutputError, match=r"no split 'tset'\. Did you mean 'test'"):
-        export(path, tmp_path / "out", split="tset")
+        export(path, to, tmp_path / "out", split="tset")
     folder = open_store(str(path))
     write_manifest(folder, replace(read_manifest(folder), config={"format": "arrayrecord"}))
     with pytest.raises(ConfigError, match=r"records of \.arrayrecord files have no columns"):
-        export(path, tmp_path / "out")
+        export(path, to, tmp_path / "out")
     write_manifest(folder, replace(read_manifest(folder), config={"format": "npz"}))
     with pytest.raises(OutputError, match="batch files, which are not merged"):
-        export(path, tmp_path / "out")
+        export(path, to, tmp_path / "out")
     assert os.listdir(tmp_path) == ["rows"]
 
 
@@ -176,23 +172,23 @@ def test_what_is_no_dataset_of_columns_is_refused(tmp_path, export):
 
 
 @EXPORTS
-def test_the_same_dataset_gives_the_same_files(tmp_path, export):
+def test_the_same_dataset_gives_the_same_files(tmp_path, to):
     path = make_rows(tmp_path / "rows")
     for name in ("a", "b"):
-        export(path, tmp_path / name, **({} if export is export_megatron else {"shard_size": "1kB"}))
+        export(path, to, tmp_path / name, **({} if to == "megatron" else {"shard_size": "1kB"}))
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     assert len(contents(tmp_path / "a")) >= 5
 
 
 @EXPORTS
-def test_a_damaged_block_is_named_and_the_export_of_before_stays(tmp_path, export):
+def test_a_damaged_block_is_named_and_the_export_of_before_stays(tmp_path, to):
     path, out = make_rows(tmp_path / "rows"), tmp_path / "out"
-    export(path, out)
+    export(path, to, out)
     before = contents(out)
     shard = path / "train" / "00002-of-00003.safetensors"
     shard.write_bytes(shard.read_bytes()[:-1] + b"\7")
     with pytest.raises(IntegrityError, match="block 0 of column 'tokens' is damaged"):
-        export(path, out, overwrite=True)
+        export(path, to, out, overwrite=True)
     assert contents(out) == before
     assert sorted(os.listdir(tmp_path)) == ["out", "rows"]
 
@@ -207,7 +203,7 @@ sys.exit(main(["export", *sys.argv[2:]]))
 
 
 @pytest.mark.proof
-@NAMES
+@EXPORTS
 @pytest.mark.parametrize("room", [0, 500])
 def test_a_disk_that_takes_no_more_leaves_nothing_behind(tmp_path, to, room):
     path = make_rows(tmp_path / "rows")
@@ -232,7 +228,7 @@ def test_what_a_killed_export_left_is_gone_with_the_next(tmp_path):
     done = subprocess.run([sys.executable, "-c", KILLED, str(out)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert sorted(os.listdir(tmp_path)) == ["out.penstock-part", "rows"]
-    export_hf(path, out)
+    export(path, "hf", out)
     assert sorted(os.listdir(tmp_path)) == ["out", "rows"]
     assert "half a file" not in os.listdir(out)
 
@@ -240,11 +236,11 @@ def test_what_a_killed_export_left_is_gone_with_the_next(tmp_path):
 def test_two_exports_to_one_place_do_not_meet(tmp_path):
     path, out = make_rows(tmp_path / "rows"), tmp_path / "out"
     with written_beside(str(out)), pytest.raises(OutputError, match="another export writes to the same place"):
-        export_hf(path, out)
+        export(path, "hf", out)
 
 
 @EXPORTS
-def test_tokens_are_held_against_the_account_of_a_packed_dataset(tmp_path, export):
+def test_tokens_are_held_against_the_account_of_a_packed_dataset(tmp_path, to):
     path = make_rows(tmp_path / "rows")
     folder = open_store(str(path))
     for given, intact in ((69 * 33, True), (69 * 33 + 1, False)):
@@ -254,20 +250,20 @@ def test_tokens_are_held_against_the_account_of_a_packed_dataset(tmp_path, expor
         )
         write_manifest(folder, replace(read_manifest(folder), tokens=account))
         if intact:
-            assert sum(export(path, tmp_path / "out").tokens.values()) == given
+            assert sum(export(path, to, tmp_path / "out").tokens.values()) == given
         else:
             with pytest.raises(
                 IntegrityError, match=r"2,277 tokens were written, and the manifest's account has 2,278"
             ):
-                export(path, tmp_path / "other")
-    assert export(path, tmp_path / "one", split="test").tokens == {"test": 9 * 33}
+                export(path, to, tmp_path / "other")
+    assert export(path, to, tmp_path / "one", split="test").tokens == {"test": 9 * 33}
     assert sorted(os.listdir(tmp_path)) == ["one", "out", "rows"]
 
 
 # Memory, and the command.
 
 
-def peak_of(export: Any, *arguments: Any) -> int:
+def peak_of(*arguments: Any) -> int:
     """Bytes of memory that the call took beyond what the process had."""
     before, peak, stop = own_memory().counted, [0], threading.Event()
 
@@ -285,7 +281,7 @@ def peak_of(export: Any, *arguments: Any) -> int:
 
 @pytest.mark.proof
 @EXPORTS
-def test_memory_does_not_grow_with_the_dataset(tmp_path, export):
+def test_memory_does_not_grow_with_the_dataset(tmp_path, to):
     """60 MB of tokens, in one shard; the files have twice as much."""
     tokens = np.random.default_rng(0).integers(0, 50_000, (1500, 2048)).astype("u2")
     batch = pa.RecordBatch.from_pydict(
@@ -293,8 +289,8 @@ def test_memory_does_not_grow_with_the_dataset(tmp_path, export):
     )
     write_dataset(tmp_path / "in", {"train": [[batch] * 10]})
     del tokens, batch
-    export(make_rows(tmp_path / "small"), tmp_path / "warm")
-    assert peak_of(export, tmp_path / "in", tmp_path / "out") < 30 * 10**6
+    export(make_rows(tmp_path / "small"), to, tmp_path / "warm")
+    assert peak_of(tmp_path / "in", to, tmp_path / "out") < 30 * 10**6
 
 
 @pytest.mark.parametrize("to", ["hf", "maxtext"])
@@ -326,10 +322,10 @@ def test_a_shard_size_of_hdf5_and_an_unknown_format_are_refused(tmp_path, capfd)
 
 def test_kept_columns_go_to_hf_and_are_refused_by_maxtext(tmp_path):
     path = prepare(tmp_path / "job", make_kept_documents(60, 30, 3), [{"pack": {"length": 33, "keep": KEPT}}])
-    export_hf(path, tmp_path / "hf")
+    export(path, "hf", tmp_path / "hf")
     (file,) = (tmp_path / "hf").glob("*.arrow")
     found, rows = pa.ipc.open_stream(file.read_bytes()).read_all(), penstock.open(path)[:]
     assert found.column_names == ["input_ids", "seq_lengths", *KEPT]
     assert all(found[name].to_pylist() == rows[name].to_pylist() for name in KEPT)
     with pytest.raises(ConfigError, match="`pack` kept source, weight, mask, score beside the tokens"):
-        export_maxtext(path, tmp_path / "maxtext")
+        export(path, "maxtext", tmp_path / "maxtext")

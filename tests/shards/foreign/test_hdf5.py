@@ -18,7 +18,7 @@ import penstock
 from penstock.base.errors import ConfigError, FileError, InputError, IntegrityError, OutputError
 from penstock.base.memory import own_memory
 from penstock.cli import main
-from penstock.shards.foreign.hdf5 import export_hdf5
+from penstock.shards.foreign.exporting import export
 from penstock.shards.manifest import dataset_id
 from tests.shards.making import FIXED, make_array, make_batch, write_dataset
 from tests.shards.test_shapes import from_numpy
@@ -54,7 +54,7 @@ def make_games(path: Path, container: Any = "safetensors") -> Path:
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_every_split_is_a_group_and_every_column_a_dataset_of_the_same_bytes(tmp_path, container):
     path, file = make_games(tmp_path / "games", container), tmp_path / "games.h5"
-    exported = export_hdf5(path, file)
+    exported = export(path, "hdf5", file)
     assert (exported.rows, exported.bytes) == ({"train": 62, "test": 9}, file.stat().st_size)
     with h5py.File(file) as found:
         assert list(found) == ["test", "train"]
@@ -77,7 +77,7 @@ def test_every_split_is_a_group_and_every_column_a_dataset_of_the_same_bytes(tmp
 def test_fixed_columns_of_every_type_keep_their_shape_and_bits(tmp_path):
     batch = make_batch(30, 5, 0, TYPES)
     write_dataset(tmp_path / "in", {"train": [[batch.slice(0, 11)], [batch.slice(11)]]})
-    export_hdf5(tmp_path / "in", tmp_path / "out.h5")
+    export(tmp_path / "in", "hdf5", tmp_path / "out.h5")
     shards = [penstock.open(tmp_path / "in").columns(number) for number in (0, 1)]
     with h5py.File(tmp_path / "out.h5") as found:
         for name in batch.schema.names:
@@ -89,11 +89,11 @@ def test_fixed_columns_of_every_type_keep_their_shape_and_bits(tmp_path):
 
 def test_one_split_can_be_asked_for_alone(tmp_path):
     path = make_games(tmp_path / "games")
-    assert export_hdf5(path, tmp_path / "a.h5", split="test").rows == {"test": 9}
+    assert export(path, "hdf5", tmp_path / "a.h5", split="test").rows == {"test": 9}
     with h5py.File(tmp_path / "a.h5") as found:
         assert list(found) == ["test"]
     with pytest.raises(OutputError, match=r"no split 'tset'\. Did you mean 'test'"):
-        export_hdf5(path, tmp_path / "b.h5", split="tset")
+        export(path, "hdf5", tmp_path / "b.h5", split="tset")
 
 
 def test_text_longer_than_is_written_at_once_comes_whole(tmp_path, monkeypatch):
@@ -109,7 +109,7 @@ def test_text_longer_than_is_written_at_once_comes_whole(tmp_path, monkeypatch):
     }
     batch = pa.RecordBatch.from_pydict(columns)
     write_dataset(tmp_path / "in", {"train": [[batch]]})
-    export_hdf5(tmp_path / "in", tmp_path / "out.h5")
+    export(tmp_path / "in", "hdf5", tmp_path / "out.h5")
     with h5py.File(tmp_path / "out.h5") as found:
         for name in ("plain", "large", "coded"):
             assert list(found["train"][name].asstr()) == texts
@@ -120,7 +120,7 @@ def test_text_longer_than_is_written_at_once_comes_whole(tmp_path, monkeypatch):
 def test_the_same_dataset_gives_the_same_file(tmp_path):
     path = make_games(tmp_path / "games")
     for name in ("a.h5", "b.h5"):
-        export_hdf5(path, tmp_path / name)
+        export(path, "hdf5", tmp_path / name)
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
 
 
@@ -131,7 +131,7 @@ def test_other_ragged_columns_are_refused_by_name(tmp_path, kind):
     batch = pa.RecordBatch.from_arrays([pa.array([1]), make_array(kind, 1, np.random.default_rng(0), 0)], ["a", "odd"])
     write_dataset(tmp_path / "in", {"train": [[batch]]})
     with pytest.raises(ConfigError, match=r"column 'odd' is .*: HDF5 gets numbers") as caught:
-        export_hdf5(tmp_path / "in", tmp_path / "out.h5")
+        export(tmp_path / "in", "hdf5", tmp_path / "out.h5")
     assert "leave it out with `select:`" in caught.value.next_step
     assert os.listdir(tmp_path) == ["in"]
 
@@ -153,7 +153,7 @@ def test_arrays_of_any_length_and_bytes_are_values_and_offsets(tmp_path, contain
         return pa.RecordBatch.from_pydict(columns)
 
     write_dataset(tmp_path / "in", {"train": [[batch(shard)] for shard in rows]}, container)
-    export_hdf5(tmp_path / "in", tmp_path / "out.h5")
+    export(tmp_path / "in", "hdf5", tmp_path / "out.h5")
     with h5py.File(tmp_path / "out.h5") as file:
         train = file["train"]
         assert {train[name]["offsets"][:].tolist() == [0, 2, 3, 3, 6] for name in train} == {True}
@@ -169,7 +169,7 @@ def test_a_null_inside_a_list_is_refused(tmp_path):
     batch = pa.RecordBatch.from_pydict({"a": pa.array([[1, None]], pa.list_(pa.int64()))})
     write_dataset(tmp_path / "in", {"train": [[batch]]})
     with pytest.raises(ConfigError, match="column 'a' has nulls"):
-        export_hdf5(tmp_path / "in", tmp_path / "out.h5")
+        export(tmp_path / "in", "hdf5", tmp_path / "out.h5")
 
 
 def test_nulls_are_refused_and_nothing_is_left(tmp_path):
@@ -177,7 +177,7 @@ def test_nulls_are_refused_and_nothing_is_left(tmp_path):
     holed = pa.RecordBatch.from_pydict({"a": pa.array([1, None], pa.int64())})
     write_dataset(tmp_path / "in", {"train": [[whole], [holed]]})
     with pytest.raises(ConfigError, match="column 'a' has nulls") as caught:
-        export_hdf5(tmp_path / "in", tmp_path / "out.h5")
+        export(tmp_path / "in", "hdf5", tmp_path / "out.h5")
     assert caught.value.where == "train/00001-of-00002"
     assert os.listdir(tmp_path) == ["in"]
 
@@ -189,7 +189,7 @@ def test_text_that_hdf5_would_cut_short_is_refused_with_its_record(tmp_path, cod
         tmp_path / "in", {"train": [[pa.RecordBatch.from_pydict({"t": texts.dictionary_encode() if coded else texts})]]}
     )
     with pytest.raises(InputError, match="column 't' has a NUL") as caught:
-        export_hdf5(tmp_path / "in", tmp_path / "out.h5")
+        export(tmp_path / "in", "hdf5", tmp_path / "out.h5")
     assert caught.value.where == "train/00000-of-00001.safetensors, record 1"
 
 
@@ -197,17 +197,17 @@ def test_text_that_hdf5_would_cut_short_is_refused_with_its_record(tmp_path, cod
 def test_a_name_that_hdf5_cannot_have_is_refused(tmp_path, name):
     write_dataset(tmp_path / "in", {"train": [[pa.RecordBatch.from_pydict({name: [1]})]]})
     with pytest.raises(ConfigError, match="cannot hold a column named"):
-        export_hdf5(tmp_path / "in", tmp_path / "out.h5")
+        export(tmp_path / "in", "hdf5", tmp_path / "out.h5")
 
 
 def test_a_damaged_block_is_named_and_the_file_of_before_stays(tmp_path):
     path, file = make_games(tmp_path / "games"), tmp_path / "games.h5"
-    export_hdf5(path, file)
+    export(path, "hdf5", file)
     before = file.read_bytes()
     shard = path / "train" / "00002-of-00003.safetensors"
     shard.write_bytes(shard.read_bytes()[:-1] + b"\7")
     with pytest.raises(IntegrityError, match="block 0 of column 'name/bytes' is damaged"):
-        export_hdf5(path, file, overwrite=True)
+        export(path, "hdf5", file, overwrite=True)
     assert file.read_bytes() == before
     assert sorted(os.listdir(tmp_path)) == ["games", "games.h5"]
 
@@ -216,21 +216,21 @@ def test_a_file_that_is_there_is_replaced_only_when_told(tmp_path):
     path, file = make_games(tmp_path / "games"), tmp_path / "games.h5"
     file.write_text("mine")
     with pytest.raises(OutputError, match="exists already") as caught:
-        export_hdf5(path, file)
+        export(path, "hdf5", file)
     assert "--overwrite" in caught.value.next_step
     assert file.read_text() == "mine"
-    export_hdf5(path, file, overwrite=True)
+    export(path, "hdf5", file, overwrite=True)
     assert h5py.is_hdf5(file)
 
 
 def test_a_place_where_the_file_cannot_be_is_refused(tmp_path):
     path = make_games(tmp_path / "games")
     with pytest.raises(OutputError, match="inside the dataset"):
-        export_hdf5(path, path / "train" / "games.h5")
+        export(path, "hdf5", path / "train" / "games.h5")
     with pytest.raises(OutputError, match="this is a folder"):
-        export_hdf5(path, tmp_path)
+        export(path, "hdf5", tmp_path)
     with pytest.raises(FileError, match="cannot write"):
-        export_hdf5(path, tmp_path / "nowhere" / "games.h5")
+        export(path, "hdf5", tmp_path / "nowhere" / "games.h5")
     assert penstock.verify(path).ok
 
 
@@ -257,7 +257,7 @@ def test_a_disk_that_takes_no_more_leaves_nothing_behind(tmp_path, room):
 def test_without_h5py_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(ConfigError) as caught:
-        export_hdf5(tmp_path, tmp_path / "out.h5")
+        export(tmp_path, "hdf5", tmp_path / "out.h5")
     assert caught.value.next_step == "pip install 'penstock[hdf5]'"
 
 
@@ -285,7 +285,7 @@ def test_memory_does_not_grow_with_the_dataset(tmp_path):
     write_dataset(tmp_path / "in", {"train": [[batch] * 9]})
     del features, batch
     write_dataset(tmp_path / "small", {"train": [[pa.RecordBatch.from_pydict({"t": ["warm"]})]]})
-    export_hdf5(tmp_path / "small", tmp_path / "small.h5")
+    export(tmp_path / "small", "hdf5", tmp_path / "small.h5")
     before, peak, stop = own_memory().counted, [0], threading.Event()
 
     def watch() -> None:
@@ -294,7 +294,7 @@ def test_memory_does_not_grow_with_the_dataset(tmp_path):
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    exported = export_hdf5(tmp_path / "in", tmp_path / "out.h5")
+    exported = export(tmp_path / "in", "hdf5", tmp_path / "out.h5")
     stop.set()
     watcher.join()
     assert exported.bytes > 200 * 10**6

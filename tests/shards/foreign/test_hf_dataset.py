@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.errors import ConfigError
-from penstock.shards.foreign.hf_dataset import export_hf
+from penstock.shards.foreign.exporting import export
 from penstock.shards.packed import read_document_lengths
 from tests.shards.foreign.test_export import make_rows
 from tests.shards.making import TYPES, bits, make_batch, write_dataset
@@ -41,7 +41,7 @@ def make(tmp_path: Path, **columns: pa.Array) -> Path:
 
 def test_packed_rows_have_the_names_and_types_that_trainers_look_for(tmp_path):
     path, out = make_rows(tmp_path / "rows"), tmp_path / "out"
-    exported = export_hf(path, out, shard_size="1kB")
+    exported = export(path, "hf", out, shard_size="1kB")
     assert (exported.rows, exported.tokens) == ({"train": 60, "test": 9}, {"train": 60 * 33, "test": 9 * 33})
     assert json.loads((out / "dataset_dict.json").read_text()) == {"splits": ["train", "test"]}
     for split in ("train", "test"):
@@ -62,7 +62,7 @@ def test_packed_rows_have_the_names_and_types_that_trainers_look_for(tmp_path):
 def test_one_split_is_a_folder_of_its_own_whatever_the_size_of_files(tmp_path):
     path = make_rows(tmp_path / "rows")
     for name, size in (("a", "1kB"), ("b", "200MB")):
-        export_hf(path, tmp_path / name, split="train", shard_size=size)
+        export(path, "hf", tmp_path / name, split="train", shard_size=size)
     a, b = ({path.name for path in (tmp_path / name).iterdir()} for name in "ab")
     assert b == {"data-00000-of-00001.arrow", "dataset_info.json", "state.json", "export.json"}
     assert len(a) > len(b)
@@ -76,7 +76,7 @@ def test_another_split_or_dataset_has_another_fingerprint(tmp_path):
     found = set()
     for number, rows in enumerate([60, 61]):
         path = make_rows(tmp_path / f"rows{number}", rows)
-        export_hf(path, tmp_path / f"out{number}")
+        export(path, "hf", tmp_path / f"out{number}")
         for split in ("train", "test"):
             state = json.loads((tmp_path / f"out{number}" / split / "state.json").read_text())
             found.add(state["_fingerprint"])
@@ -87,7 +87,7 @@ def test_another_split_or_dataset_has_another_fingerprint(tmp_path):
 def test_columns_of_every_type_keep_their_bits_and_their_nulls(tmp_path):
     batch = make_batch(60, 5)
     write_dataset(tmp_path / "in", {"train": [[batch.slice(0, 20)], [batch.slice(20)]]})
-    exported = export_hf(tmp_path / "in", tmp_path / "out", shard_size="5kB")
+    exported = export(tmp_path / "in", "hf", tmp_path / "out", shard_size="5kB")
     assert exported.tokens == {}
     table = read(tmp_path / "out")
     assert table.column_names == batch.schema.names
@@ -111,19 +111,19 @@ def test_columns_of_every_type_keep_their_bits_and_their_nulls(tmp_path):
     ids=str,
 )
 def test_types_are_called_what_that_library_calls_them(tmp_path, kind, feature):
-    export_hf(make(tmp_path, a=pa.array([None], kind)), tmp_path / "out")
+    export(make(tmp_path, a=pa.array([None], kind)), "hf", tmp_path / "out")
     assert features(tmp_path / "out") == {"a": {"dtype": feature, "_type": "Value"}}
 
 
 def test_shapes_are_lists_of_their_length(tmp_path):
-    export_hf(make(tmp_path, a=pa.array([[[1, 2]] * 3], pa.list_(pa.list_(pa.int8(), 2), 3))), tmp_path / "out")
+    export(make(tmp_path, a=pa.array([[[1, 2]] * 3], pa.list_(pa.list_(pa.int8(), 2), 3))), "hf", tmp_path / "out")
     inner = {"feature": {"dtype": "int8", "_type": "Value"}, "length": 2, "_type": "Sequence"}
     assert features(tmp_path / "out") == {"a": {"feature": inner, "length": 3, "_type": "Sequence"}}
 
 
 def test_rows_of_different_lengths_take_the_other_columns_along(tmp_path):
     columns = {"id": pa.array(["a", "b", "c"]), "tokens": pa.array([[7, 8], [], [9]], pa.list_(pa.uint16()))}
-    exported = export_hf(make(tmp_path, **columns), tmp_path / "out")
+    exported = export(make(tmp_path, **columns), "hf", tmp_path / "out")
     assert (exported.rows, exported.tokens) == ({"train": 3}, {"train": 3})
     assert read(tmp_path / "out").to_pydict() == {"id": ["a", "b", "c"], "input_ids": [[7, 8], [], [9]]}
 
@@ -134,14 +134,14 @@ def test_rows_of_different_lengths_take_the_other_columns_along(tmp_path):
     ids=str,
 )
 def test_ids_are_int32_unless_they_need_more(tmp_path, kind, found):
-    export_hf(make(tmp_path, tokens=pa.array([[1, 2]], pa.list_(kind, 2))), tmp_path / "out")
+    export(make(tmp_path, tokens=pa.array([[1, 2]], pa.list_(kind, 2))), "hf", tmp_path / "out")
     assert str(read(tmp_path / "out").schema.field("input_ids").type) == f"list<item: {found}>"
 
 
 def test_splits_without_rows_have_a_file_without_rows(tmp_path):
     batch = pa.RecordBatch.from_pydict({"tokens": pa.array([[1]], pa.list_(pa.uint16(), 1))})
     write_dataset(tmp_path / "in", {"train": [[batch]], "val": [[batch.slice(0, 0)]], "test": []})
-    exported = export_hf(tmp_path / "in", tmp_path / "out")
+    exported = export(tmp_path / "in", "hf", tmp_path / "out")
     assert (exported.rows, exported.tokens) == ({"train": 1, "val": 0, "test": 0}, {"train": 1, "val": 0, "test": 0})
     assert read(tmp_path / "out" / "test").schema == read(tmp_path / "out" / "train").schema
     assert len(read(tmp_path / "out" / "test")) == len(read(tmp_path / "out" / "val")) == 0
@@ -150,17 +150,17 @@ def test_splits_without_rows_have_a_file_without_rows(tmp_path):
 def test_a_column_that_is_in_the_way_of_a_name_is_refused(tmp_path):
     path = make(tmp_path, tokens=pa.array([[1]]), input_ids=pa.array([1]))
     with pytest.raises(ConfigError, match="two columns would be called 'input_ids'"):
-        export_hf(path, tmp_path / "out")
+        export(path, "hf", tmp_path / "out")
 
 
 def test_words_that_happen_to_be_called_tokens_stay_as_they_are(tmp_path):
-    export_hf(make(tmp_path, tokens=pa.array([["a", "b"]]), documents=pa.array([[0]])), tmp_path / "out")
+    export(make(tmp_path, tokens=pa.array([["a", "b"]]), documents=pa.array([[0]])), "hf", tmp_path / "out")
     assert read(tmp_path / "out").to_pydict() == {"tokens": [["a", "b"]], "documents": [[0]]}
 
 
 def test_nulls_among_tokens_are_refused_by_file(tmp_path):
     with pytest.raises(ConfigError, match="column 'tokens' has nulls"):
-        export_hf(make(tmp_path, tokens=pa.array([[1], None])), tmp_path / "out")
+        export(make(tmp_path, tokens=pa.array([[1], None])), "hf", tmp_path / "out")
 
 
 # Lengths of documents.

@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock.base.errors import ConfigError, InputError
 from penstock.shards.foreign import megatron
-from penstock.shards.foreign.megatron import export_megatron
+from penstock.shards.foreign.exporting import export
 from tests.loader.making import KEPT, make_kept_documents, prepare
 from tests.shards.foreign.megatron_files import read_pair
 from tests.shards.making import write_dataset
@@ -31,7 +31,7 @@ def packed(folder: Path, documents: Documents, stages: list[Any], kind: pa.DataT
 
 
 def exported(path: Path, split: str = "train") -> Documents:
-    export_megatron(path, f"{path}-megatron", overwrite=True)
+    export(path, "megatron", f"{path}-megatron", overwrite=True)
     return read_pair(Path(f"{path}-megatron") / split)[1]
 
 
@@ -49,10 +49,10 @@ def test_documents_that_a_wrapped_stream_cut_come_out_whole(tmp_path, longest):
 @pytest.mark.parametrize("at_once", [1, 40, 1000])
 def test_it_does_not_matter_how_many_tokens_are_read_at_once(tmp_path, monkeypatch, at_once):
     path = packed(tmp_path, make_documents(60, 90), [{"pack": 16}])
-    export_megatron(path, tmp_path / "a")
+    export(path, "megatron", tmp_path / "a")
     monkeypatch.setattr(megatron, "_AT_ONCE", at_once)
     monkeypatch.setattr(megatron, "_DOCUMENTS_AT_ONCE", 7)
-    export_megatron(path, tmp_path / "b")
+    export(path, "megatron", tmp_path / "b")
     for name in ("train.bin", "train.idx", "export.json"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -84,7 +84,7 @@ def test_rows_of_another_job_are_not_joined(tmp_path):
 def test_ids_have_16_bits_where_they_are_stored_in_16_and_else_32(tmp_path, kind, written):
     batch = pa.RecordBatch.from_pydict({"tokens": pa.array([[1, 2], [3]], pa.list_(kind or pa.int64()))})
     write_dataset(tmp_path / "in", {"train": [[batch]]})
-    export_megatron(tmp_path / "in", tmp_path / "out")
+    export(tmp_path / "in", "megatron", tmp_path / "out")
     assert read_pair(tmp_path / "out" / "train") == (written, [[1, 2], [3]])
 
 
@@ -110,13 +110,13 @@ def test_a_document_that_the_index_has_no_room_for_is_refused_with_its_length(tm
     path = packed(tmp_path / "job", [[7] * 100], [{"pack": 10}])
     monkeypatch.setattr(megatron, "LARGEST", 99)
     with pytest.raises(InputError, match="a document has 100 tokens, and Megatron's index has room for 99"):
-        export_megatron(path, tmp_path / "out")
+        export(path, "megatron", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_what_megatron_has_no_place_for_is_refused(tmp_path):
     kept = prepare(tmp_path / "job", make_kept_documents(60, 30, 3), [{"pack": {"length": 33, "keep": KEPT}}])
     with pytest.raises(ConfigError, match="but Megatron takes only tokens"):
-        export_megatron(kept, tmp_path / "out")
+        export(kept, "megatron", tmp_path / "out")
     with pytest.raises(ConfigError, match=r"megatron is one \.bin and one \.idx file per split"):
         penstock.export(kept, "megatron", shard_size="1MB")

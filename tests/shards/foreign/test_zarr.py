@@ -21,7 +21,7 @@ import penstock
 from penstock.base.errors import ConfigError, IntegrityError, OutputError
 from penstock.base.stores import open_store
 from penstock.cli import main
-from penstock.shards.foreign.zarr import export_zarr
+from penstock.shards.foreign.exporting import export
 from penstock.shards.manifest import read_manifest, write_manifest
 from tests.loader.making import KEPT, make_kept_documents, prepare
 from tests.shards.foreign.test_hdf5 import SHAPED, make_games
@@ -68,7 +68,7 @@ def own(path: Path, split: str, column: str) -> np.ndarray:
 @pytest.mark.parametrize("size", ["16MB", "1kB"])
 def test_every_split_is_a_group_and_every_column_an_array_of_the_same_bytes(tmp_path, container, size):
     path = make_games(tmp_path / "games", container)
-    exported = export_zarr(path, tmp_path / "games.zarr", shard_size=size)
+    exported = export(path, "zarr", tmp_path / "games.zarr", shard_size=size)
     assert exported.rows == {"train": 62, "test": 9}
     root = facts_of(tmp_path / "games.zarr")
     assert (root["node_type"], root["attributes"]["dataset"]) == ("group", exported.dataset)
@@ -89,7 +89,7 @@ def test_every_split_is_a_group_and_every_column_an_array_of_the_same_bytes(tmp_
 def test_columns_of_every_type_keep_their_shape_and_bits(tmp_path, size):
     batch = make_batch(30, 5, 0, TYPES)
     write_dataset(tmp_path / "in", {"train": [[batch.slice(0, 11)], [batch.slice(0, 0)], [batch.slice(11)]]})
-    export_zarr(tmp_path / "in", tmp_path / "out", shard_size=size)
+    export(tmp_path / "in", "zarr", tmp_path / "out", shard_size=size)
     table = penstock.open(tmp_path / "in")[:]
     for name, kind in zip(batch.schema.names, batch.schema.types, strict=True):
         place = tmp_path / "out" / "train" / name
@@ -108,7 +108,7 @@ def test_columns_of_every_type_keep_their_shape_and_bits(tmp_path, size):
 def test_packed_rows_have_their_tokens_documents_and_kept_columns(tmp_path, method):
     stages = [{"pack": {"length": 33, "method": method, "keep": KEPT}}]
     path = prepare(tmp_path / "job", make_kept_documents(200, 30, 3), stages)
-    exported = export_zarr(path, tmp_path / "out", shard_size="2kB")
+    exported = export(path, "zarr", tmp_path / "out", shard_size="2kB")
     place, rows = tmp_path / "out" / "train", penstock.open(path)[:].to_pylist()
     assert exported.tokens == {"train": sum(len(row["tokens"]) for row in rows)}
     assert [each.tolist() for each in ragged(place / "documents", "values")] == [row["documents"] for row in rows]
@@ -123,7 +123,7 @@ def test_names_of_features_go_along(tmp_path):
     manifest = read_manifest(store)
     (path / "manifest.json").unlink()
     write_manifest(store, replace(manifest, feature_names={"board": names}))
-    export_zarr(path, tmp_path / "out")
+    export(path, "zarr", tmp_path / "out")
     assert facts_of(tmp_path / "out" / "train" / "board")["attributes"]["feature_names"] == names
     assert "feature_names" not in facts_of(tmp_path / "out" / "train" / "label")["attributes"]
 
@@ -133,7 +133,7 @@ def test_no_chunk_is_larger_than_the_size_that_was_asked_for(tmp_path):
     columns = {"x": np.random.default_rng(0).bytes(3_000_000)}
     table = pa.RecordBatch.from_pydict({"x": pa.array(np.frombuffer(columns["x"], "u1"))})
     write_dataset(tmp_path / "in", {"train": [[table]]})
-    export_zarr(tmp_path / "in", tmp_path / "out", shard_size="500kB")
+    export(tmp_path / "in", "zarr", tmp_path / "out", shard_size="500kB")
     sizes = sorted(path.stat().st_size for path in (tmp_path / "out").rglob("c/*"))
     assert 490_000 < sizes[-1] <= 500_000
     assert len(sizes) == 7
@@ -144,7 +144,7 @@ def test_lists_of_text_are_refused_by_name(tmp_path, kind):
     batch = pa.RecordBatch.from_arrays([pa.array([1]), make_array(kind, 1, np.random.default_rng(0), 0)], ["a", "odd"])
     write_dataset(tmp_path / "in", {"train": [[batch]]})
     with pytest.raises(ConfigError, match=r"column 'odd' is .*: Zarr gets numbers, text, and lists of numbers"):
-        export_zarr(tmp_path / "in", tmp_path / "out")
+        export(tmp_path / "in", "zarr", tmp_path / "out")
     assert [each.name for each in tmp_path.iterdir()] == ["in"]
 
 
@@ -152,7 +152,7 @@ def test_lists_of_text_are_refused_by_name(tmp_path, kind):
 def test_nulls_are_refused_and_nothing_is_left(tmp_path, values):
     write_dataset(tmp_path / "in", {"train": [[pa.RecordBatch.from_pydict({"a": values})]]})
     with pytest.raises(ConfigError, match="column 'a' has nulls"):
-        export_zarr(tmp_path / "in", tmp_path / "out")
+        export(tmp_path / "in", "zarr", tmp_path / "out")
     assert [each.name for each in tmp_path.iterdir()] == ["in"]
 
 
@@ -160,13 +160,13 @@ def test_nulls_are_refused_and_nothing_is_left(tmp_path, values):
 def test_names_that_zarr_has_no_place_for_are_refused(tmp_path, name):
     write_dataset(tmp_path / "in", {"train": [[pa.RecordBatch.from_pydict({name: [1]})]]})
     with pytest.raises(ConfigError, match="Zarr cannot use this name"):
-        export_zarr(tmp_path / "in", tmp_path / "out")
+        export(tmp_path / "in", "zarr", tmp_path / "out")
 
 
 def test_an_empty_split_has_arrays_without_rows(tmp_path):
     batch = make_batch(4, 5, 0, TYPES)
     write_dataset(tmp_path / "in", {"train": [[batch]], "test": [[batch.slice(0, 0)]]})
-    export_zarr(tmp_path / "in", tmp_path / "out")
+    export(tmp_path / "in", "zarr", tmp_path / "out")
     for name in batch.schema.names:
         place = tmp_path / "out" / "test" / name
         if facts_of(place)["node_type"] == "array":
@@ -181,11 +181,11 @@ def test_a_group_of_somebody_else_is_never_replaced(tmp_path):
     theirs.mkdir()
     (theirs / "zarr.json").write_text(json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {"a": 1}}))
     with pytest.raises(OutputError, match="not an export of penstock"):
-        export_zarr(path, theirs, overwrite=True)
-    export_zarr(path, tmp_path / "ours")
+        export(path, "zarr", theirs, overwrite=True)
+    export(path, "zarr", tmp_path / "ours")
     with pytest.raises(OutputError, match="exists already"):
-        export_zarr(path, tmp_path / "ours")
-    export_zarr(path, tmp_path / "ours", split="test", overwrite=True)
+        export(path, "zarr", tmp_path / "ours")
+    export(path, "zarr", tmp_path / "ours", split="test", overwrite=True)
     assert sorted(each.name for each in (tmp_path / "ours").iterdir()) == ["test", "zarr.json"]
 
 
@@ -194,7 +194,7 @@ def test_an_export_in_an_input_folder_is_not_read_as_input(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a.jsonl").write_text('{"a": 1}\n')
-    export_zarr(path, folder / "games.zarr")
+    export(path, "zarr", folder / "games.zarr")
     penstock.run({"input": str(folder), "output": str(tmp_path / "out"), "workers": 0}, progress=False)
     assert penstock.open(tmp_path / "out")[:].to_pylist() == [{"a": 1}]
 
@@ -206,7 +206,7 @@ def test_a_flipped_byte_of_the_dataset_is_named_and_no_export_appears(tmp_path):
     data[-1] ^= 1
     file.write_bytes(data)
     with pytest.raises(IntegrityError):
-        export_zarr(path, tmp_path / "out")
+        export(path, "zarr", tmp_path / "out")
     assert [each.name for each in tmp_path.iterdir()] == ["games"]
 
 

@@ -97,7 +97,10 @@ class LocalStore:
     @contextmanager
     def commit(self, name: str, lasting: bool = True) -> Iterator[WriteFile]:
         """A file that need not outlast the session is not synced: that costs nothing until the kernel finds time."""
-        file, is_synced = self._begin(name), lasting or not self.session
+        self._make_folder(os.path.dirname(name))
+        self._make_folder(TEMPORARY)
+        file = WriteFile(self._path(f"{TEMPORARY}/{unique_name(name)}"), os.O_WRONLY | os.O_EXCL)
+        is_synced = lasting or not self.session
         try:
             yield file
             crash_point("commit.before_sync")
@@ -114,34 +117,11 @@ class LocalStore:
             raise
         crash_point("commit.after_rename")
         if is_synced:
-            _sync_folder(os.path.dirname(self._path(name)))
+            sync_folder(os.path.dirname(self._path(name)))
 
     def commit_bytes(self, name: str, data: bytes) -> None:
         with self.commit(name) as file:
             file.write(data)
-
-    def create(self, name: str, data: bytes) -> bool:
-        file = self._begin(name)
-        try:
-            file.write(data)
-            file.sync()
-            with doing("create", self._path(name), "rename"):
-                try:
-                    os.link(file.path, self._path(name))
-                except FileExistsError:
-                    return False
-        finally:
-            file.close()
-            with suppress(FileNotFoundError):
-                os.unlink(file.path)
-        _sync_folder(os.path.dirname(self._path(name)))
-        return True
-
-    def _begin(self, name: str) -> WriteFile:
-        """A temporary file that only this attempt writes."""
-        self._make_folder(os.path.dirname(name))
-        self._make_folder(TEMPORARY)
-        return WriteFile(self._path(f"{TEMPORARY}/{unique_name(name)}"), os.O_WRONLY | os.O_EXCL)
 
     def new_file(self, name: str) -> WriteFile:
         """Open a file under its real name, in a folder that nobody reads before all of it is there."""
@@ -158,7 +138,7 @@ class LocalStore:
         with doing("rename into place", self._path(into), "rename"):
             os.replace(self._path(name), self._path(into))
         crash_point("move.after_rename")
-        _sync_folder(os.path.dirname(self._path(into)))
+        sync_folder(os.path.dirname(self._path(into)))
 
     def append(self, name: str) -> WriteFile:
         self._make_folder(os.path.dirname(name))
@@ -173,7 +153,7 @@ class LocalStore:
                 return
             else:
                 os.unlink(path)
-        _sync_folder(os.path.dirname(path))  # or a manifest that is gone could come back with the power
+        sync_folder(os.path.dirname(path))  # or a manifest that is gone could come back with the power
 
     def _make_folder(self, name: str) -> None:
         """Create a folder and the ones above it, so that they outlast a crash of the machine."""
@@ -186,7 +166,7 @@ class LocalStore:
         for each in reversed(missing):
             with doing("create the folder", each, "mkdir"):
                 os.makedirs(each, exist_ok=True)
-            _sync_folder(os.path.dirname(each))
+            sync_folder(os.path.dirname(each))
 
     @contextmanager
     def hold(
@@ -244,7 +224,7 @@ def _unless_missing(error: OSError) -> None:
         raise error
 
 
-def _sync_folder(path: str) -> None:
+def sync_folder(path: str) -> None:
     with doing("sync the folder", path, "sync"):
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -1,7 +1,6 @@
 """Store: the operations that a dataset needs of the place where it lies. `open_store` chooses one for a path.
 
-A file of a dataset appears whole or not at all: `commit`, `create` and `publish` see to that. Names are
-relative and use `/`.
+A file of a dataset appears whole or not at all: `commit` and `publish` see to that. Names are relative and use `/`.
 """
 
 from collections.abc import Callable
@@ -89,9 +88,6 @@ class Store(Protocol):
         """Write `name` whole or not at all. A file that need not outlast the session costs less."""
 
     def commit_bytes(self, name: str, data: bytes) -> None: ...
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Write `name` unless it exists. Of several processes that try, one gets True."""
 
     def place(self, name: str, size: int) -> SharedWriter:
         """Open a file that is not in the dataset yet, of `size` bytes, to write some of them."""

@@ -94,23 +94,14 @@ def _touch_row(tables: Any, notes: Any, shard: int, slot: int, record: int, row_
 
 @jit
 def encode_rows(
-    tables: Any,
-    notes: Any,
-    slots: Any,
-    width: int,
-    length: int,
-    shards: Any,
-    records: Any,
-    rows: Any,
+    tables: Any, notes: Any, slots: Any, width: int, length: int, shards: Any, records: Any, rows: Any
 ) -> int:
     """Token rows: `slots` are those of the tokens, of their offsets (-1: all rows have `width`), of the documents'
     offsets and of their starts (-1: a row is one document). How many tokens had no room."""
     truncated = 0
     for i in range(len(shards)):
         shard, record = np.int64(shards[i]), records[i]
-        filled, first = 0, 0
-        if shard >= 0:
-            first, filled = _row_tokens(tables, notes, slots, width, shard, record)
+        first, filled = _row_tokens(tables, notes, slots, width, shard, record)
         truncated += max(0, filled - (length + 1))
         filled = min(filled, length + 1)
         _copy_tokens(tables, slots[0], shard, first, filled, length, rows, i)
@@ -120,23 +111,13 @@ def encode_rows(
 
 @jit
 def copy_kept(
-    tables: Any,
-    notes: Any,
-    slots: Any,
-    width: int,
-    length: int,
-    shards: Any,
-    records: Any,
-    inputs: Any,
-    targets: Any,
+    tables: Any, notes: Any, slots: Any, width: int, length: int, shards: Any, records: Any, inputs: Any, targets: Any
 ) -> None:
     """Values beside the tokens, as they are stored: `slots` are those of the values and of the tokens' offsets."""
     size = read_i8(tables.sizes, slots[0])
     for i in range(len(shards)):
         shard, record = np.int64(shards[i]), records[i]
-        filled, first = 0, 0
-        if shard >= 0:
-            first, filled = _row_tokens(tables, notes, slots, width, shard, record)
+        first, filled = _row_tokens(tables, notes, slots, width, shard, record)
         flat = shifted(base(tables, max(shard, 0), slots[0]), first * size)
         shown, following = min(filled, length), min(max(filled - 1, 0), length)
         _copy_padded(shifted(inputs, i * length * size), flat, shown * size, length * size)
@@ -152,7 +133,9 @@ def _copy_padded(place: Any, source: Any, count: int, room: int) -> None:
 
 @jit_part
 def _row_tokens(tables: Any, notes: Any, slots: Any, width: int, shard: int, record: int) -> tuple[int, int]:
-    """Start of a row's tokens, and how many they are."""
+    """Start of a row's tokens, and how many they are; a row without a shard has none."""
+    if shard < 0:
+        return 0, 0
     first, stop = record * width, (record + 1) * width
     if slots[1] >= 0:
         first, stop = _range(tables, notes, shard, slots[1], record)

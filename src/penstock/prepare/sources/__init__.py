@@ -25,6 +25,7 @@ from penstock.prepare.samples.schema import SampleSchema
 from penstock.prepare.sources.reading.input_file import identity_of_ends, was_changed
 from penstock.prepare.sources.registry import SOURCES
 from penstock.prepare.sources.slices import Segment, Slice
+from penstock.shards.arrays import is_string
 
 TEXT_SCHEMA = pa.schema([("text", pa.string())])
 
@@ -260,7 +261,7 @@ def is_text(kind: pa.DataType) -> bool:
     if is_a.is_dictionary(kind):
         return is_text(kind.value_type)
     view = getattr(is_a, "is_string_view", None)  # older pyarrow has no such type
-    return bool(is_a.is_string(kind) or is_a.is_large_string(kind) or is_a.is_null(kind) or (view and view(kind)))
+    return bool(is_string(kind) or is_a.is_null(kind) or (view and view(kind)))
 
 
 def read_segment(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows.rows import Rows, jsonable
 from penstock.prepare.stages.stage import Stage, require_columns
+from penstock.shards.arrays import is_list, is_string
 from penstock.shards.schema import parse_type, type_from_short, type_to_arrow
 
 Array = np.ndarray[Any, Any]
@@ -96,7 +97,7 @@ def cast_array(array: pa.Array, kind: pa.DataType, lossy: bool) -> tuple[pa.Arra
     """(the values in that type, which of them fit); the others have any value."""
     array = array.storage if isinstance(array, pa.ExtensionArray) else array
     array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-    if _is_list(array.type) and _is_list(kind):
+    if is_list(array.type) and is_list(kind):
         return _cast_lists(array, kind, lossy)
     wanted = kind.value_type if pa.types.is_dictionary(kind) else kind
     answer = _cast(_cut(array, wanted) if lossy else array, wanted)
@@ -168,10 +169,10 @@ def _fits(array: pa.Array, answer: pa.Array, lossy: bool) -> Array:
     missing: Array = np.asarray(array.is_null())
     if pa.types.is_null(array.type):
         return missing
-    if _is_text(array.type) and _is_number(answer.type):
+    if is_string(array.type) and _is_number(answer.type):
         pairs = zip(array.to_pylist(), answer, strict=True)
         good = np.array([_says(text, number, lossy) for text, number in pairs], bool)
-    elif _is_text(array.type) or (lossy and not pa.types.is_boolean(answer.type)):
+    elif is_string(array.type) or (lossy and not pa.types.is_boolean(answer.type)):
         good = ~(_is_infinite(answer) & ~_is_infinite(array))
     else:
         good = _is_equal(array, _cast(answer, array.type))
@@ -212,12 +213,3 @@ def _says(text: str | None, number: pa.Scalar, lossy: bool) -> bool:
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    is_a = pa.types
-    return bool(is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

@@ -7,11 +7,12 @@ folder of Zarr has that in the zarr.json of its root.
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,11 +21,12 @@ from penstock.base.files import WriteFile
 from penstock.base.sizes import format_size, parse_size
 from penstock.base.stores import open_store
 from penstock.base.stores.local import LocalStore
+from penstock.shards.arrays import fixed_dtype
 from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset, open_dataset
 from penstock.shards.foreign.arrayrecord import FORMAT as ARRAYRECORD
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
-from penstock.shards.schema import NUMBERS, Field, Schema
+from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
 SHARD_SIZE = "200MB"
 SHARD_OPTION = "--shard-size, shard_size="  # for errors
@@ -65,9 +67,9 @@ def option(name: str, value: str | bool) -> str:
 # What there is, and what cannot be, before anything is written.
 
 
-def open_splits(path: str | os.PathLike[str], split: str | None, to: str) -> dict[str, Dataset]:
+def open_splits(path: str, split: str | None, to: str) -> dict[str, Dataset]:
     """The splits of a dataset that has columns, or the one asked for."""
-    manifest = read_manifest(open_store(os.fspath(path)))
+    manifest = read_manifest(open_store(path))
     if manifest.config.get("format") == ARRAYRECORD:
         raise ConfigError(
             f"records of .arrayrecord files have no columns of their own, and an export to {to} is made of columns",
@@ -96,7 +98,7 @@ def shard_bytes(shard_size: str | int, splits: Mapping[str, Dataset]) -> int:
     return most
 
 
-def refuse_target(path: str | os.PathLike[str], target: str, overwrite: bool) -> None:
+def refuse_target(path: str, target: str, overwrite: bool) -> None:
     """Refuse a place inside the dataset or around it, and a folder that is there, unless it is ours to replace."""
     dataset, place = os.path.realpath(path), os.path.realpath(target)
     if os.path.commonpath([dataset, place]) in (dataset, place):
@@ -170,6 +172,14 @@ def row_ranges(dataset: Dataset, schema: Schema, most: int) -> Iterator[tuple[di
                 stop = start + (stop - start) // 2
             yield columns, start, stop
             start = stop
+
+
+def fixed_pieces(column: Column, kind: Type, most: int) -> Iterator[np.ndarray[Any, Any]]:
+    """Values of a flat column, `most` bytes at a time or one row, as other programs know them."""
+    dtype = fixed_dtype(kind)
+    rows = max(1, most // (dtype.itemsize * math.prod(kind.shape)))
+    for start in range(0, len(column), rows):
+        yield column.read(start, min(start + rows, len(column))).view(dtype)
 
 
 def _field_bytes(field: Field, columns: Mapping[str, Column], start: int, stop: int) -> int:
@@ -320,13 +330,13 @@ def _leave_mark(store: LocalStore, facts: Mapping[str, object]) -> None:
 
 def finish(
     store: LocalStore,
-    path: str | os.PathLike[str],
+    path: str,
     to: str,
     written: Mapping[str, Written],
     leave_mark: Callable[[LocalStore, Mapping[str, object]], None] = _leave_mark,
 ) -> Exported:
     """Hold what was written against the manifest, and leave our mark: the last file of an export."""
-    source = open_store(os.fspath(path))
+    source = open_store(path)
     _refuse_other_counts(read_manifest(source), written, source.root)
     name = dataset_id(source)
     splits = {split: asdict(each) for split, each in written.items()}

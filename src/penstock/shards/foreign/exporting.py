@@ -42,7 +42,7 @@ def export(
     Returns:
         Counts of bytes, files, rows and tokens.
     """
-    place = exported_place(path, to, output)
+    source, place = dataset_path(path), exported_place(path, to, output)
     options: dict[str, Any] = {} if shard_size is None else {"shard_size": shard_size}
     if options and to not in SHARDED:
         raise ConfigError(
@@ -50,7 +50,7 @@ def export(
             where=SHARD_OPTION,
             next_step=f"leave it out; {', '.join(SHARDED)} have it",
         )
-    return FORMATS[to](os.fspath(path), place, split, overwrite, **options)
+    return FORMATS[to](source, place, split, overwrite, **options)
 
 
 def exported_place(path: str | os.PathLike[str], to: str, output: str | os.PathLike[str] | None) -> str:

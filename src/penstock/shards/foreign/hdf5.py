@@ -6,7 +6,6 @@ Every block is checked on the way.
 """
 
 import io
-import math
 import os
 import secrets
 from collections.abc import Iterator, Mapping
@@ -16,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError, InputError, OutputError, file_error
-from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores import open_store
-from penstock.base.stores.store import Store
+from penstock.base.stores.local import sync_folder
 from penstock.shards.arrays import fixed_dtype
-from penstock.shards.columns import Column, open_columns
-from penstock.shards.foreign.export import Exported, open_splits, option, refuse_nulls
-from penstock.shards.manifest import Manifest, dataset_id, read_manifest
+from penstock.shards.columns import Column
+from penstock.shards.dataset import Dataset
+from penstock.shards.foreign.export import Exported, fixed_pieces, open_splits, option, refuse_nulls
+from penstock.shards.manifest import dataset_id
 from penstock.shards.record import decode_range
 from penstock.shards.schema import Field, Type, short_type
 
@@ -30,26 +29,20 @@ _AT_ONCE = 4 * 2**20  # bytes of a column
 _TEXTS_AT_ONCE = 4096  # at most: a dictionary's text may be short, and Python's is not
 
 
-def export_hdf5(
-    path: str | os.PathLike[str], output: str | os.PathLike[str], split: str | None = None, overwrite: bool = False
-) -> Exported:
+def export_hdf5(path: str, target: str, split: str | None = None, overwrite: bool = False) -> Exported:
     """Write all splits of a dataset, or one, into a file that appears whole or not at all."""
     h5py = _library()
-    path = dataset_path(path)
-    store, target = open_store(path), os.path.abspath(local_path(output, is_output=True))
-    splits = list(open_splits(path, split, "hdf5"))
-    manifest = read_manifest(store)
-    _refuse_target(store, target, overwrite)
-    _refuse_columns(manifest, store)
-    for name in splits:
-        _refuse_nulls(manifest, store, name)
+    splits = open_splits(path, split, "hdf5")
+    _refuse_target(path, target, overwrite)
+    for dataset in splits.values():
+        _refuse_columns(dataset, path)
+    name = dataset_id(open_store(path))
     with _written_beside(target) as written, h5py.File(written, "w") as file:
-        file.attrs["dataset"] = dataset_id(store)
-        for name in splits:
-            for _ in _write_split(h5py, file.create_group(name), store, manifest, name):
+        file.attrs["dataset"] = name
+        for each, dataset in splits.items():
+            for _ in _write_split(h5py, file.create_group(each), dataset):
                 written.check()
-    rows = {name: manifest.records(name) for name in splits}
-    return Exported(dataset_id(store), os.path.getsize(target), 1, rows, {})
+    return Exported(name, os.path.getsize(target), 1, {each: len(dataset) for each, dataset in splits.items()}, {})
 
 
 def _library() -> Any:
@@ -67,8 +60,8 @@ def _library() -> Any:
 # What cannot be, before anything is written.
 
 
-def _refuse_target(store: Store, target: str, overwrite: bool) -> None:
-    if os.path.commonpath([os.path.realpath(store.root), os.path.realpath(target)]) == os.path.realpath(store.root):
+def _refuse_target(path: str, target: str, overwrite: bool) -> None:
+    if os.path.commonpath([os.path.realpath(path), os.path.realpath(target)]) == os.path.realpath(path):
         raise OutputError(
             "the file must not be inside the dataset",
             where=target,
@@ -82,20 +75,22 @@ def _refuse_target(store: Store, target: str, overwrite: bool) -> None:
         )
 
 
-def _refuse_columns(manifest: Manifest, store: Store) -> None:
-    for field in manifest.schema:
+def _refuse_columns(dataset: Dataset, where: str) -> None:
+    for field in dataset.schema:
         if not field.parsed.is_fixed and not _is_text(field.parsed) and not _is_ragged(field.parsed):
             raise ConfigError(
                 f"column {field.name!r} is {short_type(field.type)}: HDF5 gets numbers, lists of them, bytes and text",
-                where=store.root,
+                where=where,
                 next_step="leave it out with `select:` when the dataset is made",
             )
         if field.name == "." or "\0" in field.name:
             raise ConfigError(
                 f"HDF5 cannot hold a column named {field.name!r}",
-                where=store.root,
+                where=where,
                 next_step="rename it with `select: {new_name: old_name}` when the dataset is made",
             )
+    for number, shard in enumerate(dataset.manifest.splits[dataset.split]):
+        refuse_nulls(dataset.schema, dataset.columns(number), "HDF5", shard.name)
 
 
 def _is_text(kind: Type) -> bool:
@@ -108,11 +103,6 @@ def _is_ragged(kind: Type) -> bool:
     return kind.name in ("binary", "large_binary") or bool(
         kind.is_list and kind.inner and (kind.inner.is_number or kind.inner.is_fixed_list)
     )
-
-
-def _refuse_nulls(manifest: Manifest, store: Store, split: str) -> None:
-    for shard in manifest.splits[split]:
-        refuse_nulls(manifest.schema, open_columns(store, shard.files), "HDF5", shard.name)
 
 
 # Writing.
@@ -155,7 +145,7 @@ def _written_beside(target: str) -> Iterator[_File]:
             file.check()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        _sync_folder(os.path.dirname(target))
+        sync_folder(os.path.dirname(target))
     except OSError as error:
         raise file_error(error, "write", target) from error
     finally:
@@ -163,38 +153,29 @@ def _written_beside(target: str) -> Iterator[_File]:
             os.unlink(temporary)
 
 
-def _sync_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_split(h5py: Any, group: Any, store: Store, manifest: Manifest, split: str) -> Iterator[None]:
+def _write_split(h5py: Any, group: Any, dataset: Dataset) -> Iterator[None]:
     """Yields after every few MiB."""
-    records = manifest.records(split)
-    for field in manifest.schema:
+    for field in dataset.schema:
         kind = field.parsed
         if _is_ragged(kind):
-            _create_ragged(group.create_group(field.name), field, records, _ragged_items(store, manifest, split, field))
+            _create_ragged(group.create_group(field.name), field, dataset)
         else:
             dtype = h5py.string_dtype("utf-8") if _is_text(kind) else fixed_dtype(kind)
-            group.create_dataset(field.name, (records, *(() if _is_text(kind) else kind.shape)), dtype)
+            group.create_dataset(field.name, (len(dataset), *(() if _is_text(kind) else kind.shape)), dtype)
         group[field.name].attrs["type"] = field.type
     first = 0
-    ends = dict.fromkeys((field.name for field in manifest.schema), 0)  # where the values of the shards before end
-    for shard in manifest.splits[split]:
-        columns = open_columns(store, shard.files)
-        for field in manifest.schema:
+    ends = dict.fromkeys((field.name for field in dataset.schema), 0)  # where the values of the shards before end
+    for shard, records in enumerate(dataset.counts):
+        columns = dataset.columns(shard)
+        for field in dataset.schema:
             if _is_ragged(field.parsed):
                 yield from _write_ragged(group[field.name], field, columns, first, ends[field.name])
                 ends[field.name] += len(columns[_items(field).name])
             else:
                 is_text = _is_text(field.parsed)
-                values = _texts(field, columns, shard.records) if is_text else _numbers(field, columns)
+                values = _texts(field, columns, records) if is_text else _numbers(field, columns)
                 yield from _write(group[field.name], first, values)
-        first += shard.records
+        first += records
 
 
 def _write(dataset: Any, place: int, values: Iterator[np.ndarray[Any, Any]]) -> Iterator[None]:
@@ -209,15 +190,11 @@ def _items(field: Field) -> Field:
     return field.inner if field.parsed.is_list else Field(f"{field.name}/bytes", "uint8")
 
 
-def _ragged_items(store: Store, manifest: Manifest, split: str, field: Field) -> int:
-    shards = (open_columns(store, shard.files) for shard in manifest.splits[split])
-    return sum(len(columns[_items(field).name]) for columns in shards)
-
-
-def _create_ragged(group: Any, field: Field, records: int, items: int) -> None:
-    kind = _items(field).parsed
-    group.create_dataset(_part(_items(field)), (items, *kind.shape), fixed_dtype(kind))
-    group.create_dataset("offsets", (records + 1,), "<i8")
+def _create_ragged(group: Any, field: Field, dataset: Dataset) -> None:
+    items, kind = _items(field), _items(field).parsed
+    count = sum(len(dataset.columns(shard)[items.name]) for shard in range(len(dataset.counts)))
+    group.create_dataset(_part(items), (count, *kind.shape), fixed_dtype(kind))
+    group.create_dataset("offsets", (len(dataset) + 1,), "<i8")
 
 
 def _part(items: Field) -> str:
@@ -233,10 +210,7 @@ def _write_ragged(group: Any, field: Field, columns: Mapping[str, Column], first
 
 
 def _numbers(field: Field, columns: Mapping[str, Column]) -> Iterator[np.ndarray[Any, Any]]:
-    column, dtype = columns[field.name], fixed_dtype(field.parsed)
-    rows = max(1, _AT_ONCE // (dtype.itemsize * math.prod(field.parsed.shape)))
-    for start in range(0, len(column), rows):
-        yield column.read(start, min(start + rows, len(column))).view(dtype)
+    return fixed_pieces(columns[field.name], field.parsed, _AT_ONCE)
 
 
 def _texts(field: Field, columns: Mapping[str, Column], rows: int) -> Iterator[np.ndarray[Any, Any]]:

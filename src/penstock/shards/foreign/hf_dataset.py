@@ -18,7 +18,6 @@ import numpy as np
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.files import WriteFile
 from penstock.base.fingerprint import fingerprint
-from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores.local import LocalStore
 from penstock.shards import arrow as pa
 from penstock.shards import packed
@@ -33,15 +32,14 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def export_hf(
-    path: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    path: str,
+    target: str,
     split: str | None = None,
     overwrite: bool = False,
     shard_size: str | int = export.SHARD_SIZE,
     columns: Sequence[str] | None = None,
 ) -> export.Exported:
     """Write all splits of a dataset, or one, into a folder that appears whole or not at all; all columns, or some."""
-    path, target = dataset_path(path), os.path.abspath(local_path(output, is_output=True))
     splits = export.open_splits(path, split, "hf")
     most = export.shard_bytes(shard_size, splits)
     export.refuse_target(path, target, overwrite)

@@ -5,14 +5,12 @@ MaxText has no place for that in rows that are packed already.
 """
 
 import itertools
-import os
 from collections.abc import Iterator
 
 import numpy as np
 
 from penstock.base.errors import IntegrityError
 from penstock.base.files import WriteFile
-from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores.local import LocalStore
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign import export
@@ -28,15 +26,10 @@ _OVERHEAD = export.Overhead(file=2**17, piece=64)
 
 
 def export_maxtext(
-    path: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    split: str | None = None,
-    overwrite: bool = False,
-    shard_size: str | int = export.SHARD_SIZE,
+    path: str, target: str, split: str | None = None, overwrite: bool = False, shard_size: str | int = export.SHARD_SIZE
 ) -> export.Exported:
     """Write the tokens of all splits, or of one, into a folder that appears whole or not at all."""
     library()
-    path, target = dataset_path(path), os.path.abspath(local_path(output, is_output=True))
     splits = export.open_splits(path, split, "maxtext")
     refuse_other_columns(splits, path, "MaxText")
     most = export.shard_bytes(shard_size, splits)

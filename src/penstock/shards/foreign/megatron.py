@@ -7,7 +7,6 @@ index while tokens are written; the places of documents follow from them in a se
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,6 @@ import numpy as np
 
 from penstock.base.errors import InputError
 from penstock.base.files import PlacedFile
-from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores.local import LocalStore
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign import export
@@ -29,11 +27,8 @@ _DOCUMENTS_AT_ONCE = 2**17
 _SMALL_IDS = ("uint8", "uint16")  # as they are stored; Megatron has 16 or 32 bits for an id
 
 
-def export_megatron(
-    path: str | os.PathLike[str], output: str | os.PathLike[str], split: str | None = None, overwrite: bool = False
-) -> export.Exported:
+def export_megatron(path: str, target: str, split: str | None = None, overwrite: bool = False) -> export.Exported:
     """Write the documents of all splits, or of one, into a folder that appears whole or not at all."""
-    path, target = dataset_path(path), os.path.abspath(local_path(output, is_output=True))
     splits = export.open_splits(path, split, "megatron")
     refuse_other_columns(splits, path, "Megatron")
     export.refuse_target(path, target, overwrite)

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError
-from penstock.base.paths import dataset_path, local_path
 from penstock.base.stores.local import LocalStore
 from penstock.shards import arrow as pa
 from penstock.shards import packed
@@ -30,7 +29,7 @@ from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign import export
 from penstock.shards.record import decode_range
-from penstock.shards.schema import Field, short_type, type_to_arrow
+from penstock.shards.schema import Field, short_type
 
 CHUNK_SIZE = "16MB"
 _AT_ONCE = 4 * 2**20  # bytes of a column that are read together
@@ -40,14 +39,9 @@ Columns = Mapping[str, Column]
 
 
 def export_zarr(
-    path: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    split: str | None = None,
-    overwrite: bool = False,
-    shard_size: str | int = CHUNK_SIZE,
+    path: str, target: str, split: str | None = None, overwrite: bool = False, shard_size: str | int = CHUNK_SIZE
 ) -> export.Exported:
     """Write all splits of a dataset, or one, into a folder that appears whole or not at all."""
-    path, target = dataset_path(path), os.path.abspath(local_path(output, is_output=True))
     splits = export.open_splits(path, split, "zarr")
     most = export.shard_bytes(shard_size, splits)
     export.refuse_target(path, target, overwrite)
@@ -140,12 +134,8 @@ class _Split:
             yield self.dataset.columns(shard), records
 
     def _fixed(self, field: Field) -> Iterator[Array]:
-        dtype = fixed_dtype(field.parsed)
-        rows = max(1, _AT_ONCE // (dtype.itemsize * math.prod(field.parsed.shape)))
         for columns, _ in self._shards():
-            column = columns[field.name]
-            for start in range(0, len(column), rows):
-                yield column.read(start, min(start + rows, len(column))).view(dtype)
+            yield from export.fixed_pieces(columns[field.name], field.parsed, _AT_ONCE)
 
     def _offsets(self, field: Field) -> Iterator[Array]:
         return _running(
@@ -159,12 +149,9 @@ class _Split:
         for columns, records in self._shards():
             for start, stop in _ranges(records, _TEXTS_AT_ONCE):
                 array = decode_range((field,), columns, start, stop).column(0)
-                kind = field.parsed
-                if kind.is_dictionary:
-                    assert kind.inner
-                    kind = kind.inner
-                    array = array.cast(type_to_arrow(kind))
-                data, offsets = text_parts(array, kind)
+                if field.parsed.is_dictionary:
+                    array = array.cast(array.type.value_type)
+                data, offsets = text_parts(array)
                 yield data, np.diff(offsets)
 
     def _write_array(self, array: _Array, pieces: Iterator[Array], attributes: Mapping[str, Any]) -> tuple[int, int]:

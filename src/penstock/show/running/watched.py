@@ -54,13 +54,11 @@ def merge(
     Args:
         job: Path of a job file, a dict of its keys, or a Config: the job that the batch files were made for.
         folder: Folder of the batch files. Default: the job's `intermediate_dir`.
-        observe: Function that is called with each event, a dict; `help(penstock.events)` lists them. What it raises
-            ends the run. Default: None.
-        redo: Replace a dataset that was made from something else, or make this one anew. Default: False.
-        progress: Show progress in a terminal or a notebook; elsewhere nothing is shown. Default: True.
-        on_metrics: Function that is called with a flat dict of numbers for a logger, such as
-            `penstock/rows_per_second`. What it raises becomes a warning, once. Default: None.
-        metrics_seconds: Seconds between two calls of `on_metrics`; it is also called at the end. Default: 10.
+        observe: As in `penstock.run`. Default: None.
+        redo: As in `penstock.run`. Default: False.
+        progress: As in `penstock.run`. Default: True.
+        on_metrics: As in `penstock.run`. Default: None.
+        metrics_seconds: As in `penstock.run`. Default: 10.
 
     Returns:
         The Manifest of the finished dataset.

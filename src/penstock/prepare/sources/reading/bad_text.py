@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.prepare.rows.rows import Array, Rows, SetAside, jsonable
 from penstock.prepare.sources.slices import Segment
+from penstock.shards.arrays import is_list, is_string, text_parts
 
 REASON = "text is not UTF-8"
 KEPT = 64 * 1024  # characters of a bad record, or of one of its values, that rejected/ keeps
@@ -153,8 +154,7 @@ def _is_utf8(array: pa.Array) -> Array:
         return answer
     if pa.types.is_nested(array.type):
         return _is_utf8_inside(array)
-    is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-    if is_text and len(array) and not _is_ascii(array):
+    if is_string(array.type) and len(array) and not _is_ascii(array):
         try:
             array.validate(full=True)
         except pa.ArrowInvalid:
@@ -168,33 +168,23 @@ def _is_utf8_inside(array: pa.Array) -> Array:
     if pa.types.is_struct(array.type):
         for field in array.flatten():
             good &= _is_utf8(field)
-    elif _is_list(array.type) and _has_text(array.type):
+    elif is_list(array.type) and _has_text(array.type):
         inside = _is_utf8(array.flatten())
         if not inside.all():
             good[np.asarray(pc.list_parent_indices(array))[~inside]] = False
     return good
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
 def _has_text(kind: pa.DataType) -> bool:
     """Whether text lies somewhere inside of the type: others need no look."""
     if pa.types.is_dictionary(kind):
         return _has_text(kind.value_type)
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return bool(is_text or any(_has_text(kind.field(number).type) for number in range(kind.num_fields)))
+    return is_string(kind) or any(_has_text(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _is_ascii(array: pa.Array) -> bool:
     """Ten times faster than asking Arrow, and true of most text."""
-    _, offsets, data = array.buffers()
-    if data is None:
-        return True
-    width = np.dtype("i8" if pa.types.is_large_string(array.type) else "i4")
-    bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
-    text = np.frombuffer(data, "u1")[bounds[0] : bounds[-1]]
+    text, _ = text_parts(array)
     return not len(text) or int(text.max()) < 128
 
 

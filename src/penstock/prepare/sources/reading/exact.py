@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.prepare.rows.rows import Array
+from penstock.shards.arrays import is_list
 
 KINDS = (pa.int64(), pa.uint64(), pa.bool_(), pa.float64())  # in the order in which inference tries them
 ALL_EXACT = 2.0**53  # every integer below it is a float64
@@ -63,7 +64,7 @@ def _any_float(array: pa.Array, ask: Callable[[Array], Array]) -> bool:
     kind, is_a = array.type, pa.types
     if is_a.is_floating(kind):
         return bool(ask(_numpy(array)).any())
-    if is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind):
+    if is_list(kind):
         return _any_float(array.values, ask)
     return is_a.is_struct(kind) and any(_any_float(array.field(number), ask) for number in range(kind.num_fields))
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock.prepare.sources.reading.exact import ALL_EXACT, is_too_large, keeps, type_of_numbers
+from penstock.shards.arrays import is_list
 
 DEEPEST = 100  # levels of lists and objects; Arrow ends the process where it infers the type of thousands
 TOO_DEEP = f"its lists and objects nest more than {DEEPEST} levels deep"
@@ -77,9 +78,7 @@ def literals_in(data: bytes, schema: pa.Schema, start: int = 0, end: int = sys.m
 
 
 def _item(kind: Kind, path: Path) -> tuple[Kind, Path]:
-    is_a = pa.types
-    is_list = kind is not None and (is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind))
-    return (kind.value_type if is_list else None), (*path, ITEM)
+    return (kind.value_type if kind is not None and is_list(kind) else None), (*path, ITEM)
 
 
 def _member(kind: Kind, path: Path, key: bytes) -> tuple[Kind, Path]:

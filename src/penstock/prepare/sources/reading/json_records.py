@@ -15,6 +15,7 @@ from penstock.prepare.rows.rows import Array
 from penstock.prepare.sources import is_text
 from penstock.prepare.sources.reading import exact, json_literals
 from penstock.prepare.sources.reading.chunks import Bytes, Chunk, Ends, line_ends
+from penstock.shards.arrays import is_list, is_string
 from penstock.shards.schema import type_from_arrow
 
 # Escapes that are kept, pairs of halves among them; then the halves that stand alone.
@@ -180,7 +181,7 @@ def _readable(kind: pa.DataType) -> pa.DataType:
     is_a = pa.types
     if is_a.is_dictionary(kind):
         return kind.value_type
-    if is_a.is_list(kind) or is_a.is_fixed_size_list(kind) or is_a.is_large_list(kind):
+    if is_list(kind):
         return pa.list_(_readable(kind.value_type))
     if is_a.is_date(kind) or is_a.is_timestamp(kind):
         return pa.string()
@@ -229,7 +230,7 @@ def _has_shape(value: Any, kind: pa.DataType) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if is_a.is_boolean(kind):
         return isinstance(value, bool)
-    if is_a.is_string(kind) or is_a.is_large_string(kind):
+    if is_string(kind):
         return isinstance(value, str)
     return True
 

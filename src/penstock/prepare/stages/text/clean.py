@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.stage import Stage, require_columns
+from penstock.shards.arrays import is_string, text_parts
 
 NULL, EMPTY = "null text", "empty text"
 
@@ -56,7 +57,7 @@ def require_text(schema: pa.Schema, column: str) -> None:
         error.next_step = f"say which is the text: {_read_as_text('NAME')}, or `column: NAME` in each stage"
         raise
     kind = schema.field(column).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not is_string(kind):
         raise ConfigError(
             f"column {column!r} is {kind}, but must be text",
             next_step=f"read it as text: {_read_as_text(column)}"
@@ -81,12 +82,11 @@ def trimmed(texts: pa.Array) -> pa.Array:
 
 
 def _may_have_white_ends(texts: pa.Array) -> bool:
-    wide = pa.types.is_large_string(texts.type)
-    offsets = np.frombuffer(texts.buffers()[1], "i8" if wide else "i4")[texts.offset : texts.offset + len(texts) + 1]
-    filled = offsets[1:] > offsets[:-1]
-    if not filled.any():
+    data, offsets = text_parts(texts)
+    if not len(data):
         return False
-    data = np.frombuffer(texts.buffers()[2], "u1")
-    ends = np.concatenate([data[offsets[:-1][filled]], data[offsets[1:][filled] - 1]])
+    edges = offsets - offsets[0]
+    filled = edges[1:] > edges[:-1]
+    ends = np.concatenate([data[edges[:-1][filled]], data[edges[1:][filled] - 1]])
     # ASCII's own white space, and what may be the start of another.
     return bool(((ends <= 0x20) | (ends >= 0x7F)).any())

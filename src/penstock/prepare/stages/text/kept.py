@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.stage import require_columns
+from penstock.shards.arrays import is_list
 from penstock.shards.packed import DOCUMENTS, RESERVED, TOKENS
 
 Array = np.ndarray[Any, Any]
@@ -229,8 +230,7 @@ def kept_columns(schema: pa.Schema, names: Sequence[str]) -> tuple[Kept, ...]:
 
 def _kept(field: pa.Field) -> Kept:
     kind, is_a = field.type, pa.types
-    is_list = is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind)
-    number = kind.value_type if is_list else kind
+    number = kind.value_type if is_list(kind) else kind
     if not (is_a.is_integer(number) or is_a.is_floating(number) or is_a.is_boolean(number)):
         raise ConfigError(
             f"keep: column {field.name!r} is {kind}. A kept column has numbers: one per document, or a list of one per "
@@ -238,7 +238,7 @@ def _kept(field: pa.Field) -> Kept:
             next_step="give each value a number in a stage before: `cast:` makes numbers of text such as '12' and of "
             "times, a function of your own (`module:function`) makes them of anything",
         )
-    return PerToken(field.name, number) if is_list else PerDocument(field.name, number)
+    return PerToken(field.name, number) if is_list(kind) else PerDocument(field.name, number)
 
 
 def added_values(kept: Sequence[Kept], written: dict[str, Any], begin: int, end: int) -> dict[str, Added]:

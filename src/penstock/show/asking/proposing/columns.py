@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import InputError
+from penstock.shards.arrays import is_string
 from penstock.shards.schema import schema_from_arrow
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
@@ -38,7 +39,7 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        return bool(pa.types.is_string(self.type) or pa.types.is_large_string(self.type))
+        return is_string(self.type)
 
     @property
     def is_time(self) -> bool:

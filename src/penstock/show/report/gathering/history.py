@@ -1,6 +1,6 @@
-"""History: run.json and events.jsonl of a dataset -> what is known of the run that made it, and what is not.
+"""History: run.json of a dataset -> what is known of the run that made it, and what is not.
 
-Both files may be absent, older or damaged: nothing in them decides a byte of the dataset. A value that is not what it
+The file may be absent, older or damaged: nothing in it decides a byte of the dataset. A value that is not what it
 should be counts as unknown, and the report says so.
 """
 
@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.base.events.log import whole_lines
 from penstock.base.stores.store import Store
 from penstock.prepare.run.finishing import RUN
 
@@ -27,12 +26,8 @@ _NUMBERS = (
 def history(store: Store) -> Facts:
     """Facts of the run, each None or empty where it is not known, and a sentence for each that is missed."""
     run = _read_run(store)
-    told = _Told()
     passes = list(_passes(run))
     timeline = _points(run.get("timeline"))
-    if run and not (passes and timeline):
-        told = _told(store)
-    passes, timeline = passes or told.passes, timeline or told.timeline
     facts: Facts = {
         "is_known": bool(run),
         "started": run.get("started") if isinstance(run.get("started"), str) else None,
@@ -157,55 +152,3 @@ def thinned(points: list[list[float]]) -> list[list[float]]:
         return points
     bounds = [step * len(points) // MOST_POINTS for step in range(MOST_POINTS + 1)]
     return [max(points[low:high], key=lambda point: point[1]) for low, high in itertools.pairwise(bounds)]
-
-
-# Events, from which an older run's passes and memory can be told.
-
-
-class _Told:
-    """Passes and samples since the last `start`."""
-
-    def __init__(self) -> None:
-        self.started: float | None = None
-        self.passes: list[Facts] = []
-        self.timeline: list[list[float]] = []
-
-    def take(self, event: Facts) -> None:
-        now = number(event.get("time"))
-        if now is None:
-            return
-        if event.get("event") == "start":
-            self.started, self.passes, self.timeline = now, [], []
-        if self.started is None:
-            return
-        since = max(0.0, now - self.started)
-        if event.get("event") == "sample" and (memory := number(event.get("memory"))) is not None:
-            self.timeline.append([since, memory, self._number()])
-            if len(self.timeline) > 8 * MOST_POINTS:
-                self.timeline = thinned(self.timeline)
-        elif event.get("event") == "pass":
-            self._end(since)
-            facts = {**event, "rows": 0, "seconds": None, "bytes": None, "memory": None}
-            self.passes.append({**_pass_facts(facts), "began": since})
-        elif event.get("event") == "task" and self.passes:
-            self.passes[-1]["rows"] += number(event.get("rows")) or 0
-        elif event.get("event") == "done":
-            self._end(since)
-
-    def _end(self, since: float) -> None:
-        """End the pass that is open."""
-        if self.passes and self.passes[-1]["seconds"] is None:
-            self.passes[-1]["seconds"] = since - self.passes[-1]["began"]
-
-    def _number(self) -> float:
-        return (self.passes[-1]["number"] or 0) if self.passes else 0
-
-
-def _told(store: Store) -> _Told:
-    told = _Told()
-    for line, _ in whole_lines(store):
-        try:
-            told.take(_mapping(json.loads(line)))
-        except (ValueError, RecursionError):  # cut short by a crash
-            continue
-    return told
