@@ -66,6 +66,7 @@ $(PEERS)/.ready: benchmarks/loader-requirements.txt
 
 bench-loader: $(READY) $(PEERS)/.ready
 	$(BIN)/python -m benchmarks.loader --folder build/bench-loader --peers-python $(PEERS)/bin/python
+	$(BIN)/python -m benchmarks.older_loaders --folder build/bench-loader --peers-python $(PEERS)/bin/python
 
 bench-arrays: $(READY) $(PEERS)/.ready
 	$(BIN)/python -m benchmarks.arrays --folder build/bench-arrays --peers-python $(PEERS)/bin/python

@@ -4,8 +4,8 @@
     python -m benchmarks.loader --folder /scratch/loader --only cold sweep
 
 Data is made in the folder if it is not there: 20M events of 200,000 keys (benchmarks/make_events.py) prepared by
-`penstock run pings`, the same as ArrayRecord for the seed's design, and 200,000 rows of 1,025 tokens. The baselines
-(baselines/seed_loader.py, baselines/peer_rows.py) run with --peers-python, where their requirements are installed.
+`penstock run pings`, and 200,000 rows of 1,025 tokens. Other loaders of rows (baselines/peer_rows.py) run with
+--peers-python, where their requirements are installed. benchmarks/older_loaders.py has those of events.
 Every ratio is of figures from the same run. CPU seconds are those of the whole process tree.
 """
 
@@ -90,24 +90,6 @@ class Bench:
                 measured = self._measured(self.pings(), fill=fill, workers=workers)
                 self.say(f"{fill}, {workers} threads", **_facts(measured))
 
-    def seed(self) -> None:
-        """Against the seed's design, both its fan-outs, with two worker processes as it was run."""
-        pattern = f"{self.pings('arrayrecord')}/train.arrayrecord"
-        ours = {fill: self._measured(self.pings(), fill=fill, workers=2) for fill in ("packed", "one_key")}
-        for fan_out in ("contexts", "rows"):
-            line = call(
-                self.peers_python, "-m", "benchmarks.baselines.seed_loader", "--input", pattern, "--workers", "2",
-                "--fan-out", fan_out, "--seconds", "30",
-            )  # fmt: skip
-            seed = json.loads(line.splitlines()[-1])
-            self.say(
-                f"seed, {fan_out} fanned out",
-                tokens_per_second=seed["tokens_per_second"],
-                padding=seed["padding"],
-                packed_times=_rate(ours["packed"]) / seed["tokens_per_second"],
-                one_key_times=_rate(ours["one_key"]) / seed["tokens_per_second"],
-            )
-
     def rows(self) -> None:
         """Packed rows of text tokens, against peers that give the same rows."""
         ours = self._measured(self.token_rows(), workers=1)
@@ -157,7 +139,7 @@ class Bench:
                 drop()
                 started = time.perf_counter()
                 for batch in pool.map(loader.batch, range(first, first + threads)):
-                    tokens += _useful(batch)
+                    tokens += useful_tokens(batch)
                 seconds += time.perf_counter() - started
                 batches += threads
         read = (_bytes_read() - read) / batches
@@ -260,10 +242,10 @@ class Bench:
 
     def _measured(self, path: str, **options: Any) -> Measured:
         with self.load(path, **options) as loader:
-            return measure(loader, _useful, self.seconds)
+            return measure(loader, useful_tokens, self.seconds)
 
 
-def _useful(batch: dict[str, Any]) -> int:
+def useful_tokens(batch: dict[str, Any]) -> int:
     return int(np.count_nonzero(batch["targets_segmentation"]))
 
 
@@ -373,7 +355,7 @@ def _at(values: list[float], percent: int) -> float:
     return 1000 * statistics.quantiles(values, n=100)[percent - 1]
 
 
-QUESTIONS = ("speed", "integrity", "smooth", "busy_consumer", "sweep", "cold", "rows", "documents", "seed")
+QUESTIONS = ("speed", "integrity", "smooth", "busy_consumer", "sweep", "cold", "rows", "documents")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Loading: an iterator of batches -> how fast it gives them, and what CPU time its whole process tree spends."""
+"""Loading: an iterator of batches -> how fast it gives them, and the CPU time and memory of its whole process tree."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.base.memory import tree_memory
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -17,6 +19,7 @@ class Measured:
     wall_seconds: float
     cpu_seconds: float
     first_batch_seconds: float
+    peak_bytes: int  # of the process tree while it was measured, sampled every second
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -44,12 +47,15 @@ def measure(
     while time.perf_counter() - started < warm_up:
         next(batches)
     taken = tokens = 0
-    cpu, started = tree_cpu_seconds(os.getpid()), time.perf_counter()
-    while time.perf_counter() - started < seconds and taken != limit:
+    peak, cpu, started = tree_memory(os.getpid()).counted, tree_cpu_seconds(os.getpid()), time.perf_counter()
+    sampled = started
+    while (now := time.perf_counter()) - started < seconds and taken != limit:
         tokens += useful_tokens(next(batches))
         taken += 1
+        if now - sampled > 1:
+            peak, sampled = max(peak, tree_memory(os.getpid()).counted), now
     wall = time.perf_counter() - started
-    return Measured(taken, tokens, wall, tree_cpu_seconds(os.getpid()) - cpu, first_batch_seconds)
+    return Measured(taken, tokens, wall, tree_cpu_seconds(os.getpid()) - cpu, first_batch_seconds, peak)
 
 
 def tree_cpu_seconds(root: int) -> float:

@@ -2,15 +2,18 @@
 
     python -m benchmarks.baselines.seed_loader --input '/scratch/probe_rows/train.arrayrecord' --workers 2 --seconds 30
 
-Our own words for a described design, slow in the places where it was: a flat-map that reads and decodes a row again for
-each of its 16 places, Python objects for every measurement of a row, and one measurement encoded at a time.
-Tokens, sampling and time modes are those of docs/reference/tokens.md (`one_key`), drawn from numpy's generator.
+Our own words for two described designs, slow in the places where they were: Python objects for every measurement of a
+row, and one measurement encoded at a time. `--fan-out none` is the real pipeline: a `random_map` makes one context of a
+row, then come `to_iter_dataset`, `batch` and `mp_prefetch`. The others are the later design: a flat-map that reads and
+decodes a row again for each of its 16 places. Tokens, sampling and time modes are those of
+docs/reference/tokens.md (`one_key`), drawn from numpy's generator.
 
 `--fan-out contexts` samples before the flat-map, so that all K contexts of a row are made 16 times: 16 made for each
 one delivered, as was counted in the seed. `--fan-out rows` is kinder: the row is decoded 16 times, a context made once.
 
-With mp_prefetch each of W workers takes every W-th place. Only the first place of a row always has a context, so one
-worker of two finds most of them, and the stream goes at the pace of the other. That too is the design's own.
+With mp_prefetch each of W workers takes every W-th place. In the flat-map only the first place of a row always has a
+context, so one worker of two finds most of them, and the stream goes at the pace of the other. That too is the design's
+own.
 """
 
 from __future__ import annotations
@@ -76,6 +79,10 @@ def create_probe_chunk_dataset(
     )
 
 
+def fan_out_nothing(rows: grain.MapDataset[bytes], length: int, seed: int) -> grain.MapDataset[Tokens]:
+    return rows.random_map(OneContext(length), seed=seed)
+
+
 def fan_out_rows(rows: grain.MapDataset[bytes], length: int, seed: int) -> grain.MapDataset[Tokens]:
     return grain.experimental.FlatMapMapDataset(rows, RowCopies()).random_map(ContextSampler(length), seed=seed)
 
@@ -84,7 +91,7 @@ def fan_out_contexts(rows: grain.MapDataset[bytes], length: int, seed: int) -> g
     return grain.experimental.FlatMapMapDataset(rows.random_map(RowSampler(length), seed=seed), Contexts())
 
 
-FAN_OUTS = {"rows": fan_out_rows, "contexts": fan_out_contexts}
+FAN_OUTS = {"none": fan_out_nothing, "rows": fan_out_rows, "contexts": fan_out_contexts}
 
 
 class RowCopies(grain.experimental.FlatMapTransform):
@@ -112,6 +119,14 @@ class ContextSampler(grain.transforms.RandomMap):
 
     def random_map(self, element: list[Measurement], rng: np.random.Generator) -> Tokens:
         return make_context(element, self.length, rng)
+
+
+@dataclass(frozen=True)
+class OneContext(grain.transforms.RandomMap):
+    length: int
+
+    def random_map(self, element: bytes, rng: np.random.Generator) -> Tokens:
+        return make_context(decode_row(element), self.length, rng)
 
 
 @dataclass(frozen=True)

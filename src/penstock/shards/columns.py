@@ -12,6 +12,7 @@ import mmap
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -214,13 +215,16 @@ class Column:
         self.file = file
         self.name = name
         self.array = array
-        self._bytes = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
         self._row_bytes = array.itemsize * math.prod(array.shape[1:])
         self._hashes = hashes
         self.checked = np.zeros(len(hashes), dtype=bool)  # one per block; the loader's kernels read it too
 
     def __len__(self) -> int:
         return len(self.array)
+
+    @cached_property
+    def _bytes(self) -> memoryview:
+        return self.array.reshape(-1).view(np.uint8).data if self.array.size else memoryview(b"")
 
     @property
     def mapped(self) -> mmap.mmap | None:

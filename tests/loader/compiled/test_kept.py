@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numba
 import pytest
 
 from penstock.loader.compiled import jit, kept, warming
@@ -43,6 +44,12 @@ def test_a_kernel_is_compiled_once_and_nothing_is_said_when_it_is_kept(tmp_path)
     assert "compiled 1" in first
     assert f"said: compiling kernels, kept in {tmp_path}" in first
     assert second == "compiled 0\n"
+
+
+def test_a_kept_kernel_is_read_without_what_only_compiling_needs(tmp_path):
+    behind = "import atexit, sys; atexit.register(lambda: print('prepared', 'numba.np.linalg' in sys.modules))"
+    assert "prepared True" in run(tmp_path, behind)
+    assert run(tmp_path, behind) == "compiled 0\nprepared False\n"
 
 
 @pytest.mark.proof
@@ -129,7 +136,7 @@ def test_a_part_of_a_kernel_called_from_python_is_the_plain_function():
 
 def test_a_part_is_compiled_once_for_all_constants():
     part = jit.jit_part(lambda x: x + 1)
-    kernel: Any = jit.numba.njit(lambda: part(1) + part(2))
+    kernel: Any = numba.njit(lambda: part(1) + part(2))
     assert kernel() == 5
     assert len(part.signatures) == 1  # type: ignore[attr-defined]
 

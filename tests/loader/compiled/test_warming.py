@@ -20,6 +20,7 @@ for path, options in json.loads(sys.argv[1]):
         with penstock.load(path, batch_size=8, cache=cache, **options) as loader:
             next(loader)
 from penstock.loader.compiled import jit, warming
+assert "numba.np.linalg" not in sys.modules, "numba prepared to compile"
 print(json.dumps({each.__name__: sum(each.stats.cache_misses.values()) for each in jit.KERNELS}))
 """
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numba
 from numba import types
 from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
@@ -17,7 +16,7 @@ _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # 
 
 def jit(function: Function) -> Function:
     """A kernel: Python calls it."""
-    made = numba.njit(function, **_OPTIONS)
+    made = _Kernel(function, targetoptions={"nopython": True, "boundscheck": None, **_OPTIONS})
     made._cache = Kept(function)
     KERNELS.append(made)
     return cast(Function, made)
@@ -34,6 +33,13 @@ def jit_inline(function: Function) -> Function:
 
 
 _PART_OPTIONS = {"nopython": True, "boundscheck": None, "no_cpython_wrapper": True, **_OPTIONS}
+
+
+class _Kernel(CPUDispatcher):  # type: ignore[misc, no-any-unimported]
+    """A function that Python calls, without the extensions of other packages while nothing is compiled."""
+
+    def _compilation_chain_init_hook(self) -> None:
+        """Nothing: numba imports its extensions here, though the machine code may be kept. Compiling does so too."""
 
 
 class _Part(CPUDispatcher):  # type: ignore[misc, no-any-unimported]

@@ -22,6 +22,7 @@ import llvmlite
 import numba
 from numba.core.codegen import get_host_cpu_features
 from numba.core.compiler import CompileResult
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
 from penstock.base.cache import VARIABLE, cache_folder
@@ -47,18 +48,25 @@ class Kept:
         return None if folder is None else str(folder)
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """The compiled kernel, or None: then numba compiles it."""
-        context.refresh()
+        """The compiled kernel, or None: then numba compiles it.
+
+        Numba's runtime is all that machine code needs. numba's own cache prepares for compiling at this place, which
+        imports scipy and the extensions of other packages: half a second.
+        """
         folder = kernels_folder()
         code = None if folder is None else _read(folder / self._file(signature))
         if code is None:
             say_compiling(self.cache_path)
             return None
+        rtsys.initialize(context)
         return CompileResult._rebuild(context, *pickle.loads(code))
 
     def save_overload(self, signature: Any, result: Any) -> None:
         if (folder := kernels_folder()) is not None:
-            _write(folder / self._file(signature), dumps(result._reduce()))
+            *facts, environments = result._reduce()
+            # One per part. Those without constants are never read, and would import the modules of numba's own parts.
+            read = tuple(each for each in environments if each.consts)
+            _write(folder / self._file(signature), dumps((*facts, read)))
 
     def flush(self) -> None:
         """Nothing waits to be written."""
