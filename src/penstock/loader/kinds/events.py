@@ -69,7 +69,7 @@ class Events:
         """Events of each record, some records at a time; every list of a record has as many."""
         fields, bound = self._encoding.fields, self._encoding.offsets
         lists = [each.field.column for each in fields if each.of_events]
-        lists += [str(each.field.version) for each in fields if each.version_of_events]
+        lists += [str(each.field.kind.version) for each in fields if each.version_of_events]
         for shard in dataset:
             offsets = shard[bound]
             for start in range(0, len(offsets) - 1, _RECORDS_AT_ONCE):
