@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from penstock.base.errors import ConfigError
@@ -10,8 +12,7 @@ from penstock.loader.compiled import plan
 from penstock.loader.tokens.binding import suggested_fields
 from penstock.loader.tokens.kinds.category import Category
 from penstock.loader.tokens.kinds.ip import Ip
-from penstock.loader.tokens.kinds.registry import KINDS
-from penstock.loader.tokens.vocabulary import MOST_FIELDS, PINGS, START, make_vocabulary
+from penstock.loader.tokens.vocabulary import KINDS, MOST_FIELDS, PINGS, START, make_vocabulary
 from penstock.shards.schema import Field
 
 
@@ -92,7 +93,7 @@ def test_a_vocabulary_is_described_as_it_always_was():
         "values": (),
         "width": 0,
     }
-    assert fingerprint(PINGS.describe()) == "09ea93cd28a84df2"
+    assert fingerprint(json.loads(json.dumps(PINGS.describe())))[:16] == "09ea93cd28a84df2"
 
 
 def test_kinds_have_the_numbers_of_the_kernel():

@@ -11,8 +11,7 @@ import numpy as np
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.loader.order.order import Fill, Stream
 from penstock.loader.tokens.kinds.kind import is_text, is_whole
-from penstock.loader.tokens.kinds.registry import KINDS
-from penstock.loader.tokens.vocabulary import MOST_FIELDS, PINGS, TokenField, Vocabulary
+from penstock.loader.tokens.vocabulary import KINDS, MOST_FIELDS, PINGS, TokenField, Vocabulary
 from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # a second, by the unit of a timestamp

@@ -14,8 +14,7 @@ from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.order.order import Draws
 from penstock.loader.tables import Made, Tables, address
 from penstock.loader.tokens.binding import BoundField, Encoding, parsed_slot
-from penstock.loader.tokens.kinds.ip import Ip
-from penstock.loader.tokens.kinds.registry import KINDS
+from penstock.loader.tokens.vocabulary import KINDS
 
 _NUMBERS = {name: number for number, name in enumerate(KINDS)}
 
@@ -62,7 +61,7 @@ class Kernel:
         offsets.check(0, len(offsets))
         held = np.empty((count, size), "u1")
         places = (address(texts.array), address(offsets.array), count, address(held))
-        if isinstance(bound.field.kind, Ip):
+        if bound.field.kind.is_address:
             parse_texts(*places)
         else:
             find_texts(self._plan, number, *places)
@@ -118,4 +117,4 @@ def _make_plan(tables: Tables, encoding: Encoding, facts: Any, categories: Any, 
 
 def _is_own_address(bound: BoundField) -> bool:
     """Whether it is the address of the record itself."""
-    return isinstance(bound.field.kind, Ip) and not bound.of_events
+    return bound.field.kind.is_address and not bound.of_events

@@ -18,7 +18,6 @@ from penstock.loader.order.order import EVENTS_A_CONTEXT, Draws
 from penstock.loader.tokens import counts as tally
 from penstock.loader.tokens.address import parse_address
 from penstock.loader.tokens.binding import TICKS, TokenOptions
-from penstock.loader.tokens.kinds.ip import Ip
 from penstock.loader.tokens.kinds.time import Time
 from penstock.loader.tokens.vocabulary import START, TokenField, Vocabulary
 from penstock.shards.arrays import Array
@@ -101,7 +100,7 @@ class Record:
     def address_bytes(self, vocabulary: Vocabulary) -> int:
         """16 if the record's own address is IPv6; a missing one is not."""
         for field in vocabulary.fields:
-            if isinstance(field.kind, Ip) and not self.is_of_events(field.column):
+            if field.kind.is_address and not self.is_of_events(field.column):
                 text = self.value(field.column)
                 return 16 if text is not None and parse_address(text)[0] == 6 else 4
         return 4

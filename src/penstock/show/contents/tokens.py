@@ -14,8 +14,7 @@ from penstock.base.stores import open_store
 from penstock.loader.loader import Loader
 from penstock.loader.tokens.counts import ODD
 from penstock.loader.tokens.decode import Measurement, decode
-from penstock.loader.tokens.kinds.registry import KINDS
-from penstock.loader.tokens.vocabulary import START, Vocabulary
+from penstock.loader.tokens.vocabulary import KINDS, START, Vocabulary
 from penstock.shards.manifest import read_manifest
 from penstock.show.contents.decoded import ColoredTokens, Decoder, open_decoder
 from penstock.show.contents.values import jsonable, short, short_values

@@ -13,7 +13,7 @@ from numbers import Real
 from typing import Any
 
 from penstock.loader.tokens import counts
-from penstock.loader.tokens.kinds.kind import Block, Kind
+from penstock.loader.tokens.kinds.kind import Block, Kind, is_plain_number
 from penstock.shards.schema import Type
 
 _LARGEST = sys.float_info.max
@@ -42,7 +42,7 @@ class Bins(Kind):
         return 1
 
     def fits(self, column: Type, of_events: bool) -> bool:  # noqa: ARG002
-        return column.is_number and column.name != "bool"
+        return is_plain_number(column)
 
     def ordered(self) -> list[tuple[int | bytes, int]]:
         """The bits of each edge."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.loader.tokens import counts
-from penstock.loader.tokens.kinds.kind import Block, Kind
+from penstock.loader.tokens.kinds.kind import Block, Kind, is_plain_number
 from penstock.shards.schema import Type
 
 VALUE, MISSING = range(2)
@@ -28,7 +28,7 @@ class Real(Kind):
         return 1 + self.size(VALUE, b"")
 
     def fits(self, column: Type, of_events: bool) -> bool:  # noqa: ARG002
-        return column.is_number and column.name != "bool"
+        return is_plain_number(column)
 
     def size(self, marker: int, payload: bytes) -> int:  # noqa: ARG002
         return self.width if marker == VALUE else 0

@@ -21,6 +21,7 @@ class Ip(Kind):
     usage = "{'ip': 'version_column'} or 'ip'"
     takes = "text"
     smallest = 5
+    is_address = True
     text_bytes = 17
     markers = 2
 

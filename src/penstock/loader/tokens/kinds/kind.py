@@ -1,4 +1,4 @@
-"""Kind: how the values of one field become tokens, and back. One subclass per kind; registry.py has them all.
+"""Kind: how the values of one field become tokens, and back. One subclass per kind; vocabulary.KINDS has them all.
 
 A block is a marker and the bytes behind it. A kind counts its markers from 0; the vocabulary gives them tokens. The
 kernel (compiled/fields.py) has a branch per kind, which gives the same blocks as `encode`.
@@ -32,6 +32,7 @@ class Kind(ABC):
     takes: ClassVar[str]  # columns, in words
     smallest: ClassVar[int] = 1  # tokens of the shortest block
     is_time: ClassVar[bool] = False  # its block depends on the event before, and an event may have none
+    is_address: ClassVar[bool] = False
     text_bytes: ClassVar[int] = 0  # bytes of what the kernel holds for each text of a column; 0: nothing
     is_number: ClassVar[bool] = False  # decodes to a number
     absent: ClassVar[str] = "missing"  # word for a value that is not there
@@ -87,6 +88,11 @@ class Kind(ABC):
 
 def is_text(column: Type) -> bool:
     return column.is_text or column.is_dictionary
+
+
+def is_plain_number(column: Type) -> bool:
+    """Whether it is an integer or a float: no time, and no boolean."""
+    return column.name.startswith(("int", "uint", "float"))
 
 
 def is_whole(column: Type) -> bool:
