@@ -9,6 +9,7 @@ import numpy as np
 
 from penstock.base.errors import ConfigError
 from penstock.base.memory import Budget
+from penstock.loader.asked.fitted import with_edges
 from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, token_layout
 from penstock.loader.kinds.sizing import count_contexts, draws_needed, refuse_contexts
@@ -117,7 +118,7 @@ def _vocabulary(asked: Asked) -> Vocabulary:
             f"fields= is a {type(fields).__name__}", where="load(fields=...)", next_step="a dict: fields={'dst': 'ip'}"
         )
     if fields is not None:
-        return make_vocabulary(fields)
+        return make_vocabulary(with_edges(fields, asked))
     if not asked.is_old and not fits_pings(asked.schema):
         raise ConfigError(
             "events become tokens, and `fields` must say how each column is encoded. Only pings "
