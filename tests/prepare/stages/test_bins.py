@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from typing import Any
@@ -11,11 +12,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
-import penstock
 from penstock.base.errors import ConfigError
 from penstock.prepare.stages import build_stage
 from penstock.prepare.stages.fitting.quantiles import CELLS_PER_BIN, keys_of, values_of
+from penstock.show.contents.inspect import inspect_facts, inspect_tables
 from tests.loader.making import prepare
 from tests.prepare.stages.rows import make_rows
 
@@ -159,24 +161,10 @@ GROUP: dict[str, Any] = {"group": {"by": "user", "order": "at"}}
 
 
 @pytest.mark.parametrize("stages", [[{"bins": {"seconds": 16}}, GROUP], [GROUP, {"bins": {"seconds": 16}}]])
-def test_a_job_leaves_the_edges_and_a_loader_uses_them(tmp_path, stages):
+def test_a_job_leaves_the_edges_of_its_rows(tmp_path, stages):
     output = prepare(tmp_path, VISITS, stages)
     artifact = json.loads((output / "artifacts/bins.json").read_text())["seconds"]
     assert artifact == fitted([VISITS["seconds"].combine_chunks()], 16)
-    loader = penstock.load(output, batch_size=4, length=200, fields={"at": "time", "seconds": "bins"}, workers=0)
-    batch = loader.batch(0)
-    counts = loader.stats().counts
-    assert counts["nulls"] > 0
-    assert counts["values_too_small"] == counts["values_too_large"] == 0
-    pairs = set(zip(artifact["edges"], artifact["edges"][1:], strict=False))
-    found = {
-        event["seconds"]
-        for row in range(4)
-        for event in penstock.decode(batch["inputs"][row], loader.vocabulary, batch["inputs_segmentation"][row])
-        if event.get("seconds")
-    }
-    assert found <= pairs
-    assert len(found) > 8
 
 
 def test_the_edges_are_the_same_for_any_memory_and_workers(tmp_path):
@@ -189,16 +177,15 @@ def test_the_edges_are_the_same_for_any_memory_and_workers(tmp_path):
     assert all(other == first for other in others)
 
 
-def test_bins_that_were_not_fitted_are_refused_by_name(tmp_path):
-    plain = prepare(tmp_path / "plain", VISITS, [GROUP])
-    one = prepare(tmp_path / "one", VISITS, [{"bins": {"seconds": 16}}, GROUP])
-    other = prepare(tmp_path / "other", VISITS.slice(0, 2000), [{"bins": {"seconds": 16}}, GROUP])
-    options: dict[str, Any] = {"batch_size": 2, "length": 64, "fields": {"seconds": "bins"}}
-    with pytest.raises(ConfigError, match="no bins of column 'seconds' were fitted for this dataset: it has none"):
-        penstock.load(plain, **options)
-    with pytest.raises(ConfigError, match="their bins of 'seconds' differ"):
-        penstock.load([one, other], **options)
-    with penstock.load(one, **options) as loader:
-        both = penstock.load([one, other], **{**options, "fields": loader.vocabulary})
-    assert both.vocabulary == loader.vocabulary
-    both.close()
+def test_inspect_shows_how_many_bins_a_column_has(tmp_path):
+    table = VISITS.append_column("errors", pa.array(np.zeros(4000, "i4")))
+    output = prepare(tmp_path, table, [{"bins": {"seconds": 16, "errors": 8}}, GROUP])
+    facts = inspect_facts(output)
+    assert {name: (each["asked"], each["bins"]) for name, each in facts["bins"].items()} == {
+        "seconds": (16, 16),
+        "errors": (8, 1),
+    }
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(*inspect_tables(facts), sep="\n")
+    shown = next(line for line in console.export_text().splitlines() if line.strip().startswith("errors  "))
+    assert shown.split() == ["errors", "8", "1", "100.0%", "100.0%", "0", "0"]

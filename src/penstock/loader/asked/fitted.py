@@ -1,7 +1,5 @@
 """Fitted: fields whose bins a job has fitted -> fields with their edges, from the datasets. Used by kinds/events.py."""
 
-import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,9 +7,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.stores import open_store
 from penstock.loader.asked.opening import Asked, Opened
 from penstock.loader.tokens.kinds.bins import Bins
-from penstock.shards.manifest import read_artifact
-
-_BINS = re.compile(r"artifacts/bins(-\d+)?\.json")
+from penstock.shards.manifest import stage_artifacts
 
 
 def with_edges(fields: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
@@ -55,12 +51,5 @@ def _edges_in(column: str, opened: Opened) -> list[float]:
 
 
 def _fitted(opened: Opened) -> dict[str, Any]:
-    """What was fitted, by column. A later stage measured what is nearer to the stored values."""
     manifest = opened.manifest or (opened.old and opened.old.manifest)
-    if not manifest:
-        return {}
-    store, found = open_store(opened.path), dict[str, Any]()
-    for file in manifest.artifacts:
-        if _BINS.fullmatch(file.file):
-            found |= json.loads(read_artifact(store, manifest, file.file) or b"{}")
-    return found
+    return stage_artifacts(open_store(opened.path), manifest, Bins.name) if manifest else {}

@@ -27,9 +27,8 @@ class Bins(Fits):
 
     @classmethod
     def options_from_yaml(cls, written: Any) -> dict[str, Any]:
-        if isinstance(written, dict) and written.keys() == {"columns"}:
-            return super().options_from_yaml(written)
-        return {"columns": super().options_from_yaml(written)}
+        options = super().options_from_yaml(written)
+        return options if isinstance(options.get("columns"), dict) else {"columns": options}
 
     def __post_init__(self) -> None:
         if not self.columns:
