@@ -5,6 +5,7 @@ machines that prepare the same job have equal manifests, and the xxh3 of the fil
 """
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -189,3 +190,12 @@ def read_artifact(store: Store, manifest: Manifest, name: str) -> bytes | None:
     if digest(data) != found[0].digest:
         raise damaged_file(name, "is not the file that was written")
     return data
+
+
+def stage_artifacts(store: Store, manifest: Manifest, stage: str) -> dict[str, Any]:
+    """What all stages of a name have learned, by column; of two about one column the later one."""
+    named, found = re.compile(rf"artifacts/{re.escape(stage)}(-\d+)?\.json"), dict[str, Any]()
+    for file in manifest.artifacts:
+        if named.fullmatch(file.file):
+            found |= json.loads(read_artifact(store, manifest, file.file) or b"{}")
+    return found

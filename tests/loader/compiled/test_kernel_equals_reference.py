@@ -162,6 +162,13 @@ OTHER_FIELDS = {
     "host": {"ip": "version"},
     "kind": {"category": ["a", "b"]},
     "count": "float11",
+    "half": "float16",
+    "single": "float32",
+    "is_on": "boolean",
+    "level": {"bins": [-5.5, 0.0, 1e-3, 2.0, 2.0**70]},
+    "rank": {"bins": [-3, 7, 7]},
+    "share": "float16",
+    "total": {"bins": [0.0, 2.0**63, 2.0**64]},
 }
 OTHER_TYPES = {
     "at": "list<timestamp[us, UTC]>",
@@ -177,7 +184,15 @@ OTHER_TYPES = {
     "version": "list<int16>",
     "kind": "string",
     "count": "uint64",
+    "half": "list<float64>",
+    "single": "list<float64>",
+    "is_on": "list<bool>",
+    "level": "list<float32>",
+    "rank": "list<int64>",
+    "share": "float16",
+    "total": "uint64",
 }
+REALS = st.none() | st.floats() | st.floats(width=16) | st.floats(width=32) | st.floats(-1e5, 1e5)
 WORDS = st.sampled_from(["tcp", "udp", "naïve", "", "a", "b", "x" * 300])
 OTHER_EVENTS = {
     "at": times("us"),
@@ -191,10 +206,17 @@ OTHER_EVENTS = {
     "delay": st.none() | st.floats(width=16),
     "host": TEXTS,
     "version": st.sampled_from([4, 6, None]),
+    "half": REALS,
+    "single": REALS,
+    "is_on": st.sampled_from([True, False, None]),
+    "level": st.none() | st.floats(width=32) | st.sampled_from([-5.5, 0.0, -0.0, 2.0]),
+    "rank": st.none() | INT64 | st.integers(-5, 9),
 }
 OTHER_OWN = {
     "kind": st.none() | WORDS,
     "count": st.none() | st.sampled_from([0, 3, 2**63, 2**64 - 1]),
+    "share": st.none() | st.floats(width=16),
+    "total": st.none() | st.integers(0, 2**64 - 1) | st.sampled_from([2**63 - 1, 2**63 + 1025, 2**64 - 1]),
 }
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from penstock.base.errors import ConfigError
+from penstock.base.fingerprint import fingerprint
+from penstock.loader.compiled import plan
 from penstock.loader.tokens.binding import suggested_fields
-from penstock.loader.tokens.vocabulary import MOST_FIELDS, PINGS, START, make_vocabulary
+from penstock.loader.tokens.kinds.category import Category
+from penstock.loader.tokens.kinds.ip import Ip
+from penstock.loader.tokens.vocabulary import KINDS, MOST_FIELDS, PINGS, START, make_vocabulary
 from penstock.shards.schema import Field
 
 
@@ -61,9 +67,38 @@ def test_options_go_to_their_fields():
             "short": {"bytes": 3},
         }
     ).fields
-    assert address.version == "version"
-    assert (port.width, payload.width, short.width) == (2, 32, 3)
-    assert protocol.values == (6, 17)
+    assert address.kind == Ip(version="version")
+    assert [field.kind.width for field in (port, payload, short)] == [2, 32, 3]
+    assert protocol.kind == Category(values=(6, 17))
+
+
+def test_kinds_with_a_number_of_tokens_of_their_own_come_in_order():
+    vocabulary = make_vocabulary(
+        {"level": {"bins": [0, 1.5, 2]}, "is_on": "boolean", "half": "float16", "single": "float32"}
+    )
+    assert [field.tokens for field in vocabulary.fields] == [(1, 2, 3), (4, 5, 6), (7, 8), (9, 10)]
+    assert vocabulary.typical_event(4) == 1 + 1 + 1 + 3 + 5
+    assert vocabulary.smallest_event == 1 + 4
+
+
+def test_a_vocabulary_is_described_as_it_always_was():
+    """Its digest is in every recipe: a state of an earlier version can be restored."""
+    fields = PINGS.describe()["fields"]
+    assert fields[0] == {
+        "name": "source",
+        "column": "src_addr",
+        "kind": "ip",
+        "tokens": (1, 2),
+        "version": "ip_version",
+        "values": (),
+        "width": 0,
+    }
+    assert fingerprint(json.loads(json.dumps(PINGS.describe())))[:16] == "09ea93cd28a84df2"
+
+
+def test_kinds_have_the_numbers_of_the_kernel():
+    numbers = [getattr(plan, name.upper()) for name in KINDS]
+    assert numbers == list(range(len(KINDS)))
 
 
 def test_sizes_follow_the_kinds():
@@ -94,6 +129,21 @@ def test_sizes_follow_the_kinds():
         ({"a": {"category": ["tcp", "tcp"]}}, "is not an option of category"),
         ({"a": {"category": ["tcp", 6]}}, "is not an option of category"),
         ({"a": {"category": [True, False]}}, "is not an option of category"),
+        ({"a": {"float16": 2}}, "2 is not an option of float16"),
+        ({"a": {"float32": 4}}, "4 is not an option of float32"),
+        ({"a": {"boolean": True}}, "True is not an option of boolean"),
+        ({"a": "bins"}, "bins needs an option"),
+        ({"a": {"bins": 16}}, "16 is not an option of bins"),
+        ({"a": {"bins": [1.0]}}, "[1.0] is not an option of bins"),
+        ({"a": {"bins": [2, 1]}}, "[2, 1] is not an option of bins"),
+        ({"a": {"bins": [1, 1, 2]}}, "[1, 1, 2] is not an option of bins"),
+        ({"a": {"bins": [0, float("nan")]}}, "[0, nan] is not an option of bins"),
+        ({"a": {"bins": [0, float("inf")]}}, "[0, inf] is not an option of bins"),
+        ({"a": {"bins": [0, 10**400]}}, "is not an option of bins"),
+        ({"a": {"bins": [0, True]}}, "is not an option of bins"),
+        ({"a": {"bins": [0, "1"]}}, "is not an option of bins"),
+        ({"a": {"bins": "01"}}, "'01' is not an option of bins"),
+        ({"a": ["ip"]}, "['ip'] is not an encoding"),
     ],
 )
 def test_what_cannot_be_encoded_is_refused_by_name(fields, said):

@@ -9,13 +9,24 @@ from penstock.loader.compiled.address import ENTRY, parse_address
 from penstock.loader.compiled.columns import BLOCK_BITS, base, is_valid, items, offset, real, touch, whole
 from penstock.loader.compiled.jit import jit, jit_inline, jit_part, keep_apart
 from penstock.loader.compiled.plan import fact
-from penstock.loader.compiled.pointers import U8, read_i4, read_i8, read_u1, shifted, write_i4, write_i8
+from penstock.loader.compiled.pointers import (
+    U8,
+    ieee_bits,
+    read_f8,
+    read_i4,
+    read_i8,
+    read_u1,
+    shifted,
+    write_i4,
+    write_i8,
+)
 from penstock.loader.tokens import counts
 
 NO_TIME = -(2**63)  # no event happened then: numpy's NaT
 _NO_VERSION = -1
 _BLOCK_ITEMS = 1 << BLOCK_BITS  # of a column of bytes
 _LARGEST = 2**63 - 1
+_INFINITE_16, _INFINITE_32 = 31 << 10, 255 << 23  # bits of infinity
 _MILLION = np.uint64(10**6)
 
 
@@ -38,8 +49,17 @@ def encode_field(
         _encode_int(tables, plan, scratch, notes, shard, index, number, valid)
     elif kind == facts.CATEGORY:
         _encode_category(tables, plan, scratch, notes, shard, index, number, valid)
-    else:
+    elif kind == facts.BYTES:
         _encode_bytes(tables, plan, scratch, notes, shard, index, number, valid)
+    elif kind == facts.BOOLEAN:
+        truth = whole(tables, notes, shard, fact(plan, number, facts.VALUE), index) if valid else 0
+        _encode_boolean(plan, scratch, number, truth, valid)
+    else:
+        value = real(tables, notes, shard, fact(plan, number, facts.VALUE), index) if valid else np.nan
+        if kind == facts.BINS:
+            _encode_bin(plan, scratch, number, value, valid)
+        else:
+            _encode_ieee(plan, scratch, number, value, valid)
 
 
 @jit_inline
@@ -58,7 +78,7 @@ def _put_number(plan: Any, scratch: Any, number: int, marker: int, value: int, w
 
 @jit_inline
 def _put_marker(plan: Any, scratch: Any, number: int, marker: int, noted: int) -> None:
-    """A marker alone, which says that there is no value."""
+    """A marker alone, without a value behind it."""
     _put(scratch, number, 0, fact(plan, number, marker))
     write_i8(scratch.noted, number, noted)
     write_i8(scratch.sizes, number, 1)
@@ -192,6 +212,62 @@ def _encode_float11(plan: Any, scratch: Any, number: int, value: float, valid: b
     else:
         mantissa = np.int64(scaled)
     _put_number(plan, scratch, number, facts.MARKER, exponent << 11 | mantissa, 2)
+
+
+@jit_inline
+def _encode_ieee(plan: Any, scratch: Any, number: int, value: float, valid: bool) -> None:
+    """A finite number that would become infinite is the largest one."""
+    if not valid:
+        _put_marker(plan, scratch, number, facts.MARKER_2, counts.NULLS)
+        return
+    width = fact(plan, number, facts.WIDTH)
+    bits = ieee_bits(value, width)
+    sign = bits >> (8 * width - 1) << (8 * width - 1)
+    if bits - sign == (_INFINITE_16 if width == 2 else _INFINITE_32) and not np.isinf(value):
+        write_i8(scratch.noted, number, counts.TOO_LARGE)
+        bits -= 1
+    elif bits == sign and value != 0.0:
+        write_i8(scratch.noted, number, counts.TOO_SMALL)
+    _put_number(plan, scratch, number, facts.MARKER, bits, width)
+
+
+@jit_inline
+def _encode_bin(plan: Any, scratch: Any, number: int, value: float, valid: bool) -> None:
+    first, count = fact(plan, number, facts.FIRST_CATEGORY), fact(plan, number, facts.CATEGORIES) - 1
+    found = count
+    if np.isnan(value):
+        write_i8(scratch.noted, number, counts.NOT_A_NUMBER if valid else counts.NULLS)
+    else:
+        found = _find_bin(shifted(plan.categories, 8 * facts.CATEGORY_FACTS * first), count, value)
+        if found < 0:
+            found = 0
+            write_i8(scratch.noted, number, counts.TOO_SMALL)
+        elif value > read_f8(plan.categories, (first + count) * facts.CATEGORY_FACTS + facts.CATEGORY_VALUE):
+            write_i8(scratch.noted, number, counts.TOO_LARGE)
+    _put(scratch, number, 0, fact(plan, number, facts.MARKER) + found)
+    write_i8(scratch.sizes, number, 1)
+
+
+@jit_part
+def _find_bin(edges: Any, count: int, value: float) -> int:
+    """Number of the last of `count` lower edges that is not above the value; -1 if all are."""
+    keep_apart()
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if read_f8(edges, middle * facts.CATEGORY_FACTS + facts.CATEGORY_VALUE) <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+@jit_inline
+def _encode_boolean(plan: Any, scratch: Any, number: int, truth: int, valid: bool) -> None:
+    if not valid:
+        _put_marker(plan, scratch, number, facts.MARKER_3, counts.NULLS)
+    else:
+        _put_marker(plan, scratch, number, facts.MARKER_2 if truth else facts.MARKER, -1)
 
 
 @jit_inline

@@ -6,7 +6,7 @@ from penstock.loader.compiled.jit import jit_inline
 from penstock.loader.compiled.pointers import read_i8, shifted
 from penstock.loader.order.order import EVENTS_A_CONTEXT
 
-IP, TIME, FLOAT11, INT, CATEGORY, BYTES = range(6)  # in the order of vocabulary.KINDS
+IP, TIME, FLOAT11, INT, CATEGORY, BYTES, FLOAT16, FLOAT32, BOOLEAN, BINS = range(10)  # in the order of KINDS
 # One row of `Plan.facts` per field: its kind, its markers, then the slots of its columns (-1: it has none).
 (
     KIND,
@@ -24,11 +24,12 @@ IP, TIME, FLOAT11, INT, CATEGORY, BYTES = range(6)  # in the order of vocabulary
     VERSION_OF_EVENTS,
     TICKS,  # a second, in a time column
     WIDTH,
-    FIRST_CATEGORY,  # in Plan.categories
+    FIRST_CATEGORY,  # in Plan.categories; of bins the first edge
     CATEGORIES,
     FIELD_FACTS,
 ) = range(18)
-# One row of `Plan.categories` per value: the number or where its text begins, its place in the vocabulary, text size.
+# One row of `Plan.categories` per value: the number, the bits of the edge, or where its text begins; its place in the
+# vocabulary; the text's size.
 CATEGORY_VALUE, CATEGORY_PLACE, CATEGORY_SIZE, CATEGORY_FACTS = range(4)
 MOST_BLOCK = 2 + 255  # tokens of one field: a marker, a length, 255 bytes
 SHORT_BLOCK = 8  # tokens: as many are copied at once, and what is too much written over

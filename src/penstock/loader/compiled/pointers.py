@@ -119,6 +119,17 @@ write_i4 = _writer(types.int32, types.int64)
 write_i8 = _writer(types.int64, types.int64)
 write_u8 = _writer(types.uint64, types.uint64)
 
+
+@intrinsic  # type: ignore[untyped-decorator]
+def bits_of(typing_context: Any, number: Any) -> Any:  # noqa: ARG001
+    """The bits of a float64, as a whole number."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), generate
+
+
 I1, I2, I4, I8, U1, U2, U4, U8, F2, F4, F8 = CODES.values()
 
 
@@ -148,10 +159,35 @@ def read_real(address: Any, index: int, kind: int) -> float:
         return read_f8(address, index)
     if kind == F2:
         return _half(read_u2(address, index))
-    whole = read_whole(address, index, kind)
-    if kind == U8 and whole < 0:
-        return float(whole) + 2.0**64
-    return float(whole)
+    if kind == U8:
+        return float(read_u8(address, index))
+    return float(read_whole(address, index, kind))
+
+
+@jit_part
+def ieee_bits(value: float, width: int) -> int:
+    """Bits of the nearest number of IEEE half (2 bytes) or single precision (4), ties to even; NaN has one pattern."""
+    keep_apart()
+    mantissa_bits = 10 if width == 2 else 23
+    bias = 15 if width == 2 else 127
+    infinite = ((2 * bias) + 1) << mantissa_bits
+    bits = bits_of(value)
+    exponent, mantissa = (bits >> 52) & 2047, bits & ((1 << 52) - 1)
+    sign = (1 << (8 * width - 1)) if bits < 0 else 0
+    if exponent == 2047:
+        return infinite | 1 << (mantissa_bits - 1) if mantissa else sign | infinite
+    power = exponent - 1023
+    if power > bias:
+        return sign | infinite
+    dropped = 52 - mantissa_bits + max(0, 1 - bias - power)  # a subnormal has fewer bits
+    if exponent == 0 or dropped > 53:
+        return sign
+    significand = mantissa | (1 << 52)
+    kept, rest, half = significand >> dropped, significand & ((1 << dropped) - 1), 1 << (dropped - 1)
+    if rest > half or (rest == half and kept & 1):
+        kept += 1
+    # The highest of the kept bits of a normal number is not stored, and a carry goes on into the exponent.
+    return sign | (kept + (max(0, power + bias - 1) << mantissa_bits))
 
 
 @jit_part

@@ -9,6 +9,7 @@ import numpy as np
 
 from penstock.base.errors import ConfigError
 from penstock.base.memory import Budget
+from penstock.loader.asked.fitted import with_edges
 from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, token_layout
 from penstock.loader.kinds.sizing import count_contexts, draws_needed, refuse_contexts
@@ -69,7 +70,7 @@ class Events:
         """Events of each record, some records at a time; every list of a record has as many."""
         fields, bound = self._encoding.fields, self._encoding.offsets
         lists = [each.field.column for each in fields if each.of_events]
-        lists += [str(each.field.version) for each in fields if each.version_of_events]
+        lists += [str(each.field.kind.version) for each in fields if each.version_of_events]
         for shard in dataset:
             offsets = shard[bound]
             for start in range(0, len(offsets) - 1, _RECORDS_AT_ONCE):
@@ -117,7 +118,7 @@ def _vocabulary(asked: Asked) -> Vocabulary:
             f"fields= is a {type(fields).__name__}", where="load(fields=...)", next_step="a dict: fields={'dst': 'ip'}"
         )
     if fields is not None:
-        return make_vocabulary(fields)
+        return make_vocabulary(with_edges(fields, asked))
     if not asked.is_old and not fits_pings(asked.schema):
         raise ConfigError(
             "events become tokens, and `fields` must say how each column is encoded. Only pings "

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.loader.order.order import Fill, Stream
+from penstock.loader.tokens.kinds.kind import is_text, is_whole
 from penstock.loader.tokens.vocabulary import KINDS, MOST_FIELDS, PINGS, TokenField, Vocabulary
 from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
@@ -75,7 +76,7 @@ class Encoding(TokenOptions):
 
     def describe(self, streams: tuple[Stream, ...]) -> dict[str, Any]:
         """Settings that decide the rows, for the recipe."""
-        draws, vocabulary = [stream.draws for stream in streams], asdict(self.vocabulary)
+        draws, vocabulary = [stream.draws for stream in streams], self.vocabulary.describe()
         facts = {"length": self.length, "fill": self.fill, "augment": self.augment}
         return {**facts, "draws": draws, "vocabulary": vocabulary}
 
@@ -106,7 +107,7 @@ def _encoding_of(kind: Type) -> Any:
         return "float11"
     if kind.name.startswith(("int", "uint")):
         return "int"
-    return {"bytes": 16} if kind.is_text or kind.is_dictionary else None
+    return {"bytes": 16} if is_text(kind) else None
 
 
 def fits_pings(schema: Schema) -> bool:
@@ -118,10 +119,11 @@ def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> 
     kind = column.parsed
     _refuse_type(asked, kind, of_events, where)
     version, version_of_events = "", False
-    if asked.version and (asked.version in columns or asked not in PINGS.fields):  # pings may do without
-        found, version_of_events = _column(asked.version, columns, where)
-        if not _is_whole(found.parsed):
-            holds = f"column {asked.version!r} holds {found.parsed.name}"
+    stated = asked.kind.version
+    if stated and (stated in columns or asked not in PINGS.fields):  # pings may do without
+        found, version_of_events = _column(stated, columns, where)
+        if not is_whole(found.parsed):
+            holds = f"column {stated!r} holds {found.parsed.name}"
             raise ConfigError(
                 f"{holds}, but the version of an address is a whole number, 4 or 6",
                 where=where,
@@ -129,14 +131,14 @@ def _bind_field(asked: TokenField, columns: Mapping[str, Field], where: str) -> 
             )
         version = found.name
     text = column.inner if kind.is_dictionary else column
-    is_text = text.parsed.is_text
+    has_text = text.parsed.is_text
     return BoundField(
-        field=replace(asked, width=asked.width or _width(kind)) if asked.kind == "int" else asked,
+        field=replace(asked, kind=asked.kind.settled(kind)),
         of_events=of_events,
-        value=f"{text.name}/bytes" if is_text else column.name,
+        value=f"{text.name}/bytes" if has_text else column.name,
         valid=f"{column.name}/valid",
         codes=f"{column.name}/codes" if kind.is_dictionary else "",
-        offsets=f"{text.name}/offsets" if is_text else "",
+        offsets=f"{text.name}/offsets" if has_text else "",
         ticks=TICKS.get(kind.arguments[0], 1) if kind.name == "timestamp" else 1,
         version=version,
         version_valid=f"{version}/valid" if version else "",
@@ -157,45 +159,25 @@ def _column(name: str, columns: Mapping[str, Field], where: str) -> tuple[Field,
 
 
 def _refuse_type(asked: TokenField, kind: Type, of_events: bool, where: str) -> None:
-    text = kind.is_text or kind.is_dictionary
-    whole = _is_whole(kind)
-    is_value = text if asked.values and isinstance(asked.values[0], str) else whole
-    fits, encoded = {
-        "ip": (text, "text"),
-        "time": (kind.name == "timestamp" and of_events, "timestamps of events (a list per record)"),
-        "float11": (kind.is_number, "integers and floats"),
-        "int": (whole, "integers"),
-        "category": (is_value, "text or integers, like its values"),
-        "bytes": (text, "text or binary"),
-    }[asked.kind]
-    if not fits:
+    if not asked.kind.fits(kind, of_events):
         raise ConfigError(
-            f"column {asked.column!r} has type {kind.name}, and the encoding {asked.kind} takes {encoded}",
+            f"column {asked.column!r} has type {kind.name}, and the encoding {asked.kind.name} takes "
+            f"{asked.kind.takes}",
             where=where,
             next_step=f"choose another of {', '.join(KINDS)} for it, or leave it out of fields=",
         )
-    if asked.kind == "category" and whole:
-        _refuse_values(asked, kind, where)
-
-
-def _is_whole(kind: Type) -> bool:
-    return kind.is_number and not NUMBERS[kind.name].startswith("f")
+    _refuse_values(asked, kind, where)
 
 
 def _refuse_values(asked: TokenField, kind: Type, where: str) -> None:
     """Refuse categories that the column cannot hold: a kernel would take them for other numbers."""
+    if not is_whole(kind):
+        return
     limits = np.iinfo(NUMBERS[kind.name])
-    beyond = [value for value in asked.values if not limits.min <= int(value) <= limits.max]
+    beyond = [each for each in asked.kind.values if type(each) is int and not limits.min <= each <= limits.max]
     if beyond:
         raise ConfigError(
             f"column {asked.column!r} holds {kind.name}, which cannot hold the category {beyond[0]}",
             where=where,
             next_step=f"leave it out: {limits.min} to {limits.max} can be there",
         )
-
-
-def _width(kind: Type) -> int:
-    """Bytes that hold every number of a column, as signed ones; of uint64 all but the largest half."""
-    code = NUMBERS[kind.name]
-    size = int(code[1])
-    return min(8, 2 * size) if code[0] == "u" and kind.name != "bool" else size

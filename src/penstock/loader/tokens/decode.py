@@ -7,7 +7,9 @@ A measurement is a dict by the names of the vocabulary's fields:
 | ip | its text; `0.0.0.0` or `::` where it was missing |
 | time | a datetime64 in seconds: the last absolute time and the deltas since. None if it has none |
 | float11 | the smallest number its tokens stand for; None if it failed |
-| int, bytes, category | the value; None if it was missing, or none of the category's values |
+| float16, float32, int, boolean, bytes | the value; None if it was missing |
+| category | the value; None if it was missing, or none of the category's values |
+| bins | (lower edge, upper edge) of its bin; None if it was missing or no number |
 
 A delta with no absolute time before it is given as `time_delta`, in seconds. A measurement that the row's end cuts has
 the fields that could be read, and `cut: True`.
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import InputError
-from penstock.loader.tokens.address import format_address
+from penstock.loader.tokens.kinds.time import Time
 from penstock.loader.tokens.vocabulary import PINGS, START, TokenField, Vocabulary
 from penstock.shards.arrays import Array
 
@@ -113,7 +115,7 @@ class _Reader:
             if block is None:
                 return blocks, position, True
             blocks[block.field.name] = block
-        absent = [each.name for each in self._vocabulary.fields if each.kind != "time" and each.name not in blocks]
+        absent = [each.name for each in self._vocabulary.fields if not each.kind.is_time and each.name not in blocks]
         if absent and position < len(self._tokens):
             raise self._no_sense(position, f"the marker of {' or '.join(absent)}")
         return blocks, position, bool(absent)
@@ -126,19 +128,20 @@ class _Reader:
         if field.name in before:
             raise self._no_sense(position, f"a field other than {field.name}, which the measurement has already")
         payload, end = b"", position + 1
-        size = _payload_size(field, marker)
-        while len(payload) < size:
+        while len(payload) < (size := self._size(field, marker, payload, end)):
             if end == len(self._tokens):
                 return None, end
             byte = self._tokens[end] - self._vocabulary.byte_base
             if not 0 <= byte < 256:
                 raise self._no_sense(end, f"byte {len(payload) + 1} of {size} of {field.name}")
-            if field.kind == "bytes" and not payload:
-                if byte > field.width:
-                    raise self._no_sense(end, f"the length of {field.name}, at most {field.width}")
-                size += byte
             payload, end = payload + bytes([byte]), end + 1
         return _Block(field, marker, payload), end
+
+    def _size(self, field: TokenField, marker: int, payload: bytes, end: int) -> int:
+        try:
+            return field.kind.size(marker, payload)
+        except ValueError as error:
+            raise self._no_sense(end - 1, f"the length of {field.name}, {error}") from error
 
     def _no_sense(self, position: int, expected: str) -> InputError:
         return InputError(
@@ -146,19 +149,6 @@ class _Reader:
             where=f"tokens[{position}]",
             next_step="decode `inputs` of a batch, not `targets`, with the vocabulary the batch was made with",
         )
-
-
-def _payload_size(field: TokenField, marker: int) -> int:
-    """Bytes behind a marker; of a bytes field the one that says how many more there are."""
-    sizes = {
-        "ip": (4, 16),
-        "time": (8, 1, 4),
-        "float11": (2, 0),
-        "int": (field.width, 0),
-        "category": (0,) * len(field.tokens),
-        "bytes": (1, 0),
-    }
-    return sizes[field.kind][marker]
 
 
 def _decode_measurement(
@@ -171,11 +161,11 @@ def _decode_measurement(
         if block is None:
             if not is_cut:
                 measurement[field.name] = None
-        elif field.kind != "time":
-            measurement[field.name] = _decode_value(block)
+        elif not isinstance(field.kind, Time):
+            measurement[field.name] = field.kind.decode(block.marker, block.payload)
         else:
-            seconds = int.from_bytes(block.payload, "big", signed=block.marker == 0)
-            now = seconds if block.marker == 0 else None if now is None else min(now + seconds, _LATEST)
+            seconds, is_absolute = field.kind.decode(block.marker, block.payload)
+            now = seconds if is_absolute else None if now is None else min(now + seconds, _LATEST)
             if now is None:
                 measurement[f"{field.name}_delta"] = seconds
             else:
@@ -183,19 +173,3 @@ def _decode_measurement(
     if is_cut:
         measurement["cut"] = True
     return measurement, now
-
-
-def _decode_value(block: _Block) -> Any:
-    field, marker, payload = block.field, block.marker, block.payload
-    if field.kind == "ip":
-        return format_address(payload)
-    if field.kind == "category":
-        return field.values[marker] if marker < len(field.values) else None
-    if marker == 1:  # failed, or missing
-        return None
-    if field.kind == "bytes":
-        return payload[1:]
-    if field.kind == "int":
-        return int.from_bytes(payload, "big", signed=True)
-    packed = int.from_bytes(payload, "big")
-    return ((packed & 2047) << (packed >> 11)) / 1000

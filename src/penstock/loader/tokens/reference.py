@@ -1,11 +1,12 @@
 """Reference: rows of tokens from columns, in plain Python and numpy. The kernel gives the same bytes.
 
-Functions come in the order of the sentences of docs/reference/tokens.md, from row down to block. A row is a list of
-segments, a segment a list of tokens. Columns are taken to be there, of types that their fields can encode.
+Functions come in the order of the sentences of docs/reference/tokens.md, from row down to event; kinds/ has the blocks.
+A row is a list of segments, a segment a list of tokens. Columns are taken to be there, of types that their fields can
+encode.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,8 +16,9 @@ from penstock.base.errors import InputError
 from penstock.loader.order.counter import below, draw, log_uniform, permute, segment_key
 from penstock.loader.order.order import EVENTS_A_CONTEXT, Draws
 from penstock.loader.tokens import counts as tally
-from penstock.loader.tokens.address import NO_ADDRESS, UNREADABLE, parse_address
+from penstock.loader.tokens.address import parse_address
 from penstock.loader.tokens.binding import TICKS, TokenOptions
+from penstock.loader.tokens.kinds.time import Time
 from penstock.loader.tokens.vocabulary import START, TokenField, Vocabulary
 from penstock.shards.arrays import Array
 from penstock.shards.columns import Column
@@ -70,7 +72,8 @@ class Record:
 
     def version(self, field: TokenField, event: int) -> int | None:
         """Version that a column states for the address of an event, if there is such a column."""
-        return self.value(field.version, event) if field.version and field.version in self.fields else None
+        stated = field.kind.version
+        return self.value(stated, event) if stated and stated in self.fields else None
 
     def span(self, column: str) -> tuple[int, int]:
         """Start and end of the record's list among the values of the column."""
@@ -82,7 +85,7 @@ class Record:
         return TICKS[(field.inner if field.parsed.is_list else field).parsed.arguments[0]]
 
     def event_count(self, vocabulary: Vocabulary) -> int:
-        names = [name for field in vocabulary.fields for name in (field.column, field.version) if name]
+        names = [name for field in vocabulary.fields for name in (field.column, field.kind.version) if name]
         spans = {name: self.span(name) for name in names if name in self.fields and self.is_of_events(name)}
         lengths = {name: stop - start for name, (start, stop) in spans.items()}
         if len(set(lengths.values())) > 1:
@@ -97,7 +100,7 @@ class Record:
     def address_bytes(self, vocabulary: Vocabulary) -> int:
         """16 if the record's own address is IPv6; a missing one is not."""
         for field in vocabulary.fields:
-            if field.kind == "ip" and not self.is_of_events(field.column):
+            if field.kind.is_address and not self.is_of_events(field.column):
                 text = self.value(field.column)
                 return 16 if text is not None and parse_address(text)[0] == 6 else 4
         return 4
@@ -196,21 +199,24 @@ def _encode_events(record: Record, own: int, target: int, options: TokenOptions)
     last_ticks: int | None = None
     chosen = _choose_events(count, target, draws)
     for event, is_timed in _arrange_events(chosen, draws) if augment else [(event, True) for event in chosen]:
-        blocks, nulls = [], []
+        blocks, noted = [], []
         for field in vocabulary.fields:
-            if field.kind != "time":
-                blocks.append(_encode_field(field, record, event))
-            elif is_timed and (ticks := record.value(field.column, event)) in (None, _NO_TIME):
-                nulls.append(tally.NULLS)
-            elif is_timed:
-                blocks.append(_encode_time(field, ticks, last_ticks, record.ticks_a_second(field.column)))
-                last_ticks = ticks
+            value = record.value(field.column, event)
+            if not isinstance(field.kind, Time):
+                block = field.kind.encode(value, record.version(field, event))
+            elif not is_timed:
+                continue
+            elif value in (None, _NO_TIME):
+                noted.append(tally.NULLS)
+                continue
+            else:
+                block = field.kind.encode_after(value, last_ticks, record.ticks_a_second(field.column))
+                last_ticks = value
+            blocks.append([field.tokens[block.marker], *(vocabulary.byte_base + byte for byte in block.payload)])
+            noted += [] if block.noted is None else [block.noted]
         if augment:
             _shuffle(blocks, next(draws))
-        tokens = [START]
-        for block in blocks:
-            tokens += [block.marker, *(vocabulary.byte_base + byte for byte in block.payload)]
-        yield Event(tokens, nulls + [block.noted for block in blocks if block.noted is not None])
+        yield Event([START, *itertools.chain.from_iterable(blocks)], noted)
 
 
 def _choose_events(count: int, target: int, draws: Iterator[int]) -> list[int]:
@@ -249,97 +255,8 @@ def _arrange_partial(events: list[int], draws: Iterator[int]) -> list[tuple[int,
     return arranged + without + timed
 
 
-# What an event becomes.
-
-
-class Block(NamedTuple):
-    marker: int
-    payload: bytes = b""
-    noted: int | None = None  # a place in COUNTED
-
-
-def _shuffle(blocks: list[Block], x: int) -> None:
+def _shuffle(blocks: list[list[int]], x: int) -> None:
     rest = x >> 32
     for i in range(len(blocks) - 1, 0, -1):
         rest, j = divmod(rest, i + 1)
         blocks[i], blocks[j] = blocks[j], blocks[i]
-
-
-def _encode_field(field: TokenField, record: Record, event: int) -> Block:
-    value = record.value(field.column, event)
-    if field.kind == "ip":
-        return _encode_address(field, value, record.version(field, event))
-    plain: dict[str, Callable[[TokenField, Any], Block]] = {
-        "float11": _encode_float11,
-        "int": _encode_int,
-        "category": _encode_category,
-        "bytes": _encode_bytes,
-    }
-    return plain[field.kind](field, value)
-
-
-def _encode_address(field: TokenField, text: bytes | None, version: int | None) -> Block:
-    """Encode an address by its own version. A missing or unreadable one is zeros, of the stated version or IPv4."""
-    family, packed = (UNREADABLE, NO_ADDRESS) if text is None else parse_address(text)
-    noted = None
-    if family == UNREADABLE:
-        noted = tally.NULLS if text is None else tally.UNREADABLE
-        family = 6 if version == 6 else 4
-    elif version is not None and version != family:
-        noted = tally.OTHER_VERSION
-    ipv4, ipv6 = field.tokens
-    return Block(ipv6, packed, noted) if family == 6 else Block(ipv4, packed[:4], noted)
-
-
-def _encode_time(field: TokenField, ticks: int, last_ticks: int | None, ticks_a_second: int) -> Block:
-    """The difference is taken before it is rounded down; no difference is negative."""
-    absolute, short, long = field.tokens
-    if last_ticks is not None and ticks < last_ticks:
-        return Block(short, bytes(1), tally.GOING_BACK)
-    difference = None if last_ticks is None else (ticks - last_ticks) // ticks_a_second
-    if difference is None or difference >= 2**32:
-        return Block(absolute, (ticks // ticks_a_second).to_bytes(8, "big", signed=True))
-    return Block(short, bytes([difference])) if difference < 256 else Block(long, difference.to_bytes(4, "big"))
-
-
-def _encode_float11(field: TokenField, number: float | None) -> Block:
-    """Five bits of exponent, eleven of mantissa: a tenth of a percent, or one unit below 2048."""
-    value, failed = field.tokens
-    if number is None or number != number or number < 0:
-        return Block(
-            failed, noted=tally.NULLS if number is None else tally.NEGATIVE if number < 0 else tally.NOT_A_NUMBER
-        )
-    us, exponent = 1000.0 * float(number), 0
-    noted = tally.TOO_SMALL if us < 1 else None
-    us = max(1.0, us)
-    while us >= 2048 and exponent < 31:
-        us, exponent = us / 2, exponent + 1
-    noted = tally.TOO_LARGE if us >= 2048 else noted
-    return Block(value, (exponent << 11 | int(min(us, 2047.0))).to_bytes(2, "big"), noted)
-
-
-def _encode_int(field: TokenField, number: int | None) -> Block:
-    value, missing = field.tokens
-    if number is None:
-        return Block(missing, noted=tally.NULLS)
-    most = 2 ** (8 * field.width - 1) - 1
-    nearest = min(max(number, -most - 1), most)
-    return Block(
-        value, nearest.to_bytes(field.width, "big", signed=True), None if nearest == number else tally.OUT_OF_RANGE
-    )
-
-
-def _encode_category(field: TokenField, found: bytes | int | None) -> Block:
-    """Encode a category. Text is compared by its UTF-8 bytes."""
-    known = [value.encode() if isinstance(value, str) else value for value in field.values]
-    if found in known:
-        return Block(field.tokens[known.index(found)])
-    return Block(field.tokens[-1], noted=tally.NULLS if found is None else tally.OTHER_CATEGORY)
-
-
-def _encode_bytes(field: TokenField, found: bytes | None) -> Block:
-    value, missing = field.tokens
-    if found is None:
-        return Block(missing, noted=tally.NULLS)
-    cut = found[: field.width]
-    return Block(value, bytes([len(cut)]) + cut, None if cut == found else tally.CUT)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 BUILT_IN = {
+    "bins": "penstock.prepare.stages.fitting.bins:Bins",
     "cast": "penstock.prepare.stages.cast:Cast",
     "clean": "penstock.prepare.stages.text.clean:Clean",
     "dedup": "penstock.prepare.stages.dedup.dedup:Dedup",

@@ -14,6 +14,7 @@ from penstock.base.user_code import load_object
 from penstock.prepare.job.config import Config, ExportConfig
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.stages import BUILT_IN, ENTRY_POINTS
+from penstock.prepare.stages.fitting.bins import MOST_BINS
 from penstock.prepare.stages.splitting.by_count import MOST
 from penstock.prepare.stages.stage import Stage
 
@@ -26,6 +27,7 @@ _OWN_CODE = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 _SEED: Schema = {"type": "integer", "minimum": 0, "default": 0, "description": "another seed makes another split"}
 _SHARE: Schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _COUNT: Schema = {"type": "integer", "minimum": 1, "maximum": MOST}
+_BINS: Schema = {"type": "integer", "minimum": 2, "maximum": MOST_BINS}
 _PATTERNS = ("path", "files", "npz")
 _ITEMS: Schema = {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "array", "minItems": 1}]}
 
@@ -42,6 +44,7 @@ def _mapping(required: list[str], additional: Any = False, **properties: Schema)
 
 # What may stand after the name of a stage that has short forms. The others are given by their fields alone.
 _FORMS: dict[str, list[Schema]] = {
+    "bins": [_mapping([], additional=_BINS), _mapping(["columns"], columns=_mapping([], additional=_BINS))],
     "cast": [
         _mapping([], additional=_NAME),
         _mapping(
@@ -100,6 +103,7 @@ _FORMS: dict[str, list[Schema]] = {
 }
 # Descriptions of options whose fields have none.
 _MEANINGS: dict[str, dict[str, str]] = {
+    "bins": {"columns": "how many bins each column gets"},
     "cast": {"columns": "new type of each column"},
     "clean": {
         "column": "column of the text",

@@ -1,4 +1,4 @@
-"""Summary: what `group` or a text job leaves beside its shards -> facts about keys, or about documents and rows."""
+"""Summary: what `group`, `bins` and text jobs leave beside the shards -> facts about keys, bins, documents and rows."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from penstock.base.sizes import counted, format_count
 from penstock.base.stores.store import Store
-from penstock.shards.manifest import Manifest, Step, read_artifact
+from penstock.shards.manifest import Manifest, Step, read_artifact, stage_artifacts
 from penstock.shards.packed import SUMMARY
 from penstock.show.contents.values import short
 from penstock.show.tables import filled, make_list, make_table
@@ -75,6 +75,25 @@ def _sizes(keys_by_events: dict[str, int]) -> str:
 def _share(part: int, whole: int) -> str:
     """Rounded down: what is not all of them does not read 100%."""
     return "all" if part == whole else f"{math.floor(1000 * part / whole) / 10:g}%"
+
+
+# Bins.
+
+
+def bin_facts(store: Store, manifest: Manifest) -> Facts:
+    """What `bins` has fitted, by column."""
+    return stage_artifacts(store, manifest, "bins")
+
+
+def bin_tables(facts: Facts) -> Iterator[RenderableType]:
+    """How many bins each column has: fewer than asked for if many rows have the same value."""
+    table = make_table("bins of", ">asked for", ">bins", ">smallest", ">largest", "from", "to")
+    for name, each in facts.items():
+        shares = [count / each["count"] for count in each["counts"]]
+        ends = [f"{edge:g}" for edge in (each["edges"][0], each["edges"][-1])] if shares else ["", ""]
+        least, most = (_small_percent(which(shares)) if shares else "" for which in (min, max))
+        table.add_row(short(name), format_count(each["asked"]), format_count(each["bins"]), least, most, *ends)
+    yield table
 
 
 # Packed rows.

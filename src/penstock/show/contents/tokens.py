@@ -14,7 +14,7 @@ from penstock.base.stores import open_store
 from penstock.loader.loader import Loader
 from penstock.loader.tokens.counts import ODD
 from penstock.loader.tokens.decode import Measurement, decode
-from penstock.loader.tokens.vocabulary import START, Vocabulary
+from penstock.loader.tokens.vocabulary import KINDS, START, Vocabulary
 from penstock.shards.manifest import read_manifest
 from penstock.show.contents.decoded import ColoredTokens, Decoder, open_decoder
 from penstock.show.contents.values import jsonable, short, short_values
@@ -23,7 +23,6 @@ from penstock.show.tables import make_list, make_table
 
 Facts = dict[str, Any]
 _STYLES = {"start": "bold magenta", "marker": "bold cyan", "byte": ""}
-_NUMBERS = ("float11", "int")
 _SHOWN_ROWS, _USUAL_LENGTH = 3, 256  # a screen or two
 _MOST_CHARACTERS = 24  # of a text, before it is cut
 _MOST_NUMBERS = 2  # that have a column of their own; a screen is narrow
@@ -99,7 +98,7 @@ def _open(wanted: Wanted) -> Loader:
 
 
 def _vocabulary_facts(vocabulary: Vocabulary) -> Facts:
-    fields = [{"name": each.name, "kind": each.kind, "markers": list(each.tokens)} for each in vocabulary.fields]
+    fields = [{"name": each.name, "kind": each.kind.name, "markers": list(each.tokens)} for each in vocabulary.fields]
     return {"start": START, "fields": fields, "byte_base": vocabulary.byte_base, "size": vocabulary.size}
 
 
@@ -198,7 +197,7 @@ def _plain_table(row: Facts) -> RenderableType:
 
 def _measurement_table(row: Facts, vocabulary: Facts) -> RenderableType:
     fields = vocabulary["fields"]
-    numbers = [each for each in fields if each["kind"] in _NUMBERS]
+    numbers = [each for each in fields if KINDS[each["kind"]].is_number]
     numbers = numbers if len(numbers) <= _MOST_NUMBERS else []
     table = make_table(">segment", "measurement", *(f">{each['name']}" for each in numbers), "tokens")
     table.columns[1].no_wrap = True  # an address is copied whole; tokens may be told line by line
@@ -232,17 +231,16 @@ def _words(measurement: Facts, fields: Sequence[Facts]) -> Iterator[str]:
 
 
 def _value(measurement: Facts, field: Facts) -> str:
-    name, kind = field["name"], field["kind"]
+    name, kind = field["name"], KINDS[field["kind"]]
     if f"{name}_delta" in measurement:
         return f"+{measurement[f'{name}_delta']:,} s"
     if name not in measurement:
         return ""
     value = measurement[name]
     if value is None:
-        return {"time": "no time", "float11": "failed"}.get(kind, "missing")
-    if kind in _NUMBERS:
-        return f"{value:,.3f}" if kind == "float11" else f"{value:,}"
-    return str(value) if kind in ("ip", "time") else short(value, _MOST_CHARACTERS)
+        return kind.absent
+    shown = kind.show(value)
+    return short(value, _MOST_CHARACTERS) if shown is None else shown
 
 
 def _colored(tokens: list[int], vocabulary: Facts) -> Text:

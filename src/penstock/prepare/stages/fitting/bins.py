@@ -1,0 +1,68 @@
+"""Bins: edges of ranges that hold about equally many values of a column, as an artifact. `load(fields=)` uses them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.stages.fitting.quantiles import CELLS_PER_BIN, PACKED_BYTES, Quantiles
+from penstock.prepare.stages.interfaces import Fit, Fits
+from penstock.prepare.stages.stage import require_columns
+
+MOST_BINS = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bins(Fits):
+    """`bins: {rtt: 256}` finds 256 ranges of `rtt` with equally many training rows, and writes `artifacts/bins.json`.
+
+    Rows pass through unchanged. `load(fields={"rtt": "bins"})` then gives each range a token. The artifact has the
+    edges and the exact number of values in each bin. A value that many rows have is in one bin, so that there may be
+    fewer bins than asked for. No bin is empty. Nulls, NaNs and infinities are counted, and are in no bin.
+    """
+
+    columns: dict[str, int]
+
+    @classmethod
+    def options_from_yaml(cls, written: Any) -> dict[str, Any]:
+        options = super().options_from_yaml(written)
+        return options if isinstance(options.get("columns"), dict) else {"columns": options}
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise ConfigError("name a column and how many bins it gets, such as `bins: {rtt: 256}`")
+        for name, count in self.columns.items():
+            if not 2 <= count <= MOST_BINS:
+                raise ConfigError(f"{name}: {count} bins; a column has from 2 to {MOST_BINS:,}")
+
+    def __call__(self, rows: Rows) -> Rows:
+        return rows
+
+    def fit(self) -> Fit:
+        return Quantiles(self.columns)
+
+    def state_bytes(self, rows: int) -> int:  # noqa: ARG002
+        return sum(PACKED_BYTES * CELLS_PER_BIN * count for count in self.columns.values())
+
+    def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
+        require_columns(schema, list(self.columns))
+        for name in self.columns:
+            kind = schema.field(name).type
+            if not _is_number(kind):
+                raise ConfigError(
+                    f"column {name!r} is {kind}, not an integer, a float, or a list of them",
+                    next_step="leave it out, or give it a type before: `cast: {...}`",
+                )
+        return schema
+
+    def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:
+        return None if after is None else after | frozenset(self.columns)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    is_a = pa.types
+    if is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind):
+        return _is_number(kind.value_type)
+    return bool(is_a.is_integer(kind) or is_a.is_floating(kind))
