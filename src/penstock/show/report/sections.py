@@ -219,7 +219,7 @@ def _position(each: Facts) -> str:
 
 
 def _detail(each: Facts) -> str:
-    """What is known of a rejected row beside its place: the row, or what was wrong with it."""
+    """Facts of a row that was set aside, beside its place: the row, or what was wrong with it."""
     rest = {name: value for name, value in each.items() if name not in ("source", "file", "position", "reason")}
     found = json.dumps(rest, ensure_ascii=False, default=str) if rest else ""
     return found if len(found) <= _MOST_DETAIL else f"{found[:_MOST_DETAIL]}…"
