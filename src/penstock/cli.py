@@ -386,7 +386,7 @@ def inspect(
     records: Annotated[int, typer.Option("--records", "-n", min=0, help="How many records to show.")] = 3,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show a training batch, decoded.")] = False,
     rejected: Annotated[
-        bool, typer.Option("--rejected", help="Show rejected rows, with file, position and reason.")
+        bool, typer.Option("--rejected", help="Show rows that were set aside, with file, position and reason.")
     ] = False,
     origins: Annotated[
         bool, typer.Option("--origins", help="Show which documents or samples a training batch holds.")
