@@ -3,16 +3,14 @@
 The one place that prints errors. Heavy imports wait inside the commands, so that `penstock --help` is quick.
 """
 
-import io
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
+
+from penstock.show.streams import drop_unread, is_unread, make_streams_ready, sigterm_is_ctrl_c
 
 _COMPLETE = "_PENSTOCK_COMPLETE"
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose reader went away
@@ -141,12 +139,12 @@ def main(arguments: list[str] | None = None) -> int:
     # Before pyarrow is imported. Its system pool returns memory: peaks were 47 MB where mimalloc had 86.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     arguments = sys.argv[1:] if arguments is None else arguments
-    _make_streams_ready()
+    make_streams_ready()
     try:
-        with _sigterm_is_ctrl_c():
+        with sigterm_is_ctrl_c():
             return _invoke(arguments)
     except (Exception, KeyboardInterrupt, SystemExit) as error:
-        if _is_unread(error):
+        if is_unread(error):
             return _BROKEN_PIPE
         if isinstance(error, SystemExit):
             raise
@@ -154,38 +152,8 @@ def main(arguments: list[str] | None = None) -> int:
 
         return tell(error, as_json="--json" in arguments, debug="--debug" in arguments)
     finally:
-        _drop_unread(sys.stdout)
-        _drop_unread(sys.stderr)
-
-
-def _make_streams_ready() -> None:
-    """Open closed streams (`>&-`) as /dev/null, and escape characters that the encoding lacks."""
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it takes the lowest number that is free: this one
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _is_unread(error: BaseException) -> bool:
-    """Whether a command ends because its reader closed the pipe, as `head` does. rich raises SystemExit then."""
-    gone = error.__context__ if isinstance(error, SystemExit) else error
-    return isinstance(gone, BrokenPipeError) and (gone is not error or any(map(_drop_unread, (sys.stdout, sys.stderr))))
-
-
-def _drop_unread(stream: TextIO) -> bool:
-    """Whether the reader of the stream is gone. The rest is dropped; otherwise Python would exit with 120."""
-    try:
-        stream.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return True
-    return False
+        drop_unread(sys.stdout)
+        drop_unread(sys.stderr)
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -211,20 +179,6 @@ def _usage_error(error: Any) -> Exception:
     message = error.format_message()
     quote = "quote a pattern, so that the shell leaves it alone, or " if "extra argument" in message else ""
     return ConfigError(message, where="the command line", next_step=f"{quote}{command} --help")
-
-
-@contextmanager
-def _sigterm_is_ctrl_c() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, so that a scheduler stops a run cleanly."""
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @app.callback(invoke_without_command=True)
@@ -432,7 +386,7 @@ def inspect(
     records: Annotated[int, typer.Option("--records", "-n", min=0, help="How many records to show.")] = 3,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show a training batch, decoded.")] = False,
     rejected: Annotated[
-        bool, typer.Option("--rejected", help="Show rejected rows, with file, position and reason.")
+        bool, typer.Option("--rejected", help="Show rows that were set aside, with file, position and reason.")
     ] = False,
     origins: Annotated[
         bool, typer.Option("--origins", help="Show which documents or samples a training batch holds.")

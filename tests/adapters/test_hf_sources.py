@@ -17,7 +17,7 @@ import pytest
 import penstock
 from penstock.base.errors import ConfigError, InputError
 from penstock.base.memory import make_budget
-from penstock.prepare.job.config import make_config
+from penstock.prepare.job.config import Config
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.plan.measuring import is_small
 from penstock.prepare.sources import Reading, read_segment, survey_file
@@ -206,7 +206,7 @@ def far_away(folder: Path, files: Any, kind: str) -> Path:
 
 def is_done_inside(folder: Path) -> bool:
     """Whether a job over it would be done inside the driver, unmeasured."""
-    config = make_config({"input": {"path": str(folder), "split": "train"}, "output": str(folder.parent / "out")})
+    config = Config({"input": {"path": str(folder), "split": "train"}, "output": str(folder.parent / "out")})
     return is_small(config, take_survey(config, scout), make_budget("16GB"))
 
 

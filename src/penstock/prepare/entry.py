@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.base.events import Observer
 from penstock.base.user_code.carried import refuse_changed
-from penstock.prepare.job.config import Config, load_config, make_config
+from penstock.prepare.job.config import Config, load_config
 from penstock.prepare.job.stage_list import carried_targets
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.plan.settings import strategy_of
@@ -71,4 +71,4 @@ def _refuse_changed(config: Config, is_inside: bool) -> None:
 def _config(job: Job) -> Config:
     if isinstance(job, Config):
         return job
-    return make_config(dict(job)) if isinstance(job, Mapping) else load_config(job)
+    return Config(dict(job)) if isinstance(job, Mapping) else load_config(job)

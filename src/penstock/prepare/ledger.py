@@ -49,7 +49,7 @@ class LedgerRow:
 
     @property
     def gave_up(self) -> bool:
-        """Whether rows were rejected for lack of time or memory. A resumed run may have more, and tries them again."""
+        """Whether rows were set aside for lack of time or memory. A resumed run may have more, and tries them again."""
         return any(title in GIVEN_UP for _, title in self.lost_files) or any(
             TOO_LARGE_PIECE in step.set_aside for step in self.steps.values()
         )

@@ -159,7 +159,7 @@ def bench_tables(facts: Facts) -> Iterator[RenderableType]:
         table.add_row(name, *cells)
     yield table
     for run in runs:
-        yield Text.assemble("\n", (f"{run_title(run)}: ", "bold"), _fed(run), (run["verdict"], _style(run)))
+        yield Text.assemble("\n", (f"{run_title(run)}: ", "bold"), fed_words(run), (run["verdict"], _style(run)))
     for warning in facts["warnings"]:
         yield Text.assemble(("\nwarning: ", "bold yellow"), warning)
 
@@ -169,7 +169,7 @@ def run_title(run: Facts) -> str:
     return f"{run['step_ms']:g} ms per step" if run["step_ms"] else "alone"
 
 
-def _fed(run: Facts) -> str:
+def fed_words(run: Facts) -> str:
     """Alone, the loader is what is waited for, always. What that is good for is a number of milliseconds."""
     return f"feeds steps of {milliseconds_words(run['interval_ms'])} and longer; " if run["step_ms"] is None else ""
 

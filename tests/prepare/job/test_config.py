@@ -12,7 +12,7 @@ import pytest
 import xxhash
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.job.config import Config, load_config, make_config
+from penstock.prepare.job.config import Config, load_config
 from penstock.prepare.job.source_config import SourceConfig
 
 MINIMAL = {"input": "data/*.parquet", "output": "out"}
@@ -25,7 +25,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_what_a_job_does_not_say_has_a_default():
-    config = make_config(MINIMAL, folder="/jobs")
+    config = Config(MINIMAL, folder="/jobs")
     assert config == Config(
         input=(SourceConfig(path=("data/*.parquet",)),),
         output="out",
@@ -50,35 +50,35 @@ def test_what_a_job_does_not_say_has_a_default():
     ["a.csv", ["a.csv"], {"path": "a.csv"}, [{"path": "a.csv"}], [{"path": ["a.csv"]}], Path("a.csv"), [Path("a.csv")]],
 )
 def test_one_source_may_be_written_in_many_ways(written):
-    assert make_config({**MINIMAL, "input": written}).input == (SourceConfig(path=("a.csv",)),)
+    assert Config({**MINIMAL, "input": written}).input == (SourceConfig(path=("a.csv",)),)
 
 
 def test_paths_of_python_are_paths(tmp_path):
-    config = make_config({"input": [tmp_path / "a.csv"], "output": tmp_path / "out"})
+    config = Config({"input": [tmp_path / "a.csv"], "output": tmp_path / "out"})
     assert (config.input[0].path, config.output) == ((str(tmp_path / "a.csv"),), str(tmp_path / "out"))
 
 
 def test_a_stage_without_options_may_be_its_name_alone(tmp_path, monkeypatch):
     (tmp_path / "own_stage_module.py").write_text("def same(batch): return batch\n")
     monkeypatch.syspath_prepend(tmp_path)
-    config = make_config({**MINIMAL, "stages": ["own_stage_module:same", {"filter": "a > 1"}]})
+    config = Config({**MINIMAL, "stages": ["own_stage_module:same", {"filter": "a > 1"}]})
     assert config.stage_names == ("own_stage_module:same", "filter")
     sys.modules.pop("own_stage_module")
 
 
 def test_numbers_may_stand_for_sizes_and_workers():
-    config = make_config({**MINIMAL, "memory": 2_000_000_000, "slice_size": 1000, "workers": "3"})
+    config = Config({**MINIMAL, "memory": 2_000_000_000, "slice_size": 1000, "workers": "3"})
     assert (config.memory, config.slice_bytes, config.workers) == ("2000000000", 1000, 3)
 
 
 def test_a_config_is_frozen():
     with pytest.raises(ValueError, match="frozen"):
-        make_config(MINIMAL).output = "elsewhere"
+        Config(MINIMAL).output = "elsewhere"
 
 
 def test_what_decides_output_bytes_is_told_apart_from_what_does_not():
-    one = make_config({**MINIMAL, "stages": [{"filter": "a > 1"}]})
-    other = make_config(
+    one = Config({**MINIMAL, "stages": [{"filter": "a > 1"}]})
+    other = Config(
         {
             "input": "elsewhere/*.parquet",
             "output": "there",
@@ -91,7 +91,7 @@ def test_what_decides_output_bytes_is_told_apart_from_what_does_not():
     )
     assert one.semantic(one.build_stages()) == other.semantic(other.build_stages())
     for change in ({"format": "npy"}, {"on_bad_input": "set_aside"}, {"slice_size": "63MB"}, {"stages": []}):
-        changed = make_config({**MINIMAL, "stages": [{"filter": "a > 1"}], **change})
+        changed = Config({**MINIMAL, "stages": [{"filter": "a > 1"}], **change})
         assert changed.semantic(changed.build_stages()) != one.semantic(one.build_stages())
 
 
@@ -228,7 +228,7 @@ def test_a_mistake_is_told_with_its_path_and_its_line(tmp_path, text, line, mess
 
 def test_a_mistake_in_a_job_from_python_has_its_path():
     with pytest.raises(ConfigError) as caught:
-        make_config({**MINIMAL, "stages": [{"select": ["a"]}, {"filter": {"were": "a > 1"}}]})
+        Config({**MINIMAL, "stages": [{"select": ["a"]}, {"filter": {"were": "a > 1"}}]})
     assert caught.value.what.startswith("stages[1].filter: unknown option 'were'")
     assert caught.value.where is None
 
@@ -273,7 +273,7 @@ SAMPLES = {"files": "games/*", "function": "os:listdir"}
 
 
 def test_what_a_source_of_samples_does_not_say_has_a_default():
-    config = make_config({"input": SAMPLES, "output": "out"}, folder="/jobs")
+    config = Config({"input": SAMPLES, "output": "out"}, folder="/jobs")
     (source,) = config.input
     assert (source.files, source.path, source.npz) == (("games/*",), (), ())
     assert (source.floats, source.batch_rows, source.samples, source.missing) == (None, 1024, None, {})
@@ -294,25 +294,23 @@ def test_what_a_source_of_samples_does_not_say_has_a_default():
     ],
 )
 def test_samples_become_arrays_unless_another_format_is_said(source, format):
-    assert make_config({"input": source, "output": "out"}).format == format
-    assert make_config({"input": source, "output": "out", "format": "npy"}).format == "npy"
+    assert Config({"input": source, "output": "out"}).format == format
+    assert Config({"input": source, "output": "out", "format": "npy"}).format == "npy"
 
 
 def test_files_and_batch_files_may_be_one_or_many():
     for key, more in (("files", {"function": "os:listdir"}), ("npz", {})):
         for written in ("a", ["a"], Path("a"), [Path("a")]):
-            (source,) = make_config({"input": {key: written, **more}, "output": "out"}).input
+            (source,) = Config({"input": {key: written, **more}, "output": "out"}).input
             assert getattr(source, key) == source.patterns == ("a",)
 
 
 def test_a_declared_schema_is_kept_as_it_was_written():
     schema = {"features": "float32[893]", "labels": {"move": "int16"}}
-    (source,) = make_config(
-        {"input": {**SAMPLES, "schema": schema, "missing": {"labels_move": -1}}, "output": "out"}
-    ).input
+    (source,) = Config({"input": {**SAMPLES, "schema": schema, "missing": {"labels_move": -1}}, "output": "out"}).input
     assert (source.samples, source.missing) == (schema, {"labels_move": -1})
     dumped = source.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    assert make_config({"input": dumped, "output": "out"}).input == (source,)
+    assert Config({"input": dumped, "output": "out"}).input == (source,)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +333,7 @@ def test_a_schema_that_cannot_be_is_refused_with_its_line(tmp_path, text, line, 
 
 
 def test_numbers_may_stand_for_the_memory_of_a_function():
-    (source,) = make_config({"input": {**SAMPLES, "function_memory": 5000}, "output": "out"}).input
+    (source,) = Config({"input": {**SAMPLES, "function_memory": 5000}, "output": "out"}).input
     assert source.function_memory == "5000"
 
 
@@ -345,7 +343,7 @@ def test_how_samples_are_made_decides_bytes_and_what_they_may_use_does_not(tmp_p
 
     def semantic(**changes):
         source = {"files": "*", "function": "two_functions:one", **changes}
-        return make_config({"input": source, "output": "out"}, folder=str(tmp_path)).semantic(())
+        return Config({"input": source, "output": "out"}, folder=str(tmp_path)).semantic(())
 
     assert semantic(function_memory="1GB", files="elsewhere/*") == semantic()
     for change in (
@@ -360,7 +358,7 @@ def test_how_samples_are_made_decides_bytes_and_what_they_may_use_does_not(tmp_p
 
 
 def test_what_samples_need_is_not_in_the_fingerprint_of_other_jobs():
-    config = make_config(MINIMAL)
+    config = Config(MINIMAL)
     assert config.semantic(())["input"] == [
         {"format": "auto", "types": {}, "delimiter": None, "null_values": ["", "NA", "N/A", "NULL", "null"]}
         | {"newlines_in_values": False}
@@ -427,7 +425,7 @@ def test_other_numbers_of_a_job_are_what_yaml_says_they_are(tmp_path):
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1e300, "10s", True, None, [5]])
 def test_seconds_are_a_number_that_a_clock_can_wait_for(key, value, tmp_path):
     with pytest.raises(ConfigError, match=f"^{key}: "):
-        make_config({"input": "a.csv", "output": "out", key: value}, folder=str(tmp_path))
+        Config({"input": "a.csv", "output": "out", key: value}, folder=str(tmp_path))
 
 
 def test_a_job_file_that_nests_too_deep_is_named(tmp_path):
@@ -446,20 +444,20 @@ def test_an_unquoted_condition_that_breaks_yaml_is_told_to_be_quoted(tmp_path):
 def test_a_memory_of_a_few_bytes_is_taken_for_a_missing_unit():
     for memory in (500, "500"):
         with pytest.raises(ConfigError, match=r"memory: 500 bytes are too few for any job. Did you mean 500MB\?"):
-            make_config({**MINIMAL, "memory": memory})
+            Config({**MINIMAL, "memory": memory})
 
 
 def test_a_function_may_stand_where_its_name_may():
     def games(_path):
         yield {}
 
-    carried = make_config({"input": {"files": "a", "function": games}, "output": "out"})
+    carried = Config({"input": {"files": "a", "function": games}, "output": "out"})
     assert re.fullmatch(r"games@[0-9a-f]{12}", str(carried.input[0].function))
-    named = make_config({**MINIMAL, "stages": [textwrap.dedent, {"filter": [textwrap.indent, "x > 0"]}]})
+    named = Config({**MINIMAL, "stages": [textwrap.dedent, {"filter": [textwrap.indent, "x > 0"]}]})
     assert named.stages == ({"textwrap:dedent": None}, {"filter": ["textwrap:indent", "x > 0"]})
 
 
 def test_a_url_as_output_is_told_as_one_to_write_to():
     with pytest.raises(ConfigError, match="output: 's3://bucket/x' is a URL") as caught:
-        make_config({**MINIMAL, "output": "s3://bucket/x"})
+        Config({**MINIMAL, "output": "s3://bucket/x"})
     assert "upload" in str(caught.value.next_step)

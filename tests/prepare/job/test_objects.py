@@ -18,7 +18,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, OutputError, TaskError
-from penstock.prepare.job.config import make_config
+from penstock.prepare.job.config import Config
 
 SCRIPT = """\
 import functools, json, os, sys
@@ -241,12 +241,12 @@ def _samples(path):
 def test_a_class_of_a_module_that_an_earlier_job_forgot_keeps_its_name(monkeypatch):
     """Else the second run of a script would find another identity than the first, and redo everything."""
     monkeypatch.delitem(sys.modules, __name__)
-    assert make_config(_job(Kept(least=90))).stages == ({f"{__name__}:Kept": {"least": 90}},)
+    assert Config(_job(Kept(least=90))).stages == ({f"{__name__}:Kept": {"least": 90}},)
 
 
 @pytest.mark.usefixtures("place")
 def test_a_ready_stage_is_its_class_with_options():
-    assert make_config(_job(Kept(least=90))).stages == ({f"{__name__}:Kept": {"least": 90}},)
+    assert Config(_job(Kept(least=90))).stages == ({f"{__name__}:Kept": {"least": 90}},)
     assert _run(Kept(least=97)) == [97, 98, 99]
 
 

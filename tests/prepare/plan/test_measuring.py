@@ -11,7 +11,7 @@ import pytest
 
 from penstock.base.memory import Budget
 from penstock.prepare.budget.costs import SLICES, Measured, Measurement, assume
-from penstock.prepare.job.config import make_config
+from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Need, Trial
 from penstock.prepare.plan.measuring import driver_growth, is_small, trial_settings, trials_of, with_more
 from penstock.prepare.plan.settings import strategy_of
@@ -43,7 +43,7 @@ def survey(rows: int = 1000, **more: Any) -> Any:
 
 
 def config(**keys: Any) -> Any:
-    return make_config({"input": "in", "output": "out", **keys})
+    return Config({"input": "in", "output": "out", **keys})
 
 
 def job(**keys: Any) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from penstock.base.memory import Budget
 from penstock.prepare.budget.costs import SLICES, Growth, Measured, Measurement
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_of, memory_with
-from penstock.prepare.job.config import make_config
+from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Pass
 from penstock.prepare.passes.arrays.place import Place
 from penstock.prepare.passes.cutting import cut_passes
@@ -42,7 +42,7 @@ def cut(tmp_path: Path) -> Any:
 
     def passes(**keys: Any) -> dict[str, Pass]:
         job = {"input": str(tmp_path / "in"), "output": str(tmp_path / "out"), "slice_size": "100B", **keys}
-        config = make_config(job, folder=str(tmp_path))
+        config = Config(job, folder=str(tmp_path))
         _, found = cut_passes(config, take_survey(config, scout), MEANS.budget.allowed)
         return {each.kind: each for each in found}
 

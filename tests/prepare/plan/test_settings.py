@@ -12,7 +12,7 @@ from penstock.base.errors import PlanError
 from penstock.base.memory import Budget
 from penstock.prepare.budget.costs import SLICES, Measured, Measurement
 from penstock.prepare.budget.means import MARGIN, SLACK_BYTES, Means, Settings, memory_of
-from penstock.prepare.job.config import Config, make_config
+from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Batches, Holds, Need
 from penstock.prepare.plan.settings import choose_settings, refuse_without_memory, threads_of
 
@@ -56,7 +56,7 @@ def means(allowed: int, cores: int = 4) -> Means:
 
 
 def config(**keys: Any) -> Config:
-    return make_config({"input": "in", "output": "out", **keys})
+    return Config({"input": "in", "output": "out", **keys})
 
 
 def chosen(allowed: int, some: Any = PASS, **keys: Any) -> Settings:

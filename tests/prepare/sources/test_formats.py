@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import InputError
-from penstock.prepare.job.config import make_config
+from penstock.prepare.job.config import Config
 from penstock.prepare.sources.reading.input_file import identity_of_ends
 from penstock.prepare.sources.registry import compression_of, format_of
 
@@ -71,7 +71,7 @@ def test_a_file_whose_name_is_no_utf8_is_read(ending, tmp_path):
     (tmp_path / "data").mkdir()
     _write(tmp_path / "data" / name, ending)
     source = {"npz": "data"} if ending == "npz" else "data"
-    manifest = penstock.run(make_config({"input": source, "output": "out", "workers": 0}, folder=str(tmp_path)))
+    manifest = penstock.run(Config({"input": source, "output": "out", "workers": 0}, folder=str(tmp_path)))
     assert manifest.account[0].given == 1
 
 

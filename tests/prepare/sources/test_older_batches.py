@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError, InputError
-from penstock.prepare.job.config import make_config
+from penstock.prepare.job.config import Config
 from penstock.prepare.run.halves import merge_batches
 from penstock.prepare.sources.batches.pickled import frame_columns
 from penstock.shards.verify import verify
@@ -236,7 +236,7 @@ def test_samples_are_split_by_the_game_of_their_pickled_table(tmp_path, batches)
 
 @pytest.mark.parametrize("trust", [True, False])
 def test_a_merge_trusts_pickles_where_the_job_does(tmp_path, batches, trust):
-    config = make_config({**write_job(tmp_path, [SPLIT], trust=trust), "intermediate_dir": str(batches)})
+    config = Config({**write_job(tmp_path, [SPLIT], trust=trust), "intermediate_dir": str(batches)})
     merged = merge_batches(config, str(batches))
     assert [each.trust_pickle for each in merged.input] == [trust]
     assert merged.input[0].npz == (str(batches / "batch_*.npz"),)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.job.config import Config, make_config
+from penstock.prepare.job.config import Config
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.stages import BUILT_IN
 from penstock.show.asking.job_schema import job_schema
@@ -45,7 +45,7 @@ def test_the_starter_explains_every_key_in_a_form_that_works(tmp_path):
     assert set().union(*sources) == {info.alias or name for name, info in SourceConfig.model_fields.items()}
     for source in ("data", *sources):
         assert accepts({**job, "input": source})
-        make_config({**job, "input": source}, folder=str(tmp_path))
+        Config({**job, "input": source}, folder=str(tmp_path))
     sys.modules.pop("features")
 
 
@@ -114,7 +114,7 @@ def test_every_form_that_penstock_takes_is_accepted(keys):
     job = {**JOB, **keys}
     assert accepts(job)
     if "json:loads" not in str(keys):  # a name that any function may have; this one is no stage
-        make_config(job)
+        Config(job)
 
 
 @pytest.mark.proof
@@ -165,7 +165,7 @@ def test_what_penstock_refuses_is_marked(keys):
     job = {**JOB, **keys}
     assert not accepts(job)
     with pytest.raises(ConfigError):
-        make_config(job)
+        Config(job)
 
 
 def test_every_built_in_stage_can_be_completed_and_is_explained():

@@ -12,7 +12,7 @@ Every event is a dict with `event`, its name, and `time`, in seconds since 1970.
 | sample | Sample | a few times per second: memory, rows so far, what each worker does |
 | retry | Retry | a task is tried again |
 | alone | Alone | a task is tried again with no other task beside it |
-| lost_file | LostFile | a file is rejected: your function died, hung or took too much memory on it |
+| lost_file | LostFile | a file is set aside: your function died, hung or took too much memory on it |
 | stall | Stall | a task has shown no row for `stall_notice` |
 | pass_done | PassDone | a pass is over |
 | done | Done | the manifest is written |
@@ -157,7 +157,7 @@ class Alone(TypedDict):
 
 
 class LostFile(TypedDict):
-    """A file is rejected, because a function died, hung or took too much memory on it."""
+    """A file is set aside, because a function died, hung or took too much memory on it."""
 
     event: Literal["lost_file"]
     time: float

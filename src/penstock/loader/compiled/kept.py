@@ -37,7 +37,7 @@ _DIGEST = 32  # characters: every file begins with the digest of the rest
 
 
 class Kept:
-    """What numba asks for the code of one kernel, and gives it to, in place of its own cache."""
+    """Store of the code of one kernel, which numba uses in place of its own cache."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
@@ -91,7 +91,7 @@ def kernels_folder() -> Path | None:
 
 
 def required_folder() -> Path:
-    """The same folder; a FileError says why none can be used."""
+    """The folder of the kernels; a FileError says why none can be used."""
     above = _given_folder() or cache_folder("kernels")
     folder = above / _stamp()
     try:

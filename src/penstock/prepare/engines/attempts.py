@@ -271,7 +271,7 @@ class Attempts:
         yield _say("retry", attempt, reason=reason, batch_bytes=self._batch_bytes(attempt))
 
     def _lose_file(self, attempt: Attempt, title: str, reason: str) -> Iterator[events.Command]:
-        """Reject the file in which a user's function was stopped, if that is allowed."""
+        """Set the file aside in which a user's function was stopped, if that is allowed."""
         if attempt.can_be_left_out and title in self._policy.may_lose:
             attempt.lost = (*attempt.lost, (attempt.place, title, reason))
             facts = {"task": attempt.task.name, "file": attempt.place, "title": title, "reason": reason}

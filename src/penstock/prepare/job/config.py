@@ -329,7 +329,7 @@ def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None =
     try:
         job = understood(laid).job
         job |= {key: value for key, value in (overrides or {}).items() if key in job or key in _keys_of(Config)}
-        return make_config(job, folder=str(file.path.parent.absolute()))
+        return Config(job, folder=str(file.path.parent.absolute()))
     except ConfigError as error:
         error.where = error.where or file.place(error.what)
         raise
@@ -344,11 +344,6 @@ def understood(written: dict[str, Any]) -> Translated:
 
 def _keys_of(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(info.alias or name for name, info in model.model_fields.items() if not info.exclude)
-
-
-def make_config(written: dict[str, Any], folder: str | None = None) -> Config:
-    """A Config from Python values; relative paths start at `folder`, or at the working directory."""
-    return Config(written, folder=folder)
 
 
 def _refuse_unknown(written: Mapping[str, Any]) -> None:

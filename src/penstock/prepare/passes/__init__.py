@@ -187,7 +187,7 @@ class Pass(ABC):
 
     @property
     def is_for_good(self) -> bool:
-        """Whether rejected rows of this pass count. If not, a later pass rejects the same rows again."""
+        """Whether rows that this pass sets aside count. If not, a later pass sets the same rows aside again."""
         return False
 
     @property

@@ -25,7 +25,7 @@ TOO_LARGE_PIECE = "too large to be tokenized in this memory"
 
 @dataclass(frozen=True)
 class SetAside:
-    """Rejected rows, and why. `kept` lines go to `rejected/`; without them only the count is kept."""
+    """Rows that are set aside, and why. `kept` lines go to `rejected/`; without them only the count is kept."""
 
     reason: str
     count: int
@@ -101,7 +101,7 @@ class Rows:
         return replace(self, batch=batch)
 
     def keep(self, mask: Array, reason: str, keep_rejected: bool = False) -> Rows:
-        """Keep some of the rows. The others are rejected.
+        """Keep some of the rows. The others are set aside.
 
         Args:
             mask: One boolean per row, True to keep it.
@@ -139,7 +139,7 @@ class Rows:
         )
 
     def between(self, first: int, last: int) -> Rows:
-        """Rows, and rejected rows, whose ordinals are in a range. The others are dropped without being counted.
+        """Rows, also those set aside, whose ordinals are in a range. The others are dropped without being counted.
 
         Args:
             first: First ordinal of the range.

@@ -35,7 +35,7 @@ def remove_result(store: Store) -> None:
 
 
 def remove_leftovers(store: Store, manifest: Manifest) -> None:
-    """Remove shards and rejected rows of an earlier job in this output that this one does not have."""
+    """Remove shards and rows set aside by an earlier job in this output that this one does not have."""
     known = {file.file for file in manifest.files}
     for name in store.list():
         if name not in known and _OURS.fullmatch(name):

@@ -102,7 +102,7 @@ def make_account(plan: Plan, left: Left, written: int) -> tuple[tuple[Step, ...]
 
 
 def refuse_unbalanced(account: tuple[Step, ...], inner: tuple[Step, ...] = ()) -> None:
-    """Refuse an account that does not balance: in = out + rejected, and each step takes what the one before gave."""
+    """Refuse an account that does not balance: in = out + set aside, and each step takes what the one before gave."""
     for step in (*account, *inner):
         if not step.balances:
             raise PenstockError(f"defect: the account of {step.step!r} does not balance: {step}")

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.base.errors import ConfigError, InputError
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
-from penstock.prepare.job.config import Config, make_config
+from penstock.prepare.job.config import Config
 from penstock.prepare.run.resume import refuse_foreign
 from penstock.shards.manifest import read_manifest
 
@@ -23,7 +23,7 @@ def halves_of(config: Config, before_redo: Callable[[Config], Any] | None = None
         yield config
         return
     if all(source.npz for source in config.input):
-        yield make_config(written(config), folder=config.folder)
+        yield Config(written(config), folder=config.folder)
         return
     refuse_foreign(open_store(config.output_path))
     if before_redo and open_store(config.batches_path).exists(STATE):
@@ -38,7 +38,7 @@ def keep_batches(config: Config) -> Config:
             "there is no folder for the batch files", next_step="add intermediate_dir: data/intermediate to the job"
         )
     job = {**written(config), "output": config.batches_path, "stages": [], "format": "npz", "export": None}
-    return make_config(job, folder=config.folder)
+    return Config(job, folder=config.folder)
 
 
 def merge_batches(config: Config, folder: str) -> Config:
@@ -53,7 +53,7 @@ def merge_batches(config: Config, folder: str) -> Config:
         "npz": os.path.join(folder, "batch_*.npz"),
         "trust_pickle": any(each.trust_pickle for each in config.input),
     }
-    return make_config({**written(config), "input": source, "format": "arrays"}, folder=config.folder)
+    return Config({**written(config), "input": source, "format": "arrays"}, folder=config.folder)
 
 
 def _refuse_other_batches(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Samples: the samples of a user's function -> typed Arrow batches, and the reasons for rejected samples.
+"""Samples: the samples of a user's function -> typed Arrow batches, and the reasons for samples set aside.
 
     held = [converter.take(sample) for sample in samples(path)]
     batch, numbers, problems = converter.convert(held, first=0)

@@ -118,7 +118,7 @@ class Reading:
         return self.options[segment.source].bad_utf8 == "repair"
 
     def none_of(self, segment: Segment, *aside: SetAside) -> Rows:
-        """Rows of a segment that has only rejected rows."""
+        """Rows of a segment whose rows are all set aside."""
         empty = pa.RecordBatch.from_pylist([], schema=self.wanted)
         return Rows(empty, segment.source, (segment.path,), np.arange(0), None, aside)
 

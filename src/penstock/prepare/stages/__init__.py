@@ -42,18 +42,15 @@ _POSITIONAL = (
     inspect.Parameter.VAR_POSITIONAL,
 )
 _COLLECTING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_METHODS: dict[str, type[Stage]] = {  # those of an earlier Stage, too: given, keyed_by and placed
+_METHODS: dict[str, type[Stage]] = {
     "adapted": interfaces.Adapts,
     "bind": interfaces.Binds,
     "ended": interfaces.Ends,
     "exchange": interfaces.Exchanges,
     "fit": interfaces.Fits,
-    "given": interfaces.Adapts,
-    "keyed_by": interfaces.Compares,
     "leave": interfaces.Leaves,
     "located": interfaces.Locates,
     "opened": interfaces.Opens,
-    "placed": interfaces.Settles,
     "settled": interfaces.Settles,
     "splits": interfaces.Splits,
 }

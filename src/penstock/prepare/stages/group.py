@@ -28,7 +28,7 @@ class Group(Exchanges, Fits):
 
     Values are sorted by `order`. Ties keep the order of the input. A record holds at most `max_record` bytes of rows
     (a number counts as wide as its type, a text as its bytes plus 4). A key with more rows has several records, one
-    after the other. A row whose key is null is rejected, or grouped like any other key with `null_keys: group`.
+    after the other. A row whose key is null is set aside, or grouped like any other key with `null_keys: group`.
     """
 
     unit_in: ClassVar[str] = "events"

@@ -12,7 +12,7 @@ import yaml
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.prepare.entry import plan
-from penstock.prepare.job.config import Config, load_config, make_config, understood
+from penstock.prepare.job.config import Config, load_config, understood
 from penstock.prepare.job.job_file import read_yaml
 from penstock.prepare.job.job_text import job_text
 from penstock.prepare.job.presets import PRESETS, Preset
@@ -42,7 +42,7 @@ def load_job(name: str, overrides: Sequence[Override], older: Sequence[Override]
         preset, every = PRESETS[name], [*overrides, *older]
         job = preset_job(preset, every)
         with naming(every, f"of preset {name}", preset):
-            return Asked(name, make_config(job), every, preset, job)
+            return Asked(name, Config(job), every, preset, job)
     if not os.path.exists(name):
         raise _missing(name)
     laid = {**_written(name), **lay_over(_written(name), overrides)}

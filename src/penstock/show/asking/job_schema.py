@@ -116,7 +116,7 @@ _MEANINGS: dict[str, dict[str, str]] = {
         "remember": "folder with the hashes of earlier jobs, relative to the job file",
         "keep": "write duplicates to rejected/",
     },
-    "filter": {"where": "conditions that must all hold", "keep": "write rejected rows to rejected/"},
+    "filter": {"where": "conditions that must all hold", "keep": "write rows that are set aside to rejected/"},
     "normalize": {"method": "mean 0 and standard deviation 1", "type": "type of the normalized column"},
     "pack": {
         "length": "tokens per row, 2 to 16,777,216",

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.memory import make_budget
-from penstock.prepare.job.config import Config, make_config
+from penstock.prepare.job.config import Config
 from penstock.prepare.job.job_text import job_text
 from penstock.prepare.job.presets import REQUIRED, Preset
 from penstock.prepare.run.halves import written
@@ -96,7 +96,7 @@ def with_casts(preset: Preset, config: Config) -> Config:
     job = written(config)
     stages, group = job["stages"], exchanges_of(survey.stages)[0]
     job["stages"] = [*stages[:group], {"cast": dict(casts)}, *stages[group:]]
-    return make_config(job, folder=config.folder)
+    return Config(job, folder=config.folder)
 
 
 def _casts_needed(preset: Preset, survey: Survey) -> dict[str, str]:

@@ -74,8 +74,8 @@ stages:
   #                                       # {columns: [features], method: standard, skip: ["0:50"], type: float32}
   # - statistics: [value]                 # written to artifacts/statistics.json
   # For documents, which become rows of tokens; `filter: characters(text) >= 100` and `filter: length(tokens) >= 64`
-  # reject short ones:
-  # - clean: {normalize: nfc}             # trims white space, rejects empty texts
+  # set short ones aside:
+  # - clean: {normalize: nfc}             # trims white space, sets empty texts aside
   # - dedup: {remember: seen}             # keeps the first of equal texts; the folder `seen` is for later jobs
   # - tokenize: tokenizer.json            # a file, a folder that holds one, or a hub id
   # - pack: {length: 2048, method: wrapped} # cut anywhere; best_fit keeps documents whole, none makes a row of each

@@ -12,7 +12,15 @@ from penstock.shards.dataset import is_bare, older_files, open_dataset
 from penstock.shards.manifest import read_manifest
 from penstock.show.contents.arrayrecord_files import file_facts, file_tables
 from penstock.show.contents.columns import column_tables
-from penstock.show.contents.summary import bin_facts, bin_tables, key_facts, key_tables, packed_facts, packed_tables
+from penstock.show.contents.summary import (
+    GROUP,
+    bin_facts,
+    bin_tables,
+    key_tables,
+    packed_facts,
+    packed_tables,
+    read_summary,
+)
 from penstock.show.contents.unfinished import unfinished_facts, unfinished_lines
 from penstock.show.contents.values import decoded_rows, first_records, record_tables
 from penstock.show.running.pass_table import memory_words
@@ -48,7 +56,7 @@ def inspect_facts(path: str | os.PathLike[str], split: str | None = None, record
         **facts,
         "job": manifest.job,
         "config": manifest.config,
-        "group": key_facts(store, manifest),
+        "group": read_summary(store, manifest, GROUP),
         "bins": bin_facts(store, manifest),
         "text": text,
         "records": {"split": shown, "first": samples, **(decoded_rows(store, manifest, samples) if text else {})},

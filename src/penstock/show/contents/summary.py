@@ -15,14 +15,14 @@ from penstock.show.contents.values import short
 from penstock.show.tables import filled, make_list, make_table
 
 Facts = dict[str, Any]
-_SUMMARY = "artifacts/group.json"
+GROUP = "artifacts/group.json"  # SUMMARY is that of a text job
 _SHARES = (0.5, 0.9, 0.99)  # of the keys, whose sizes are told
 _BAR = 30  # characters of the longest
 
 
-def key_facts(store: Store, manifest: Manifest) -> Facts | None:
-    """The summary that `group` left; None if events were not grouped."""
-    data = read_artifact(store, manifest, _SUMMARY)
+def read_summary(store: Store, manifest: Manifest, name: str) -> Facts | None:
+    """A summary that the job left; None if it left none of that name."""
+    data = read_artifact(store, manifest, name)
     facts: Facts | None = json.loads(data) if data is not None else None
     return facts
 
@@ -101,10 +101,9 @@ def bin_tables(facts: Facts) -> Iterator[RenderableType]:
 
 def packed_facts(store: Store, manifest: Manifest, run: Mapping[str, Any]) -> Facts | None:
     """Facts about packed rows; None for other datasets. `run` is run.json, which alone names the sources."""
-    data = read_artifact(store, manifest, SUMMARY)
-    if data is None:
+    summary = read_summary(store, manifest, SUMMARY)
+    if summary is None:
         return None
-    summary = json.loads(data)
     options = next(stage["pack"] for stage in manifest.config["stages"] if "pack" in stage)
     rows = sum(map(manifest.records, manifest.splits))
     tokens = _flow(manifest.tokens)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.base.sizes import counted, format_count, format_size
-from penstock.show.bench import bench_rows, milliseconds_words, run_title
+from penstock.show.bench import bench_rows, fed_words, milliseconds_words, run_title
 from penstock.show.report.drawing.blocks import callout, code, facts_list, figure, table, tile, tiles
 from penstock.show.report.drawing.charts import Bar, bars, legend
 from penstock.show.report.drawing.markup import Html, element
@@ -74,9 +74,8 @@ def _tiles(facts: Facts, run: Facts) -> Iterator[Html]:
 def _waiting(facts: Facts) -> Iterator[Html]:
     """The verdict, and how each second of the consumer was spent."""
     for run in facts["runs"]:
-        fed = "" if run["step_ms"] else f"feeds steps of {milliseconds_words(run['interval_ms'])} and longer; "
         yield callout(
-            [[element("strong", f"{run_title(run)}: "), f"{fed}{run['verdict']}"]],
+            [[element("strong", f"{run_title(run)}: "), f"{fed_words(run)}{run['verdict']}"]],
             warn=bool(run["step_ms"] and run["limiting"]),
         )
     drawn = [

@@ -27,7 +27,7 @@ from penstock.show.report.drawing.words import UNKNOWN, capitalized, measured, m
 from penstock.show.report.run_sections import machine_section, memory_section, passes_section, slowest_section
 
 Facts = dict[str, Any]
-_MOST_DETAIL = 300  # characters of a rejected row
+_MOST_DETAIL = 300  # characters of a row that was set aside
 
 
 def report_page(facts: Facts) -> str:
@@ -197,12 +197,12 @@ def _unit_words(unit: str) -> str:
     return {"byte": "size", "second": "span", "day": "days"}.get(unit, f"{unit}s")
 
 
-# Rejected rows, the job, the files.
+# Rows set aside, the job, the files.
 
 
 def _rejected_section(rejected: Facts) -> Section:
     if not rejected["files"]:
-        return Section("rejected", "Rejected rows", [])
+        return Section("rejected", "Rows set aside", [])
     rows = [
         (str(each.get("reason", "")), str(each.get("file", "")), _position(each), code(_detail(each)))
         for each in rejected["examples"]
@@ -210,7 +210,7 @@ def _rejected_section(rejected: Facts) -> Section:
     lines, files = counted(rejected["lines_looked_at"], "line"), counted(rejected["files_looked_at"], "file")
     looked = f"Examples from the first {lines} of {files} of {rejected['files']:,} in rejected/."
     drawn = element("div", table(["reason", "file", ">position", "row"], rows, "example"), class_="card")
-    return Section("rejected", "Rejected rows", [note(looked), drawn])
+    return Section("rejected", "Rows set aside", [note(looked), drawn])
 
 
 def _position(each: Facts) -> str:
@@ -219,7 +219,7 @@ def _position(each: Facts) -> str:
 
 
 def _detail(each: Facts) -> str:
-    """What is known of a rejected row beside its place: the row, or what was wrong with it."""
+    """Facts of a row that was set aside, beside its place: the row, or what was wrong with it."""
     rest = {name: value for name, value in each.items() if name not in ("source", "file", "position", "reason")}
     found = json.dumps(rest, ensure_ascii=False, default=str) if rest else ""
     return found if len(found) <= _MOST_DETAIL else f"{found[:_MOST_DETAIL]}…"

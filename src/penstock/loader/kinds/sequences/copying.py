@@ -17,7 +17,7 @@ from penstock.loader.tables import Made, Shard, Tables, address
 
 @dataclass(frozen=True)
 class Spans:
-    """Where the values of each row are, and the place of each row in its array, with the end of the array."""
+    """Places of the values of each row in its shard, and of each row in its array, with the end of the array."""
 
     shards: Array  # int32; -1: a row without a record, whose count is 0
     firsts: Array

@@ -7,11 +7,10 @@ program's own code; here `input:` and `output:` stand beside it.
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from penstock.base import machine
 from penstock.base.errors import ConfigError
 from penstock.prepare.job.job_file import Translated, left_alone, refuse_unknown
+from penstock.prepare.job.job_text import job_text
 
 BLOCK = "preprocessing"
 _KEYS = (
@@ -64,7 +63,7 @@ def _refuse_without_paths(job: Mapping[str, Any], written: Mapping[str, Any], bl
     raise ConfigError(
         f"{BLOCK}: says how samples are kept, but not where they come from or where they go: "
         f"{' and '.join(f'`{key}:`' for key in absent)} {'is' if len(absent) == 1 else 'are'} not there",
-        next_step=f"add these lines to the file; paths are relative to it:\n{_yaml(lines)}"
+        next_step=f"add these lines to the file; paths are relative to it:\n{job_text(lines).rstrip()}"
         + (_other_input(block) if "input" in absent else ""),
     )
 
@@ -73,15 +72,8 @@ def _other_input(block: Mapping[str, Any]) -> str:
     batches = {"npz": f"{block.get('intermediate_dir') or 'data/intermediate'}/batch_*.npz", "trust_pickle": True}
     return (
         "\nfeatures:samples is your own function. For batch files that are there already, the input is\n"
-        f"{_yaml({'input': batches})}"
+        f"{job_text({'input': batches}).rstrip()}"
     )
-
-
-def _yaml(lines: Mapping[str, Any]) -> str:
-    """One line per key and stage."""
-    inside = any(isinstance(value, dict | list) for value in lines.values())  # else all of it would be on one line
-    style = None if inside else False
-    return str(yaml.safe_dump(dict(lines), sort_keys=False, default_flow_style=style, width=1000)).rstrip()
 
 
 def _checked(block: Any) -> dict[str, Any]:

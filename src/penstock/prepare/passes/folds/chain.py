@@ -96,7 +96,7 @@ class Chain:
         self.counts = {number: Count() for number in self.stages}
 
     def __call__(self, rows: Rows) -> Rows:
-        """Run the batch through the stages in order, and count rejected rows."""
+        """Run the batch through the stages in order, and count the rows set aside."""
         for number, stage in self.stages.items():
             taken, inner = len(rows), rows.inner
             if number in self.taps:

@@ -81,7 +81,7 @@ def _present(place: str, shard: Mapping[str, Any]) -> str:
 
 
 def shard_facts(location: str) -> ShardFacts | None:
-    """What the index of a shard's folder, or of one around it, says about the file; None where none has it."""
+    """Facts about a shard, from the index of its folder or of one around it; None if no index has it."""
     folder = os.path.dirname(location)
     while True:
         if is_mds(folder):

@@ -192,7 +192,7 @@ def _pieces(file: File, known: str, pair: _Pair, piece_bytes: int) -> Iterator[S
 
 
 def _place(pair: _Pair, document: int) -> int:
-    """Where the tokens of a document begin, if the index is sound; behind the last, where all end."""
+    """Byte at which the tokens of a document begin, if the index is sound; behind the last, at which all end."""
     sequence = int(pair.edges(document, document + 1)[0])
     if 0 <= sequence < pair.header.sequences:
         return int(pair.pointers(sequence, sequence + 1)[0])

@@ -75,7 +75,7 @@ def read_records(segment: Segment, reading: Reading, ends: Ends, schema: pa.Sche
 
 
 def only(aside: SetAside, segment: Segment, schema: pa.Schema) -> Rows:
-    """Rows with no row, and one rejected record."""
+    """Rows with no row, and one record set aside."""
     return Rows(_joined([], schema), segment.source, (segment.path,), np.arange(0), None, (aside,))
 
 

@@ -1,4 +1,4 @@
-"""Dedup: reject documents that occurred before, in this input or in earlier jobs."""
+"""Dedup: set aside documents that occurred before, in this input or in earlier jobs."""
 
 import os
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from penstock.prepare.stages.text.clean import require_text
 class Dedup(Compares, Locates, MindsPlace):
     """`dedup`, or `dedup: {column: body, remember: seen/}`: keep the first of equal texts, by position.
 
-    `remember` is a folder that stores the hashes of earlier jobs. Documents that an earlier job had are rejected too,
+    `remember` is a folder that stores the hashes of earlier jobs. Documents that an earlier job had are set aside, too,
     and the new hashes are added when the job is done. `keep: true` writes the duplicates to rejected/.
     """
 

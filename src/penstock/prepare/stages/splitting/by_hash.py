@@ -60,7 +60,7 @@ class SplitByHash(Splits, Settles):
 
 
 def written_options(written: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a job file has behind `split:` -> (`by` and `seed`; what each split is to get, in order of name)."""
+    """Options behind `split:` in a job file -> (`by` and `seed`; what each split is to get, in order of name)."""
     if not isinstance(written, dict):
         raise ConfigError(f"expected fractions, such as {{test: 0.1}}, or counts, {{test: 1000}}, got {written!r}")
     by = written.get("by", [])

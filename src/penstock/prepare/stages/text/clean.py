@@ -17,10 +17,10 @@ NULL, EMPTY = "null text", "empty text"
 
 @dataclass(frozen=True, kw_only=True)
 class Clean(Stage):
-    """`clean`, or `clean: {column: body, normalize: nfc}`: trim white space and reject empty texts.
+    """`clean`, or `clean: {column: body, normalize: nfc}`: trim white space and set aside empty texts.
 
     `normalize: nfc` writes composed characters in one form. `keep: true` writes null and empty rows to rejected/. All
-    text is valid UTF-8 here: the input's `bad_utf8:` decides whether bad bytes are repaired or their rows rejected.
+    text is valid UTF-8 here: the input's `bad_utf8:` decides whether bad bytes are repaired or their rows set aside.
     """
 
     column: str = "text"

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import InputError
-from penstock.prepare.job.config import make_config
+from penstock.prepare.job.config import Config
 from penstock.prepare.sources import File, readable
 from penstock.prepare.sources.registry import SOURCES, format_of
 from penstock.prepare.survey.agreement import Agreed, agree
@@ -51,12 +51,12 @@ def look(paths: Sequence[str], folder: str, output: str) -> Looked:
     written = [_from_folder(path, folder) for path in paths]
     named: Any = written[0] if len(written) == 1 else written
     source = {"npz": named} if kinds.keys() == {"npz"} else named if len(written) == 1 else {"path": named}
-    config = make_config({"input": source, "output": output, "on_bad_input": "set_aside"}, folder)
+    config = Config({"input": source, "output": output, "on_bad_input": "set_aside"}, folder=folder)
     some = find_files(config).files[:FEW_FILES]
     options = spelling_of(some)
     if options:
         source = {**(source if isinstance(source, dict) else {"path": source}), **options}
-        config = make_config({"input": source, "output": output, "on_bad_input": "set_aside"}, folder)
+        config = Config({"input": source, "output": output, "on_bad_input": "set_aside"}, folder=folder)
     found = find_files(config)
     some = found.files[:FEW_FILES]
     agreed = agree(config, (), (config.input[0].options(),), some)

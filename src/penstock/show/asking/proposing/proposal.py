@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError, InputError, printable
 from penstock.base.sizes import counted
-from penstock.prepare.job.config import make_config
+from penstock.prepare.job.config import Config
 from penstock.prepare.job.job_file import read_yaml
 from penstock.prepare.sources.registry import SOURCES
 from penstock.prepare.survey.agreement import agree
@@ -64,7 +64,7 @@ def _checked(draft: Draft, output: str) -> Proposal:
     """The draft as text. Raises what planning would raise for it."""
     questions = tuple(draft.questions())
     text = _text(draft, output, questions)
-    config = make_config(read_yaml(text), draft.looked.folder)
+    config = Config(read_yaml(text), folder=draft.looked.folder)
     stages = config.build_stages()
     agreed = agree(config, stages, (config.input[0].options(),), draft.looked.some)
     check_stages(config, stages, no_rows(agreed.reading(()).wanted), agreed.schema, agreed.columns)

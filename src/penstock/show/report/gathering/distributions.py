@@ -6,7 +6,6 @@ dataset in pieces spread evenly over it, and the facts say how many records were
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,8 +16,9 @@ import numpy as np
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
 from penstock.shards.dataset import Dataset, open_dataset
-from penstock.shards.manifest import Manifest, read_artifact
+from penstock.shards.manifest import Manifest
 from penstock.shards.packed import SUMMARY
+from penstock.show.contents.summary import GROUP, read_summary
 from penstock.show.report.gathering.histogram import Histogram, coarser
 from penstock.show.report.gathering.measuring import Array, Columns, lengths, record_bytes, spans
 
@@ -27,7 +27,6 @@ PIECE = 65_536  # records measured at a time
 MOST_PIECES = 256  # per split
 _LONG_SECONDS = 1000
 _MOST_COLUMNS = 4  # whose lengths are shown
-_GROUP = "artifacts/group.json"
 _WITHOUT_COLUMNS = ("npz", "arrayrecord")
 _SPANS = ("timestamp", "date32", "int", "uint")  # types whose differences are told
 _SPAN_UNITS = {"timestamp": "second", "date32": "day"}
@@ -36,16 +35,11 @@ _IN_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 def distributions(store: Store, manifest: Manifest) -> Facts:
     """Each distribution that the dataset has, and a sentence for what was not measured."""
-    group = _summary(store, manifest, _GROUP)
-    text = _summary(store, manifest, SUMMARY)
-    exact = [*_keys(group or {}), *_documents(text or {})]
-    measured, notes = _measured(store, manifest, group or {})
+    group = read_summary(store, manifest, GROUP) or {}
+    text = read_summary(store, manifest, SUMMARY) or {}
+    exact = [*_keys(group), *_documents(text)]
+    measured, notes = _measured(store, manifest, group)
     return {"shown": [*exact, *measured], "notes": notes}
-
-
-def _summary(store: Store, manifest: Manifest, name: str) -> Facts | None:
-    data = read_artifact(store, manifest, name)
-    return None if data is None else json.loads(data)
 
 
 # Summaries that the job left.
