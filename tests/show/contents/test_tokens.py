@@ -147,6 +147,15 @@ def test_fields_of_any_kind_are_decoded(folder, capfd):
     assert "proto tcp" in printed
 
 
+def test_floats_and_bins_are_shown_as_numbers_and_ranges(pings, capfd):
+    fields = ["--fields", "event_time: time, rtt: float16, ip_version: {bins: [4, 5, 5.5]}", "--rows", "1"]
+    facts = looked(capfd, pings, *fields)
+    assert {tuple(each["ip_version"]) for each in measurements(facts) if "ip_version" in each} <= {(4, 5), (5, 5.5)}
+    assert all(isinstance(each["rtt"], float | None) for each in measurements(facts) if "rtt" in each)
+    assert main(["inspect", pings, "--tokens", *fields]) == 0
+    assert "ip_version 4 to 5" in capfd.readouterr().out
+
+
 def test_without_augmentation_every_time_is_shown(pings, capfd):
     facts = looked(capfd, pings, "--rows", "8", "--no-augment")
     assert facts["augment"] is False

@@ -103,6 +103,8 @@ def suggested_fields(schema: Schema) -> dict[str, Any]:
 def _encoding_of(kind: Type) -> Any:
     if kind.name == "timestamp":
         return "time"
+    if kind.name == "bool":
+        return "boolean"
     if kind.name.startswith("float"):
         return "float11"
     if kind.name.startswith(("int", "uint")):

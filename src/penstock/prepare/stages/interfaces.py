@@ -99,6 +99,7 @@ class Fits(Stage, ABC):
     """
 
     leaves_artifact: ClassVar[bool] = True  # in artifacts/; else later passes alone use it
+    smaller_states: ClassVar[str] = ""  # what to ask of a stage whose states do not fit in memory
 
     @abstractmethod
     def fit(self) -> Fit: ...

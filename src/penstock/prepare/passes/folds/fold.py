@@ -123,9 +123,9 @@ class Fold(passes.Pass):
         sizes = {number: tasks * fits_of(self.job.stages[number]).state_bytes(rows) for number in self.fits}
         if not sum(sizes.values()):
             return None
-        largest = self.job.names[max(sizes, key=lambda number: sizes[number])]
+        number = max(sizes, key=lambda number: sizes[number])
+        largest, step = self.job.names[number], fits_of(self.job.stages[number]).smaller_states
         what = f"the driver needs {{needed}}, most of it for what {tasks:,} tasks of `{largest}` measure; "
-        step = f"smaller counts in `{largest}`, or shares"
         return passes.Need(sum(sizes.values()), f"{what}{{budget}} is allowed", f"pass {self.number}", step)
 
     def tasks(self, above: str) -> tuple[passes.Task, ...]:

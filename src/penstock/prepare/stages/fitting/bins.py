@@ -1,7 +1,7 @@
 """Bins: edges of ranges that hold about equally many values of a column, as an artifact. `load(fields=)` uses them."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -22,6 +22,8 @@ class Bins(Fits):
     edges and the exact number of values in each bin. A value that many rows have is in one bin, so that there may be
     fewer bins than asked for. No bin is empty. Nulls, NaNs and infinities are counted, and are in no bin.
     """
+
+    smaller_states: ClassVar[str] = "fewer bins"
 
     columns: dict[str, int]
 

@@ -27,6 +27,7 @@ class SplitByCount(SplitByHash, Applies):
     hashes, once to divide. All counts together are at most 100,000.
     """
 
+    smaller_states: ClassVar[str] = "smaller counts in `split`, or shares"
     leaves_artifact: ClassVar[bool] = False  # what it finds is in the manifest: records by split
 
     sizes: dict[str, int]
