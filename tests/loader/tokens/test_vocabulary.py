@@ -162,5 +162,5 @@ def test_the_fields_to_start_with_follow_the_types_of_the_columns():
     words |= {"room": "list<dictionary<string>>", "days": "list<int64>", "again": "list<bool>"}
     schema = tuple(Field(name, word) for name, word in words.items())
     fields = suggested_fields(schema)
-    assert fields == {"at": "time", "degrees": "float11", "room": {"bytes": 16}, "days": "int", "again": "boolean"}
+    assert fields == {"at": "time", "degrees": "float32", "room": {"bytes": 16}, "days": "int", "again": "boolean"}
     make_vocabulary(fields)

@@ -106,7 +106,7 @@ def _encoding_of(kind: Type) -> Any:
     if kind.name == "bool":
         return "boolean"
     if kind.name.startswith("float"):
-        return "float11"
+        return "float32"
     if kind.name.startswith(("int", "uint")):
         return "int"
     return {"bytes": 16} if is_text(kind) else None
