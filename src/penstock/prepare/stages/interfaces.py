@@ -43,6 +43,12 @@ class Locates(Stage, ABC):
         """The stage with that found. Relative paths start at `folder`; `made_from` is a digest of the job's input."""
 
 
+class TakesText(Stage, ABC):
+    """A stage that takes documents, whose text is in one column."""
+
+    column: str
+
+
 class AddsTokens(Stage, ABC):
     """A stage that puts tokens before and behind those of every document."""
 
