@@ -47,6 +47,16 @@ class Lineage:
         )
         return Origins((*own, *brought), self.sources)
 
+    def folders(self, slices: Sequence[Slice]) -> list[str | None]:
+        """Folder of each source, where its files lie on this machine; None where it is not known."""
+        found: dict[int, str] = {}
+        for segment in (segment for piece in slices for segment in piece.segments):
+            if (segment.source, segment.path) not in self.of and segment.location.endswith(f"/{segment.path}"):
+                number = self.numbers.get(segment.source, segment.source)
+                found.setdefault(number, segment.location.removesuffix(segment.path))
+        count = max(found, default=-1) + 1 if self.sources is None else len(self.sources)
+        return [found.get(number) for number in range(count)]
+
     def _piece(self, segment: Segment) -> Piece:
         if (segment.source, segment.path) in self.of:
             return Piece(-1, "", 0)

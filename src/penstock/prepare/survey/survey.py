@@ -71,6 +71,11 @@ class Survey:
         return (self.lineage or Lineage()).origins(self.slices)
 
     @property
+    def folders(self) -> list[str | None]:
+        """Folders that the files of origins lie in, by source."""
+        return (self.lineage or Lineage()).folders(self.slices)
+
+    @property
     def bytes(self) -> int:
         return sum(piece.bytes for piece in self.slices)
 

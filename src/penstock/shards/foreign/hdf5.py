@@ -11,6 +11,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from penstock.shards.arrays import fixed_dtype
 from penstock.shards.columns import Column, open_columns
 from penstock.shards.foreign.export import Exported, open_splits, option, refuse_nulls
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
+from penstock.shards.origins import without_origins
 from penstock.shards.record import decode_range
 from penstock.shards.schema import Field, Type, short_type
 
@@ -39,6 +41,7 @@ def export_hdf5(
     store, target = open_store(path), os.path.abspath(local_path(output, is_output=True))
     splits = list(open_splits(path, split, "hdf5"))
     manifest = read_manifest(store)
+    manifest = replace(manifest, schema=without_origins(manifest.schema))
     _refuse_target(store, target, overwrite)
     _refuse_columns(manifest, store)
     for name in splits:
