@@ -40,9 +40,8 @@ def main() -> None:
         outputs = {kept: prepare(given.folder, kept, method) for kept in (False, "origins", True)}
         plain, *more = (sum(file.stat().st_size for file in (path / "train").iterdir()) for path in outputs.values())
         sizes[method] = [each / plain - 1 for each in more]
-        print(
-            f"{method}: {plain:,} bytes of rows; with origins {sizes[method][0]:+.2%}, and hashes {sizes[method][1]:+.2%}"
-        )
+        origins, hashes = sizes[method]
+        print(f"{method}: {plain:,} bytes of rows; with origins {origins:+.2%}, with origins and hashes {hashes:+.2%}")
     seconds = exclude(outputs[True])
     print(f"load(exclude=...): {seconds['hash']:.3f} s by hash, {seconds['origin']:.3f} s by origin")
     ratios = [measure(outputs, given.seconds, turn) for turn in range(given.pairs)]
