@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,8 @@ class Locates(Stage, ABC):
 class TakesText(Stage, ABC):
     """A stage that takes documents, whose text is in one column."""
 
-    column: str
+    if TYPE_CHECKING:  # an option of the stage itself, in its own place among the others
+        column: str
 
 
 class AddsTokens(Stage, ABC):
