@@ -1,10 +1,10 @@
-"""What do origins cost: bytes of text rows, and the speed of loading them? Both datasets in one run.
+"""What do origins and content hashes cost: bytes of text rows, time to prepare and to load them? All in one run.
 
     python -m benchmarks.provenance --folder build/bench-provenance
 
 Documents of random words with log-normal lengths (median 400 words), packed into rows of 2,049 tokens with the
-tokenizer of examples/text. Loading alternates between the two datasets and counts batches per second of CPU time; the
-ratio is the median of the pairs. Aims: at most 2% each.
+tokenizer of examples/text. Loading alternates between the datasets without and with them, and counts batches per second
+of CPU time; the ratio is the median of the pairs. Aims: at most 2% each.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ def main() -> None:
     write_documents(given.folder / "documents.jsonl", given.documents)
     sizes = {}
     for method in ("best_fit", "wrapped"):
-        outputs = {kept: prepare(given.folder, kept, method) for kept in (False, True)}
-        plain, origins = (sum(file.stat().st_size for file in (path / "train").iterdir()) for path in outputs.values())
-        sizes[method] = origins / plain - 1
-        print(f"{method}: {plain:,} bytes of rows, {origins:,} with origins: {sizes[method]:+.2%}")
+        outputs = {kept: prepare(given.folder, kept, method) for kept in (False, "origins", True)}
+        plain, *more = (sum(file.stat().st_size for file in (path / "train").iterdir()) for path in outputs.values())
+        sizes[method] = [each / plain - 1 for each in more]
+        origins, hashes = sizes[method]
+        print(f"{method}: {plain:,} bytes of rows; with origins {origins:+.2%}, with origins and hashes {hashes:+.2%}")
+    seconds = exclude(outputs[True])
+    print(f"load(exclude=...): {seconds['hash']:.3f} s by hash, {seconds['origin']:.3f} s by origin")
     ratios = [measure(outputs, given.seconds, turn) for turn in range(given.pairs)]
     median = statistics.median(ratios)
     print(f"loading: {median:.3f} of the speed without origins, median of {given.pairs} pairs ({sorted(ratios)})")
-    figures = {"more_bytes": sizes, "speed": median, "ratios": ratios}
+    figures = {"more_bytes": sizes, "speed": median, "ratios": ratios, "exclude_seconds": seconds}
     (given.folder / "results.json").write_text(json.dumps(figures, indent=1))
 
 
@@ -57,17 +60,31 @@ def write_documents(path: Path, count: int) -> None:
             file.write(json.dumps({"text": " ".join(chance.choice(words, length).tolist())}) + "\n")
 
 
-def prepare(folder: Path, kept: bool, method: str) -> Path:
-    output = folder / f"{method}-{'with' if kept else 'without'}"
+def exclude(path: Path) -> dict[str, float]:
+    """Seconds of load() with a list of one document, by either name."""
+    with penstock.load(os.fspath(path), batch_size=BATCH, length=LENGTH - 1, workers=0) as loader:
+        found = loader.origin(0)[0]
+    seconds = {}
+    for name, line in {"origin": f"{found.file}:{found.position}", "hash": str(found.hash)}.items():
+        started = time.perf_counter()
+        penstock.load(os.fspath(path), batch_size=BATCH, length=LENGTH - 1, workers=0, exclude=[line]).close()
+        seconds[name] = round(time.perf_counter() - started, 4)
+    return seconds
+
+
+def prepare(folder: Path, kept: bool | str, method: str) -> Path:
+    output = folder / f"{method}-{kept}"
     shutil.rmtree(output, ignore_errors=True)
     stages = [{"tokenize": {"tokenizer": str(EXAMPLE / "tokenizer"), "engine": "hf"}}]
     stages += [{"pack": {"length": LENGTH, "method": method}}]
     job: dict[str, Any] = {"input": str(folder / "documents.jsonl"), "output": str(output), "stages": stages}
+    started = time.process_time()
     penstock.run({**job, "provenance": kept, "memory": "2GB", "workers": 0})
+    print(f"{method}, provenance: {kept}: prepared in {time.process_time() - started:.1f} s of CPU time")
     return output
 
 
-def measure(outputs: dict[bool, Path], seconds: float, turn: int) -> float:
+def measure(outputs: dict[Any, Path], seconds: float, turn: int) -> float:
     """Speed with origins over speed without, one after the other; the first of them changes every turn."""
     speeds = {kept: batches_per_second(outputs[kept], seconds) for kept in ((False, True), (True, False))[turn % 2]}
     return round(speeds[True] / speeds[False], 4)

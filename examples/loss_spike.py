@@ -54,7 +54,6 @@ def job(folder: str) -> dict[str, object]:
         "input": file.name,
         "output": os.path.join(folder, "prepared"),
         "stages": [{"tokenize": {"tokenizer": TOKENIZER, "engine": "hf"}}, {"pack": 64}],
-        "provenance": True,
         "memory": "1GB",
         "workers": 0,
     }

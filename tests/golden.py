@@ -58,7 +58,8 @@ def _job(name: str, folder: Path, output: Path) -> Any:
     job, usual = JOBS[name], {"output": str(output), "workers": 0, "memory": "2GB"}
     if "file" in job:
         file = folder / job["file"]
-        file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **usual}))
+        said = {key: value for key, value in job.items() if key != "file"}
+        file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **usual, **said}))
         return file
     located = json.loads(json.dumps(job).replace('"@', f'"{folder}/'))  # `@name` is a file of the folder
     return {**located, **usual, "input": _located(job["input"], folder)}
@@ -80,6 +81,7 @@ _GROUP = {"group": {"by": "key", "order": "time", "max_record": "4kB"}}
 _TOKENIZE: Job = {"tokenize": {"tokenizer": "@examples/text/tokenizer", "engine": "hf"}}
 _SAMPLE_INPUT = {"files": "raw/*.txt", "function": "golden_samples:samples"}
 _SLICED = {"slice_size": "4kB"}
+_WITHOUT: Job = {"provenance": False}  # as before it was the default
 
 JOBS: dict[str, Job] = {
     "parquet as it is": {"input": PARQUET},
@@ -118,33 +120,45 @@ JOBS: dict[str, Job] = {
         **_SLICED,
     },
     "text wrapped": {
+        **_WITHOUT,
         "input": "texts/*.jsonl",
         "stages": [{"select": ["text"]}, {"clean": {}}, "dedup", _TOKENIZE, {"pack": {"length": 32}}],
         "slice_size": "8kB",
     },
     "text best fit": {
+        **_WITHOUT,
         "input": {"path": "texts/*.jsonl", "text_column": "text"},
         "stages": [{"clean": {"normalize": "nfc"}}, _TOKENIZE, {"pack": {"length": 32, "method": "best_fit"}}],
     },
     "text one row per document": {
+        **_WITHOUT,
         "input": {"path": "texts/*.jsonl", "text_column": "text"},
         "stages": [{"split": {"test": 0.2}}, _TOKENIZE, {"pack": {"length": 64, "method": "none"}}],
         "slice_size": "8kB",
     },
     "text that stays text": {
+        **_WITHOUT,
         "input": {"path": "texts/*.jsonl", "text_column": "text"},
         "stages": [{"clean": {}}, {"dedup": {}}],
         "slice_size": "8kB",
     },
-    "tokens that are not packed": {"input": "texts/*.jsonl", "stages": [_TOKENIZE, {"filter": "length(tokens) > 9"}]},
+    "tokens that are not packed": {
+        "input": "texts/*.jsonl",
+        "stages": [_TOKENIZE, {"filter": "length(tokens) > 9"}],
+        **_WITHOUT,
+    },
     "files of text": {"input": {"path": "raw/*.txt", "format": "text", "document": "line"}},
-    "samples": {"input": _SAMPLE_INPUT},
+    "samples": {"input": _SAMPLE_INPUT, **_WITHOUT},
     "samples split and normalized": {
+        **_WITHOUT,
         "input": _SAMPLE_INPUT,
         "stages": [{"split": {"by": "game", "test": 0.4}}, {"normalize": {"columns": ["features"]}}],
     },
-    "samples of rows": {"input": {"path": PARQUET, "function": "golden_samples:of_rows", "batch_rows": 100}},
-    "samples as shards": {"input": _SAMPLE_INPUT, "format": "safetensors"},
+    "samples of rows": {
+        "input": {"path": PARQUET, "function": "golden_samples:of_rows", "batch_rows": 100},
+        **_WITHOUT,
+    },
+    "samples as shards": {"input": _SAMPLE_INPUT, "format": "safetensors", **_WITHOUT},
     "samples kept as batch files": {"input": _SAMPLE_INPUT, "intermediate_dir": "@kept", "batch_size": 4},
     "batch files": {"input": {"npz": "batches/batch_*.npz"}, "format": "arrays"},
     "batch files split": {
@@ -157,15 +171,21 @@ JOBS: dict[str, Job] = {
         "input": "texts/*.jsonl",
         "stages": [{"select": ["text"]}, {"clean": {}}, "dedup", _TOKENIZE, {"pack": {"length": 32}}],
         "slice_size": "8kB",
-        "provenance": True,
+        "provenance": "origins",
     },
     "text best fit, with provenance": {
         "input": {"path": "texts/*.jsonl", "text_column": "text"},
         "stages": [{"clean": {"normalize": "nfc"}}, _TOKENIZE, {"pack": {"length": 32, "method": "best_fit"}}],
-        "provenance": True,
+        "provenance": "origins",
     },
     "samples with provenance": {"input": _SAMPLE_INPUT, "provenance": True},
     "parquet with provenance": {"input": PARQUET, "provenance": True, **_SLICED},
+    "text with provenance": {
+        "input": "texts/*.jsonl",
+        "stages": [{"select": ["text"]}, {"clean": {}}, "dedup", _TOKENIZE, {"pack": {"length": 32}}],
+        "slice_size": "8kB",
+    },
+    "documents with provenance": {"input": {"path": "texts/*.jsonl", "text_column": "text"}, "stages": ["clean"]},
     "text wrapped, provenance: false": {
         "input": "texts/*.jsonl",
         "stages": [{"select": ["text"]}, {"clean": {}}, "dedup", _TOKENIZE, {"pack": {"length": 32}}],
@@ -173,8 +193,8 @@ JOBS: dict[str, Job] = {
         "provenance": False,
     },
     "example rows": {"file": "examples/rows/job.yaml"},
-    "example text": {"file": "examples/text/job.yaml"},
-    "example arrays": {"file": "examples/arrays/job.yaml"},
+    "example text": {"file": "examples/text/job.yaml", **_WITHOUT},
+    "example arrays": {"file": "examples/arrays/job.yaml", **_WITHOUT},
 }
 
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, OutputError
 from penstock.base.stores import open_store
 from penstock.shards.manifest import read_manifest
-from penstock.shards.origins import ORIGIN, Origin, Origins, read_origins
+from penstock.shards.origins import HASH, ORIGIN, Origin, Origins, content_hash, read_origins
 from tests.promises import killing, text_making, workshop
 
 LENGTH = 48
@@ -160,6 +160,96 @@ def test_jobs_that_cannot_keep_origins_are_refused(tmp_path, keys, words):
     job = {"input": str(tmp_path / "data"), "output": str(tmp_path / "out"), "workers": 0, "memory": "2GB"}
     with pytest.raises(ConfigError, match=words):
         penstock.run({**job, **keys, "provenance": True})
+
+
+# The default.
+
+
+@pytest.mark.parametrize(
+    ("keys", "columns"),
+    [
+        ({"stages": ["clean"]}, ["id", "text", "_origin", "_origin_hash"]),
+        (
+            {"stages": [{"select": {"body": "text"}}, {"dedup": {"column": "body"}}]},
+            ["body", "_origin", "_origin_hash"],
+        ),
+        ({"stages": ["clean"], "provenance": "origins"}, ["id", "text", "_origin"]),
+        ({"stages": ["clean"], "provenance": False}, ["id", "text"]),
+        ({"stages": [{"filter": "id >= 0"}]}, ["id", "text"]),
+        ({"stages": ["clean", {"group": {"by": "text", "order": "id"}}]}, ["text", "id"]),
+    ],
+)
+def test_jobs_of_documents_keep_origins_unless_they_group(tmp_path, keys, columns):
+    text_making.write_documents(tmp_path / "data", ["a", "b"])
+    job = {"input": str(tmp_path / "data"), "output": str(tmp_path / "out"), "workers": 0, "memory": "2GB"}
+    penstock.run({**job, **keys})
+    assert sorted(field.name for field in penstock.open(tmp_path / "out").schema) == sorted(columns)
+
+
+def test_an_output_of_before_is_not_mixed_and_the_error_says_how_to_keep_it(tmp_path):
+    text_making.write_documents(tmp_path / "data", ["a", "b"])
+    job = {"input": str(tmp_path / "data"), "output": str(tmp_path / "out"), "stages": ["clean"], "workers": 0}
+    before = penstock.run({**job, "memory": "2GB", "provenance": False})
+    with pytest.raises(OutputError, match=r"provenance: null -> true.*\n.*\n.*`provenance: false` keeps it"):
+        penstock.run({**job, "memory": "2GB"})
+    assert penstock.run({**job, "memory": "2GB", "provenance": False}).job == before.job
+
+
+# A dataset of a dataset.
+
+
+def test_a_dataset_of_datasets_keeps_the_origins_of_the_first_input(tmp_path):
+    sources = _write(tmp_path / "data")
+    usual = {"workers": 0, "memory": "2GB", "slice_size": "2kB"}
+    penstock.run({"input": sources, "output": str(tmp_path / "texts"), "stages": ["clean", "dedup"], **usual})
+    _write_lines(tmp_path / "more" / "new.jsonl", ["one more", "and another"])
+    job = text_making.write_job(
+        tmp_path / "job.yaml",
+        "",
+        input=[{"path": str(tmp_path / "more")}, {"path": str(tmp_path / "texts")}],
+        stages=[{"select": ["text"]}, *_stages("best_fit")[3:]],
+        **usual,
+    )
+    penstock.run(job)
+    origins = _origins(tmp_path / "out")
+    assert [each["format"] for each in origins.sources or ()] == ["auto"] * 3
+    folders = [{"path": str(tmp_path / "more")}, *sources]
+    seen = set()
+    for record in text_making.records_of(tmp_path / "out", "train"):
+        for value, hashed in zip(record[ORIGIN], record[HASH], strict=True):
+            text = _text_at(folders, origins, value)
+            assert content_hash(text.encode()) == hashed
+            seen.add(origins.of(value).source)
+    assert seen == {0, 1, 2}
+
+
+def test_rows_of_a_dataset_with_origins_keep_them_whatever_the_stages(tmp_path):
+    text_making.write_documents(tmp_path / "data", ["a", "b", "c"])
+    usual = {"workers": 0, "memory": "2GB"}
+    penstock.run({"input": str(tmp_path / "data"), "output": str(tmp_path / "one"), "stages": ["clean"], **usual})
+    second = {"input": str(tmp_path / "one"), "output": str(tmp_path / "two"), "stages": [{"filter": "id > 0"}]}
+    penstock.run({**second, **usual})
+    origins = _origins(tmp_path / "two")
+    found = [(record["text"], origins.of(record[ORIGIN])[1:]) for record in penstock.open(tmp_path / "two")]
+    assert found == [("b", ("0.parquet", 1)), ("c", ("0.parquet", 2))]
+    assert [record[HASH] for record in penstock.open(tmp_path / "two")] == [content_hash(b"b"), content_hash(b"c")]
+
+
+# Elsewhere.
+
+
+def test_exports_leave_origins_out(tmp_path):
+    h5py, datasets = pytest.importorskip("h5py"), pytest.importorskip("datasets")
+    text_making.write_documents(tmp_path / "data", ["some water flows", "through the gate"])
+    job = {"input": str(tmp_path / "data"), "output": str(tmp_path / "out"), "workers": 0, "memory": "2GB"}
+    stages = [{"tokenize": {"tokenizer": str(text_making.write_tokenizer(tmp_path / "tokenizer"))}}, {"pack": 4}]
+    penstock.run({**job, "stages": stages})
+    for to in ("hf", "hdf5", "zarr", "megatron"):
+        penstock.export(tmp_path / "out", to=to, output=tmp_path / to)
+    assert datasets.load_from_disk(str(tmp_path / "hf")).column_names == ["input_ids", "seq_lengths"]
+    with h5py.File(tmp_path / "hdf5") as file:
+        assert sorted(file["train"]) == ["documents", "tokens"]
+    assert not [path for path in (tmp_path / "zarr").rglob("*") if "_origin" in path.name]
 
 
 # The same bytes.

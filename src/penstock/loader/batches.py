@@ -39,7 +39,9 @@ class SegmentOrigin(NamedTuple):
 
     `segment` is the number that the segment has in `inputs_segmentation`; 0 for arrays. `file` is relative to the input
     number `source` of the job. `position` is its row there; in a file of lines, the byte where a piece of the file
-    begins plus the number of the record in that piece. `text` is what the row holds of the document.
+    begins plus the number of the record in that piece. `text` is what the row holds of the document, decoded. `hash` is
+    the content hash of the whole document. `document` is its text, read again from the file: only if it has that hash.
+    If it could not be read, `problem` says why.
     """
 
     row: int
@@ -51,6 +53,9 @@ class SegmentOrigin(NamedTuple):
     tokens: int
     text: str | None
     line: int | None
+    hash: str | None
+    document: str | None
+    problem: str | None
 
 
 def token_layout(length: int) -> Layout:

@@ -1,7 +1,8 @@
 """Origins: the column `_origin` of a dataset -> the file and the position that each document or sample came from.
 
 An origin is one int64: the number of a piece of the input (artifacts/origins.json), and in the lowest `shift` bits the
-position in its file. Rows of tokens hold one per segment, other rows hold one.
+position in its file. Rows of packed tokens hold one per segment, other rows hold one. Beside it, `_origin_hash` has the
+hash of each document's text as the input has it: xxh3 with 64 bits, of UTF-8.
 """
 
 import json
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import xxhash
 
 from penstock.base.errors import PenstockError
 from penstock.base.stores.store import Store
@@ -17,7 +19,7 @@ from penstock.shards.columns import Column, damaged_file
 from penstock.shards.manifest import Manifest, read_artifact
 from penstock.shards.schema import Field, Schema
 
-ORIGIN = "_origin"
+ORIGIN, HASH = "_origin", "_origin_hash"
 TABLE = "artifacts/origins.json"
 _BITS = 63  # of an int64 without its sign
 Array = np.ndarray[Any, Any]
@@ -32,7 +34,10 @@ class Piece(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Place that a document or sample came from. `file` is relative to the input of its source, counted from 0."""
+    """Place that a document or sample came from. `file` is relative to the input of its source, counted from 0.
+
+    Sources are the inputs of the job. An input that is a dataset with origins counts as the inputs of its own job.
+    """
 
     source: int
     file: str
@@ -59,9 +64,10 @@ def encode_origins(piece_numbers: Array, positions: Array, shift: int) -> Array:
 
 @dataclass(frozen=True)
 class Origins:
-    """The pieces of a dataset's input, by number."""
+    """The pieces of a dataset's input, by number; and its sources, where they are not the inputs of the job."""
 
     pieces: tuple[Piece, ...]
+    sources: tuple[Mapping[str, Any], ...] | None = None  # options of each, as in the manifest
 
     @property
     def shift(self) -> int:
@@ -82,11 +88,14 @@ class Origins:
     def encode(self) -> bytes:
         """One line per piece: people search for names in it."""
         lines = ",\n".join(json.dumps(list(piece), ensure_ascii=False) for piece in self.pieces)
-        return f'{{"shift": {self.shift}, "pieces": [\n{lines}\n]}}\n'.encode()
+        sources = "" if self.sources is None else f', "sources": {json.dumps(self.sources, ensure_ascii=False)}'
+        return f'{{"shift": {self.shift}, "pieces": [\n{lines}\n]{sources}}}\n'.encode()
 
     @staticmethod
     def decode(data: bytes) -> "Origins":
-        found = Origins(tuple(Piece(*each) for each in json.loads(data)["pieces"]))
+        facts = json.loads(data)
+        sources = tuple(facts["sources"]) if "sources" in facts else None
+        found = Origins(tuple(Piece(*each) for each in facts["pieces"]), sources)
         if found.encode() != data:
             raise damaged_file(TABLE, "is not the file that was written")
         return found
@@ -96,14 +105,31 @@ def has_origins(schema: Schema) -> bool:
     return any(field.name == ORIGIN for field in schema)
 
 
-def with_origins(schema: Schema, per_segment: bool = False) -> Schema:
-    """The columns, and behind them that of origins."""
-    return (*schema, Field(ORIGIN, "list<int64>" if per_segment else "int64"))
+def has_hashes(schema: Schema) -> bool:
+    """Whether the texts of the documents are known by their hashes."""
+    return has_origins(schema) and any(field.name == HASH for field in schema)
+
+
+def origin_columns(schema: Schema) -> tuple[str, ...]:
+    """Names of the columns that say where rows came from."""
+    return ((ORIGIN, HASH) if has_hashes(schema) else (ORIGIN,)) if has_origins(schema) else ()
+
+
+def with_origins(schema: Schema, columns: tuple[str, ...], per_segment: bool = False) -> Schema:
+    """The columns, and behind them those of origins."""
+    types = {ORIGIN: "int64", HASH: "uint64"}
+    return (*schema, *(Field(name, f"list<{types[name]}>" if per_segment else types[name]) for name in columns))
 
 
 def without_origins(schema: Schema) -> Schema:
     """The columns that are data."""
-    return tuple(field for field in schema if field.name != ORIGIN)
+    own = origin_columns(schema)
+    return tuple(field for field in schema if field.name not in own)
+
+
+def content_hash(text: bytes) -> int:
+    """Hash of a document's text in UTF-8. Part of the format: lists of excluded documents have it."""
+    return xxhash.xxh3_64_intdigest(text)
 
 
 def read_origins(store: Store, manifest: Manifest) -> Origins | None:
@@ -112,11 +138,11 @@ def read_origins(store: Store, manifest: Manifest) -> Origins | None:
     return None if data is None else Origins.decode(data)
 
 
-def origin_list(columns: Mapping[str, Column], record: int) -> list[int]:
-    """Origins of one row of a shard: one per segment, or one."""
-    name, low, high = ORIGIN, record, record + 1
-    if ORIGIN not in columns:
-        name = f"{ORIGIN}/values"
-        low, high = columns[f"{ORIGIN}/offsets"].read(record, record + 2).tolist()
+def origin_list(columns: Mapping[str, Column], record: int, of: str = ORIGIN) -> list[int]:
+    """Origins of one row of a shard, or their hashes: one per segment, or one."""
+    name, low, high = of, record, record + 1
+    if of not in columns:
+        name = f"{of}/values"
+        low, high = columns[f"{of}/offsets"].read(record, record + 2).tolist()
     found: list[int] = columns[name].read(low, high).tolist()
     return found

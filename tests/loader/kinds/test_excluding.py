@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
 
 import penstock
 from penstock.base.errors import ConfigError
@@ -103,15 +104,87 @@ def test_a_line_names_file_and_position(packed):
         assert not any(each[3:6] == place for _, each in _origins(loader))
 
 
+def _texts(packed: Path) -> list[str]:
+    return [json.loads(line)["text"] for line in (packed.parent / "one" / "b.jsonl").open()]
+
+
+def test_a_document_is_found_by_the_hash_of_its_text(packed):
+    place = next(each for each in _chosen(packed) if each[1] == "b.jsonl")
+    with penstock.load(packed, length=33, **OPTIONS) as plain:  # it has the token that is only a target else
+        every = [each for _, each in _origins(plain)]
+    found = next(each.hash for each in every if each[3:6] == place)
+    assert found in [xxhash.xxh3_64_hexdigest(text.encode()) for text in _texts(packed)]
+    equal = sorted({each[3:6] for each in every if each.hash == found})  # documents of the same text
+    with (
+        penstock.load(packed, length=32, exclude=equal, **OPTIONS) as by_origin,
+        penstock.load(packed, length=32, exclude=[found], **OPTIONS) as by_hash,
+    ):
+        for k in range(len(by_hash)):
+            one, two = by_origin.batch(k), by_hash.batch(k)
+            assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_origins_and_hashes_stand_in_one_list_and_lines_without_a_match_are_named(packed, tmp_path):
+    *_, first, second = _chosen(packed)
+    with penstock.load(packed, length=32, **OPTIONS) as plain:
+        found = next(each.hash for _, each in _origins(plain) if each[3:6] == second)
+    (tmp_path / "ids.txt").write_text(f"{json.dumps(first)}\n\n{found}\nb.jsonl:987654\n0123456789ABCDEF\n")
+    with pytest.warns(UserWarning, match="2 of the 4 documents .*: b.jsonl:987654, 0123456789abcdef$"):
+        loader = penstock.load(packed, length=32, exclude=tmp_path / "ids.txt", **OPTIONS)
+    with loader:
+        assert not {each[3:6] for _, each in _origins(loader)} & {first, second}
+
+
+def test_hashes_need_a_dataset_that_keeps_them(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "water flows through the gate " * 20}) + "\n")
+    _, _, tokenize, _ = text_making.stages(text_making.write_tokenizer(tmp_path / "tokenizer"))
+    job = {"input": str(tmp_path / "a.jsonl"), "output": str(tmp_path / "out"), "stages": [tokenize, {"pack": 33}]}
+    penstock.run({**job, "provenance": "origins", "workers": 0, "memory": "2GB"})
+    with pytest.raises(ConfigError, match="keeps no content hashes"):
+        penstock.load(tmp_path / "out", batch_size=1, workers=0, exclude=["0123456789abcdef"])
+
+
+# With documents="varlen".
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_an_excluded_document_stays_a_sequence_of_padding(packed, monkeypatch, is_compiled):
+    chosen = _chosen(packed)
+    if not is_compiled:
+        monkeypatch.setattr("penstock.loader.kinds.rows.compiled", lambda: False)
+        monkeypatch.setattr("penstock.loader.kinds.documents.compiled", lambda: False)
+    varlen = {**OPTIONS, "length": 32, "documents": "varlen"}
+    with (
+        penstock.load(packed, **varlen) as plain,
+        penstock.load(packed, exclude=chosen, **varlen) as loader,
+        penstock.load(packed, length=32, exclude=chosen, **OPTIONS) as rows,
+    ):
+        gone = 0
+        for k in range(len(plain)):
+            one, two, three = plain.batch(k), loader.batch(k), rows.batch(k)
+            for name in ("cu_seqlens", "position_ids", "seq_idx"):
+                assert np.array_equal(one[name], two[name])
+            for name in two.keys() & three.keys():
+                assert np.array_equal(two[name], three[name])
+            edges = two["cu_seqlens"]
+            assert len(edges) == len(one["cu_seqlens"])
+            assert (np.diff(edges) >= 0).all()
+            assert edges[-1] == two["inputs"].size
+            gone += int(np.count_nonzero(one["inputs_segmentation"]) - np.count_nonzero(two["inputs_segmentation"]))
+        assert gone > 0
+        assert loader.stats().counts["segments_excluded"] == rows.stats().counts["segments_excluded"]
+
+
 def test_what_cannot_be_meant_is_refused(packed, tmp_path):
     def refused(match: str, exclude: Any, path: Path = packed) -> None:
         with pytest.raises(ConfigError, match=match):
             penstock.load(path, length=32, exclude=exclude, **OPTIONS)
 
-    refused("none of the 2 origins", ["b.jsonl:123456789", "c.jsonl:0"])
-    refused("no origins in the list", [])
+    refused("none of the 2 documents .*: b.jsonl:123456789, c.jsonl:0", ["b.jsonl:123456789", "c.jsonl:0"])
+    refused("none of the 1 documents .*: 0123456789abcdef", ["0123456789abcdef"])
+    refused("the list to exclude is empty", [])
     refused("may be of several inputs: 0, 1", ["a.jsonl:0"])
-    refused("is not an origin", ["b.jsonl"])
+    refused("neither an origin nor a hash", ["b.jsonl"])
     refused("cannot be read", tmp_path / "missing.txt")
 
 

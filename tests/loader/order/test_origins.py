@@ -5,17 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
 from typer.testing import CliRunner
 
 import penstock
-from penstock.base.errors import ConfigError, InputError
+from penstock.base.errors import ConfigError
 from penstock.cli import app
-from penstock.shards.lines import line_of
+from penstock.shards.rereading.lines import Place, lines_at
 from tests.promises import text_making
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "loss_spike.py"
@@ -128,24 +130,114 @@ def test_the_example_names_the_document_behind_a_spike(tmp_path, monkeypatch):
     assert "#@!~" in found[0]["text"]
 
 
+# The document itself.
+
+
+def _write(folder: Path, kind: str, texts: list[str]) -> dict[str, Any]:
+    """A folder with these texts in files of a kind, and the source that reads it."""
+    folder.mkdir(parents=True)
+    records = "".join(json.dumps({"id": n, "body": {"a": text}, "text": text}) + "\n" for n, text in enumerate(texts))
+    lines = "".join(f"{text}\r\n" for text in texts)
+    if kind == "jsonl":
+        (folder / "a.jsonl").write_text(records)
+    elif kind == "jsonl.gz":
+        (folder / "a.jsonl.gz").write_bytes(gzip.compress(records.encode()))
+    elif kind == "parquet":
+        text_making.write_documents(folder, texts[:30], texts[30:], group=7)
+    elif kind == "lines":
+        (folder / "a.txt").write_bytes(lines.encode())
+        return {"path": str(folder), "format": "text", "document": "line"}
+    else:
+        for number, text in enumerate(texts):
+            data = text.encode("latin-1" if kind == "latin-1" else "utf-8")
+            (folder / f"{number:03d}.txt").write_bytes(data)
+        encoding = {"encoding": "latin-1"} if kind == "latin-1" else {}
+        return {"path": str(folder), "format": "text", "document": "file", **encoding}
+    return {"path": str(folder)}
+
+
+KINDS = ["jsonl", "jsonl.gz", "parquet", "lines", "files", "latin-1"]
+
+
+def _prepare_kind(folder: Path, kind: str, **keys: Any) -> tuple[Path, list[str]]:
+    texts = [f"  gate {n} of the dam {'é' * (n % 3)} is open " + "water " * (n % 9) for n in range(60)]
+    source = _write(folder / "data", kind, texts)
+    tokenize = {"tokenizer": str(text_making.write_tokenizer(folder / "tokenizer")), "engine": "hf"}
+    stages = ["clean", {"tokenize": tokenize}, {"pack": 33}]
+    job = {"input": source, "output": str(folder / "out"), "stages": stages, "slice_size": "1kB", "workers": 0}
+    penstock.run({**job, "memory": "2GB", **keys})
+    return folder / "out", texts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_document_is_read_again_as_its_file_has_it(tmp_path, kind):
+    output, texts = _prepare_kind(tmp_path, kind)
+    with penstock.load(output, batch_size=4, workers=0) as loader:
+        for k in range(3):
+            for each in loader.origin(k):
+                number = texts.index(each.document)
+                assert each.problem is None
+                assert each.hash == xxhash.xxh3_64_hexdigest(texts[number].encode())
+                assert each.text.removesuffix("<|end|>").strip() in texts[number]
+            lines = [each.line for each in loader.origin(k, tmp_path / "data")]
+            numbers = [texts.index(each.document) for each in loader.origin(k)]
+            if kind in ("jsonl", "jsonl.gz", "lines"):
+                assert lines == [number + 1 for number in numbers]
+            else:
+                assert set(lines) <= {None, 1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_document_that_was_changed_is_not_shown(tmp_path, kind):
+    output, texts = _prepare_kind(tmp_path, kind)
+    shutil.rmtree(tmp_path / "data")
+    _write(tmp_path / "data", kind, [text.replace("gate", "door") for text in texts])
+    with penstock.load(output, batch_size=4, workers=0) as loader:
+        for each in (*loader.origin(0), *loader.origin(0, tmp_path / "data")):
+            assert (each.document, each.line) == (None, None)
+            assert "no longer has this document" in each.problem
+            assert each.text  # decoded from the tokens
+            assert "door" not in each.text
+
+
+def test_an_input_that_is_gone_is_named(tmp_path):
+    output, _ = _prepare_kind(tmp_path, "jsonl")
+    shutil.rmtree(tmp_path / "data")
+    with penstock.load(output, batch_size=4, workers=0) as loader:
+        assert {each.problem for each in loader.origin(0)} == {"the file cannot be read: No such file or directory"}
+        assert all(each.text for each in loader.origin(0))
+
+
+def test_without_hashes_nothing_is_shown_as_the_document(tmp_path):
+    output, _ = _prepare_kind(tmp_path, "jsonl", provenance="origins")
+    with penstock.load(output, batch_size=4, workers=0) as loader:
+        found = [*loader.origin(0), *loader.origin(0, tmp_path / "data")]
+        assert {(each.document, each.hash) for each in found} == {(None, None)}
+        assert all(each.line for each in loader.origin(0, tmp_path / "data"))
+
+
 # Lines.
+
+
+def _numbers(path: Path, *places: tuple[int, int]) -> list[int | None]:
+    wanted = [Place(*each) for each in places]
+    found = lines_at(str(path), wanted, counts=True)
+    return [found[place].number if place in found else None for place in wanted]
 
 
 def test_lines_are_counted_in_compressed_files_too(tmp_path):
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a":1}\n\n{"a":2}\n{"a":3}'))
-    assert [line_of(str(tmp_path / "a.jsonl.gz"), 0, position) for position in range(3)] == [1, 3, 4]
+    assert _numbers(tmp_path / "a.jsonl.gz", (0, 0), (0, 1), (0, 2), (0, 5)) == [1, 3, 4, None]
 
 
 def test_a_blank_line_of_a_text_is_a_document(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a\n\nb\n")
-    assert [line_of(str(tmp_path / "a.txt"), 0, position) for position in range(3)] == [1, 2, 3]
-    assert line_of(str(tmp_path / "a.txt"), 2, 2) == 2
-    assert line_of(str(tmp_path / "a.parquet"), 0, 2) is None
+    assert _numbers(tmp_path / "a.txt", (0, 0), (0, 1), (0, 2), (2, 2)) == [1, 2, 3, 2]
 
 
-def test_a_file_that_is_another_by_now_is_refused(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(b"{}\n")
-    with pytest.raises(InputError, match="no record at position 5"):
-        line_of(str(tmp_path / "a.jsonl"), 0, 5)
-    with pytest.raises(InputError, match="cannot be counted"):
-        line_of(str(tmp_path / "b.jsonl"), 0, 5)
+@pytest.mark.parametrize("first", range(12))
+def test_reading_from_a_piece_on_gives_the_lines_of_reading_all(tmp_path, first):
+    (tmp_path / "a.txt").write_bytes(b"ab\n\ncd\r\nefg\nh")
+    places = [Place(first, first + number) for number in range(5)]
+    whole, parts = (lines_at(str(tmp_path / "a.txt"), places, counts) for counts in (True, False))
+    assert {place: line.data for place, line in whole.items()} == {place: line.data for place, line in parts.items()}

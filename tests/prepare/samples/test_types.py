@@ -193,7 +193,7 @@ def test_keys_are_columns_by_name_whatever_order_a_sample_has_them_in(tmp_path):
     first = {"features": {"gold": 1, "pieces": 2}, "masks": {"move": np.array([True, False])}}
     later = {"masks": {"move": [True, False]}, "features": {"pieces": 20, "gold": 10}}
     manifest = penstock.run(write_job(tmp_path, [first, later], [later, first]))
-    assert [field.name for field in manifest.schema] == ["features_gold", "features_pieces", "masks_move"]
+    assert [field.name for field in manifest.schema] == ["features_gold", "features_pieces", "masks_move", "_origin"]
     assert array_of(tmp_path, "features_gold").tolist() == [1, 10, 10, 1]
     assert array_of(tmp_path, "features_pieces").tolist() == [2, 20, 20, 2]
     with np.load(tmp_path / "out" / "masks_train.npz") as masks:

@@ -90,7 +90,7 @@ def _refuse_options(given: Mapping[str, Any]) -> None:
             (given["encode"] is not None or given[name] is None, name, "encode='raw' or a function with it")
             for name in _OF_ENCODE
         ),
-        (_is_list_or_path(given["exclude"]), "exclude", "a file with one origin per line, or a list of origins"),
+        (_is_list_or_path(given["exclude"]), "exclude", "a file with one document per line, or a list of documents"),
         (log_every is None or is_positive(log_every), "log_every", "None, or seconds above 0"),
         (given["on_metrics"] is None or callable(given["on_metrics"]), "on_metrics", "None, or a function of a dict"),
         (is_positive(given["metrics_seconds"]), "metrics_seconds", "seconds above 0"),

@@ -149,7 +149,7 @@ def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
         )
     ragged = [f"{field.name} ({short_type(field.type)})" for field in fields if not _is_array(field)]
     if ragged or not fields:
-        arrays = [field.name for field in schema if _is_array(field)]
+        arrays = [field.name for field in usual(schema) if _is_array(field)]
         raise ConfigError(
             f"a batch holds numbers and fixed-size lists of numbers, not {', '.join(ragged) or 'no column'}",
             where="load(columns=...)",

@@ -6,7 +6,7 @@ from penstock.loader.kind import Kind
 from penstock.loader.kinds.arrays import Arrays
 from penstock.loader.kinds.documents import Documents
 from penstock.loader.kinds.events import Events
-from penstock.loader.kinds.excluding import ExcludingRows
+from penstock.loader.kinds.excluding import Excluding
 from penstock.loader.kinds.most_documents import allow_in_draws, allow_in_rows
 from penstock.loader.kinds.rows import Rows
 from penstock.loader.kinds.sequences.encoded import Encoded
@@ -15,7 +15,12 @@ from penstock.loader.kinds.sequences.raw import Raw
 
 def choose_kind(asked: Asked) -> Kind:
     if asked.options["exclude"] is not None:
-        return _choose_excluding(asked)
+        _refuse_excluding(asked)
+        return Excluding(_choose(asked), asked)
+    return _choose(asked)
+
+
+def _choose(asked: Asked) -> Kind:
     if asked.options["encode"] is not None:
         return Encoded.of(asked) if callable(asked.options["encode"]) else Raw.of(asked)
     if not (is_stored := Rows.serves(asked)):
@@ -28,21 +33,13 @@ def choose_kind(asked: Asked) -> Kind:
     return Documents(kind, (allow_in_rows if is_stored else allow_in_draws)(kind, asked))
 
 
-def _choose_excluding(asked: Asked) -> Kind:
-    """Rows of tokens without some of their documents."""
+def _refuse_excluding(asked: Asked) -> None:
     if asked.options["encode"] is not None or not Rows.serves(asked):
         raise ConfigError(
             "exclude= is an option for packed rows of tokens, but this dataset is loaded as something else",
             where=asked.where,
             next_step="leave exclude= out, and filter the records out when the dataset is made",
         )
-    if asked.options["documents"] is not None:
-        raise ConfigError(
-            "exclude= and documents='varlen' do not work together: excluded documents would keep their sequences",
-            where=asked.where,
-            next_step="leave one of them out; without documents= attention can use inputs_segmentation",
-        )
-    return ExcludingRows.of(asked)
 
 
 def _choose_events(asked: Asked) -> Kind:

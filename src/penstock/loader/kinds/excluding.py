@@ -1,44 +1,44 @@
-"""Excluding: a list of origins -> the segments of rows that must not be trained on, and batches without them.
+"""Excluding: rows of tokens and a list of documents -> the same rows, with those documents as padding. Next: maker.py.
 
 The rows are searched once, when they are loaded. No row moves: an excluded segment becomes padding where it stands.
+With `documents="varlen"` it stays a sequence of its own: `cu_seqlens`, `position_ids` and `seq_idx` do not change.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from penstock.base.errors import ConfigError
 from penstock.base.stores import open_store
+from penstock.loader.asked.excluded import ContentHash, Line, read_lines
 from penstock.loader.asked.opening import Asked, Opened
-from penstock.loader.batches import Array
-from penstock.loader.kinds.rows import Rows
+from penstock.loader.batches import Array, Batch
+from penstock.loader.kind import Kind
 from penstock.loader.order.order import Draws
-from penstock.loader.tables import Made
-from penstock.shards.origins import ORIGIN, Origin, Origins, read_origins
+from penstock.loader.tables import Made, Shard
+from penstock.shards.origins import HASH, ORIGIN, Origin, Origins, has_hashes, read_origins
 
 EXCLUDED = "segments_excluded"  # in stats().counts
 _AT_ONCE = 1 << 20
-_USAGE = 'one per line: file:position, or [source, "file", position] where inputs have files of the same name'
+_SHOWN_LINES = 10
 
 
-class ExcludingRows(Rows):
+class Excluding:
     """Rows of tokens without some of their segments. The recipe does not know of them: no row moves."""
 
-    _excluded: Mapping[tuple[int, int], list[int]]  # numbers of segments, by shard and record
+    def __init__(self, kind: Kind, asked: Asked) -> None:
+        self._kind = kind
+        self._excluded = _excluded_of(asked)  # numbers of segments, by shard and record
+        self.name, self.unit, self.vocabulary = kind.name, kind.unit, kind.vocabulary
+        self.streams, self.tables, self.layout = kind.streams, kind.tables, kind.layout
+        self.hold, self.describe = kind.hold, kind.describe
 
-    @classmethod
-    def of(cls, asked: Asked) -> Self:
-        made = super().of(asked)
-        made._excluded = _excluded_of(asked)
-        return made
-
-    def fill(self, draws: Draws, out: Mapping[str, Array]) -> Made:
-        made = super().fill(draws, out)
+    def fill(self, draws: Draws, out: Batch) -> Made:
+        made = self._kind.fill(draws, out)
         made.counts = {EXCLUDED: self._clear(draws, out)}
         made.tokens = int(np.count_nonzero(out["targets_segmentation"]))
         made.filled = int(np.count_nonzero(out["inputs_segmentation"]))
@@ -58,76 +58,73 @@ class ExcludingRows(Rows):
                 here = np.isin(inputs, own)
                 cleared += len(np.unique(inputs[here]))
                 for name, array in out.items():
-                    array[row][here if name.startswith("inputs") else behind] = 0
+                    if name.startswith(("inputs", "targets")):
+                        array[row][here if name.startswith("inputs") else behind] = 0
         return cleared
 
 
 def _excluded_of(asked: Asked) -> Mapping[tuple[int, int], list[int]]:
-    """The excluded segments. A list of which no origin is in these rows is refused."""
-    wanted = _read(asked.options["exclude"])
-    found: dict[tuple[int, int], list[int]] = {}
+    """The excluded segments. Lines without a match are reported; a list of which no line has one is refused."""
+    lines = read_lines(asked.options["exclude"])
+    excluded: dict[tuple[int, int], list[int]] = {}
+    matched: set[Line] = set()
     shards = 0
     for opened in asked.opened:
-        values = _values_of(wanted, _origins(opened), opened.path)
+        columns = _columns_of(lines, opened)
         for shard in opened.shards:
-            for record, segment in _places(shard, values):
-                found.setdefault((shards, record), []).append(segment)
+            for name, wanted in columns.items():
+                for record, segment, value in _places(shard, name, list(wanted)):
+                    excluded.setdefault((shards, record), []).append(segment)
+                    matched.add(wanted[value])
             shards += 1
-    if not found:
+    _report([line for line in lines if line not in matched], len(lines))
+    return excluded
+
+
+def _report(missing: list[Line], count: int) -> None:
+    names = ", ".join(map(str, missing[:_SHOWN_LINES])) + (", ..." if len(missing) > _SHOWN_LINES else "")
+    if len(missing) == count:
         raise ConfigError(
-            f"none of the {len(wanted):,} origins to exclude is in these rows; the first is {wanted[0]}"
-            if wanted
-            else "there are no origins in the list to exclude",
+            f"none of the {count:,} documents to exclude is in these rows: {names}",
             where="load(exclude=...)",
-            next_step=f"give origins as loader.origin(k) names them, {_USAGE}; or leave exclude= out",
+            next_step="give file:position or the hash, as loader.origin(k) and `penstock inspect --origins` show them; "
+            "or leave exclude= out",
         )
-    return found
+    if missing:
+        warnings.warn(
+            f"{len(missing):,} of the {count:,} documents to exclude are not in these rows: {names}",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
-def _read(given: str | os.PathLike[str] | Sequence[Any]) -> list[Origin]:
-    """Origins of a file or a list. -1 is any source."""
-    lines: Iterable[Any] = given if not isinstance(given, str | os.PathLike) else ()
-    if isinstance(given, str | os.PathLike):
-        try:
-            with open(given, encoding="utf-8") as file:
-                lines = [line.strip() for line in file if line.strip()]
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise ConfigError(f"the list of origins cannot be read: {reason}", where=os.fspath(given)) from error
-    return [_parsed(line) for line in lines]
-
-
-def _parsed(line: Any) -> Origin:
-    try:
-        if isinstance(line, str) and not line.startswith("["):
-            file, _, position = line.rpartition(":")
-            return Origin(-1, file, int(position))
-        source, file, position = json.loads(line) if isinstance(line, str) else line
-        return Origin(int(source), str(file), int(position))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{line!r} is not an origin", where="load(exclude=...)", next_step=_USAGE) from error
-
-
-def _origins(opened: Opened) -> Origins:
+def _columns_of(lines: Iterable[Line], opened: Opened) -> dict[str, dict[int, Line]]:
+    """Values to look for in each column of a dataset, and the line that asks for each."""
     found = read_origins(open_store(opened.path), opened.manifest) if opened.manifest else None
-    if found is None:
-        raise ConfigError(
-            "documents can be excluded only from datasets that keep their origins",
-            where=opened.path,
-            next_step="prepare it again with `provenance: true`",
-        )
-    return found
+    if found is None or opened.manifest is None:
+        raise _no_column("documents can be excluded only from datasets that keep their origins", opened.path)
+    hashes = {line.value: line for line in lines if isinstance(line, ContentHash)}
+    if hashes and not has_hashes(opened.manifest.schema):
+        raise _no_column("this dataset keeps no content hashes, and the list to exclude has some", opened.path)
+    origins = [line for line in lines if isinstance(line, Origin)]
+    wanted: dict[str, dict[int, Line]] = {ORIGIN: _values_of(origins, found, opened.path), HASH: dict(hashes)}
+    return {name: values for name, values in wanted.items() if values}
 
 
-def _values_of(wanted: Sequence[Origin], origins: Origins, path: str) -> Array:
+def _no_column(what: str, path: str) -> ConfigError:
+    return ConfigError(what, where=path, next_step="prepare it again with `provenance: true`")
+
+
+def _values_of(wanted: Iterable[Origin], origins: Origins, path: str) -> dict[int, Line]:
     """The origins as the column stores them. A name that several inputs have is refused without its source."""
-    pieces: dict[str, list[tuple[int, int, int]]] = {}
+    pieces: dict[str, list[tuple[int, int]]] = {}
     for number, piece in enumerate(origins.pieces):
-        pieces.setdefault(piece.file, []).append((piece.source, piece.first, number))
-    values = []
-    for source, file, position in wanted:
+        pieces.setdefault(piece.file, []).append((piece.source, number))
+    values: dict[int, Line] = {}
+    for origin in wanted:
+        source, file, position = origin
         known = pieces.get(file, [])
-        sources = sorted({each[0] for each in known})
+        sources = sorted({each for each, _ in known})
         if source < 0 and len(sources) > 1:
             raise ConfigError(
                 f"{file}:{position} may be of several inputs: {', '.join(map(str, sources))}",
@@ -135,15 +132,24 @@ def _values_of(wanted: Sequence[Origin], origins: Origins, path: str) -> Array:
                 next_step=f'name the input: [{sources[0]}, "{file}", {position}]',
             )
         # The same file may be in several pieces: the position tells which, and others have no such value.
-        values += [(number << origins.shift) | position for own, _, number in known if own == source or source < 0]
-    return np.array(values, "i8")
+        values |= {(number << origins.shift) | position: origin for own, number in known if own == source or source < 0}
+    return values
 
 
-def _places(shard: Mapping[str, Any], values: Array) -> Iterable[tuple[int, int]]:
-    """Record and segment, from 1, of each of these origins in a shard, read some at a time."""
-    offsets, column = shard[f"{ORIGIN}/offsets"], shard[f"{ORIGIN}/values"]
-    starts = offsets.read(0, len(offsets))
-    for first in range(0, len(column) if len(values) else 0, _AT_ONCE):
-        places = first + np.flatnonzero(np.isin(column.read(first, min(first + _AT_ONCE, len(column))), values))
-        records = np.searchsorted(starts, places, side="right") - 1
-        yield from zip(records.tolist(), (places - starts[records] + 1).tolist(), strict=True)
+def _part(shard: Shard, name: str) -> str:
+    """The flat column with the values: of packed rows they are lists."""
+    return name if name in shard else f"{name}/values"
+
+
+def _places(shard: Shard, name: str, values: list[int]) -> Iterator[tuple[int, int, int]]:
+    """Record, segment from 1, and value of each place of a shard that has one of the values, read some at a time."""
+    column: Any = shard[_part(shard, name)]
+    offsets: Any = shard.get(f"{name}/offsets")
+    starts = np.arange(len(column) + 1) if offsets is None else offsets.read(0, len(offsets))
+    wanted = np.array(values, column.array.dtype)
+    for first in range(0, len(column), _AT_ONCE):
+        read = column.read(first, min(first + _AT_ONCE, len(column)))
+        here = np.flatnonzero(np.isin(read, wanted))
+        records = np.searchsorted(starts, first + here, side="right") - 1
+        segments = first + here - starts[records] + 1
+        yield from zip(records.tolist(), segments.tolist(), read[here].tolist(), strict=True)

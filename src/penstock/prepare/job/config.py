@@ -27,6 +27,7 @@ from penstock.prepare.stages.stage import Stage
 
 _MOST_SECONDS = 10**8  # three years: the clock of the system cannot wait for ever
 _TEXT_SLICE = "16MB"  # of a text job, unless it says another
+_OF_DOCUMENTS = {"clean", "dedup", "tokenize", "pack"}  # stages that take documents
 
 
 Place = str | os.PathLike[str]
@@ -78,8 +79,10 @@ class Config(BaseModel):
     on_bad_input: Literal["fail", "set_aside"] = Field(
         "fail", description="bad rows and files: stop with an error, or keep them in rejected/ and continue"
     )
-    provenance: bool = Field(
-        False, description="keep the file and position of each document or sample, for loader.origin(k)"
+    provenance: bool | Literal["origins"] | None = Field(
+        None,
+        description="keep file, position and content hash of each document or sample, for loader.origin(k); origins: "
+        "without hashes; default: true for text and samples, false behind group",
     )
     slice_size: str = Field("64MB", description="input bytes per task; this also sets the size of a shard")
     memory: str = Field("80%", description="limit for the whole process tree: 2GB, 512MiB, or 50% of the machine")
@@ -111,7 +114,7 @@ class Config(BaseModel):
         batch_size: int | None = None,
         export: Literal["hf"] | Mapping[str, Any] | None = None,
         on_bad_input: Literal["fail", "set_aside"] | None = None,
-        provenance: bool | None = None,
+        provenance: bool | Literal["origins"] | None = None,
         slice_size: str | int | None = None,
         memory: str | int | None = None,
         workers: Literal["auto"] | int | None = None,
@@ -134,7 +137,8 @@ class Config(BaseModel):
             export: Also write the finished dataset for another library: "hf". Default: no export.
             on_bad_input: "fail" stops at a row that cannot be read, "set_aside" keeps it in rejected/ and continues.
                 Default: "fail".
-            provenance: Keep the file and position of each document or sample, for `loader.origin(k)`. Default: False.
+            provenance: Keep the file, position and content hash of each document or sample, for `loader.origin(k)`;
+                "origins" keeps no hashes. Default: True for text and samples, False behind `group`.
             slice_size: Input bytes per task; this also sets the size of a shard. Default: "64MB", and "16MB" for text.
             memory: Upper bound for the whole process tree: "2GB", or a share of the machine. Default: "80%".
             workers: Processes; 0 runs the tasks inside the driver. Default: "auto".
@@ -284,8 +288,13 @@ class Config(BaseModel):
 
     @property
     def keeps_origins(self) -> bool:
-        """Whether rows are stored with their origins."""
-        return self.provenance
+        """Whether rows are stored with their origins. By itself, a job of documents or samples keeps them."""
+        if self.provenance is not None:
+            return bool(self.provenance)
+        names = {next(iter(stage)) for stage in self.stages}
+        if "group" in names or self.intermediate_dir or self.format == "npz" or any(each.npz for each in self.input):
+            return False
+        return bool(names & _OF_DOCUMENTS) or any(each.function for each in self.input)
 
     def build_stages(self) -> tuple[Stage, ...]:
         """The stages as values. Their modules are looked for beside the job file first."""
@@ -304,8 +313,6 @@ class Config(BaseModel):
             "on_bad_input": self.on_bad_input,
             "slice_size": self.slice_bytes,
         }
-        if self.keeps_origins:
-            described["provenance"] = True
         return {**described, "batch_size": self.batch_size} if self.format == "npz" else described
 
     @property

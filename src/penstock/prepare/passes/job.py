@@ -49,7 +49,7 @@ class Job:
 
     @cached_property
     def semantic(self) -> dict[str, Any]:
-        return self.config.semantic(self.stages)
+        return {**self.config.semantic(self.stages), **self.survey.kept_of_origins}
 
     @cached_property
     def units(self) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -72,6 +72,7 @@ class Rows:
     made_of: tuple[int, tuple[SetAside, ...]] | None = None  # rows that a function made samples of, and others not
     files: Array | None = None  # which of the paths each row is of; none: the first
     pieces: tuple[int, ...] = ()  # number of the piece of the input that each path is of, where origins are kept
+    beside: Mapping[str, Array] = field(default_factory=dict)  # one value per row that no stage sees: marks.py
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
@@ -136,6 +137,7 @@ class Rows:
             splits=None if self.splits is None else self.splits[mask],
             files=None if self.files is None else self.files[mask],
             set_aside=(*self.set_aside, aside),
+            beside={name: values[mask] for name, values in self.beside.items()},
         )
 
     def between(self, first: int, last: int) -> Rows:
@@ -149,7 +151,9 @@ class Rows:
         aside = tuple(found for each in self.set_aside if (found := each.between(first, last)).count)
         if mask.all():
             return replace(self, set_aside=aside)
-        return replace(self, batch=self.batch.filter(pa.array(mask)), ordinals=self.ordinals[mask], set_aside=aside)
+        beside = {name: values[mask] for name, values in self.beside.items()}
+        kept = self.batch.filter(pa.array(mask)), self.ordinals[mask]
+        return replace(self, batch=kept[0], ordinals=kept[1], set_aside=aside, beside=beside)
 
     @property
     def inner(self) -> int:
@@ -213,6 +217,7 @@ def join(held: Sequence[Rows]) -> Rows:
         ordinals=np.concatenate([rows.ordinals for rows in held]),
         set_aside=tuple(aside for rows in held for aside in rows.set_aside),
         files=np.repeat(np.arange(len(held)), [len(rows) for rows in held]),
+        beside={name: np.concatenate([rows.beside[name] for rows in held]) for name in held[0].beside},
     )
 
 

@@ -118,6 +118,7 @@ class Progress:
             "slowest": self.slowest.facts(),
             "spill_bytes": self.spill_bytes,
             "input": [list(source.patterns) for source in plan.config.input],
+            "folders": plan.survey.folders,
             "not_read": [asdict(each) for each in plan.survey.unread],
             "output": plan.config.output_path,
             "machine": machine.describe(),

@@ -45,11 +45,17 @@ def finished(store: Store, plan: Plan, redo: bool) -> Manifest | None:
         whole = all(store.size(file.file) == file.bytes for file in manifest.files)
         return manifest if whole else None
     changes = changed(store, plan)
+    kept = "; or `provenance: false` keeps it as it is" if any(map(_is_of_origins, changes)) else ""
     raise OutputError(
         "this output is finished, and was made from something else: " + "; ".join(changes),
         where=store.root,
-        next_step="choose another `output:`, or replace it: `--redo`, in Python `redo=True`",
+        next_step=f"choose another `output:`, or replace it: `--redo`, in Python `redo=True`{kept}",
     )
+
+
+def _is_of_origins(change: str) -> bool:
+    """Whether the job keeps origins by now, as jobs of documents do by default, and did not before."""
+    return change == "provenance: null -> true"
 
 
 def keep_or_forget(store: Store, plan: Plan, redo: bool) -> tuple[dict[str, LedgerRow], list[str]]:

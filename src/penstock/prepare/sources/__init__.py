@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from penstock.prepare.sources.reading.input_file import identity_of_ends, was_ch
 from penstock.prepare.sources.registry import SOURCES
 from penstock.prepare.sources.slices import Segment, Slice
 from penstock.shards.arrays import is_string
+from penstock.shards.origins import Origins
 
 TEXT_SCHEMA = pa.schema([("text", pa.string())])
 
@@ -102,6 +103,7 @@ class Reading:
     most_record_bytes: int = 1 << 62  # of a line; one that has more is set aside
     most_row_bytes: int = 1 << 62  # of the text of a row of Parquet or Arrow, likewise
     excluded: frozenset[int] = frozenset()  # parts of the file that are known to be unreadable
+    brings_origins: bool = False  # whether rows of a dataset come with the origins that it has of them
     tell: Callable[[int], None] | None = None  # called with samples made of a file so far; set where a task runs
 
     def within(self, allowed: int) -> Reading:
@@ -125,6 +127,16 @@ class Reading:
     def rows_of(self, stored_row_bytes: float) -> int:
         """Rows to take at a time if a row has so many bytes: those of another source may be smaller."""
         return max(1, min(self.rows_at_once, int(self.bytes_at_once / max(stored_row_bytes, 1.0))))
+
+
+@dataclass(frozen=True)
+class Brought:
+    """Origins that a dataset has of its rows, for a job that reads it."""
+
+    origins: Origins
+    sources: tuple[Mapping[str, Any], ...]  # options of the inputs of its own job
+    columns: tuple[str, ...]
+    has_hashes: bool
 
 
 class UnreadablePart(Exception):
@@ -205,6 +217,10 @@ class Source(ABC):
     def folders(self, slices: Sequence[Slice]) -> tuple[OtherFolder, ...]:  # noqa: ARG002
         """Folders that a job holds while it reads them."""
         return ()
+
+    def brought(self, segment: Segment) -> Brought | None:  # noqa: ARG002
+        """The origins that the rows of a file bring, if they do."""
+        return None
 
     def origin(self, slices: Sequence[Slice]) -> dict[str, Any]:  # noqa: ARG002
         """Facts for the manifest: what the input was made from, where it tells."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,13 @@ class Locates(Stage, ABC):
     @abstractmethod
     def located(self, folder: str, output: str, before: Sequence[Stage], made_from: str) -> Stage:
         """The stage with that found. Relative paths start at `folder`; `made_from` is a digest of the job's input."""
+
+
+class TakesText(Stage, ABC):
+    """A stage that takes documents, whose text is in one column."""
+
+    if TYPE_CHECKING:  # an option of the stage itself, in its own place among the others
+        column: str
 
 
 class AddsTokens(Stage, ABC):

@@ -1,23 +1,49 @@
-"""Output: the columns that the stages give -> the columns of the dataset, or a refusal. Called by taking.py."""
+"""Output: the columns that the stages give -> the columns of the dataset, with those of origins, or a refusal."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from penstock.base.errors import ConfigError
 from penstock.prepare.job.config import Config
 from penstock.prepare.sources import source_of
+from penstock.prepare.sources.slices import Slice
 from penstock.prepare.stages.interfaces import Exchanges
 from penstock.prepare.stages.text.pack import Pack
 from penstock.prepare.survey.checking import Checked
 from penstock.prepare.survey.formats import refuse_unfit_format
-from penstock.shards.origins import ORIGIN, has_origins, with_origins
+from penstock.prepare.survey.lineage import Lineage, lineage_of, text_of
+from penstock.shards.origins import HASH, ORIGIN, with_origins
 from penstock.shards.schema import Schema
 
 
-def output_of(config: Config, checked: Checked, formats: Sequence[str]) -> Schema:
-    """The columns of the dataset: with one for origins, if they are kept."""
+class KeptOrigins(NamedTuple):
+    """The columns of the dataset, and how those of origins are filled."""
+
+    output: Schema
+    hashed: str = ""
+    lineage: Lineage | None = None
+
+
+def kept_origins(config: Config, checked: Checked, formats: Sequence[str], slices: Sequence[Slice]) -> KeptOrigins:
+    """What is kept of origins. Unless the job says otherwise, origins that the input brings are kept, too."""
     refuse_unfit_format(config, checked)
-    if not config.keeps_origins:
-        return checked.output
+    if config.provenance is False:
+        return KeptOrigins(checked.output)
+    if config.provenance:
+        _refuse_unfit(config, checked, formats)
+    segments = (segment for piece in slices for segment in piece.segments)
+    lineage, has_hashes = lineage_of(segments, formats, [source.semantic() for source in config.input])
+    groups = any(isinstance(stage, Exchanges) for stage in checked.stages)
+    if not config.keeps_origins and (groups or not lineage.tables):
+        return KeptOrigins(checked.output)
+    hashed = text_of(checked.stages, checked.given) if config.provenance != "origins" else ""
+    columns = (ORIGIN, HASH) if hashed or (has_hashes and config.provenance != "origins") else (ORIGIN,)
+    is_packed = bool(checked.stages) and isinstance(checked.stages[-1], Pack)
+    _refuse_taken(checked.output, columns)
+    return KeptOrigins(with_origins(checked.output, columns, per_segment=is_packed), hashed, lineage)
+
+
+def _refuse_unfit(config: Config, checked: Checked, formats: Sequence[str]) -> None:
     for name, stage in zip(config.stage_names, checked.stages, strict=True):
         if isinstance(stage, Exchanges):
             raise ConfigError(
@@ -29,10 +55,12 @@ def output_of(config: Config, checked: Checked, formats: Sequence[str]) -> Schem
             "provenance: true: batch files hold samples of other files, and do not say which for all of them",
             next_step="provenance: false, or read the files that the samples were made of",
         )
-    if has_origins(checked.output):
-        raise ConfigError(
-            f"provenance: true: there is already a column {ORIGIN!r}, the name of the new column",
-            next_step=f"provenance: false, or rename it first: `select: {{new_name: {ORIGIN}}}`",
-        )
-    is_packed = bool(checked.stages) and isinstance(checked.stages[-1], Pack)
-    return with_origins(checked.output, per_segment=is_packed)
+
+
+def _refuse_taken(output: Schema, columns: Sequence[str]) -> None:
+    for field in output:
+        if field.name in columns:
+            raise ConfigError(
+                f"there is already a column {field.name!r}, in which the origins of rows are kept",
+                next_step=f"provenance: false, or rename it first: `select: {{new_name: {field.name}}}`",
+            )

@@ -15,8 +15,9 @@ from penstock.prepare.sources.slices import Segment, Slice, cut_slices
 from penstock.prepare.stages.interfaces import Compares, HoldsFolders
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.survey.agreement import BadFile
+from penstock.prepare.survey.lineage import Lineage
 from penstock.prepare.survey.listing import Unread
-from penstock.shards.origins import Origins, Piece, has_origins, shift_of, with_origins
+from penstock.shards.origins import HASH, Origins, origin_columns, shift_of, with_origins
 from penstock.shards.schema import FeatureNames, Schema
 
 MANY_FILES = 1000  # fewer are nothing beside what any job needs
@@ -41,22 +42,38 @@ class Survey:
     feature_names: FeatureNames  # of the output's columns, where the input tells them
     optional: frozenset[str] = frozenset()  # columns of the output that may be null in any format
     not_seen: tuple[str, ...] = ()  # columns that `types:` declares, and that none of the first rows has
+    hashed: str = ""  # column of the input with the text of documents, where their hashes are kept
+    lineage: Lineage | None = None  # of all origins; None if they are not kept
+
+    @property
+    def origin_columns(self) -> tuple[str, ...]:
+        """Columns of the output that say where rows came from."""
+        return origin_columns(self.output)
 
     @property
     def origin_bits(self) -> int | None:
         """Bits of a position in an origin; None if no origins are kept."""
-        pieces = self.slices[-1].first + len(self.slices[-1].segments) if self.slices else 0
-        return shift_of(pieces) if has_origins(self.output) else None
+        return shift_of(self.lineage.count(self.slices)) if self.lineage else None
+
+    @property
+    def kept_of_origins(self) -> dict[str, Any]:
+        """What is kept of origins, for the description of the job."""
+        hashes = {"content_hashes": True} if HASH in self.origin_columns else {}
+        return {"provenance": True, **hashes} if self.origin_columns else {}
 
     def stored(self, schema: Schema) -> Schema:
         """Columns that tasks leave for each other: with origins, if they are kept."""
-        return schema if self.origin_bits is None else with_origins(schema)
+        return with_origins(schema, self.origin_columns)
 
     @property
     def origins(self) -> Origins:
         """Every piece of the input, by the number that origins have of it."""
-        segments = (segment for piece in self.slices for segment in piece.segments)
-        return Origins(tuple(Piece(each.source, each.path, each.ordinal) for each in segments))
+        return (self.lineage or Lineage()).origins(self.slices)
+
+    @property
+    def folders(self) -> list[str | None]:
+        """Folders that the files of origins lie in, by source."""
+        return (self.lineage or Lineage()).folders(self.slices)
 
     @property
     def bytes(self) -> int:

@@ -11,7 +11,7 @@ from penstock.prepare.survey.agreement import agree
 from penstock.prepare.survey.checking import check_stages
 from penstock.prepare.survey.finding import find_files
 from penstock.prepare.survey.first_rows import beginnings_of, first_rows
-from penstock.prepare.survey.output import output_of
+from penstock.prepare.survey.output import kept_origins
 from penstock.prepare.survey.scouting import Scout, scout_sources
 from penstock.prepare.survey.survey import MANY_FILES, Survey, describe_files, in_ranges, slices_of
 
@@ -39,13 +39,13 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
             sample = beginnings_of(sample)
     made_from = fingerprint(describe_files(slices, agreed.bad))
     checked = check_stages(config, stages, sample, agreed.schema, agreed.columns, made_from)
-    output = output_of(config, checked, found.formats)
+    kept = kept_origins(config, checked, found.formats, slices)
     return Survey(
         stages=checked.stages,
         schema=agreed.schema,
         columns=agreed.columns,
         strict=agreed.strict,
-        output=output,
+        output=kept.output,
         slices=slices,
         formats=found.formats,
         files=found.count,
@@ -58,6 +58,8 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
         feature_names=checked.feature_names,
         optional=checked.optional,
         not_seen=agreed.not_seen,
+        hashed=kept.hashed,
+        lineage=kept.lineage,
     )
 
 

@@ -26,6 +26,7 @@ from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset, open_dataset
 from penstock.shards.foreign.arrayrecord import FORMAT as ARRAYRECORD
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
+from penstock.shards.origins import has_origins, without_origins
 from penstock.shards.schema import NUMBERS, Field, Schema, Type
 
 SHARD_SIZE = "200MB"
@@ -68,7 +69,7 @@ def option(name: str, value: str | bool) -> str:
 
 
 def open_splits(path: str, split: str | None, to: str) -> dict[str, Dataset]:
-    """The splits of a dataset that has columns, or the one asked for."""
+    """The splits of a dataset that has columns, or the one asked for. Origins mean nothing elsewhere: they stay."""
     manifest = read_manifest(open_store(path))
     if manifest.config.get("format") == ARRAYRECORD:
         raise ConfigError(
@@ -76,7 +77,9 @@ def open_splits(path: str, split: str | None, to: str) -> dict[str, Dataset]:
             where=os.path.abspath(path),
             next_step="make the dataset without `format: arrayrecord`",
         )
-    opened = {name: open_dataset(path, name) for name in ([split] if split is not None else manifest.splits)}
+    columns = [field.name for field in without_origins(manifest.schema)] if has_origins(manifest.schema) else None
+    names = [split] if split is not None else manifest.splits
+    opened = {name: open_dataset(path, name, columns) for name in names}
     return {name: dataset for name, dataset in opened.items() if isinstance(dataset, Dataset)}
 
 

@@ -23,6 +23,7 @@ from penstock.shards import arrow as pa
 from penstock.shards import packed
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign import export
+from penstock.shards.origins import without_origins
 from penstock.shards.record import decode_range
 from penstock.shards.schema import Field, Schema, Type, type_to_arrow
 
@@ -126,7 +127,7 @@ class Feature:
 
 
 def features_of(schema: Schema, where: str, columns: Sequence[str] | None) -> list[Feature]:
-    features = [_feature(schema, field) for field in schema]
+    features = [_feature(schema, field) for field in without_origins(schema)]
     names = [feature.name for feature in features]
     for name in names:
         if names.count(name) > 1:

@@ -1,5 +1,6 @@
 """Origins: a batch of a dataset -> which documents or samples it holds, by file and position."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,16 +38,20 @@ def origin_tables(facts: Facts) -> Iterator[RenderableType]:
     segments, rows = facts["segments"], facts["shown_rows"]
     size = f"{counted(facts['batch_size'], 'row')}, {counted(len(segments), 'segment')}"
     yield make_list([("path", f"{facts['path']}, seed {facts['seed']}"), ("batch", f"{facts['batch']:,}: {size}")])
-    has_lines = any(each["line"] is not None for each in segments)
-    table = make_table(">row", ">segment", "file", ">position", *([">line"] if has_lines else []), ">tokens", "text")
+    has_lines, has_hashes = (any(each[name] is not None for each in segments) for name in ("line", "hash"))
+    more = [*([">line"] if has_lines else []), *(["hash"] if has_hashes else [])]
+    table = make_table(">row", ">segment", "file", ">position", *more, ">tokens", "text")
     for each in segments:
         if each["row"] < rows:
             line = ["" if each["line"] is None else format_count(each["line"])] if has_lines else []
+            line += [each["hash"] or ""] if has_hashes else []
             numbers = format_count(each["row"]), format_count(each["segment"])
             place = short(each["file"], _MOST_CHARACTERS), format_count(each["position"])
-            text = short(each["text"] or "", _MOST_CHARACTERS)
+            text = short(each["document"] or each["text"] or "", _MOST_CHARACTERS)
             table.add_row(*numbers, *place, *line, format_count(each["tokens"]), text)
     yield table
+    for problem, count in Counter(each["problem"] for each in segments if each["problem"]).items():
+        yield Text(f"{counted(count, 'segment')} as decoded from the tokens: {problem}", style="dim")
     if facts["batch_size"] > rows:
         yield Text(
             f"... {counted(rows, 'row')} of {facts['batch_size']:,}; --rows N shows more, --json all", style="dim"

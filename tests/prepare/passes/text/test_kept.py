@@ -118,7 +118,7 @@ def test_columns_are_kept_in_the_order_of_the_option_and_in_their_types(tmp_path
     pq.write_table(table, tmp_path / "in.parquet")
     output = run(tmp_path, tmp_path / "in.parquet", {"length": 3, "keep": sorted(columns)})
     found = penstock.open(output)[:]
-    assert found.schema.names == ["tokens", "documents", *sorted(columns)]
+    assert found.schema.names == ["tokens", "documents", *sorted(columns), "_origin"]
     for name, column in columns.items():
         number = column.type if name.startswith("a ") else column.type.value_type
         assert found.schema.field(name).type == pa.list_(number, 3)

@@ -176,8 +176,10 @@ class Fold(passes.Pass):
     @property
     def _sink(self) -> Into | None:
         """The writer of the ending; of rows that are the dataset, with their origins if these are kept."""
-        into, bits = self.ending.into, self.job.survey.origin_bits
-        return OriginsInto(into, bits) if into and bits is not None and self.is_for_good else into
+        into, survey = self.ending.into, self.job.survey
+        if not into or survey.origin_bits is None or not self.is_for_good:
+            return into
+        return OriginsInto(into, survey.origin_bits, survey.origin_columns)
 
     def _work(self, left: passes.Left, root: str) -> FoldWork:
         artifacts = {number: each.artifact for number, each in left.learned.items()}

@@ -14,6 +14,7 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Lost, Report, TaskInput
 from penstock.prepare.passes.folds.chain import Count
 from penstock.prepare.passes.folds.source import Attempt, Source, refuse_bad_records, unreadable_rows
+from penstock.prepare.rows.marks import Marks
 from penstock.prepare.rows.rows import RAISED, TOO_LARGE, Rows, join
 from penstock.prepare.sources import Reading, UnreadablePart, read_segment, readable, refuse_changed
 from penstock.prepare.sources.slices import Slice
@@ -27,11 +28,11 @@ _END = object()
 
 @dataclass(frozen=True)
 class FromSlices(Source):
-    """Reads slices inside a worker; with `refuses`, bad input stops the job; with `numbers`, rows know their piece."""
+    """Reads slices inside a worker; with `refuses`, bad input stops the job; with `marks`, rows know their origins."""
 
     reading: Reading
     refuses: bool
-    numbers: bool = False
+    marks: Marks | None = None
 
     def may_lose(self, title: str) -> bool:
         """Whether a file may be left out. Errors of a user's function never stop the job: they go to rejected/."""
@@ -63,7 +64,7 @@ class FromSlices(Source):
 
     def _rows(self, piece: Slice, attempt: Attempt) -> Iterator[Rows]:
         first, chain = attempt.read, attempt.chain
-        numbers = {file: piece.first + number for number, file in enumerate(self.files(piece))} if self.numbers else {}
+        numbers = {file: piece.first + number for number, file in enumerate(self.files(piece))} if self.marks else {}
 
         def give_up(part: UnreadablePart) -> None:
             attempt.lost.append(part)
@@ -107,6 +108,8 @@ class FromSlices(Source):
             for rows in read_segment(segment, reading, frozenset(parts)):
                 if isinstance(rows, Rows) and self.refuses:
                     refuse_bad_records(rows, segment)
+                if isinstance(rows, Rows) and self.marks:
+                    rows = self.marks.on(rows)
                 yield parts.get(rows.part, rows) if isinstance(rows, UnreadablePart) else rows
 
     def first_rows(self, slices: Sequence[Slice], threads: int) -> Iterator[Rows]:
@@ -178,7 +181,9 @@ def _is_small(rows: Rows, reading: Reading) -> bool:
 
 
 def _are_alike(one: Rows, other: Rows) -> bool:
-    return one.source == other.source and one.batch.schema.equals(other.batch.schema)
+    if one.source != other.source or one.beside.keys() != other.beside.keys():
+        return False
+    return bool(one.batch.schema.equals(other.batch.schema))
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:

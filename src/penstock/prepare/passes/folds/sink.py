@@ -8,16 +8,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-import pyarrow as pa
-
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.budget.costs import Point
 from penstock.prepare.budget.means import Settings
+from penstock.prepare.rows.marks import with_origins
 from penstock.prepare.rows.rows import Rows
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts
-from penstock.shards.origins import ORIGIN, encode_origins
 
 PARTS = f"{STATE}/parts"
 
@@ -61,14 +58,15 @@ class Into(ABC):
 
 @dataclass(frozen=True)
 class OriginsInto(Into):
-    """Writes rows with their origins. `bits` are those of a position."""
+    """Writes rows with the columns of their origins. `bits` are those of a position."""
 
     into: Into
     bits: int
+    columns: tuple[str, ...]
 
     def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:
         sink = self.into.open(store, number, stack, settings)
-        return sink._replace(write=lambda rows: sink.write(with_origins(rows, self.bits)))
+        return sink._replace(write=lambda rows: sink.write(with_origins(rows, self.bits, self.columns)))
 
     def for_trial(self) -> Into:
         return replace(self, into=self.into.for_trial())
@@ -78,11 +76,3 @@ class OriginsInto(Into):
 
     def left(self, tasks: int) -> tuple[str, ...]:
         return self.into.left(tasks)
-
-
-def with_origins(rows: Rows, bits: int) -> Rows:
-    """The rows with their origins. In a trial the pieces of the input are not numbered: all rows are of the first."""
-    pieces = np.array(rows.pieces or (0,) * len(rows.paths), "i8")
-    files = np.zeros(len(rows), "i8") if rows.files is None else rows.files
-    origins = pa.array(encode_origins(pieces[files], rows.ordinals, bits))
-    return rows.with_batch(rows.batch.append_column(ORIGIN, origins))

@@ -51,7 +51,9 @@ class Slices(Reader):
         if takes_codes:
             texts = frozenset(field.name for field in survey.schema if pa.types.is_string(field.type))
             reading = replace(reading, codes=texts)
-        return FromSlices(reading, self.job.config.on_bad_input == "fail", survey.origin_bits is not None)
+        marks = survey.lineage.marks(survey.hashed, survey.slices) if survey.lineage else None
+        reading = replace(reading, brings_origins=marks is not None)
+        return FromSlices(reading, self.job.config.on_bad_input == "fail", marks)
 
     def count(self, account: Account, rows: LedgerRows) -> Account:
         """Files, rows that a user's function was given, and rows read."""

@@ -81,7 +81,7 @@ class Packing(passes.Pass):
         assert container in ("safetensors", "npy")
         into = ShardsInto(self.job.survey.output, self.job.splits, container, self.task_count, None)
         columns = self._pack.document_columns(self.job.survey.given[-1])
-        return PackWork(store.root, parts, self._pack, into, columns, self.job.survey.origin_bits is not None)
+        return PackWork(store.root, parts, self._pack, into, columns, self.job.survey.origin_columns)
 
     def count(self, account: passes.Account, rows: passes.LedgerRows) -> passes.Account:
         """The rows that were made of documents; every token that was counted must have been packed."""

@@ -51,7 +51,7 @@ class PackWork(Work):
     pack: Pack
     into: ShardsInto
     columns: tuple[Kept, ...]  # of the parts, the tokens first
-    has_origins: bool = False
+    of_origins: tuple[str, ...] = ()
 
     @cached_property
     def identity(self) -> str:
@@ -66,7 +66,7 @@ class PackWork(Work):
         with ExitStack() as stack:
             shards = Shards(store, self.into, span.number, stack, settings.hold_bytes)
             for split in self.into.splits:
-                stream = Stream(store, self.parts, split, self.columns, self.has_origins)
+                stream = Stream(store, self.parts, split, self.columns, self.of_origins)
                 for batch in packed_rows(stream, self.pack, span):
                     shards.add(split, batch)
                     given += len(batch.column(TOKENS).flatten())
@@ -103,7 +103,8 @@ def packed_rows(stream: Stream, pack: Pack, span: Span) -> Iterator[pa.RecordBat
 def _wrapped(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """Rows of `length` tokens from `first` to `last`, and where in them documents begin."""
     left = [np.empty(0, each.dtype) for each in stream.columns]  # tokens that wait, and what is beside them
-    starts, origins, at = np.empty(0, "i8"), np.empty(0, "i8"), first  # their documents, where they stand
+    starts, at = np.empty(0, "i8"), first  # of their documents, where they stand
+    origins = np.empty((0, len(stream.of_origins)), "i8")
     for piece in stream.pieces(first, last):
         low, high = max(first - piece.at, 0), min(last - piece.at, piece.count)
         starts, origins = np.concatenate([starts, piece.starts]), np.concatenate([origins, piece.origins])
@@ -132,7 +133,7 @@ class _Segments(NamedTuple):
     """The segments of some rows, in order: the row of each, and the origin of its document."""
 
     rows: Array
-    origins: Array
+    origins: Array  # with a number for each column that is kept
 
 
 def _fixed_rows(values: list[Array], length: int, begins: Array, segments: _Segments, stream: Stream) -> pa.RecordBatch:
@@ -173,7 +174,7 @@ class _Cuts:
 def _cuts(stream: Stream, length: int, first: int, last: int) -> Iterator[_Cuts]:
     """Cuts of the documents that begin between `first` and `last`; of very short ones, so many at a time."""
     views: list[Piece] = []
-    found = np.zeros((4, 0), "i8")
+    found = np.zeros((3 + len(stream.of_origins), 0), "i8")
     for piece in stream.pieces(first, last):
         starts, lengths = piece.starts - piece.at, piece.lengths
         here = (starts + piece.at >= first) & (starts + piece.at < last)
@@ -182,14 +183,20 @@ def _cuts(stream: Stream, length: int, first: int, last: int) -> Iterator[_Cuts]
         nth = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         start = np.repeat(starts, pieces) + nth * length
         size = np.minimum(np.repeat(starts + lengths, pieces) - start, length)
-        origin = np.repeat(origins, pieces)
-        found = np.concatenate([found, [np.full(len(start), len(views)), start, size, origin]], axis=1)
+        origin = np.repeat(origins, pieces, axis=0).T
+        found = np.concatenate([found, [np.full(len(start), len(views)), start, size, *origin]], axis=1)
         views.append(piece)
         while found.shape[1] >= _MOST_DOCUMENTS:
-            yield _Cuts(views, *found[:, :_MOST_DOCUMENTS])
+            yield _cuts_of(views, found[:, :_MOST_DOCUMENTS])
             found = found[:, _MOST_DOCUMENTS:]
     if found.shape[1]:
-        yield _Cuts(views, *found)
+        yield _cuts_of(views, found)
+
+
+def _cuts_of(views: list[Piece], found: Array) -> _Cuts:
+    """Cuts of rows of numbers: view, start, length, and what is kept of origins."""
+    view, start, length = found[:3]
+    return _Cuts(views, view, start, length, found[3:].T)
 
 
 def _one_each(stream: Stream, length: int, first: int, last: int) -> Iterator[pa.RecordBatch]:
@@ -198,7 +205,7 @@ def _one_each(stream: Stream, length: int, first: int, last: int) -> Iterator[pa
         begins = piece.starts
         here = (begins >= first) & (begins < last)
         sizes = _row_sizes(piece.lengths[here], length)
-        origins = np.repeat(piece.origins[here], -(-piece.lengths[here] // length))
+        origins = np.repeat(piece.origins[here], -(-piece.lengths[here] // length), axis=0)
         at = int(begins[here][0]) - piece.at if here.any() else 0
         rows = max(1, TOKENS_AT_ONCE // length)
         for row in range(0, len(sizes), rows):

@@ -15,7 +15,7 @@ from penstock.prepare.passes.text.tokens import CONTENT, COUNTED
 from penstock.prepare.rows.part import PartFile, open_part
 from penstock.prepare.stages.text.kept import Kept, Values
 from penstock.shards.columns import FileFacts
-from penstock.shards.origins import ORIGIN
+from penstock.shards.origins import HASH
 from penstock.shards.packed import TOKENS
 
 Array = np.ndarray[Any, Any]
@@ -37,7 +37,7 @@ class Piece:
     at: int
     lengths: Array
     columns: tuple[Values, ...]  # the tokens first
-    origins: Array  # of each document; zeros if they are not kept
+    origins: Array  # a row for each document, with a number for each column that is kept
 
     @property
     def count(self) -> int:
@@ -65,10 +65,15 @@ class Stream:
     """The tokens of a split and the columns beside them, over all parts."""
 
     def __init__(
-        self, store: Store, parts: Sequence[TokenPart], split: str, columns: Sequence[Kept], has_origins: bool = False
+        self,
+        store: Store,
+        parts: Sequence[TokenPart],
+        split: str,
+        columns: Sequence[Kept],
+        of_origins: Sequence[str] = (),
     ) -> None:
         self._store, self._parts, self._split, self.columns = store, parts, split, tuple(columns)
-        self.has_origins = has_origins
+        self.of_origins = tuple(of_origins)  # names of the columns that say where documents came from
         self._starts = np.cumsum([0, *(part.tokens.get(split, 0) for part in parts)])
         self.total = int(self._starts[-1])
 
@@ -80,17 +85,18 @@ class Stream:
                 yield from self._pieces_of(part, start, first, last)
 
     def with_origins(self, batch: pa.RecordBatch, rows: Array, origins: Array) -> pa.RecordBatch:
-        """Packed rows with the origin of each of their segments, if origins are kept. `rows` has each segment's row."""
-        if not self.has_origins:
-            return batch
+        """Packed rows with what is kept of the origin of each segment. `rows` has the row of each segment."""
         ends = np.cumsum(np.bincount(rows, minlength=len(batch)))
         offsets = pa.array(np.concatenate([[0], ends]).astype("i4"))
-        return batch.append_column(ORIGIN, pa.ListArray.from_arrays(offsets, pa.array(origins)))
+        for name, values in zip(self.of_origins, origins.T, strict=True):
+            own = np.ascontiguousarray(values).view("u8" if name == HASH else "i8")
+            batch = batch.append_column(name, pa.ListArray.from_arrays(offsets, pa.array(own)))
+        return batch
 
     def _pieces_of(self, part: PartFile, start: int, first: int, last: int) -> Iterator[Piece]:
         offsets = part.column(self._split, f"{TOKENS}/offsets")
         stored = [(each, part.column(self._split, each.part_column)) for each in self.columns]
-        origins = part.column(self._split, ORIGIN) if self.has_origins else None
+        origins = [part.column(self._split, name) for name in self.of_origins]
         at = 0
         for number, (_, view) in enumerate(offsets.read()):
             lengths = np.diff(np.frombuffer(view, "<i8"), prepend=at)
@@ -98,6 +104,6 @@ class Stream:
             if start + at < last and start + at + count > first:
                 flat = ((each, np.frombuffer(found.piece(number), each.dtype)) for each, found in stored)
                 values = tuple(each.values(values, lengths) for each, values in flat)
-                own = np.frombuffer(origins.piece(number), "<i8") if origins else np.zeros(len(lengths), "i8")
-                yield Piece(start + at, lengths, values, own)
+                own = [np.frombuffer(found.piece(number), "<i8") for found in origins]
+                yield Piece(start + at, lengths, values, np.reshape(own, (len(own), len(lengths))).T)
             at += count

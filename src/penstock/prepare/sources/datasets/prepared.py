@@ -12,7 +12,8 @@ import pyarrow as pa
 from penstock.base.errors import InputError, IntegrityError, did_you_mean
 from penstock.base.stores import open_store
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions
+from penstock.prepare.sources import Brought, File, FileSurvey, Reading, Source, SourceOptions
+from penstock.prepare.sources.datasets.brought import brought_by, columns_of, with_brought
 from penstock.prepare.sources.reading.input_file import was_changed
 from penstock.prepare.sources.reading.large_rows import sound_rows
 from penstock.prepare.sources.slices import Segment
@@ -20,7 +21,6 @@ from penstock.shards.columns import Column, is_columns
 from penstock.shards.dataset import Dataset
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
 from penstock.shards.record import decode_batches
-from penstock.shards.schema import schema_to_arrow, with_names
 
 FORMAT = "dataset"
 _PIECES_PER_SLICE = 16
@@ -30,9 +30,9 @@ class Prepared(Source):
     def survey(self, file: File, options: SourceOptions, slice_bytes: int) -> FileSurvey:  # noqa: ARG002
         known = self.identity(file.location)
         manifest, split = _manifest(os.path.dirname(file.location), known), os.path.basename(file.location)
-        fields = schema_to_arrow(manifest.schema)
-        schema = pa.schema([with_names(each, manifest.feature_names.get(each.name)) for each in fields])
-        return FileSurvey(schema, tuple(_pieces(file, known, manifest, split, slice_bytes // _PIECES_PER_SLICE)))
+        return FileSurvey(
+            columns_of(manifest), tuple(_pieces(file, known, manifest, split, slice_bytes // _PIECES_PER_SLICE))
+        )
 
     def identity(self, location: str) -> str:
         """Id of the dataset: its manifest holds the digest of every file."""
@@ -40,15 +40,22 @@ class Prepared(Source):
 
     def read(self, segment: Segment, reading: Reading) -> Iterator[Rows]:
         root, split = os.path.split(segment.location)
-        dataset = Dataset(open_store(root), _manifest(root, segment.identity), split, reading.columns)
+        manifest = _manifest(root, segment.identity)
+        own = _brought(root, segment.identity) if reading.brings_origins else None
+        columns = (*reading.columns, *(own.columns if own else ()))
+        dataset = Dataset(open_store(root), manifest, split, columns)
         try:
             for shard, start, low, high in dataset.ranges(segment.first, segment.last):
                 for batch, first in _batches(dataset, shard, low, high, reading):
-                    yield from sound_rows(batch, start + first, segment, reading)
+                    for rows in sound_rows(batch, start + first, segment, reading):
+                        yield with_brought(rows, own.origins, reading.columns) if own else rows
         except IntegrityError as error:
             error.where = f"{root}: {error.where}"
             error.next_step = "delete that file, and run the job that made this dataset again. Then check the disk"
             raise
+
+    def brought(self, segment: Segment) -> Brought | None:
+        return _brought(os.path.dirname(segment.location), segment.identity)
 
 
 SOURCE = Prepared()
@@ -92,6 +99,11 @@ def _manifest(root: str, identity: str) -> Manifest:
     if dataset_id(store) != identity:
         raise was_changed("this dataset was prepared anew while the job was reading it", root)
     return manifest
+
+
+@lru_cache(maxsize=8)
+def _brought(root: str, identity: str) -> Brought | None:
+    return brought_by(root, _manifest(root, identity))
 
 
 def _pieces(file: File, known: str, manifest: Manifest, split: str, piece_bytes: int) -> Iterator[Segment]:

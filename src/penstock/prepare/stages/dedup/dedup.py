@@ -15,14 +15,22 @@ from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup.losers import Matched
 from penstock.prepare.stages.dedup.remembered import Remembered, look_up
 from penstock.prepare.stages.filter import Filter
-from penstock.prepare.stages.interfaces import Compares, HoldsFolders, Locates, MindsPlace, Named, refuse_records
+from penstock.prepare.stages.interfaces import (
+    Compares,
+    HoldsFolders,
+    Locates,
+    MindsPlace,
+    Named,
+    TakesText,
+    refuse_records,
+)
 from penstock.prepare.stages.splitting.by_hash import SplitByHash
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.stages.text.clean import require_text
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dedup(Compares, Locates, MindsPlace):
+class Dedup(Compares, Locates, MindsPlace, TakesText):
     """`dedup`, or `dedup: {column: body, remember: seen/}`: keep the first of equal texts, by position.
 
     `remember` is a folder that stores the hashes of earlier jobs. Documents that an earlier job had are set aside, too,

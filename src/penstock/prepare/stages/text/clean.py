@@ -9,14 +9,15 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.stages.stage import Stage, require_columns
+from penstock.prepare.stages.interfaces import TakesText
+from penstock.prepare.stages.stage import require_columns
 from penstock.shards.arrays import is_string, text_parts
 
 NULL, EMPTY = "null text", "empty text"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clean(Stage):
+class Clean(TakesText):
     """`clean`, or `clean: {column: body, normalize: nfc}`: trim white space and set aside empty texts.
 
     `normalize: nfc` writes composed characters in one form. `keep: true` writes null and empty rows to rejected/. All

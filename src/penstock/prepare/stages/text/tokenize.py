@@ -12,7 +12,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.rows.rows import TOO_LARGE_PIECE, Rows, SetAside
-from penstock.prepare.stages.interfaces import AddsTokens, Leaves, Locates, Opens, UsesThreads
+from penstock.prepare.stages.interfaces import AddsTokens, Leaves, Locates, Opens, TakesText, UsesThreads
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.stages.text.clean import require_text
 from penstock.prepare.tokenizers import Encoder, open_once
@@ -25,7 +25,7 @@ _MOST_THREADS = 4  # as many as one reader can feed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tokenize(Locates):
+class Tokenize(Locates, TakesText):
     """`tokenize: path/to/tokenizer.json`, a folder that holds one, or a hub id. The text becomes a column `tokens`.
 
     Every document ends with the tokenizer's end token. `add_eos: false` omits it; `eos:` names another token, by text

@@ -1,0 +1,49 @@
+"""Marks: rows as they are read -> the same rows with what is kept of their origins, beside the columns of stages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.prepare.rows.rows import Array, Rows
+from penstock.shards.origins import HASH, ORIGIN, content_hash, encode_origins
+
+PIECE, POSITION = "piece", "position"  # beside rows of a dataset that has origins itself
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What is noted of every row. `firsts` has the number of the first piece that the dataset of a file brings."""
+
+    hashed: str = ""  # column with the text of the documents, as the input has it
+    firsts: Mapping[tuple[int, str], int] = field(default_factory=dict)  # by source and path
+
+    def on(self, rows: Rows) -> Rows:
+        """Rows of one file, with their marks."""
+        beside = dict(rows.beside)
+        if PIECE in beside:
+            beside[PIECE] = beside[PIECE] + self.firsts[rows.source, rows.paths[0]]
+        if self.hashed and HASH not in beside:
+            beside[HASH] = hash_texts(rows.batch.column(self.hashed))
+        return replace(rows, beside=beside) if beside else rows
+
+
+def hash_texts(texts: pa.Array) -> Array:
+    """One content hash per text; a null is hashed like an empty text."""
+    if pa.types.is_dictionary(texts.type):
+        texts = texts.dictionary_decode()
+    values = (each.as_buffer() for each in texts.cast(pa.large_binary()))
+    return np.array([content_hash(b"" if each is None else each) for each in values], "u8")
+
+
+def with_origins(rows: Rows, bits: int, columns: tuple[str, ...]) -> Rows:
+    """The rows with the columns of their origins. In a trial nothing is marked: all rows are of the first piece."""
+    files = np.zeros(len(rows), "i8") if rows.files is None else rows.files
+    pieces = rows.beside.get(PIECE, np.array(rows.pieces or (0,) * len(rows.paths), "i8")[files])
+    values = {ORIGIN: encode_origins(pieces, rows.beside.get(POSITION, rows.ordinals), bits)}
+    values[HASH] = rows.beside.get(HASH, np.zeros(len(rows), "u8"))
+    batch = rows.batch
+    for name in columns:
+        batch = batch.append_column(name, pa.array(values[name]))
+    return rows.with_batch(batch)

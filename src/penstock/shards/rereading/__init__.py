@@ -1,0 +1,1 @@
+"""Documents of the input, read again where origins say that they were."""
