@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import InputError
+from penstock.shards.arrays import is_string
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -30,6 +31,13 @@ def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     return plain_type(kind.value_type) if pa.types.is_run_end_encoded(kind) else _inner_type(kind)
+
+
+def may_be_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text; one in which nothing but null was seen may."""
+    if pa.types.is_dictionary(kind):
+        return may_be_text(kind.value_type)
+    return is_string(plain_type(kind)) or bool(pa.types.is_null(kind))
 
 
 def _inner_type(kind: pa.DataType) -> pa.DataType:

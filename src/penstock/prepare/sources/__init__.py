@@ -18,14 +18,13 @@ from penstock.base.errors import InputError, did_you_mean
 from penstock.base.stores.store import OtherFolder
 from penstock.base.user_code.carried import shown_name
 from penstock.prepare.budget.room import most_line_bytes, most_row_bytes
-from penstock.prepare.rows.layouts import plain_schema
+from penstock.prepare.rows.layouts import may_be_text, plain_schema
 from penstock.prepare.rows.rows import Rows, SetAside
 from penstock.prepare.samples.items import Items
 from penstock.prepare.samples.schema import SampleSchema
 from penstock.prepare.sources.reading.input_file import identity_of_ends, was_changed
 from penstock.prepare.sources.registry import SOURCES
 from penstock.prepare.sources.slices import Segment, Slice
-from penstock.shards.arrays import is_string
 from penstock.shards.origins import Origins
 
 TEXT_SCHEMA = pa.schema([("text", pa.string())])
@@ -249,7 +248,7 @@ def _refuse_no_text(column: str, schema: pa.Schema, location: str) -> None:
     if column not in schema.names:
         raise missing_column(column, schema.names, location)
     kind = schema.field(column).type
-    if not is_text(kind):
+    if not may_be_text(kind):
         raise InputError(
             f"`text_column: {column}` is {kind}, not text",
             where=location,
@@ -269,15 +268,6 @@ def missing_column(column: str, names: Iterable[str], location: str) -> InputErr
 
 def _shown(names: list[str]) -> str:
     return ", ".join(names) or "it has none"
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds text; one in which nothing but null was seen may."""
-    is_a = pa.types
-    if is_a.is_dictionary(kind):
-        return is_text(kind.value_type)
-    view = getattr(is_a, "is_string_view", None)  # older pyarrow has no such type
-    return bool(is_string(kind) or is_a.is_null(kind) or (view and view(kind)))
 
 
 def read_segment(segment: Segment, reading: Reading, excluded: frozenset[int]) -> Iterator[Rows | UnreadablePart]:

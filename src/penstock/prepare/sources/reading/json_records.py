@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
+from penstock.prepare.rows.layouts import may_be_text
 from penstock.prepare.rows.rows import Array
-from penstock.prepare.sources import is_text
 from penstock.prepare.sources.reading import exact, json_literals
 from penstock.prepare.sources.reading.chunks import Bytes, Chunk, Ends, line_ends
 from penstock.shards.arrays import is_list, is_string
@@ -142,7 +142,7 @@ class JsonParser:
         if pa.types.is_null(kind):
             return value is None
         is_literal = isinstance(value, int | float)  # true and false are int
-        return (name in self.as_text and is_text(kind) and is_literal) or _has_shape(value, kind)
+        return (name in self.as_text and may_be_text(kind) and is_literal) or _has_shape(value, kind)
 
 
 def _is_changed(literal: json_literals.Literal) -> bool:
