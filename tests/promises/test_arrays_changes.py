@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import penstock
@@ -122,3 +123,19 @@ def test_a_merge_of_batch_files_of_which_one_is_damaged_names_it(tmp_path):
     assert done.returncode in (4, 6), done.stdout + done.stderr
     assert damaged.name in done.stdout
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def _number_or_nothing(number: int) -> dict[str, float]:
+    return {} if number else {"x": 1.0}
+
+
+@pytest.mark.parametrize("other", [float("inf"), None])
+def test_another_value_for_a_missing_key_is_noticed_where_json_has_none_of_both(tmp_path, other):
+    def run(value: Any) -> penstock.Manifest:
+        source = {"items": 3, "function": _number_or_nothing, "schema": {"x": "float64"}, "missing": {"x": value}}
+        return penstock.run({"input": source, "output": str(tmp_path / "out"), "workers": 0}, progress=False)
+
+    run(float("nan"))
+    run(np.float32("nan"))
+    with pytest.raises(OutputError, match=r'input\[0\]\.missing\.x: "nan" -> '):
+        run(other)

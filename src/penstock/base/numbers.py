@@ -19,6 +19,18 @@ def is_positive(value: Any) -> bool:
     return isinstance(value, Real) and not _is_truth(value) and bool(0 < value < math.inf)  # type: ignore[operator]
 
 
+def is_not_finite(value: Any) -> bool:
+    """NaN or an infinity, which JSON does not have."""
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def for_json(value: Any) -> Any:
+    """The value with NaN and infinities as text, also those in lists: JSON, and so a fingerprint, has none of them."""
+    if isinstance(value, list | tuple):
+        return [for_json(each) for each in value]
+    return str(value) if is_not_finite(value) else value
+
+
 def _is_truth(value: Any) -> bool:
     """Whether it is True or False, which Python counts as numbers."""
     return type(value).__name__ in ("bool", "bool_")

@@ -170,6 +170,58 @@ def test_whatever_a_class_or_its_objects_hold_counts(before, after, file):
     assert _digest(SETTINGS, file) == _digest(SETTINGS, "<stdin>")
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class Base:\n    __slots__ = ('by',)\n@dataclasses.dataclass\nclass D(Base):\n    a: int = 1\nd = D()\n"
+        "d.by = $\ndef function(x):\n    return d.by\n",
+        "class Row:\n    a: $\ndef function(x):\n    return Row.__annotations__\n",
+        "def function(x: $):\n    return function.__annotations__\n",
+        "def by(x):\n    return function.by\nfunction = functools.partial(by)\nfunction.by = $\n",
+        "class P(typing.NamedTuple):\n    x: int = 1\n    def __repr__(self):\n        return '$'\n"
+        "def function(x):\n    return P()\n",
+        "class K:\n    by = $\nkind = list[K] | None\ndef function(x):\n    return kind\n",
+        "class Zone(datetime.tzinfo):\n    def utcoffset(self, at):\n        return datetime.timedelta(hours=$)\n"
+        "    def __repr__(self):\n        return 'Zone'\nat = datetime.datetime(2020, 1, 1, tzinfo=Zone())\n"
+        "def function(x):\n    return at\n",
+    ],
+)
+def test_what_code_may_read_elsewhere_counts_too(code):
+    assert _digest(code.replace("$", "2")) != _digest(code.replace("$", "3"))
+    assert _digest(code.replace("$", "2")) == _digest(code.replace("$", "2"), "<stdin>")
+
+
+def test_an_annotation_counts_without_the_address_of_an_object():
+    code = "class Mark: pass\ndef function(x: typing.Annotated[int, Mark()]):\n    return x\n"
+    assert _digest(code) == _digest(code)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("pa.array([1], pa.time64('ns'))", "pa.array([2], pa.time64('ns'))"),
+        ("pa.array([2**62], pa.timestamp('us'))", "pa.array([2**61], pa.timestamp('us'))"),
+        ("pa.scalar(1, pa.timestamp('ns'))", "pa.scalar(2, pa.timestamp('ns'))"),
+        ("pa.DictionaryArray.from_arrays([0], ['x', 'y'])", "pa.DictionaryArray.from_arrays([0], ['x', 'z'])"),
+    ],
+)
+def test_values_of_arrow_count_exactly(one, other):
+    assert _digest(_using(one)) != _digest(_using(other))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "pa.array([b'\\xff']).view(pa.string())",
+        "pa.StructArray.from_arrays([[1], [2]], ['a', 'a'])",
+        "pa.array([[1]], pa.list_(pa.time64('ns')))",
+    ],
+)
+def test_values_of_arrow_that_python_cannot_hold_are_refused(value):
+    with pytest.raises(ConfigError, match="has no identity"):
+        _digest(_using(value))
+
+
 def test_an_object_that_is_a_dataclass_and_a_container_is_refused():
     code = (
         "@dataclasses.dataclass\nclass Both(dict):\n    x: int = 1\nboth = Both()\ndef function(x):\n    return both\n"

@@ -30,14 +30,14 @@ PHASES = [
 def runs(draw: Any) -> tuple[Phases, int]:
     """Phases over datasets of a few records, and a batch somewhere in the last of them."""
     streams = tuple(Stream((draw(st.integers(1, 30)), draw(st.integers(0, 9)))) for _ in range(draw(st.integers(1, 3))))
-    before, first, made = (0,) * len(streams), 0, []
+    before, skipped, first, made = (0,) * len(streams), (), 0, []
     for _ in range(draw(st.integers(1, 4))):
         shares = tuple(draw(st.integers(0, 5)) for _ in streams)
         shares = (1,) if len(streams) == 1 else shares if any(shares) else (1,) * len(streams)
         steps, size = draw(st.integers(1, 9)), draw(st.integers(1, 7))
-        order = Order(streams, shares, seed=3, before=before, end=steps * size)
+        order = Order(streams, shares, seed=3, before=before, skipped=skipped, end=steps * size)
         made.append(Phase(first, size, order))
-        before, first = order.taken(steps * size), first + steps
+        before, skipped, first = order.taken(order.end), order.skipped_after(order.end), first + steps
     return Phases(tuple(made)), first
 
 
@@ -54,11 +54,14 @@ def rows_of(phases: Phases, steps: int) -> list[tuple[int, int, int]]:
 def test_every_dataset_is_passed_row_by_row_through_all_phases(run):
     phases, steps = run
     streams, found = phases.first.order.streams, rows_of(phases, steps)
-    taken = phases.last.order.taken(phases.last.row_of(steps))
+    end = phases.last.row_of(steps)
+    taken, skipped = phases.last.order.taken(end), phases.last.order.skipped_after(end)
     assert len(set(found)) == len(found)
     for dataset, stream in enumerate(streams):
-        own = sorted(epoch * stream.rows + row for number, epoch, row in found if number == dataset)
-        assert own == list(range(taken[dataset]))
+        own = [epoch * stream.rows + row for number, epoch, row in found if number == dataset]
+        assert len(own) == taken[dataset]
+        assert list(skipped[dataset]) == sorted(skipped[dataset])
+        assert sorted([*own, *skipped[dataset]]) == list(range(len(own) + len(skipped[dataset])))
 
 
 @given(runs())
@@ -126,6 +129,26 @@ def test_a_run_without_phases_may_go_on_with_some(paths):
     assert len(next(plain)["inputs"]) == 16
     found = rows_of(plain._parts.phases, 20)
     assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 11])
+def test_batches_do_not_depend_on_where_a_later_phase_begins(paths, step):
+    """With weights of 3 to 7, a phase that begins at any of these batches cuts a block of ten rows."""
+    plain = load(paths, weights=[3, 7])
+    expected = [hash_of(plain.batch(k)) for k in range(step)]
+    for _ in range(step):
+        next(plain)
+    plain.restore(plain.state(), phases=[{"from": 0}, {"from": step, "weights": [1, 1]}])
+    assert [hash_of(plain.batch(k)) for k in range(step)] == expected
+
+
+def test_a_phase_shorter_than_its_block_has_its_rows_where_epochs_are_limited(paths):
+    """No whole block of 303 rows is in one epoch of 300: the rows of such a phase were zeros."""
+    phases = [{"from": 0, "weights": [1, 302]}, {"from": 2, "weights": [1, 0]}]
+    loader = load(paths, phases=phases, max_epochs=[None, 1])
+    assert all(loader.batch(k)["inputs"].any(axis=1).all() for k in range(3))
+    with pytest.raises(ConfigError, match=r"dataset 2 would have been passed 3\.\d+ times, and 1 is allowed"):
+        load(paths, phases=[{**phases[0], "weights": [1, 999]}, phases[1]], max_epochs=[None, 1])
 
 
 @pytest.mark.parametrize(

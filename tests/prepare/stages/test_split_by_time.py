@@ -43,6 +43,7 @@ def splits_of(written, times) -> list[str]:
         (pa.array([1717199999, 1717200000, 1717200001], pa.uint32()), 1717200000),
         (pa.array([1717199999.5, 1717200000.0, 1717200000.5]), 1717200000),
         (pa.array([Decimal("9.99"), Decimal("10.00"), Decimal("10.01")]), 10),
+        (pa.array([Decimal("0.19"), Decimal("0.20"), Decimal("0.21")]), 0.2),
     ],
 )
 def test_rows_from_the_time_on_are_test_and_earlier_ones_train(times, boundary):
@@ -73,6 +74,8 @@ def test_each_split_ends_where_the_next_begins_whatever_their_order_in_the_job()
         ({"by_time": "at", "seed": 1, "test": JUNE}, "seed: it cannot be combined with"),
         ({"by_time": ["at"], "test": JUNE}, "by_time"),
         ({"by_time": "at", "test": None}, "boundaries.test"),
+        ({"by_time": "at", "test": float("nan")}, "test: nan is not a time"),
+        ({"by_time": "at", "test": float("inf")}, "test: inf is not a time"),
     ],
 )
 def test_what_cannot_be_a_split_by_time_is_refused(written, message):

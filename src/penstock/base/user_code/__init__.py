@@ -8,15 +8,15 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.base.errors import ConfigError, PenstockError, TaskError, did_you_mean
+from penstock.base.errors import ConfigError, PenstockError, TaskError, did_you_mean, printable
 from penstock.base.user_code.carried import accept as accept
 from penstock.base.user_code.carried import carried, carried_files, carried_identity, is_carried, shown_name
 from penstock.base.user_code.carried import refuse_other_values as refuse_other_values
-from penstock.base.user_code.modules import is_outdated, module_digest, own_modules
+from penstock.base.user_code.modules import is_library, is_outdated, module_digest, own_modules, values_set_since
 
 _MODULE_AND_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -105,21 +105,53 @@ def _no_module(attribute: str) -> ConfigError:
     )
 
 
-def forget_modules(folder: str, targets: Iterator[str]) -> None:
-    """Let modules of `module:name` that lie in the job's folder be imported anew, with those they import from there.
+def forget_modules(folder: str, targets: Iterable[str]) -> None:
+    """Let modules of `module:name` be imported anew if they may have changed, with those they import from their place.
 
     Two jobs of one process may each have a `mine.py`, and a notebook's user edits it between two runs. Modules that are
     what they were stay: others may hold their functions, which could not be sent to a process any more.
     """
     importlib.invalidate_caches()
-    for top in {target.partition(":")[0].partition(".")[0] for target in targets}:
-        if any(os.path.exists(os.path.join(folder, top + ending)) for ending in (".py", "/__init__.py")):
+    for module in {target.partition(":")[0] for target in targets} - {"__main__"}:
+        top = module.partition(".")[0]
+        files = (f"{top}.py", f"{top}/__init__.py", f"{module.replace('.', '/')}.py")  # the last without __init__.py
+        if any(os.path.exists(os.path.join(folder, file)) for file in files):
             loaded = [each for each in sys.modules if each == top or each.startswith(f"{top}.")]
-            of_files = [each for name in loaded if getattr(each := sys.modules[name], "__file__", None)]
-            names = {*loaded, *(name for each in of_files for name, _ in own_modules(each))}
-            if any(is_outdated(sys.modules[name], folder) for name in names if name in sys.modules):
-                for name in names:
-                    sys.modules.pop(name, None)
+            _forget(folder, {*loaded, *(name for each in loaded for name in _own(each))})
+        elif module in sys.modules and not is_library(module):
+            _forget(None, _own(module))
+
+
+def _own(module: str) -> set[str]:
+    """Names of a module's own modules."""
+    found = sys.modules[module]
+    return {name for name, _ in own_modules(found)} if getattr(found, "__file__", None) else set()
+
+
+def _forget(folder: str | None, names: set[str]) -> None:
+    """Forget these modules if one of them is outdated."""
+    if not any(is_outdated(sys.modules[name], folder) for name in names if name in sys.modules):
+        return
+    for name in names:
+        forgotten, (package, _, own) = sys.modules.pop(name, None), name.rpartition(".")
+        parent = sys.modules.get(package)
+        if forgotten and parent and vars(parent).get(own) is forgotten:
+            delattr(parent, own)  # `from package import own` would still find it there
+
+
+def refuse_set_values(target: str) -> None:
+    """Refuse a module of which a constant was set since it was imported: workers would use the value of its file."""
+    module = sys.modules.get(target.partition(":")[0])
+    if module is None or is_library(module.__name__) or not getattr(module, "__file__", None):
+        return
+    for name, constant, written, now in values_set_since(module):
+        raise ConfigError(
+            printable(
+                f"{name}.{constant} is {now!r}, and was {written!r} when {name} was imported. Workers import {name} "
+                f"themselves, and {target} would use {written!r} there"
+            ),
+            next_step=f"give the value to the function, with functools.partial or as an option; or set it in {name}",
+        )
 
 
 def _place(error: BaseException, target: str) -> str:

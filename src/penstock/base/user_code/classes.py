@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import functools
+import inspect
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +32,7 @@ def class_facts(kind: type) -> Iterator[tuple[str, Any]]:
             continue
         if issubclass(kind, enum.Enum) and _is_of_enum(kind, name, value):
             continue
-        if is_tuple and (name in vars(kind)["_fields"] or name in _NAMEDTUPLE_WORDS):
+        if is_tuple and (name in vars(kind)["_fields"] or _is_of_namedtuple(name, value)):
             continue
         if not _is_generated(value):
             yield name, value
@@ -39,6 +41,27 @@ def class_facts(kind: type) -> Iterator[tuple[str, Any]]:
 def dataclass_settings(kind: type) -> str:
     """Arguments of @dataclass: they decide how its objects are compared and ordered."""
     return repr(vars(kind)["__dataclass_params__"])
+
+
+def slots_of(kind: type) -> Iterator[str]:
+    """Names of all slots of a class and its bases."""
+    for base in kind.__mro__:
+        yield from (name for name, value in vars(base).items() if isinstance(value, types.MemberDescriptorType))
+
+
+def annotations_of(thing: Any) -> list[list[str]]:
+    """Annotations of a function or class, as words: code may read them."""
+    try:
+        found = inspect.get_annotations(thing)
+    except Exception:  # newer Pythons evaluate them now, and a name may be missing
+        return []
+    return [[name, _word(each)] for name, each in found.items()]
+
+
+def _word(annotation: Any) -> str:
+    """An annotation as text, without the address of an object in it."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__qualname__", None) or repr(annotation)
+    return type(annotation).__name__ if " at 0x" in text else str(text)
 
 
 def field_settings(each: dataclasses.Field[Any]) -> list[Any]:
@@ -52,6 +75,11 @@ def _is_of_enum(kind: type[enum.Enum], name: str, value: Any) -> bool:
     """Whether it is a member of an enum, which is described with its value, or something that enum adds."""
     is_added = name.startswith("_") and not isinstance(value, _METHODS)
     return name in kind.__members__ or name in _ENUM_WORDS or is_added or _file_of(value) == enum.__file__
+
+
+def _is_of_namedtuple(name: str, value: Any) -> bool:
+    """Whether it is a method that namedtuple adds. Its author may write an own `__repr__`."""
+    return name in _NAMEDTUPLE_WORDS and (name != "__repr__" or _file_of(value) == collections.__file__)
 
 
 def _is_descriptor(value: Any) -> bool:

@@ -20,7 +20,13 @@ from typing import Any, NamedTuple
 
 from penstock.base.errors import ConfigError, TaskError, printable
 from penstock.base.fingerprint import digest, fingerprint
-from penstock.base.user_code.classes import class_facts, dataclass_settings, field_settings
+from penstock.base.user_code.classes import (
+    annotations_of,
+    class_facts,
+    dataclass_settings,
+    field_settings,
+    slots_of,
+)
 from penstock.base.user_code.modules import imported, is_library, module_digest
 from penstock.base.user_code.values import NoIdentity, value_token
 
@@ -170,7 +176,8 @@ class _Portrait:
         if isinstance(value, types.MethodType):
             return ["method", self.token(value.__self__, place), self.token(value.__func__, place)]
         if isinstance(value, functools.partial):
-            return ["partial", *(self.token(each, place) for each in (value.func, value.args, value.keywords))]
+            parts = (value.func, value.args, value.keywords, vars(value))
+            return ["partial", *(self.token(each, place) for each in parts)]
         if isinstance(value, staticmethod | classmethod):
             return [type(value).__name__, self.token(value.__func__, place)]
         if isinstance(value, functools.cached_property):
@@ -189,12 +196,12 @@ class _Portrait:
             raise _refusal(place, value, str(error)) from None
 
     def _dataclass(self, value: Any, place: Place) -> Any:
-        """Fields, and what was set besides them; a cached property follows from the rest."""
+        """Fields, and what was set besides them, in slots of other classes too; a cached property follows from both."""
         kind = type(value)
         if isinstance(value, _CONTAINERS):
             raise _refusal(place, value, "has an identity as a dataclass and another one as a container")
         names = [each.name for each in dataclasses.fields(value)]
-        others = sorted(name for name in getattr(value, "__dict__", {}) if name not in names)
+        others = sorted({*getattr(value, "__dict__", {}), *slots_of(kind)}.difference(names))
         others = [name for name in others if not isinstance(getattr(kind, name, None), functools.cached_property)]
         known = [[name, getattr(value, name)] for name in (*names, *others) if hasattr(value, name)]
         return ["dataclass", self.token(kind, place), self.token(known, place)]
@@ -255,7 +262,8 @@ class _Portrait:
         ]
         own = {name: value for name, value in vars(function).items() if not name.startswith("__")}
         attributes = [[name, self.token(value, Place(owner, f"{owner}.{name}"))] for name, value in sorted(own.items())]
-        return ["function", owner, _code_token(code), used, captured, given, attributes]
+        words = annotations_of(function)
+        return ["function", owner, _code_token(code), used, captured, given, attributes, words]
 
     def _global(self, function: types.FunctionType, name: str) -> Any:
         if name in function.__globals__:
@@ -277,7 +285,7 @@ class _Portrait:
         by_name = sorted(class_facts(kind), key=lambda fact: fact[0])
         facts = [[name, self.token(value, Place(kind.__name__, name))] for name, value in by_name]
         made_by = self.token(type(kind), Place(kind.__name__, "its metaclass"))
-        return ["class", kind.__name__, made_by, bases, facts, self._fields(kind)]
+        return ["class", kind.__name__, made_by, bases, facts, self._fields(kind), annotations_of(kind)]
 
     def _fields(self, kind: type) -> Any:
         """Fields of a dataclass, members of an enum."""

@@ -6,9 +6,11 @@ import importlib.util
 import os
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
 from types import ModuleType
+from typing import Any
 
 from penstock.base.errors import PenstockError
 from penstock.base.files import ReadFile
@@ -63,15 +65,17 @@ def _is_library_file(top: str, file: str | None) -> bool:
     return any(each in file for each in _LIBRARIES) or (own and top in sys.stdlib_module_names)
 
 
-def is_outdated(module: ModuleType, folder: str) -> bool:
-    """Whether a module is of another folder, or its file may have changed since it was imported.
+def is_outdated(module: ModuleType, folder: str | None) -> bool:
+    """Whether a module is of another folder, if one is given, or its file may have changed since it was imported.
 
     A module that is seen for the first time has not, if its file is older than this process.
     """
     file = getattr(module, "__file__", None)
     if file is None:
         return False
-    if not os.path.isfile(file) or not os.path.realpath(file).startswith(os.path.join(os.path.realpath(folder), "")):
+    if not os.path.isfile(file):
+        return folder is not None
+    if folder is not None and not os.path.realpath(file).startswith(os.path.join(os.path.realpath(folder), "")):
         return True
     known, now = _SEEN.get(module.__name__), digest(_source(module))
     _SEEN[module.__name__] = (id(module), now)
@@ -80,16 +84,42 @@ def is_outdated(module: ModuleType, folder: str) -> bool:
 
 def own_modules(module: ModuleType) -> Iterator[tuple[str, ModuleType]]:
     """The module and those that it imports from its package, or from its folder when it is a single file."""
-    root = _root(module)
+    roots = _roots(module)
     pending, seen = [module], {module.__name__}
     while pending:
         each = pending.pop()
         yield each.__name__, each
         for name in _imports(each):
             found = sys.modules.get(name)
-            if found and name not in seen and str(getattr(found, "__file__", None)).startswith(root):
+            if found and name not in seen and (getattr(found, "__file__", None) or "").startswith(roots):
                 seen.add(name)
                 pending.append(found)
+
+
+def values_set_since(module: ModuleType) -> Iterator[tuple[str, str, Any, Any]]:
+    """(module, name, value in its file, value now) of constants of own modules that were set after the import.
+
+    Constants are names to which the file gives one plain value, once.
+    """
+    for name, each in own_modules(module):
+        for constant, written in _constants(each).items():
+            now = vars(each).get(constant, written)
+            if (type(now), repr(now)) != (type(written), repr(written)):
+                yield name, constant, written, now
+
+
+def _constants(module: ModuleType) -> dict[str, Any]:
+    """Numbers, texts, bytes, bools and None that a module's source gives a name at its top level, and never again."""
+    tree = _tree(module)
+    nodes = list(ast.walk(tree)) if tree else []
+    stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
+    changing = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    found = {}
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            found[ast.unparse(target)] = node.value.value
+    return {name: value for name, value in found.items() if stored[name] == 1 and name not in changing}
 
 
 def _source(module: ModuleType) -> bytes:
@@ -98,26 +128,32 @@ def _source(module: ModuleType) -> bytes:
         return file.read()
 
 
-def _root(module: ModuleType) -> str:
+def _roots(module: ModuleType) -> tuple[str, ...]:
+    """Folders of a module's own modules, or its file. A package without an `__init__.py` may have several folders."""
     top = sys.modules[module.__name__.partition(".")[0]]
-    folder = os.path.dirname(top.__file__ or "")
+    if not top.__file__:
+        return tuple(os.path.join(each, "") for each in getattr(top, "__path__", ())) or (str(module.__file__),)
+    folder = os.path.dirname(top.__file__)
     alone = not hasattr(top, "__path__") and "site-packages" in folder
-    return str(module.__file__) if alone else os.path.join(folder, "")
+    return (str(module.__file__) if alone else os.path.join(folder, ""),)
 
 
 def _imports(module: ModuleType) -> Iterator[str]:
     """Full names that a module's source imports, wherever in it; a name may be a module or something inside one."""
-    if not str(module.__file__).endswith(".py"):  # an extension in C: its bytes count, and it has no imports to see
-        return
     package = module.__spec__.parent if module.__spec__ else ""
-    try:
-        tree = ast.parse(_source(module))
-    except (SyntaxError, PenstockError):  # it was edited or removed since: importing it will say so
-        return
-    for node in ast.walk(tree):
+    for node in ast.walk(_tree(module) or ast.Module([], [])):
         if isinstance(node, ast.Import):
             yield from (each for alias in node.names for each in accumulate(alias.name.split("."), "{}.{}".format))
         elif isinstance(node, ast.ImportFrom):
             base = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _tree(module: ModuleType) -> ast.Module | None:
+    if not str(module.__file__).endswith(".py"):  # an extension in C: its bytes count, and it has no source to see
+        return None
+    try:
+        return ast.parse(_source(module))
+    except (SyntaxError, PenstockError):  # it was edited or removed since: importing it will say so
+        return None

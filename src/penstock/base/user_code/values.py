@@ -50,7 +50,8 @@ def value_token(value: Any, token: Token) -> Any:
     if kind is float:
         return ["float", value.hex()]
     if kind in _EXACT:
-        return [kind.__name__, repr(value)]
+        zone = getattr(value, "tzinfo", None)
+        return [kind.__name__, repr(value), *([token(type(zone))] if zone else [])]  # a zone may be of the user's own
     if kind in (bytes, bytearray):
         return [kind.__name__, len(value), digest(value)]
     if kind in _SEQUENCES:
@@ -83,7 +84,8 @@ def _python_token(value: Any, token: Token) -> Any:
     if isinstance(value, _NAMED):
         return _named_token(value, token)
     if typing.get_origin(value) is not None:
-        return ["type", repr(value)]
+        inner = [each for each in typing.get_args(value) if isinstance(each, type) or typing.get_origin(each)]
+        return ["type", repr(value), *map(token, inner)]
     return None
 
 
@@ -134,12 +136,28 @@ def _arrow_token(value: Any, token: Token) -> Any:
     if isinstance(value, pa.Schema):
         return ["schema", [token(each) for each in value], token(value.metadata)]
     if isinstance(value, pa.Scalar):
-        return ["arrow scalar", str(value.type), token(value.as_py())]
+        return ["arrow scalar", str(value.type), token(_as_python(value, value.type))]
+    if isinstance(value, pa.DictionaryArray):
+        return ["arrow dictionary", str(value.type), token(value.indices), token(value.dictionary)]
     if isinstance(value, pa.Array | pa.ChunkedArray):
-        return ["arrow array", str(value.type), token(value.to_pylist())]
+        return ["arrow array", str(value.type), token(_as_python(value, value.type))]
     if isinstance(value, pa.RecordBatch | pa.Table):
         return ["table", token(value.schema), [token(each) for each in value.columns]]
     raise NoIdentity(_NO_IDENTITY)
+
+
+def _as_python(value: Any, kind: Any) -> Any:
+    """Values of an Arrow scalar or array, each exactly; times as whole numbers, since Python's are coarser."""
+    import pyarrow as pa
+
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        value = value.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    elif "[ns" in str(kind):  # inside of another type
+        raise NoIdentity(_NO_IDENTITY)
+    try:
+        return value.as_py() if isinstance(value, pa.Scalar) else value.to_pylist()
+    except (ValueError, OverflowError):  # text that is no UTF-8, two fields of one name, a year beyond 9999
+        raise NoIdentity(_NO_IDENTITY) from None
 
 
 def _numba_token(value: Any, token: Token) -> Any:

@@ -36,16 +36,17 @@ def make_phases(kind: Kind, options: Mapping[str, Any]) -> Phases:
     """The phases that were asked for, each from where the one before leaves every dataset."""
     asked, datasets = phases_asked(options, len(kind.streams)), len(kind.streams)
     limits, before, made = _limits(options, datasets), (0,) * datasets, []
+    skipped: tuple[tuple[int, ...], ...] = ()
     for number, phase in enumerate(asked):
         steps = asked[number + 1].first - phase.first if number + 1 < len(asked) else None
         shares = _shares(kind, phase.weights, options["mix_by"], datasets)
         end = None if steps is None else steps * phase.batch_size
-        order = Order(kind.streams, shares, options["seed"], options["shuffle"], limits, before, end)
+        order = Order(kind.streams, shares, options["seed"], options["shuffle"], limits, before, skipped, end)
         if len(asked) > 1:
             _refuse_block(phase, order)
         if end is not None:
             _refuse_more_epochs(phase, order, end)
-            before = order.taken(end)
+            before, skipped = order.taken(end), order.skipped_after(end)
         made.append(Phase(phase.first, phase.batch_size, order))
     phases = Phases(tuple(made), options["remainder"])
     _refuse_no_batch(phases)
@@ -89,14 +90,14 @@ def _refuse_block(phase: PhaseAsked, order: Order) -> None:
 
 
 def _refuse_more_epochs(phase: PhaseAsked, order: Order, end: int) -> None:
-    """A phase of a fixed length must find the rows it takes."""
-    for number, (taken, stream, limit) in enumerate(zip(order.taken(end), order.streams, order.limits, strict=True)):
+    """A phase of a fixed length must find the rows it takes; a block may take a late row of a dataset early."""
+    for number, (taken, stream, limit) in enumerate(zip(order.reached(end), order.streams, order.limits, strict=True)):
         if limit is not None and taken > limit * stream.rows:
             raise ConfigError(
                 f"at the end of {phase.words}, dataset {number + 1} would have been passed {taken / stream.rows:.2f} "
                 f"times, and {limit} is allowed ({taken:,} rows of {stream.rows:,})",
                 where="load(phases=..., max_epochs=...)",
-                next_step="a shorter phase, a smaller weight or batch_size, or more epochs",
+                next_step="a shorter phase, a smaller batch_size, weights of smaller whole numbers, or more epochs",
             )
 
 

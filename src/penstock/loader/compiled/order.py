@@ -21,8 +21,8 @@ class OrderTable(NamedTuple):
     rows: int  # -1: no end
     shares: Any
     before: Any  # rows of each dataset that an earlier phase took
-    tail: int  # first row of a block that the next phase cuts; -1: none
-    ranks: Any  # of the rows from there on
+    skipped: Any  # rows that an earlier phase skipped, of all datasets in turn
+    skips: Any  # of each dataset: its first row there; and the end of the last
     streams: Any
     starts: Any  # of each shard: its first record in its dataset
     contexts: Any
@@ -49,8 +49,8 @@ def make_table(made: order.Order) -> OrderTable:
         rows=-1 if made.rows is None else made.rows,
         shares=np.array(made.shares, "i8"),
         before=np.array(made.starts, "i8"),
-        tail=made.tail[0],
-        ranks=made.tail[1],
+        skipped=_skipped(made),
+        skips=_skips(made),
         streams=np.array(streams, "i8"),
         starts=np.concatenate(starts),
         contexts=contexts[1] if len(made.streams) == 1 else np.concatenate(contexts),  # a byte per record: no copy
@@ -64,9 +64,17 @@ def of_phase(table: OrderTable, made: order.Order) -> OrderTable:
         rows=-1 if made.rows is None else made.rows,
         shares=np.array(made.shares, "i8"),
         before=np.array(made.starts, "i8"),
-        tail=made.tail[0],
-        ranks=made.tail[1],
+        skipped=_skipped(made),
+        skips=_skips(made),
     )
+
+
+def _skipped(made: order.Order) -> Any:
+    return np.array([row for rows in made.skipped for row in rows], "i8")
+
+
+def _skips(made: order.Order) -> Any:
+    return np.cumsum([0, *map(len, made.skipped or ((),) * len(made.streams))], dtype="i8")
 
 
 def _checkpoints(contexts: Any) -> Any:
@@ -131,9 +139,10 @@ def _dataset(table: Any, row: int) -> tuple[int, int]:
     while spot >= table.shares[dataset]:
         spot -= table.shares[dataset]
         dataset += 1
-    if 0 <= table.tail <= row:
-        spot = table.ranks[row - table.tail]
-    return dataset, table.before[dataset] + block * table.shares[dataset] + spot
+    own = block * table.shares[dataset] + spot
+    if own < table.skips[dataset + 1] - table.skips[dataset]:
+        return dataset, table.skipped[table.skips[dataset] + own]
+    return dataset, table.before[dataset] + own
 
 
 @jit_part

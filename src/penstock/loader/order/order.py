@@ -7,7 +7,6 @@ place holds. Nothing is shuffled in memory and nothing remembered, so any row ca
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from math import gcd, lcm
 from typing import Any, Literal
 
@@ -112,7 +111,11 @@ class Draws:
 
 @dataclass(frozen=True)
 class Order:
-    """Rows of a stream that mixes datasets by their shares, from where each dataset stands (`before`) on."""
+    """Rows of a stream that mixes datasets by their shares, from where each dataset stands (`before`) on.
+
+    A phase may end inside of a block, which has then drawn some rows of a dataset and skipped others before them. The
+    next phase begins with those: no batch depends on where a later phase begins.
+    """
 
     streams: tuple[Stream, ...]
     shares: tuple[int, ...]
@@ -120,6 +123,7 @@ class Order:
     shuffle: bool = True
     epochs: int | tuple[int | None, ...] | None = None  # of each dataset, or of all alike
     before: tuple[int, ...] = ()  # rows of each dataset that an earlier phase took
+    skipped: tuple[tuple[int, ...], ...] = ()  # of each dataset: rows that an earlier phase skipped, ascending
     end: int | None = None  # rows after which the next phase begins
 
     @property
@@ -146,12 +150,14 @@ class Order:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """First row of each dataset."""
+        """Rows of each dataset that were taken before."""
         return self.before or (0,) * len(self.streams)
 
     @property
     def rows(self) -> int | None:
         """Rows of the whole stream. It ends before a dataset is passed more often than its epochs say."""
+        if self.end is not None:
+            return self.end
         blocks = [
             (limit * stream.rows - start) // share
             for limit, stream, start, share in zip(self.limits, self.streams, self.starts, self.shares, strict=True)
@@ -167,21 +173,26 @@ class Order:
         ]
         return max(1, min(whole))
 
-    @cached_property
-    def tail(self) -> tuple[int, Array]:
-        """First row of the block that `end` cuts, and the rank of each of its rows among those of its dataset.
+    def skipped_after(self, rows: int) -> tuple[tuple[int, ...], ...]:
+        """Rows of each dataset that rows of the stream before `rows` skipped."""
+        blocks, count = divmod(rows, self.block)
+        drawn = {self._spot(blocks, within) for within in range(count)}
+        found = []
+        for dataset, share in enumerate(self.shares):
+            first = blocks * share
+            end = max(first + share * (count > 0), len(self._skipped(dataset)))
+            left = [own for own in range(first, end) if (dataset, own - first) not in drawn]
+            found.append(tuple(self._row(dataset, own) for own in left))
+        return tuple(found)
 
-        There a row takes the next of its dataset, so that the next phase goes on without a gap.
-        """
-        if self.end is None or len(self.streams) == 1 or self.end % self.block == 0:
-            return -1, np.empty(0, "i8")
-        block, count = divmod(self.end, self.block)
-        taken, ranks = [0] * len(self.streams), np.empty(count, "i8")
+    def reached(self, rows: int) -> tuple[int, ...]:
+        """Number after the last row of each dataset that rows of the stream before `rows` draw; 0 if they draw none."""
+        blocks, count = divmod(rows, self.block)
+        last = [blocks * share - 1 for share in self.shares]
         for within in range(count):
-            dataset, _ = self._spot(block, within)
-            ranks[within] = taken[dataset]
-            taken[dataset] += 1
-        return block * self.block, ranks
+            dataset, spot = self._spot(blocks, within)
+            last[dataset] = max(last[dataset], blocks * self.shares[dataset] + spot)
+        return tuple(self._row(dataset, own) + 1 if own >= 0 else 0 for dataset, own in enumerate(last))
 
     def taken(self, rows: int) -> tuple[int, ...]:
         """Rows of each dataset before row `rows`, those of earlier phases included."""
@@ -199,9 +210,16 @@ class Order:
         if len(self.streams) > 1:
             block, within = divmod(row, self.block)
             dataset, spot = self._spot(block, within)
-            first, ranks = self.tail
-            own = block * self.shares[dataset] + (int(ranks[row - first]) if 0 <= first <= row else spot)
-        return dataset, *divmod(self.starts[dataset] + own, self.streams[dataset].rows)
+            own = block * self.shares[dataset] + spot
+        return dataset, *divmod(self._row(dataset, own), self.streams[dataset].rows)
+
+    def _skipped(self, dataset: int) -> tuple[int, ...]:
+        return self.skipped[dataset] if self.skipped else ()
+
+    def _row(self, dataset: int, own: int) -> int:
+        """Row of a dataset that is number `own` of those that this stream has of it."""
+        skipped = self._skipped(dataset)
+        return skipped[own] if own < len(skipped) else self.starts[dataset] + own
 
     def _spot(self, block: int, within: int) -> tuple[int, int]:
         """The dataset of a row of a block, and which of the dataset's rows of that block it is."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from penstock.base.errors import did_you_mean
+from penstock.base.numbers import for_json
 from penstock.base.sizes import parse_size
 from penstock.base.user_code import code_identity
 from penstock.base.user_code.carried import is_carried, shown_name
@@ -80,6 +81,11 @@ class SourceConfig(BaseModel):
     )
     function_memory: str | None = Field(None, description="memory that `function` itself may use; default: measured")
     trust_pickle: bool = Field(False, description="open .npz files that hold pickles, which can run any code")
+
+    @field_validator("missing", mode="after")
+    @classmethod
+    def _without_numpy(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return {name: each.tolist() if hasattr(each, "tolist") else each for name, each in value.items()}
 
     @field_validator("path", "files", "npz", mode="before")
     @classmethod
@@ -220,6 +226,8 @@ class SourceConfig(BaseModel):
             mode="json", by_alias=True, exclude={"path", "files", "items", "npz", "function_memory"}
         )
         dumped["newlines_in_values"] = self.may_hold_newlines
+        floats = {name: value for name, value in self.missing.items() if isinstance(value, float | list | tuple)}
+        dumped["missing"] |= {name: for_json(value) for name, value in floats.items()}
         for name in ("function", "batch_rows", "schema", "floats", "missing") if not self.function else ():
             del dumped[name]
         if self.function and self.samples is not None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.base.errors import ConfigError
-from penstock.base.user_code import code_identity, forget_modules, load_user_object
+from penstock.base.user_code import code_identity, forget_modules, load_user_object, refuse_set_values
 from penstock.base.user_code.carried import is_carried, shown_name
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.samples.schema import declared_schema
@@ -23,7 +23,7 @@ def build_stages(
         sys.path.remove(folder)
     sys.path.insert(0, folder)
     functions = {number: source.function for number, source in enumerate(sources) if source.function}
-    forget_modules(folder, (word for word in (*_words(written), *functions.values()) if ":" in word))
+    forget_modules(folder, _imported(written, functions.values()))
     for number, function in functions.items():
         _find_function(number, function)
         _check_schema(number, sources[number])
@@ -33,7 +33,14 @@ def build_stages(
         with stage_errors(number, name):
             stage = build_stage(name, options)
         stages = (*stages, stage.settled(stages) if isinstance(stage, Settles) else stage)
+    for target in _imported(written, functions.values()):
+        refuse_set_values(target)
     return stages
+
+
+def _imported(written: tuple[dict[str, Any], ...], functions: Iterable[str]) -> list[str]:
+    """Words that may be `module:name`."""
+    return [word for word in (*_words(written), *functions) if ":" in word]
 
 
 def carried_targets(written: tuple[dict[str, Any], ...], sources: Iterable[SourceConfig]) -> list[str]:

@@ -114,8 +114,8 @@ def _number(value: Any, kind: pa.DataType) -> pa.Scalar:
     if pa.types.is_floating(kind):
         return pa.scalar(_rounded(value, kind.bit_width), pa.float64())
     exact = value.exact if isinstance(value, WrittenFloat) else Decimal(value)
-    if pa.types.is_decimal(kind):
-        return pa.scalar(exact, kind)
+    if pa.types.is_decimal(kind):  # 0.1 of a job is a tenth, as it was written
+        return pa.scalar(Decimal(repr(value)) if type(value) is float else exact, kind)
     if not exact.is_finite() or exact != exact.to_integral_value():
         raise ValueError("a whole number is needed")
     return pa.scalar(int(exact), kind)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
+from penstock.base.numbers import is_not_finite
 from penstock.prepare.rows.literals import scalar_of
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.filter import Condition
@@ -45,8 +46,10 @@ class SplitByTime(Splits):
     def __post_init__(self) -> None:
         if not self.boundaries:
             raise ConfigError('name at least one split and the time at which it begins, such as {test: "2024-06-01"}')
-        for name in self.boundaries:
+        for name, value in self.boundaries.items():
             refuse_name(name)
+            if is_not_finite(value):
+                raise ConfigError(f"{name}: {value} is not a time at which a split can begin")
 
     def __call__(self, rows: Rows) -> Rows:
         times = rows.batch.column(self.by_time)

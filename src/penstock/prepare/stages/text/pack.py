@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
+from penstock.base.numbers import for_json
 from penstock.prepare.rows.rows import Rows, SetAside
 from penstock.prepare.stages.interfaces import AddsTokens, Locates, MindsPlace, Named, Settles, refuse_records
 from penstock.prepare.stages.stage import Stage, require_columns
@@ -144,7 +145,8 @@ class Pack(Settles, MindsPlace, Locates):
         """`keep` and `added` where they are used: a job without them is the job that it was before they existed."""
         described = {name: getattr(self, name) for name in ("length", "method", "overflow", "window")}
         kept = {"keep": list(self.keep)} if self.keep else {}
-        return {**described, **kept, **({"added": dict(sorted(self.added.items()))} if self.added else {})}
+        added = {name: for_json(value) for name, value in sorted(self.added.items())}
+        return {**described, **kept, **({"added": added} if added else {})}
 
 
 @dataclass(frozen=True, kw_only=True)
