@@ -74,7 +74,7 @@ def kept_rows(
         needed = spill_needed or each.pass_.read_at_end
         for task in each.tasks:
             row = rows.get(task.name)
-            if row and row.fingerprint == task.fingerprint and not row.gave_up and is_there(row, needed):
+            if row and task.is_done_by(row.fingerprint) and not row.gave_up and is_there(row, needed):
                 kept[task.name] = row
         spill_needed = spill_needed or any(task.name not in kept for task in each.tasks)
     return kept
