@@ -326,3 +326,25 @@ def test_a_finished_exchange_is_not_replaced_by_one_with_another_key(events):
     refused = workshop.run(events)
     assert refused.returncode == 5
     assert "by" in json.loads(refused.stdout)["what"]
+
+
+@pytest.mark.parametrize("stages", [[], [{"group": {"by": "key"}}], [{"dedup": {"column": "name"}}]], ids=str)
+def test_after_a_bad_row_set_aside_continues_and_fail_does_not_trust_what_it_left(tmp_path, stages):
+    (tmp_path / "data").mkdir()
+    for number in range(9):
+        rows = [json.dumps({"key": number % 4, "name": f"{number}-{row}" * 20}) for row in range(50)]
+        rows += ["no record"] * (number == 6)
+        (tmp_path / "data" / f"{number}.jsonl").write_text("\n".join(rows) + "\n")
+    keys = {"stages": stages, "slice_size": "1kB", "workers": 0}
+    job = workshop.write_job(tmp_path / "job.yaml", str(tmp_path / "data"), **keys)
+    with pytest.raises(penstock.InputError, match="not a valid record"):
+        penstock.run(job)
+    finished = workshop.ledger_rows(tmp_path / "out")
+    assert finished >= 5
+    _edit(job, on_bad_input="set_aside")
+    assert workshop.run_well(job)["run"]["tasks_kept"] == finished
+    assert workshop.bytes_of(tmp_path / "out") == _fresh(job, "fresh")
+    (tmp_path / "out" / "manifest.json").unlink()
+    _edit(job, on_bad_input="fail")
+    with pytest.raises(penstock.InputError, match="not a valid record"):
+        penstock.run(job)

@@ -20,6 +20,13 @@ def by_workers(workers: int) -> str:
     return counted(workers, "worker") if workers else "inside the driver"
 
 
+def input_words(source: dict[str, Any]) -> str:
+    """`6 files, 10.2 MB`, or `3,000 items`, or both."""
+    files = [f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"]
+    items = [counted(source["items"], "item")] if source["items"] else []
+    return ", ".join((files if source["files"] or not items else []) + items)
+
+
 def unread_words(unread: list[dict[str, Any]]) -> str:
     """`100 .txt files (notes/a.txt), 1 FIFO (pipe)`: what the input has that is not read, with the first of each."""
     words = [f"{format_count(each['count'])} {_unread_noun(each)} ({each['first']})" for each in unread[:_MOST_UNREAD]]

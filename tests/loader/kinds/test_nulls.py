@@ -67,7 +67,7 @@ def test_columns_that_are_not_named_come_as_before(optional):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, r"column 'score' has nulls(?s:.*)nulls=\['score'\]"),
+        ({}, r"columns 'score', 'board' have nulls(?s:.*)nulls=\['score', 'board'\]"),
         ({"nulls": ["score"]}, r"column 'board' has nulls"),
         ({"nulls": ["scores"]}, "no column 'scores'. Did you mean 'score'"),
         ({"nulls": "score"}, "nulls='score'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -333,6 +334,20 @@ def test_text_and_lists_of_other_lengths_are_refused_with_the_next_step(tmp_path
     with pytest.raises(PenstockError, match="two arrays of a batch would be called 'lengths'"):
         penstock.load(path, columns=["x", "lengths"], **options)
     assert penstock.load(path, columns=["y"], **options).batch(0)["lengths"].sum() == 5
+
+
+def test_decimals_and_columns_with_nulls_are_refused_with_what_makes_them_load(tmp_path):
+    costs = pa.array([Decimal("1.50"), None], pa.decimal128(9, 2))
+    table = pa.table({"user": ["a", "a"], "cost": costs, "age": [7, None], "weight": [None, 2.5]})
+    path = prepare(tmp_path, table, [{"group": {"by": "user"}}])
+    options: dict[str, Any] = {"batch_size": 1, "length": 2, "encode": "raw", "workers": 0}
+    with pytest.raises(PenstockError, match=r"columns 'age', 'weight' have nulls(?s:.*)nulls=\['age', 'weight'\]"):
+        penstock.load(path, **options)
+    for asked in ({"columns": ["cost"]}, {"nulls": ["age", "cost"]}):
+        with pytest.raises(PenstockError, match=r"not cost \((?s:.*)`cast: \{cost: float64\}`"):
+            penstock.load(path, **asked, **options)
+    batch = penstock.load(path, nulls=["age", "weight"], **options).batch(0)
+    assert (batch["age"].tolist(), batch["weight_valid"].tolist()) == ([[7, 0]], [[False, True]])
 
 
 def test_a_record_without_events_is_a_row_of_zeros(tmp_path):

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import xxhash
 
@@ -56,6 +57,11 @@ def test_one_source_may_be_written_in_many_ways(written):
 def test_paths_of_python_are_paths(tmp_path):
     config = Config({"input": [tmp_path / "a.csv"], "output": tmp_path / "out"})
     assert (config.input[0].path, config.output) == ((str(tmp_path / "a.csv"),), str(tmp_path / "out"))
+
+
+def test_a_table_in_memory_is_to_be_written_to_a_file():
+    with pytest.raises(ConfigError, match=r"this is a pyarrow\.Table: write it to a Parquet file"):
+        make_config({"input": pa.table({"a": [1]}), "output": "out"})
 
 
 def test_a_stage_without_options_may_be_its_name_alone(tmp_path, monkeypatch):

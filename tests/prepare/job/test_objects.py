@@ -89,9 +89,9 @@ def test_a_second_process_finds_the_job_done_and_an_edit_is_named(place):
     again = _script(place, "# moved\n\n" + code.replace("return batch.set", "# set\n    return batch.set"), "0")
     assert again.returncode == 0, again.stderr
     edited = _script(place, code.replace("BY = 2", "BY = 5"), "0")
-    assert 'made from something else: stages[0].code[0]: "scaled-' in edited.stderr
+    assert "made from something else: stages[0].code[0]: the code of scaled, or what it uses" in edited.stderr
     helper = _script(place, code.replace("return pc.multiply(array, by)", "return pc.add(array, by)"), "0")
-    assert 'made from something else: stages[0].code[0]: "scaled-' in helper.stderr
+    assert "made from something else: stages[0].code[0]: the code of scaled, or what it uses" in helper.stderr
 
 
 def _plus(number: int) -> Any:
@@ -109,7 +109,7 @@ def _plus_option(batch, *, number=0):
 def test_a_closure_and_a_partial_are_known_by_what_they_capture():
     assert _run(_plus(3))[:2] == [3, 4]
     assert _run(_plus(3))[:2] == [3, 4]  # done already
-    with pytest.raises(OutputError, match=r"stages\[0\].code\[0\]: \"added-"):
+    with pytest.raises(OutputError, match=r"stages\[0\].code\[0\]: the code of added, or what it uses"):
         _run(_plus(4))
     jobs = [penstock.plan(_job(functools.partial(_plus_option, number=number))).job for number in (1, 1, 2)]
     assert jobs[0] == jobs[1] != jobs[2]

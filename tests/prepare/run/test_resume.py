@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +10,8 @@ import pytest
 
 from penstock.base.stores import open_store
 from penstock.prepare.ledger import LedgerRow, read_rows, write_row
+from penstock.prepare.passes import Task
+from penstock.prepare.rows.order import Bucket
 from penstock.prepare.rows.rows import HUNG, TOO_LARGE_PIECE
 from penstock.prepare.run.resume import changed, keep_or_forget, kept_rows, remember_job
 from penstock.shards.columns import FileFacts
@@ -18,14 +20,10 @@ from penstock.shards.manifest import Step
 STEP = Step("read", "rows", 10, 10)
 
 
-@dataclass(frozen=True)
-class Task:
-    name: str
-    fingerprint: str = "f"
-
-
 def planned(*names: str, read_at_end: bool = False) -> Any:
-    return SimpleNamespace(pass_=SimpleNamespace(read_at_end=read_at_end), tasks=[Task(name) for name in names])
+    return SimpleNamespace(
+        pass_=SimpleNamespace(read_at_end=read_at_end), tasks=[Task(name, Bucket(0), "f", "f") for name in names]
+    )
 
 
 def row(task: str, **more: Any) -> LedgerRow:
@@ -51,6 +49,12 @@ ALL = rows("scatter-0", "scatter-1", "gather-0", "gather-1")
 
 def test_tasks_with_a_row_of_their_fingerprint_are_kept():
     assert kept_rows([SCATTER, GATHER], ALL, there) == ALL
+
+
+def test_a_row_of_a_job_that_refuses_bad_input_serves_one_that_sets_it_aside():
+    lenient = SimpleNamespace(pass_=SCATTER.pass_, tasks=[Task("scatter-0", Bucket(0), "lenient", "f")])
+    assert list(kept_rows([lenient], rows("scatter-0"), there)) == ["scatter-0"]
+    assert kept_rows([SCATTER], rows("scatter-0", fingerprint="lenient"), there) == {}
 
 
 def test_a_task_without_a_row_or_with_that_of_another_job_is_done():

@@ -136,7 +136,10 @@ def test_a_field_that_the_first_megabyte_did_not_show_makes_its_line_bad_unless_
     assert survey(path).schema.names == ["a"]
     answer = read(path)
     assert [row["a"] for row in answer.rows[-2:]] == [119_999, -2]
-    assert answer.details == ["unexpected field 'late'"]
+    assert answer.details == [
+        "unexpected field 'late', which the first rows do not have: "
+        "declare it, such as `types: {late: string}`, or `select` others"
+    ]
     assert read(path, columns=["a"]).rows[-2:] == [{"a": -1}, {"a": -2}]
     assert read(path, types={"late": "int8"}).rows[-2] == {"a": -1, "late": 5}
 

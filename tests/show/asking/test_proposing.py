@@ -92,6 +92,25 @@ def test_plain_text_and_markdown_are_documents(here):
     assert len(_run()) == 2
 
 
+def test_a_folder_and_a_pattern_of_markdown_alone_are_documents(here):
+    (here / "notes").mkdir()
+    for number in range(3):
+        (here / "notes" / f"{number}.md").write_text(f"# Note {number}")
+    assert yaml.safe_load(_init("notes"))["input"] == {"path": "notes", "format": "text", "document": "file"}
+    assert len(_run()) == 3
+    assert yaml.safe_load(_init("notes/*.md", output="pattern.yaml"))["input"]["format"] == "text"
+
+
+def test_a_key_is_found_in_many_small_files(here):
+    (here / "data").mkdir()
+    for number in range(200):
+        lines = [f'{{"user": {(number * 10 + row) % 40}, "at": "2024-01-{row + 1:02}"}}\n' for row in range(10)]
+        (here / "data" / f"{number:03}.jsonl").write_text("".join(lines))
+    text = _init("data")
+    assert "a look at 100 of 200 files, 1,000 rows of jsonl" in text
+    assert {"group": {"by": "user", "order": "at"}} in yaml.safe_load(text)["stages"]
+
+
 def test_rows_without_a_time_are_split_by_their_key(here):
     (here / "a.csv").write_text("account_id,amount\n" + "".join(f"{row % 7},{row}\n" for row in range(70)))
     text = _init("a.csv")

@@ -169,7 +169,7 @@ def test_without_an_order_events_are_still_counted_as_events(made, tmp_path, cap
     assert main(["inspect", str(tmp_path / "out"), "--records", "0"]) == 0
     printed = capfd.readouterr().out
     assert f"{EVENTS:,} events of {KEYS} keys (src_addr), in " in printed
-    assert "events a key  120.0 on average" in printed
+    assert "events per key  120.0 on average" in printed
     assert "largest keys   events" in printed
 
 

@@ -64,6 +64,20 @@ def test_rows_that_were_set_aside_are_shown_with_the_place_they_have_in_the_inpu
     assert "the byte where the slice of the file starts" in told
 
 
+def test_items_that_were_set_aside_are_shown_by_their_number_alone(tmp_path, capfd):
+    def halved(number):
+        return {"half": 1 / (number - 3)}
+
+    job = {"input": {"items": 10, "function": halved}, "output": str(tmp_path / "out"), "workers": 0}
+    penstock.run(job, progress=False)
+    assert main(["inspect", job["output"], "--rejected"]) == 0
+    told = capfd.readouterr().out
+    assert "\nitem 3\n" in told
+    assert "position" not in told
+    assert main(["inspect", job["output"]]) == 0
+    assert re.search(r"made from +10 items\n", capfd.readouterr().out)
+
+
 def test_a_dataset_without_rejected_rows_says_so(output, capfd):
     assert main(["inspect", output, "--rejected"]) == 0
     assert "Only their number was kept" in capfd.readouterr().out

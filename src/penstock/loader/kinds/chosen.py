@@ -9,8 +9,9 @@ from math import prod
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.loader.tables import Shard
 from penstock.shards.origins import without_origins
-from penstock.shards.schema import NUMBERS, Field, Schema, short_type
+from penstock.shards.schema import NUMBERS, Field, Schema, Type, short_type
 
+_OF_TEXT = "turn text into numbers when the dataset is made, with a stage of your own (`module:function`)"
 NULL_MASK = "_valid"  # ends the name of the mask of a column with nulls
 
 
@@ -35,6 +36,7 @@ def choose(
 ) -> list[Chosen]:
     """The arrays of the columns, each followed by its mask if `nulls` names it. At least one is a list."""
     fields = _wanted(schema, columns)
+    _refuse_others(schema, [field for field in schema if field.name in nulls], "nulls")
     refuse_unknown(nulls, [field.name for field in fields], "nulls")
     refuse_nulls([field for field in fields if field.name not in nulls], shards)
     if not any(field.parsed.is_list for field in fields):
@@ -71,14 +73,16 @@ def refuse_unknown(names: Sequence[str], known: Sequence[str], option: str) -> N
 
 def refuse_nulls(fields: Sequence[Field], shards: Sequence[Shard]) -> None:
     """Refuse columns that have nulls in any shard: nobody said that they may."""
-    for field in fields:
-        if any(f"{field.name}{part}" in shard for shard in shards for part in ("/valid", "/values/valid")):
-            raise ConfigError(
-                f"column {field.name!r} has nulls, and an array cannot hold them",
-                where="load(columns=...)",
-                next_step=f"nulls=[{field.name!r}] gives zeros for them and a mask, `{field.name}{NULL_MASK}`. Or "
-                "filter them out or fill them when the dataset is made, or leave the column out (columns=)",
-            )
+    parts = ("/valid", "/values/valid")
+    names = [each.name for each in fields if any(f"{each.name}{part}" in shard for shard in shards for part in parts)]
+    if names:
+        which = f"column {names[0]!r} has" if len(names) == 1 else f"columns {', '.join(map(repr, names))} have"
+        raise ConfigError(
+            f"{which} nulls, and an array cannot hold them",
+            where="load(columns=...)",
+            next_step=f"nulls={names} gives zeros for them and a mask, such as `{names[0]}{NULL_MASK}`. Or "
+            "filter them out or fill them when the dataset is made, or leave the column out (columns=)",
+        )
 
 
 def _chosen(field: Field) -> Chosen:
@@ -96,20 +100,46 @@ def usual(schema: Schema) -> Schema:
 def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[Field]:
     known = {field.name: field for field in schema}
     refuse_unknown(columns or (), list(known), "columns")
-    numbers = [field.name for field in usual(schema) if _is_numbers(field)]
-    fields = [known[name] for name in (numbers if columns is None else columns)]
-    others = [f"{field.name} ({short_type(field.type)})" for field in fields if not _is_numbers(field)]
-    if others or not fields:
+    fields = [known[name] for name in (_numbers(schema) if columns is None else columns)]
+    _refuse_others(schema, fields, "columns")
+    if not fields:
         raise ConfigError(
-            f"a batch holds numbers and lists of numbers, not {', '.join(others) or 'no column'}. The codes of a "
-            "stored dictionary differ from shard to shard, so they are not loaded either",
+            f"a batch holds numbers and lists of numbers, and no column is one: {', '.join(known)}",
             where="load(columns=...)",
-            next_step=f"leave them out: columns={numbers}. Or turn text into numbers when the dataset is made, with a "
-            "stage of your own (`module:function`)",
+            next_step=f"{_OF_TEXT}, or name some: columns={_numbers(schema)}" if _numbers(schema) else _OF_TEXT,
         )
     return fields
 
 
+def _refuse_others(schema: Schema, fields: Sequence[Field], option: str) -> None:
+    """Refuse columns that are not numbers. Decimals become numbers by a cast, text by a function."""
+    others = [field for field in fields if not _is_numbers(field)]
+    if not others:
+        return
+    named = ", ".join(f"{field.name} ({short_type(field.type)})" for field in others)
+    decimals = {field.name: "float64" for field in others if _held(field).name == "decimal128"}
+    why = "The codes of a stored dictionary differ from shard to shard, so they are not loaded either"
+    cast = f"`cast: {{{', '.join(f'{name}: {kind}' for name, kind in decimals.items())}}}`"
+    ways = [f"leave them out: columns={_numbers(schema)}"] if _numbers(schema) else []
+    ways += [f"make floats of decimals when the dataset is made: {cast}"] if decimals else []
+    ways += [_OF_TEXT] if len(decimals) < len(others) else []
+    raise ConfigError(
+        f"a batch holds numbers and lists of numbers, not {named}"
+        + (f". {why}" if any(_held(field).is_dictionary for field in others) else ""),
+        where=f"load({option}=...)",
+        next_step="; or ".join(ways),
+    )
+
+
+def _numbers(schema: Schema) -> list[str]:
+    return [field.name for field in usual(schema) if _is_numbers(field)]
+
+
 def _is_numbers(field: Field) -> bool:
-    kind = field.inner.parsed if field.parsed.is_list else field.parsed
+    kind = _held(field)
     return kind.is_number or kind.is_fixed_list
+
+
+def _held(field: Field) -> Type:
+    """The type of a value, or of the values in a list."""
+    return field.inner.parsed if field.parsed.is_list else field.parsed

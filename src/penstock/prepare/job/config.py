@@ -192,6 +192,11 @@ class Config(BaseModel):
         sources = value.get("input")
         if isinstance(sources, str | os.PathLike | dict):
             sources = [sources]
+        if hasattr(sources, "columns") or hasattr(sources, "column_names"):  # a DataFrame, an Arrow table, a Dataset
+            kind = f"{type(sources).__module__.partition('.')[0]}.{type(sources).__name__}"
+            raise ValueError(
+                f"input: a job reads files, and this is a {kind}: write it to a Parquet file, and give the path of that"
+            )
         if isinstance(sources, list | tuple):
             sources = [{"path": each} if isinstance(each, str | os.PathLike) else each for each in sources]
             value["input"] = [named_source(number, each) for number, each in enumerate(sources)]

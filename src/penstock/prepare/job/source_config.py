@@ -62,7 +62,9 @@ class SourceConfig(BaseModel):
     revision: str | None = Field(None, description="branch, tag or commit of a dataset on the hub")
     types: dict[str, str] = Field({}, description="column types for CSV and JSONL, such as {time: 'timestamp[us]'}")
     delimiter: str | None = Field(None, description="for CSV; default: comma, or tab for .tsv")
-    null_values: tuple[str, ...] = Field(("", "NA", "N/A", "NULL", "null"), description="values that mean null in CSV")
+    null_values: tuple[str, ...] = Field(
+        ("", "NA", "N/A", "NULL", "null"), description="values that mean null in CSV; columns of text keep them as text"
+    )
     newlines_in_values: bool | None = Field(
         None, description="CSV values may hold newlines between quotes; default: only with text_column"
     )

@@ -48,11 +48,20 @@ class TaskInput(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a pass. Its fingerprint covers everything that decides what it writes."""
+    """One task of a pass. Its fingerprint covers everything that decides what it writes.
+
+    `strict` is its fingerprint in the same job with `on_bad_input: fail`. A task that was finished there met no bad
+    input, so what it wrote is right for `set_aside` too. The reverse does not hold.
+    """
 
     name: str
     input: TaskInput
     fingerprint: str
+    strict: str = ""
+
+    def is_done_by(self, fingerprint: str) -> bool:
+        """Whether an earlier task of this fingerprint wrote what this one would write."""
+        return fingerprint in (self.fingerprint, self.strict)
 
 
 class Batches(NamedTuple):

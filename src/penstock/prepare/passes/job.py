@@ -78,7 +78,7 @@ class Job:
 
         `only`: what stands behind the pass decides nothing of what it leaves, but this does.
         """
-        what = {**self.semantic, "stages": self.semantic["stages"][:last]}
+        what = {**self.semantic, "stages": self.semantic["stages"][:last], "on_bad_input": "fail"}
         given = [[field.name, str(field.type)] for field in self.survey.schema]
         written = [[field.name, field.type] for field in self.survey.output]
         if only is not None:
@@ -86,10 +86,12 @@ class Job:
             what |= only
             written = [[field.name, str(field.type)] for field in self.survey.given[max(0, last - 1)]]
         common = [FORMAT_VERSION, of.kind, above, what, given, written, buckets, *self.places]
-        return tuple(
-            Task(f"{of.number}-{of.kind}-{each.number:05d}", each, fingerprint([common, *described]))
-            for each, described in inputs
-        )
+        tasks = []
+        for each, described in inputs:
+            strict = fingerprint([common, *described])
+            own = strict if self.config.on_bad_input == "fail" else fingerprint([self.config.on_bad_input, strict])
+            tasks.append(Task(f"{of.number}-{of.kind}-{each.number:05d}", each, own, strict))
+        return tuple(tasks)
 
 
 def user_code(survey: Survey) -> list[str]:

@@ -77,7 +77,7 @@ def make_plan(job: Job, passes: tuple[Pass, ...], means: Means) -> Plan:
     planned, above = [], ""
     for each in passes:
         tasks = each.tasks(above)
-        above = fingerprint([task.fingerprint for task in tasks])
+        above = fingerprint([task.strict for task in tasks])
         settings = choose_settings(each, job.config, job.survey, means)
         planned.append(Planned(each, tasks, settings, each.project(settings, means)))
     name = fingerprint([FORMAT_VERSION, job.semantic, describe_input(job.survey)])

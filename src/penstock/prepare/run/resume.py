@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from penstock.prepare.rows.container import FORMAT
 from penstock.shards.manifest import FORMAT_VERSION, MANIFEST, Manifest, read_manifest
 
 JOB = f"{STATE}/job.json"
+_CODE = re.compile(r"(?P<name>.+)-[0-9a-f]{32}(?P<rest>, Python .+)?")  # the identity of a function
 
 
 def refuse_foreign(store: Store) -> None:
@@ -78,7 +80,7 @@ def kept_rows(
         needed = spill_needed or each.pass_.read_at_end
         for task in each.tasks:
             row = rows.get(task.name)
-            if row and row.fingerprint == task.fingerprint and not row.gave_up and is_there(row, needed):
+            if row and task.is_done_by(row.fingerprint) and not row.gave_up and is_there(row, needed):
                 kept[task.name] = row
         spill_needed = spill_needed or any(task.name not in kept for task in each.tasks)
     return kept
@@ -141,7 +143,12 @@ def _config_changes(before: Any, after: Any, path: str = "") -> list[str]:
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         pairs = enumerate(zip(before, after, strict=True))
         return [change for i, (a, b) in pairs for change in _config_changes(a, b, f"{path}[{i}]")]
-    return [] if before == after else [f"{path}: {_short(before)} -> {_short(after)}"]
+    if before == after:
+        return []
+    then, now = (_CODE.fullmatch(each) if isinstance(each, str) else None for each in (before, after))
+    if then and now and then["rest"] == now["rest"]:
+        return [f"{path}: the code of {now['name']}, or what it uses, is not the same"]
+    return [f"{path}: {_short(before)} -> {_short(after)}"]
 
 
 def _short(value: Any) -> str:

@@ -138,8 +138,12 @@ def _refuse_own_folder(config: Config, number: int, root: str) -> None:
 
 def _advice(pattern: str, root: str) -> str:
     if os.path.isdir(root) and os.path.normpath(root).endswith(os.path.normpath(pattern)):
-        endings = " ".join((*folder_endings("auto")[0], *folder_endings("text")[0]))
-        return f"a folder stands for its files that end in {endings}; for others give a pattern"
+        endings = " ".join((*folder_endings("auto")[0], *folder_endings("auto")[-1]))
+        documents = " ".join(folder_endings("text")[0])
+        return (
+            f"a folder stands for its files that end in {endings}, and with `format: text` for those in {documents}; "
+            "for others give a pattern and a `format:`"
+        )
     if not glob.has_magic(pattern) and pattern.count("/") == 1:
         return "check the path; for a dataset of the Hugging Face hub add `split:`, such as `split: train`"
     return "check the path; quote patterns on the command line; `**` crosses folders"

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from penstock.base.sizes import counted, format_seconds, format_size
+from penstock.base.sizes import format_seconds, format_size
 from penstock.base.stores import open_store
 from penstock.shards.dataset import is_bare, older_files, open_dataset
 from penstock.shards.manifest import read_manifest
@@ -25,7 +25,7 @@ from penstock.show.contents.unfinished import unfinished_facts, unfinished_lines
 from penstock.show.contents.values import decoded_rows, first_records, record_tables
 from penstock.show.running.pass_table import memory_words
 from penstock.show.running.result import account_tables, dataset_facts, group_lines
-from penstock.show.tables import by_workers, filled, make_list, make_table, split_table
+from penstock.show.tables import by_workers, filled, input_words, make_list, make_table, split_table
 
 
 def inspect_facts(path: str | os.PathLike[str], split: str | None = None, records: int = 3) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     source, run = facts["input"], facts["run"]
     yield "dataset", facts["dataset"]
     yield "output", f"{facts['output']}, {format_size(facts['bytes'])}"
-    yield "made from", f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"
+    yield "made from", input_words(source)
     if run:
         yield "made", f"{run['started']}, in {format_seconds(run['seconds'])}, {by_workers(run['workers'])}"
         yield "memory", memory_words(run)

@@ -33,7 +33,7 @@ def rejected_facts(path: str, most: int) -> dict[str, Any]:
             lines += [json.loads(line) for line in islice(text, most - len(lines))]
         if len(lines) >= most:
             break
-    sizes = {"slice_size": manifest.config["slice_size"]}
+    sizes = {"slice_size": manifest.config["slice_size"], "files": manifest.input["files"]}
     return {"output": store.root, "set_aside": _reasons(manifest), **sizes, "first": lines}
 
 
@@ -44,13 +44,13 @@ def rejected_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     counts = ((each, counted(each["count"], each["unit"].removesuffix("s"))) for each in facts["set_aside"])
     yield make_list((each["step"], f"{count}: {each['words']}") for each, count in counts)
     for line in facts["first"]:
-        place = "whole file" if line["position"] is None else f"position {line['position']:,}"
-        yield Text("\n" + printable(f"{line['file']}, {place}"), style="bold")
+        place = ", whole file" if line["position"] is None else f", position {line['position']:,}"
+        yield Text("\n" + printable(f"{line['file']}{place if facts['files'] else ''}"), style="bold")
         others = {name: value for name, value in line.items() if name not in ("file", "position", "source")}
         yield make_list((f"  {name}", short(value)) for name, value in others.items())
-    if facts["first"]:
+    if facts["first"] and facts["files"]:  # the name of an item is its number, and says all
         yield Text(f"\n{_HOW} Slices of this dataset have {facts['slice_size']:,} bytes.", style="dim")
-    else:
+    elif not facts["first"]:
         yield Text("\nOnly their number was kept: `keep: true` of a stage writes the rows to rejected/.", style="dim")
 
 

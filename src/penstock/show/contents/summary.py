@@ -48,7 +48,7 @@ def _key_lines(facts: Facts) -> Iterator[tuple[str, str]]:
         yield facts["order"][0], f"{facts['least']} to {facts['greatest']}"
     if facts["keys"] and known:
         mean = facts["events"] / facts["keys"]
-        yield "events a key", f"{mean:,.1f} on average; {_sizes(facts['keys_by_events'])}"
+        yield "events per key", f"{mean:,.1f} on average; {_sizes(facts['keys_by_events'])}"
 
 
 def _key(key: Any) -> str:

@@ -25,6 +25,7 @@ from penstock.show.report.drawing.markup import Html, element, preformatted
 from penstock.show.report.drawing.page import Section, page
 from penstock.show.report.drawing.words import UNKNOWN, capitalized, measured, moment, rate
 from penstock.show.report.run_sections import machine_section, memory_section, passes_section, slowest_section
+from penstock.show.tables import input_words
 
 Facts = dict[str, Any]
 _MOST_DETAIL = 300  # characters of a row that was set aside
@@ -55,7 +56,7 @@ def _head(facts: Facts, name: str) -> Iterator[Html]:
     source, run = facts["input"], facts["run"]
     yield element("p", "penstock report", class_="eyebrow")
     yield element("h1", element("bdi", name))
-    made = f"Made from {counted(source['files'], 'file')}, {format_size(source['bytes'])}"
+    made = f"Made from {input_words(source)}"
     started = f", started {moment(run['started'])}" if run["started"] else ""
     yield element("p", f"{made}{started}. Dataset ", code(facts["dataset"]), class_="lead")
     yield tiles(_tiles(facts))

@@ -11,7 +11,7 @@ from penstock.base.sizes import counted, format_count, format_seconds, format_si
 from penstock.prepare.job.job_text import job_text
 from penstock.prepare.samples.schema import DECLARED
 from penstock.shards.schema import short_type
-from penstock.show.tables import by_workers, filled, make_list, make_table, not_seen_words, unread_words
+from penstock.show.tables import by_workers, filled, input_words, make_list, make_table, not_seen_words, unread_words
 
 
 def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
@@ -56,11 +56,8 @@ def _last_line(facts: dict[str, Any]) -> Text:
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     source, memory, settings = facts["input"], facts["memory"], facts["settings"]
     about = "about " if source["rows_are_estimated"] else ""
-    given = [f"{counted(source['files'], 'file')}, {format_size(source['bytes'])}"] if source["files"] else []
-    given += [counted(source["items"], "item")] if source["items"] else []
-    files = ", ".join(given)
     rows = counted(source["rows"], source["unit"].removesuffix("s"))
-    yield "input", f"{files}, {about}{rows}, in {counted(source['slices'], 'slice')}"
+    yield "input", f"{input_words(source)}, {about}{rows}, in {counted(source['slices'], 'slice')}"
     if source["not_read"]:
         yield "not read", unread_words(source["not_read"])
     if source["not_seen"]:

@@ -35,7 +35,10 @@ def dataset_facts(store: Store, manifest: Manifest) -> dict[str, Any]:
         "dataset": dataset_id(store),
         "output": store.root,
         "format": manifest.config["format"],
-        "input": {"files": manifest.input["files"], "bytes": manifest.input["bytes"]},
+        "input": {
+            **{name: manifest.input[name] for name in ("files", "bytes")},
+            "items": manifest.input.get("items", 0),
+        },
         "splits": {split: _split_facts(manifest, split) for split in manifest.splits},
         "files": len(manifest.files) + 1,
         "bytes": sum(file.bytes for file in manifest.files),
@@ -122,7 +125,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from (("empty", why) for why in _why_empty(facts))
     if aside := facts["first_rejected"]:
         detail = f": {aside['detail']}" if aside.get("detail") else ""
-        yield "set aside", f"first {aside['file']}, {aside['reason']}{detail[:200]}; every one is in rejected/"
+        line = f", line {aside['line']:,}" if aside.get("line") else ""
+        yield "set aside", f"first {aside['file']}{line}, {aside['reason']}{detail[:200]}; every one is in rejected/"
     yield "written", _written(facts)
     run = facts["run"]
     if run:

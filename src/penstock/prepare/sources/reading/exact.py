@@ -88,6 +88,11 @@ def how_to_declare(column: str, word: str = "string") -> str:
     return f"which the first rows showed: declare its type, such as `types: {{{column}: {word}}}`"
 
 
+def how_to_expect(column: str) -> str:
+    """The end of a complaint about a field of JSON lines that comes later than in the first rows."""
+    return f"which the first rows do not have: declare it, such as `types: {{{column}: string}}`, or `select` others"
+
+
 def type_of_numbers(numbers: Collection[str]) -> pa.DataType:
     """The type of JSON numbers, by their spelling."""
     integers = all(re.fullmatch(_DIGITS, number) for number in numbers)

@@ -121,7 +121,7 @@ class JsonParser:
             is_plain = self._plain.get(name)
             if is_plain is None:
                 if self.strict:
-                    return f"unexpected field {name!r}"
+                    return f"unexpected field {name!r}, {exact.how_to_expect(name)}"
             elif is_plain(value):
                 continue
             elif self._has_shape(name, value):

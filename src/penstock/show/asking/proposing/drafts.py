@@ -79,7 +79,7 @@ class Documents(Draft):
     def source(self) -> str:
         source = self.looked.source if isinstance(self.looked.source, dict) else {"path": self.looked.source}
         if SOURCES[self.looked.format].documents:
-            option = "format: text\n  document: file # one document per file; or line"
+            option = "document: file # one document per file; or line"
         else:
             option = (
                 f"text_column: {quoted(self.roles.texts[0].name)} # only this column is read; stages call it `text`"

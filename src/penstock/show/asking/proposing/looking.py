@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from penstock.show.asking.proposing.columns import Column, columns_of
 from penstock.show.asking.proposing.spelling import spelling_of
 from penstock.show.asking.proposing.unread import refuse_other_files
 
-FEW_FILES = 5
+FEW_FILES, MOST_FILES = 5, 100  # more than a few only while they have less than a megabyte together
 MOST_ROWS = 10_000
 _FILE_BYTES = 1 << 20
 
@@ -51,17 +52,25 @@ def look(paths: Sequence[str], folder: str, output: str) -> Looked:
     written = [_from_folder(path, folder) for path in paths]
     named: Any = written[0] if len(written) == 1 else written
     source = {"npz": named} if kinds.keys() == {"npz"} else named if len(written) == 1 else {"path": named}
+    if kinds.keys() == {"text"}:  # without the format, a folder does not stand for its .md files
+        source = {"path": named, "format": "text"}
     config = Config({"input": source, "output": output, "on_bad_input": "set_aside"}, folder=folder)
-    some = find_files(config).files[:FEW_FILES]
+    some = _some(find_files(config).files)
     options = spelling_of(some)
     if options:
         source = {**(source if isinstance(source, dict) else {"path": source}), **options}
         config = Config({"input": source, "output": output, "on_bad_input": "set_aside"}, folder=folder)
     found = find_files(config)
-    some = found.files[:FEW_FILES]
+    some = _some(found.files)
     agreed = agree(config, (), (config.input[0].options(),), some)
     rows, columns = _columns(found, agreed)
     return Looked(source, folder, found.formats[0], len(found.files), some, agreed, found.unread, rows, columns)
+
+
+def _some(files: Sequence[File]) -> list[File]:
+    """The first few files, and more of them if they are small: five files of ten rows do not show a key."""
+    sizes = accumulate(os.path.getsize(each.location) for each in files[:MOST_FILES])
+    return list(files[: max(FEW_FILES, sum(1 for size in sizes if size < _FILE_BYTES))])
 
 
 def _kinds_of(paths: Sequence[str]) -> Counter[str]:
