@@ -61,7 +61,7 @@ def test_paths_of_python_are_paths(tmp_path):
 
 def test_a_table_in_memory_is_to_be_written_to_a_file():
     with pytest.raises(ConfigError, match=r"this is a pyarrow\.Table: write it to a Parquet file"):
-        make_config({"input": pa.table({"a": [1]}), "output": "out"})
+        Config({"input": pa.table({"a": [1]}), "output": "out"})
 
 
 def test_a_stage_without_options_may_be_its_name_alone(tmp_path, monkeypatch):
