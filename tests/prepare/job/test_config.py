@@ -195,7 +195,7 @@ MISTAKES = [
     (
         "input: a.csv\noutput: out\nstages:\n- fliter: a > 1\n",
         4,
-        "stages[0].fliter: unknown stage 'fliter'. Stages: cast, clean, dedup, filter",
+        "stages[0].fliter: unknown stage 'fliter'. Stages: bins, cast, clean, dedup, filter",
     ),
     ("input: a.csv\noutput: out\nstages:\n- fliter: a > 1\n", 4, "Did you mean 'filter'?"),
     (
