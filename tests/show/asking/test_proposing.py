@@ -87,8 +87,15 @@ def test_plain_text_and_markdown_are_documents(here):
     (here / "notes").mkdir()
     (here / "notes" / "a.md").write_text("one")
     (here / "notes" / "b.txt").write_text("two")
-    _init("notes")
+    assert "not read" not in _init("notes")
     assert len(_run()) == 2
+
+
+def test_markdown_alone_is_documents_too(here):
+    (here / "notes").mkdir()
+    (here / "notes" / "a.md").write_text("one")
+    _init("notes")
+    assert len(_run()) == 1
 
 
 def test_rows_without_a_time_are_split_by_their_key(here):

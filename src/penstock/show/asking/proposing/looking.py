@@ -51,17 +51,24 @@ def look(paths: Sequence[str], folder: str, output: str) -> Looked:
     written = [_from_folder(path, folder) for path in paths]
     named: Any = written[0] if len(written) == 1 else written
     source = {"npz": named} if kinds.keys() == {"npz"} else named if len(written) == 1 else {"path": named}
-    config = make_config({"input": source, "output": output, "on_bad_input": "set_aside"}, folder)
+    shape = {"format": "text"} if kinds.keys() == {"text"} else {}  # as in the proposal: .md are documents too
+    job = {"output": output, "on_bad_input": "set_aside"}
+    config = make_config({**job, "input": _with(source, shape)}, folder)
     some = find_files(config).files[:FEW_FILES]
     options = spelling_of(some)
     if options:
-        source = {**(source if isinstance(source, dict) else {"path": source}), **options}
-        config = make_config({"input": source, "output": output, "on_bad_input": "set_aside"}, folder)
+        source = _with(source, options)
+        config = make_config({**job, "input": _with(source, shape)}, folder)
     found = find_files(config)
     some = found.files[:FEW_FILES]
     agreed = agree(config, (), (config.input[0].options(),), some)
     rows, columns = _columns(found, agreed)
     return Looked(source, folder, found.formats[0], len(found.files), some, agreed, found.unread, rows, columns)
+
+
+def _with(source: Any, options: dict[str, str]) -> Any:
+    """`input:` with these options too."""
+    return {**(source if isinstance(source, dict) else {"path": source}), **options} if options else source
 
 
 def _kinds_of(paths: Sequence[str]) -> Counter[str]:
