@@ -110,6 +110,20 @@ def test_a_function_may_change_its_window(datasets):
     assert batch["tokens"].sum() == batch["lengths"].sum()
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_window_may_have_no_tokens_at_all(datasets, first):
+    """An empty list has no type of its own, and numpy would make floats of it."""
+    calls = penstock.load(datasets.visits, batch_size=1, encode="raw", shuffle=False, **{**OPTIONS, "window": "last"})
+    length = len(calls.batch(0)["page"][0][: calls.batch(0)["lengths"][0]])
+
+    def some(window):
+        return [] if (len(window["page"]) == length) == (first == 0) else window["page"].tolist()
+
+    batch = penstock.load(datasets.visits, batch_size=64, encode=some, **{**OPTIONS, "window": "last"}).batch(0)
+    assert 0 in batch["lengths"]
+    assert batch["lengths"].any()
+
+
 def test_long_windows_are_encoded_some_at_a_time(datasets):
     """A thread holds at most 1 MiB of windows: here those of a part of the batch."""
     options = {**OPTIONS, "length": 20_000, "window": None, "max_tokens": 20_000, "columns": ["page"], "nulls": None}

@@ -65,8 +65,9 @@ def _job(*stages: Any, **keys: Any) -> dict[str, Any]:
 
 
 def _run(*stages: Any, **keys: Any) -> list[int]:
-    penstock.run(_job(*stages, **keys), progress=False)
-    return penstock.open("out")[:]["x"].to_pylist()
+    job = _job(*stages, **keys)
+    penstock.run(job, progress=False)
+    return penstock.open(job["output"])[:]["x"].to_pylist()
 
 
 @pytest.mark.parametrize("workers", ["1", "0"])
@@ -272,6 +273,7 @@ def test_a_ready_built_in_stage_is_its_name():
         (_samples, "_samples yields, but a stage returns one record batch", "input: {files: ..., function: ...}"),
         ({_plus_option: {"numbr": 1}}, "unknown option 'numbr'. Options: number. Did you mean 'number'?", ""),
         ({_plus_option: {"number": object()}}, "option 'number' is a object, but options are numbers", "partial"),
+        ({_plus_option: {"number": abs}}, "option 'number' is a builtin_function_or_method, but options", "partial"),
         (Plain(), "Plain uses 'Plain', a ", "frozen dataclasses"),
         (42, "one stage with its options", ""),
     ],
@@ -283,6 +285,19 @@ def test_what_is_no_stage_is_refused_in_a_sentence(stage, what, next_step):
     assert caught.value.what.startswith("stages[0]")
     assert what in caught.value.what
     assert next_step in str(caught.value.next_step)
+
+
+def test_a_set_has_one_order_in_all_workers(place, monkeypatch):
+    words = {"a", "b", "c", "d", "e", "f"}
+
+    def joined(batch):
+        return batch.set_column(0, "x", pa.array(["".join(words)] * batch.num_rows))
+
+    found = set()
+    for seed in ("1", "2", "3"):
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        found |= set(_run(joined, workers=1, output=str(place / seed)))
+    assert len(found) == 1
 
 
 @pytest.mark.usefixtures("place")

@@ -88,7 +88,7 @@ def test_plain_text_and_markdown_are_documents(here):
     (here / "notes").mkdir()
     (here / "notes" / "a.md").write_text("one")
     (here / "notes" / "b.txt").write_text("two")
-    _init("notes")
+    assert "not read" not in _init("notes")
     assert len(_run()) == 2
 
 

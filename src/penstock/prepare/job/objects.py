@@ -39,7 +39,9 @@ def _stage_mapping(number: int, entry: Any) -> dict[str, Any]:
         raise ValueError(f"stages[{number}]: one stage with its options, such as `- filter: rtt > 0`")
     ((name, options),) = entry.items()
     with stage_errors(number, name_of(name) if callable(name) else str(name)):
-        return {target_of(name) if callable(name) else str(name): _named(options)}
+        if callable(name):  # a function as an option of a function is refused: it would get a name in its place
+            return {target_of(name): _named(options) if isinstance(name, type) else options}
+        return {str(name): _named(options)}
 
 
 def _ready_stage(number: int, stage: Stage) -> dict[str, Any]:

@@ -93,7 +93,7 @@ on_bad_input: fail
 # format: safetensors  # or npy: one file per column; arrayrecord: one file per split, only for grouped events;
 #                      # arrays: one .npy per column and split, the default for samples; npz: batch files
 # export: hf           # also write the dataset for datasets.load_from_disk, beside it
-# provenance: true     # keeps the file and position of each document or sample, for loader.origin(k)
+# provenance: false    # does not keep the file and position of each document or sample, for loader.origin(k)
 # slice_size: 64MB     # input per task, and about the size of a shard; the default for text is 16MB
 # stall_notice: 60     # seconds without a row before a task is reported, with its stack
 # task_timeout: 600    # seconds without a row before it is killed and tried once more

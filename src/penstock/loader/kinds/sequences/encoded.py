@@ -104,7 +104,8 @@ class Encoded:
             raise self._refused(f"returned {', '.join(arrays)} for a window, and {', '.join(expected)} for the first")
         for name, array in arrays.items():
             shape, dtype = expected[name]
-            if array.dtype != dtype or (array.shape != shape and not self._is_tokens):
+            is_nothing = self._is_tokens and not len(array)
+            if (array.dtype != dtype and not is_nothing) or (array.shape != shape and not self._is_tokens):
                 raise self._refused(
                     f"returned {name!r} as {array.dtype}{list(array.shape)} for a window, and as "
                     f"{np.dtype(dtype)}{list(shape)} for the first"
@@ -157,7 +158,7 @@ def _as_arrays(result: Any, called: str) -> Any:
     """A dict of arrays, or one array of one dimension."""
     if isinstance(result, Mapping):
         return {str(name): _as_array(value, f"{called}, {name!r}") for name, value in result.items()}
-    array = _as_array(result, called)
+    array = np.empty(0, "i8") if isinstance(result, list | tuple) and not result else _as_array(result, called)
     if array.ndim != 1:
         raise TaskError(
             f"{called} returned an array of shape {array.shape}",

@@ -90,7 +90,8 @@ def how_to_declare(column: str, word: str = "string") -> str:
 
 def how_to_expect(column: str) -> str:
     """The end of a complaint about a field of JSON lines that comes later than in the first rows."""
-    return f"which the first rows do not have: declare it, such as `types: {{{column}: string}}`, or `select` others"
+    name = column if column.isprintable() else ascii(column)
+    return f"which the first rows do not have: declare it, such as `types: {{{name}: string}}`, or `select` others"
 
 
 def type_of_numbers(numbers: Collection[str]) -> pa.DataType:
