@@ -20,6 +20,7 @@ from penstock.shards.manifest import Manifest, read_artifact
 from penstock.shards.schema import Field, Schema
 
 ORIGIN, HASH = "_origin", "_origin_hash"
+NO_ORIGINS = "prepare it again with `provenance: true`; a record of `group` is made of many rows, and has no origin"
 TABLE = "artifacts/origins.json"
 _BITS = 63  # of an int64 without its sign
 Array = np.ndarray[Any, Any]

@@ -104,6 +104,15 @@ def test_a_line_names_file_and_position(packed):
         assert not any(each[3:6] == place for _, each in _origins(loader))
 
 
+def test_an_origin_may_be_given_as_it_came_and_a_file_may_have_comments(packed, tmp_path):
+    with penstock.load(packed, length=32, **OPTIONS) as loader:
+        origin = loader.origin(0)[0]
+    (tmp_path / "ids.txt").write_text(f"# a spike at step 0\n{origin.file}:{origin.position}\n")
+    for given in ([origin], tmp_path / "ids.txt"):
+        with penstock.load(packed, length=32, exclude=given, **OPTIONS) as loader:
+            assert not any(each.file == origin.file and each.position == origin.position for each in loader.origin(0))
+
+
 def _texts(packed: Path) -> list[str]:
     return [json.loads(line)["text"] for line in (packed.parent / "one" / "b.jsonl").open()]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from penstock.base.errors import ConfigError
+from penstock.loader.batches import SegmentOrigin
 from penstock.shards.origins import Origin
 
 _HASH = re.compile(r"[0-9a-f]{16}")
@@ -34,7 +35,7 @@ def read_lines(given: str | os.PathLike[str] | Sequence[Any]) -> list[Line]:
     if isinstance(given, str | os.PathLike):
         try:
             with open(given, encoding="utf-8") as file:
-                written = [line.strip() for line in file if line.strip()]
+                written = [line.strip() for line in file if line.strip() and not line.startswith("# ")]
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(f"the list to exclude cannot be read: {reason}", where=os.fspath(given)) from error
@@ -45,6 +46,8 @@ def read_lines(given: str | os.PathLike[str] | Sequence[Any]) -> list[Line]:
 
 
 def _parsed(line: Any) -> Line:
+    if isinstance(line, SegmentOrigin):
+        return Origin(line.source, line.file, line.position)
     try:
         if isinstance(line, str) and _HASH.fullmatch(line.lower()):
             return ContentHash(int(line, 16))

@@ -20,7 +20,7 @@ from penstock.loader.batches import Array, Batch
 from penstock.loader.kind import Kind
 from penstock.loader.order.order import Draws
 from penstock.loader.tables import Made, Shard
-from penstock.shards.origins import HASH, ORIGIN, Origin, Origins, has_hashes, read_origins
+from penstock.shards.origins import HASH, NO_ORIGINS, ORIGIN, Origin, Origins, has_hashes, read_origins
 
 EXCLUDED = "segments_excluded"  # in stats().counts
 _AT_ONCE = 1 << 20
@@ -112,7 +112,7 @@ def _columns_of(lines: Iterable[Line], opened: Opened) -> dict[str, dict[int, Li
 
 
 def _no_column(what: str, path: str) -> ConfigError:
-    return ConfigError(what, where=path, next_step="prepare it again with `provenance: true`")
+    return ConfigError(what, where=path, next_step=NO_ORIGINS)
 
 
 def _values_of(wanted: Iterable[Origin], origins: Origins, path: str) -> dict[int, Line]:

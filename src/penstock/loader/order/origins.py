@@ -17,7 +17,7 @@ from penstock.base.stores.store import STATE
 from penstock.loader.batches import Array, Inputs, SegmentOrigin
 from penstock.loader.order.order import Draws, Stream
 from penstock.shards.manifest import Manifest, read_artifact, read_manifest
-from penstock.shards.origins import HASH, Origins, has_hashes, origin_list, read_origins
+from penstock.shards.origins import HASH, NO_ORIGINS, Origins, has_hashes, origin_list, read_origins
 from penstock.shards.packed import TOKENIZER
 from penstock.shards.rereading.documents import Reread, reread
 from penstock.shards.rereading.lines import Place
@@ -42,7 +42,7 @@ class Kept:
             raise ConfigError(
                 "this dataset does not say where its rows came from: its job kept no origins",
                 where=self.path,
-                next_step="prepare it again with `provenance: true`",
+                next_step=NO_ORIGINS,
             )
         return found
 
