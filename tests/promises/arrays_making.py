@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import yaml
 
+from penstock.shards.origins import ORIGIN
+
 FUNCTION = '''
 import ctypes, json, os, signal, sys, time
 from pathlib import Path
@@ -231,8 +233,9 @@ def samples_of(game: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def arrays_of(output: Path) -> dict[str, str]:
-    """The arrays alone, by name and bytes; what else there is tells the job."""
-    return {path.name: path.read_bytes().hex() for path in sorted(output.iterdir()) if path.suffix in (".npy", ".npz")}
+    """The arrays of the samples alone, by name and bytes; what else there is tells the job and its files."""
+    names = sorted(each.name for each in output.iterdir() if each.suffix in (".npy", ".npz"))
+    return {name: (output / name).read_bytes().hex() for name in names if not name.startswith(ORIGIN)}
 
 
 def texts_of(output: Path, name: str, split: str) -> list[str]:
