@@ -193,7 +193,7 @@ def read_artifact(store: Store, manifest: Manifest, name: str) -> bytes | None:
 
 
 def stage_artifacts(store: Store, manifest: Manifest, stage: str) -> dict[str, Any]:
-    """What all stages of a name have learned, by column; of two about one column the later one."""
+    """Artifacts of all stages of a name, by column. If two are about one column, the later one counts."""
     named, found = re.compile(rf"artifacts/{re.escape(stage)}(-\d+)?\.json"), dict[str, Any]()
     for file in manifest.artifacts:
         if named.fullmatch(file.file):

@@ -75,6 +75,7 @@ def test_each_split_ends_where_the_next_begins_whatever_their_order_in_the_job()
         ({"by_time": ["at"], "test": JUNE}, "by_time"),
         ({"by_time": "at", "test": None}, "boundaries.test"),
         ({"by_time": "at", "test": float("nan")}, "test: nan is not a time"),
+        ({"by_time": "at", "test": True}, "test: True is not a time"),
         ({"by_time": "at", "test": float("inf")}, "test: inf is not a time"),
     ],
 )

@@ -14,7 +14,7 @@ PIECE, POSITION = "piece", "position"  # beside rows of a dataset that has origi
 
 @dataclass(frozen=True)
 class Marks:
-    """What is noted of every row. `firsts` has the number of the first piece that the dataset of a file brings."""
+    """Notes about every row. `firsts` has the number of the first piece that the dataset of a file brings."""
 
     hashed: str = ""  # column with the text of the documents, as the input has it
     firsts: Mapping[tuple[int, str], int] = field(default_factory=dict)  # by source and path

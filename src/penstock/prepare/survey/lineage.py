@@ -30,7 +30,7 @@ class Lineage:
         return _count(slices) + sum(len(table.pieces) for table in self.tables)
 
     def marks(self, hashed: str, slices: Sequence[Slice]) -> Marks:
-        """What rows are marked with: pieces of the tables are numbered behind those of the input."""
+        """Marks of the rows. Pieces of the tables are numbered behind those of the input."""
         first, firsts = _count(slices), []
         for table in self.tables:
             firsts.append(first)

@@ -25,7 +25,7 @@ class KeptOrigins(NamedTuple):
 
 
 def kept_origins(config: Config, checked: Checked, formats: Sequence[str], slices: Sequence[Slice]) -> KeptOrigins:
-    """What is kept of origins. Unless the job says otherwise, origins that the input brings are kept, too."""
+    """Decide which origins are kept. Those that the input brings are kept too, unless the job says otherwise."""
     refuse_unfit_format(config, checked)
     if config.provenance is False:
         return KeptOrigins(checked.output)

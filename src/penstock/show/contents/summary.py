@@ -81,7 +81,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def bin_facts(store: Store, manifest: Manifest) -> Facts:
-    """What `bins` has fitted, by column."""
+    """Edges and counts that `bins` has fitted, by column."""
     return stage_artifacts(store, manifest, "bins")
 
 

@@ -10,10 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.loader.tokens import counts
-from penstock.loader.tokens.kinds.kind import Block, Kind, is_plain_number
+from penstock.loader.tokens.kinds.kind import MISSING, VALUE, Block, Kind, is_plain_number
 from penstock.shards.schema import Type
-
-VALUE, MISSING = range(2)
 
 
 @dataclass(frozen=True)

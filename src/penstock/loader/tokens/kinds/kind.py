@@ -12,6 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from penstock.shards.schema import NUMBERS, Type
 
+VALUE, MISSING = range(2)  # markers of a kind that has two
+
 
 class Block(NamedTuple):
     marker: int  # its place among the markers of the kind

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.loader.tokens import counts
-from penstock.loader.tokens.kinds.kind import Block, Kind, is_text
+from penstock.loader.tokens.kinds.kind import MISSING, VALUE, Block, Kind, is_text
 from penstock.shards.schema import Type
 
-_VALUE, _MISSING = range(2)
 _USUAL_WIDTH = 32
 
 
@@ -36,16 +35,16 @@ class Bytes(Kind):
 
     def encode(self, value: Any, version: int | None = None) -> Block:  # noqa: ARG002
         if value is None:
-            return Block(_MISSING, noted=counts.NULLS)
+            return Block(MISSING, noted=counts.NULLS)
         cut = value[: self.width]
-        return Block(_VALUE, bytes([len(cut)]) + cut, None if cut == value else counts.CUT)
+        return Block(VALUE, bytes([len(cut)]) + cut, None if cut == value else counts.CUT)
 
     def size(self, marker: int, payload: bytes) -> int:
-        if marker == _MISSING:
+        if marker == MISSING:
             return 0
         if payload and payload[0] > self.width:
             raise ValueError(f"at most {self.width}")
         return 1 + payload[0] if payload else 1
 
     def decode(self, marker: int, payload: bytes) -> bytes | None:
-        return None if marker == _MISSING else payload[1:]
+        return None if marker == MISSING else payload[1:]

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.loader.tokens import counts
-from penstock.loader.tokens.kinds.kind import Block, Kind, is_whole
+from penstock.loader.tokens.kinds.kind import MISSING, VALUE, Block, Kind, is_whole
 from penstock.shards.schema import NUMBERS, Type
 
-_VALUE, _MISSING = range(2)
 _UNKNOWN = 2
 
 
@@ -38,17 +37,17 @@ class Int(Kind):
 
     def encode(self, value: Any, version: int | None = None) -> Block:  # noqa: ARG002
         if value is None:
-            return Block(_MISSING, noted=counts.NULLS)
+            return Block(MISSING, noted=counts.NULLS)
         most = 2 ** (8 * self.width - 1) - 1
         nearest = min(max(value, -most - 1), most)
         noted = None if nearest == value else counts.OUT_OF_RANGE
-        return Block(_VALUE, nearest.to_bytes(self.width, "big", signed=True), noted)
+        return Block(VALUE, nearest.to_bytes(self.width, "big", signed=True), noted)
 
     def size(self, marker: int, payload: bytes) -> int:  # noqa: ARG002
-        return self.width if marker == _VALUE else 0
+        return self.width if marker == VALUE else 0
 
     def decode(self, marker: int, payload: bytes) -> int | None:
-        return None if marker == _MISSING else int.from_bytes(payload, "big", signed=True)
+        return None if marker == MISSING else int.from_bytes(payload, "big", signed=True)
 
 
 def _column_width(column: Type) -> int:

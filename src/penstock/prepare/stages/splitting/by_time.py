@@ -40,6 +40,9 @@ class SplitByTime(Splits):
                 raise ConfigError(
                     f"{name}: it cannot be combined with `by_time`", next_step=f"leave {name} out, or by_time"
                 )
+        for name, value in written.items():
+            if isinstance(value, bool):  # before it becomes 1 or 0
+                raise ConfigError(f"{name}: {value} is not a time at which a split can begin")
         boundaries = {str(name): _plain(value) for name, value in written.items() if name != "by_time"}
         return {"by_time": written["by_time"], "boundaries": dict(sorted(boundaries.items()))}
 
