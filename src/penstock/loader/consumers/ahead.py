@@ -17,7 +17,8 @@ from penstock.loader.batches import Batch, BatchSource, Loop
 T = TypeVar("T")
 HandOut = Callable[[], T]
 _MOST = 1024  # batches
-_RESTS, _LONGEST_REST = 0.6, 0.1  # of a step; seconds
+_RESTS = 0.6  # of a step
+_SHORTEST_REST = 0.001  # seconds, while as many are placed as may be
 
 
 class Ahead(Generic[T]):
@@ -114,12 +115,12 @@ class Placer(Generic[T]):
     """A thread that takes batches from a loader and places them, `ahead` of them before they are taken.
 
     A thread that works beside the consumer contends with it for the interpreter's lock. So it rests until the consumer
-    has started its step and waits for the device, unless the consumer would have to wait for a batch.
+    has started its step and waits for the device, unless the consumer would have to wait for a batch. Taking a batch
+    wakes it only then: what the consumer does per step is all that a step can notice.
     """
 
     def __init__(self, loader: BatchSource, place: Callable[[Batch], HandOut[T]], ahead: int) -> None:
-        self._loader, self._place = loader, place
-        self._room = threading.Semaphore(ahead)
+        self._loader, self._place, self._ahead = loader, place, ahead
         self._placed: SimpleQueue[tuple[HandOut[T], int] | BaseException | None] = SimpleQueue()
         self._stopping = False
         self._hurry = threading.Event()  # none is placed, or it is stopping: no time to rest
@@ -134,14 +135,12 @@ class Placer(Generic[T]):
         self._taken_at, self._step_seconds = now, now - self._taken_at
         if self._placed.empty():
             self._hurry.set()
-        self._room.release()
         return taken
 
     def stop(self) -> None:
         """End the thread; a batch that it waits for is waited for."""
         self._stopping = True
         self._hurry.set()
-        self._room.release()
         self._placed.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -149,11 +148,27 @@ class Placer(Generic[T]):
     def _run(self) -> None:
         try:
             while True:
-                self._room.acquire()
-                self._hurry.wait(min(_RESTS * self._step_seconds, _LONGEST_REST))
+                self._rest()
                 if self._stopping:
                     return
-                self._hurry.clear()
                 self._placed.put((self._place(next(self._loader)), self._loader.step))
         except BaseException as error:  # the consumer's: take() raises it
             self._placed.put(error)
+
+    def _rest(self) -> None:
+        while not self._stopping:
+            self._hurry.clear()
+            seconds = self._seconds_of_rest()
+            if seconds <= 0:
+                return
+            self._hurry.wait(seconds)
+
+    def _seconds_of_rest(self) -> float:
+        """Until the middle of the step that begins when a batch is taken and makes room for another."""
+        placed, since = self._placed.qsize(), time.perf_counter() - self._taken_at
+        if not placed:
+            return 0
+        if placed < self._ahead:
+            return _RESTS * self._step_seconds - since
+        # The step of the next batch. Where that is late, look again ever more rarely.
+        return max((1 + _RESTS) * self._step_seconds - since, _RESTS * since, _SHORTEST_REST)

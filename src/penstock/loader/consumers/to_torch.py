@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -123,20 +122,17 @@ class _Ahead:
         self.int64 = int64
         self.stream = torch.cuda.Stream(device)
         self.blocks: dict[int, str] = {}  # by address: new, pinned or refused
-        # The loader takes a buffer again when nothing refers to it: not before its copy is done.
-        self.under_way: deque[tuple[torch.cuda.Event, Batch]] = deque()
-        weakref.finalize(self, _finish, self.under_way).atexit = False
 
     def __call__(self, batch: Batch) -> Callable[[], Tensors]:
-        while self.under_way and self.under_way[0][0].query():
-            self.under_way.popleft()
-        ready = torch.cuda.Event()
         with torch.cuda.stream(self.stream):
             tensors = _widened(self.copy(batch), self.int64)
-            ready.record(self.stream)
-        self.under_way.append((ready, batch))
+        # Waited for here, in the thread that places: then the consumer's stream has nothing to wait for, and the loader
+        # may use the buffer again.
+        copied = torch.cuda.Event(blocking=True)
+        copied.record(self.stream)
+        copied.synchronize()
         blocks = {tensor.untyped_storage().data_ptr(): tensor for tensor in tensors.values()}
-        return partial(_hand_out, tensors, list(blocks.values()), ready)
+        return partial(_hand_out, tensors, list(blocks.values()), self.stream.device_index)
 
     def copy(self, batch: Batch) -> Tensors:
         """Copy a batch: in one copy if its arrays fill most of one block of memory, as the loader's own arrays do."""
@@ -170,20 +166,15 @@ class _Ahead:
                 _forget_last_error(self.device)
 
 
-def _hand_out(tensors: Tensors, blocks: list[torch.Tensor], ready: torch.cuda.Event) -> Tensors:
-    """Tensors that are on their way, safe to use on the consumer's stream. `blocks` has one of each block of memory."""
-    consumer = torch.cuda.current_stream(blocks[0].device)
-    consumer.wait_event(ready)
+def _hand_out(tensors: Tensors, blocks: list[torch.Tensor], device: int) -> Tensors:
+    """Tensors whose copy is complete. `blocks` has one of each block of memory.
+
+    They came from the copying stream: there, their memory may be used again only after the consumer's last use.
+    """
+    consumer = torch.cuda.current_stream(device)
     for block in blocks:
-        # It came from the copying stream: there it may be taken again only after the consumer's last use.
         block.record_stream(consumer)
     return tensors
-
-
-def _finish(under_way: deque[tuple[torch.cuda.Event, Batch]]) -> None:
-    """Hold the buffer of a batch until its copy is complete, even if the iterator is gone."""
-    for copied, _ in under_way:
-        copied.synchronize()
 
 
 def _block(array: Array) -> Array:
