@@ -156,9 +156,9 @@ class Placer(Generic[T]):
             self._placed.put(error)
 
     def _rest(self) -> None:
-        while not self._stopping:
+        while True:
             self._hurry.clear()
-            seconds = self._seconds_of_rest()
+            seconds = 0 if self._stopping else self._seconds_of_rest()
             if seconds <= 0:
                 return
             self._hurry.wait(seconds)
