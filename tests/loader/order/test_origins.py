@@ -142,6 +142,14 @@ def _write(folder: Path, kind: str, texts: list[str]) -> dict[str, Any]:
         (folder / "a.jsonl").write_text(records)
     elif kind == "jsonl.gz":
         (folder / "a.jsonl.gz").write_bytes(gzip.compress(records.encode()))
+    elif kind.startswith("csv"):
+        rows = "".join(f'{n},"{text}",\r\n' + "\n" * (n % 5 == 0) for n, text in enumerate(texts))
+        encoding = "latin-1" if kind == "csv, latin-1" else "utf-8"
+        (folder / "a.csv").write_bytes(f"id,text,more\n{rows}".encode(encoding))
+        return {"path": str(folder), **({"encoding": encoding} if encoding == "latin-1" else {})}
+    elif kind == "tsv.gz":
+        rows = "".join(f"{n}\t{text}\n" for n, text in enumerate(texts))
+        (folder / "a.tsv.gz").write_bytes(gzip.compress(f"id\ttext\n{rows}".encode()))
     elif kind == "parquet":
         text_making.write_documents(folder, texts[:30], texts[30:], group=7)
     elif kind == "lines":
@@ -156,7 +164,7 @@ def _write(folder: Path, kind: str, texts: list[str]) -> dict[str, Any]:
     return {"path": str(folder)}
 
 
-KINDS = ["jsonl", "jsonl.gz", "parquet", "lines", "files", "latin-1"]
+KINDS = ["jsonl", "jsonl.gz", "parquet", "lines", "files", "latin-1", "csv", "csv, latin-1", "tsv.gz"]
 
 
 def _prepare_kind(folder: Path, kind: str, **keys: Any) -> tuple[Path, list[str]]:
@@ -183,6 +191,10 @@ def test_the_document_is_read_again_as_its_file_has_it(tmp_path, kind):
             numbers = [texts.index(each.document) for each in loader.origin(k)]
             if kind in ("jsonl", "jsonl.gz", "lines"):
                 assert lines == [number + 1 for number in numbers]
+            elif kind in ("csv", "csv, latin-1"):  # a header, and blank lines
+                assert lines == [number + 2 + (number + 4) // 5 for number in numbers]
+            elif kind == "tsv.gz":
+                assert lines == [number + 2 for number in numbers]
             else:
                 assert set(lines) <= {None, 1}
 
@@ -198,6 +210,20 @@ def test_a_document_that_was_changed_is_not_shown(tmp_path, kind):
             assert "no longer has this document" in each.problem
             assert each.text  # decoded from the tokens
             assert "door" not in each.text
+
+
+def test_a_value_of_csv_may_have_newlines_and_any_size(tmp_path):
+    texts = [f'gate {n},\n\n "open" ' + "water " * (40_000 if n == 3 else 5) for n in range(8)]
+    rows = "".join('"{}",{}\n'.format(text.replace('"', '""'), n) for n, text in enumerate(texts))
+    (tmp_path / "a.csv").write_text("text,id\n" + rows)
+    tokenize = {"tokenizer": str(text_making.write_tokenizer(tmp_path / "tokenizer")), "engine": "hf"}
+    source = {"path": str(tmp_path / "*.csv"), "text_column": "text"}
+    stages = [{"tokenize": tokenize}, {"pack": 65}]
+    penstock.run({"input": source, "output": str(tmp_path / "out"), "stages": stages, "memory": "2GB", "workers": 0})
+    with penstock.load(tmp_path / "out", batch_size=4, workers=0, epochs=1) as loader:
+        found = {(each.document, each.line) for k in range(len(loader)) for each in loader.origin(k, tmp_path)}
+    assert found <= {(text, 2 + 3 * n) for n, text in enumerate(texts)}
+    assert len(found) > 3
 
 
 def test_an_input_that_is_gone_is_named(tmp_path):

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from penstock.shards import arrow as pa
 from penstock.shards.origins import content_hash
-from penstock.shards.rereading.lines import Place, has_lines, is_json, lines_at, open_file
+from penstock.shards.rereading.lines import Place, has_lines, is_json, is_table, lines_at, open_file
+from penstock.shards.rereading.tables import rows_at
 
 CHANGED = "the file no longer has this document there"
 OTHER_FORMAT = "files of this format are not read again"
@@ -63,6 +64,11 @@ def _read(
         yield from ((place, _Found([], None, "a function made it from this file")) for place in places)
     elif options.get("format") == "parquet" or path.endswith((".parquet", ".pq")):
         yield from _rows(path, places)
+    elif options.get("format") == "csv" or is_table(path):
+        rows = rows_at(path, options, places, counts)
+        yield from (
+            (place, _Found(rows[place].values, rows[place].number) if place in rows else _Found([])) for place in places
+        )
     elif not has_lines(path) or (options.get("encoding") and (is_json(path) or options.get("document") == "line")):
         yield from ((place, _Found([], None, OTHER_FORMAT)) for place in places)
     elif is_json(path) or options.get("document") == "line":

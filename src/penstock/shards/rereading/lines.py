@@ -11,6 +11,7 @@ from typing import BinaryIO, NamedTuple
 from penstock.shards import arrow as pa
 
 _RECORDS = (".jsonl", ".ndjson", ".json")  # a blank line is no record
+_TABLES = (".csv", ".tsv")  # nor is it a row
 _LINES = (*_RECORDS, ".txt", ".text", ".md")
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
 _AT_ONCE = 1 << 20
@@ -38,6 +39,14 @@ def is_json(path: str) -> bool:
     return _plain_name(path).endswith(_RECORDS)
 
 
+def is_table(path: str) -> bool:
+    return _plain_name(path).endswith(_TABLES)
+
+
+def is_tabbed(path: str) -> bool:
+    return _plain_name(path).endswith(".tsv")
+
+
 def lines_at(path: str, places: Iterable[Place], counts: bool) -> dict[Place, Line]:
     """The lines at these places; one that the file does not have is not among them. With `counts`, all lines before are
     read and counted; without, reading starts at the piece, unless the file is compressed."""
@@ -63,7 +72,7 @@ def open_file(path: str) -> BinaryIO:
 def _found(path: str, wanted: list[Place], start: int) -> dict[Place, Line]:
     """One reading from byte `start` on, which is the first of a piece, up to the last line that is wanted."""
     records = {place.first: place.first for place in wanted}  # position of the next record, by piece
-    left, found, skips_blank = set(wanted), dict[Place, Line](), is_json(path)
+    left, found, skips_blank = set(wanted), dict[Place, Line](), is_json(path) or is_table(path)
     with open_file(path) as stream:
         at = max(0, start - 1)  # a line that begins before the piece is not of it
         if at:
