@@ -1,10 +1,10 @@
-"""The README's first steps, word for word: in a clean environment as a script, and in a real Jupyter kernel."""
+"""The README's first steps, word for word: in a clean environment as a script and in a real Jupyter kernel."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 import venv
 from pathlib import Path
 
@@ -58,16 +58,34 @@ def test_a_script_prepares_and_feeds_a_loop(clean, tmp_path):
     assert "float11" not in printed
 
 
-def test_a_notebook_does_the_same(tmp_path):
+@pytest.fixture
+def kernel(clean, tmp_path, monkeypatch):
+    """Name of a Jupyter kernel that runs in the clean environment."""
+    shell("pip install --quiet ipykernel", tmp_path, clean)
+    folder = tmp_path / "jupyter" / "kernels" / "clean"
+    folder.mkdir(parents=True)
+    python = shutil.which("python", path=clean["PATH"])
+    argv = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (folder / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "clean", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    for name in ("PYTHONPATH", "VIRTUAL_ENV"):
+        monkeypatch.delenv(name, raising=False)
+    return folder.name
+
+
+def test_a_notebook_does_the_same(kernel, clean, tmp_path):
     """The same records. The identity of the function differs: a notebook compiles each statement by itself."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(STEPS["python"])])
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    printed = "".join(each.get("text", "") for each in notebook["cells"][0]["outputs"])
+    cells = STEPS["python"].split("\n\n\n")
+    assert len(cells) > 2
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    where = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name=kernel, resources=where).execute()
+    printed = "".join(each.get("text", "") for cell in notebook["cells"] for each in cell["outputs"])
     assert "<Manifest:" in printed
     script = tmp_path / "script"
     script.mkdir()
     (script / "first.py").write_text(STEPS["python"])
-    subprocess.run([sys.executable, "first.py"], cwd=script, check=True, capture_output=True)
+    shell("python first.py", script, clean)
     written = [sorted((folder / "purchases").glob("*/*.safetensors")) for folder in (tmp_path, script)]
     assert [path.name for path in written[0]] == [path.name for path in written[1]] != []
     assert [path.read_bytes() for path in written[0]] == [path.read_bytes() for path in written[1]]

@@ -176,4 +176,8 @@ def test_a_split_by_position_is_the_same_in_one_step_and_in_two(expected, tmp_pa
 
 
 def _arrays(written: dict[str, str]) -> dict[str, str]:
-    return {name: digest for name, digest in written.items() if name.endswith((".npy", ".npz")) and not name.startswith(ORIGIN)}
+    return {
+        name: digest
+        for name, digest in written.items()
+        if name.endswith((".npy", ".npz")) and not name.startswith(ORIGIN)
+    }
