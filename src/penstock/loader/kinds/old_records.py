@@ -13,6 +13,7 @@ import numpy as np
 from penstock.base.memory import Budget
 from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, token_layout
+from penstock.loader.kind import Held
 from penstock.loader.kinds.events import token_options
 from penstock.loader.kinds.old_reader import OldReader
 from penstock.loader.kinds.sizing import count_contexts, draws_needed, refuse_contexts
@@ -60,6 +61,9 @@ class OldEvents:
         self._filled += 1
         self._encode(draws, out, made)
         return made
+
+    def holds(self, draws: Draws) -> Held:
+        return Held(draws, has_segments=True)
 
     def describe(self) -> dict[str, Any]:
         return self._encoding.describe(self.streams)

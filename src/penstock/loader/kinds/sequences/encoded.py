@@ -31,7 +31,8 @@ class Encoded:
     def __init__(self, raw: Raw, function: Any, max_tokens: int | None) -> None:
         self._raw, self._function, self._called = raw, function, f"encode={name_of(function)}"
         self._digest = identity_of(function).digest[:_SHORT]
-        self.streams, self.tables, self.hold = raw.streams, raw.tables, raw.hold
+        self.streams, self.tables = raw.streams, raw.tables
+        self.hold, self.holds = raw.hold, raw.holds
         self._rows_at_once = max(1, _WINDOW_BYTES // batch_bytes(raw.layout, 1))
         first = self._first_result()
         self._is_tokens = not isinstance(first, Mapping)

@@ -17,6 +17,7 @@ from penstock.base.sizes import format_size
 from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Batch, Edges, Layout
 from penstock.loader.feeding.buffers import batch_bytes
+from penstock.loader.kind import Held
 from penstock.loader.kinds.chosen import Chosen, choose
 from penstock.loader.kinds.sequences.copying import Copying, Spans
 from penstock.loader.kinds.sequences.places import longest_list, make_places
@@ -89,6 +90,14 @@ class Raw:
             arrays[each.name] = ((self.length, *each.shape) if each.of_events else each.shape, each.dtype)
         return {**arrays, **own}
 
+    def holds(self, draws: Draws) -> Held:
+        records, _ = self._places_of(draws)
+        return Held(Draws(draws.shards, records[:, None], draws.keys))
+
+    def _places_of(self, draws: Draws) -> tuple[Array, Array]:
+        """Record of each row, and number of its window."""
+        return self._places.find(*(np.ascontiguousarray(each[:, 0]) for each in (draws.shards, draws.records)))
+
     def hold(self, room: int) -> None:
         """Hold nothing: only the columns are used."""
 
@@ -107,7 +116,7 @@ class Raw:
         """Spans of the events, and of the columns of one value."""
         shards = np.ascontiguousarray(draws.shards[:, 0])
         drawn, rows = shards >= 0, len(shards)
-        records, numbers = self._places.find(shards, np.ascontiguousarray(draws.records[:, 0]))
+        records, numbers = self._places_of(draws)
         made = Made(rows=rows, room=rows * self.length, draws=int(np.count_nonzero(drawn)))
         firsts, events = self._copying.find_lists(shards, records, made)
         starts = np.where(drawn, self._window.starts(events, numbers, draws.keys, self.length), 0)
