@@ -1,23 +1,11 @@
 """Kind: what a loader needs of a kind of data: how many rows, of which arrays, and how to fill them from draws."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from penstock.loader.batches import Batch, Layout
-from penstock.loader.order.order import Draws, Stream
+from penstock.loader.order.order import Draws, Held, Stream
 from penstock.loader.tables import Made, Tables
 from penstock.loader.tokens.vocabulary import Vocabulary
-
-
-class Held(NamedTuple):
-    """Records that rows are made of: one per row, or one per segment where the draws have several.
-
-    With `has_segments`, rows are tokens, and `inputs_segmentation` numbers their segments. With `by_documents`, these
-    are the documents of the row's record, in order.
-    """
-
-    records: Draws
-    has_segments: bool = False
-    by_documents: bool = False
 
 
 class Kind(Protocol):

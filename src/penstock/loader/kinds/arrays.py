@@ -12,9 +12,8 @@ from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
-from penstock.loader.kind import Held
 from penstock.loader.kinds.chosen import Chosen, mask_of, refuse_nulls, refuse_unknown, usual
-from penstock.loader.order.order import Draws, Stream
+from penstock.loader.order.order import Draws, Held, Stream
 from penstock.loader.tables import Datasets, Made, Tables, address
 from penstock.loader.tokens.binding import is_grouped
 from penstock.shards.schema import NUMBERS, Field, Schema, short_type

@@ -12,9 +12,8 @@ from penstock.base.memory import Budget
 from penstock.loader.asked.fitted import with_edges
 from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, token_layout
-from penstock.loader.kind import Held
 from penstock.loader.kinds.sizing import count_contexts, draws_needed, refuse_contexts
-from penstock.loader.order.order import Draws, Fill, Stream
+from penstock.loader.order.order import Draws, Fill, Held, Stream
 from penstock.loader.tables import Datasets, Made, Shard
 from penstock.loader.tokens.binding import Encoding, TokenOptions, fits_pings, suggested_fields
 from penstock.loader.tokens.encoder import EventEncoder

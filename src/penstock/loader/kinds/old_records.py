@@ -13,11 +13,10 @@ import numpy as np
 from penstock.base.memory import Budget
 from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, token_layout
-from penstock.loader.kind import Held
 from penstock.loader.kinds.events import token_options
 from penstock.loader.kinds.old_reader import OldReader
 from penstock.loader.kinds.sizing import count_contexts, draws_needed, refuse_contexts
-from penstock.loader.order.order import Draws, Stream
+from penstock.loader.order.order import Draws, Held, Stream
 from penstock.loader.tables import Made, Tables
 from penstock.loader.tokens.binding import TokenOptions
 from penstock.loader.tokens.encoder import EventEncoder

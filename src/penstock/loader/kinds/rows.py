@@ -21,8 +21,7 @@ from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Layout, token_layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
-from penstock.loader.kind import Held
-from penstock.loader.order.order import Draws, Stream
+from penstock.loader.order.order import Draws, Held, Stream
 from penstock.loader.tables import Datasets, Made, Shard, Tables, address
 from penstock.shards.columns import Column
 from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS

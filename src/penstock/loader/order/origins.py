@@ -10,10 +10,9 @@ import numpy as np
 
 from penstock.base.errors import ConfigError
 from penstock.loader.batches import Array, Inputs, SegmentOrigin
-from penstock.loader.kind import Held
 from penstock.loader.order.inputs import inputs_by_dataset
 from penstock.loader.order.kept import UNKNOWN, Kept, Marks
-from penstock.loader.order.order import Stream
+from penstock.loader.order.order import Held, Stream
 from penstock.loader.tables import Shard
 from penstock.shards.origins import NO_ORIGINS
 from penstock.shards.packed import count_documents

@@ -17,12 +17,11 @@ from penstock.base.sizes import format_size
 from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Batch, Edges, Layout
 from penstock.loader.feeding.buffers import batch_bytes
-from penstock.loader.kind import Held
 from penstock.loader.kinds.chosen import Chosen, choose
 from penstock.loader.kinds.sequences.copying import Copying, Spans
 from penstock.loader.kinds.sequences.places import longest_list, make_places
 from penstock.loader.kinds.sequences.windows import Window, make_window
-from penstock.loader.order.order import Draws
+from penstock.loader.order.order import Draws, Held
 from penstock.loader.tables import Made
 
 LENGTHS, OFFSETS, VALID = "lengths", "offsets", "valid"
