@@ -103,8 +103,8 @@ def packed_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chance = np.random.default_rng(1)
     tokens = [chance.integers(1, 100, 33).tolist() for _ in range(40)]
     starts = [sorted(chance.choice(np.arange(1, 30), 3, replace=False).tolist()) for _ in range(40)]
-    columns = {name: pa.array(each, pa.list_(pa.int32())) for name, each in (("tokens", tokens), ("documents", starts))}
-    pq.write_table(pa.table(columns), folder / "t.parquet")
+    columns = pa.array(tokens, pa.list_(pa.uint16())), pa.array(starts, pa.list_(pa.int32()))
+    pq.write_table(pa.table(dict(zip(("tokens", "documents"), columns, strict=True))), folder / "t.parquet")
     job = {"input": str(folder / "t.parquet"), "output": str(folder / "out"), "provenance": True}
     penstock.run({**job, "workers": 0, "memory": "2GB"})
     return folder / "out"
@@ -134,7 +134,7 @@ def test_excluding_the_origin_of_a_row_clears_the_whole_row(packed_elsewhere, do
 
 def _packed(folder: Path, method: str = "wrapped") -> Path:
     (folder / "data").mkdir(parents=True)
-    texts = [text for text in text_making.documents(120, 5) if text.strip()][:60]
+    texts = list(dict.fromkeys(text for text in text_making.documents(120, 5) if text.strip()))[:60]
     (folder / "data" / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     tokenize = {"tokenizer": str(text_making.write_tokenizer(folder / "tokenizer")), "engine": "hf"}
     stages = [{"tokenize": tokenize}, {"pack": {"length": 33, "method": method}}]
@@ -165,3 +165,91 @@ def test_columns_of_a_packed_row_have_the_origins_of_all_its_documents(packed, o
                 for row in range(4)
                 for number, each in enumerate(stored[4 * k + row], start=1)
             ]
+
+
+# Packed rows that another job has read.
+
+
+def _read_again(packed: Any, output: Path, stages: list[Any], **keys: Any) -> Path:
+    job = {
+        "input": packed if isinstance(packed, list) else str(packed),
+        "output": str(output),
+        "stages": stages,
+        "workers": 0,
+        "memory": "2GB",
+    }
+    penstock.run({**job, **keys})
+    return output
+
+
+def _documents(loader: penstock.Loader, inputs: Path) -> dict[tuple[tuple[int, ...], int], tuple[Any, ...]]:
+    """Place, hash and text of every segment, by the tokens of its row and its number."""
+    found = {}
+    for k in range(len(loader)):
+        rows = loader.batch(k)["inputs"]
+        for each in loader.origin(k, inputs):
+            found[tuple(rows[each.row].tolist()), each.segment] = (*each[3:6], each.hash, each.document)
+    return found
+
+
+@pytest.mark.parametrize("method", ["wrapped", "best_fit"])
+@pytest.mark.parametrize(
+    "stages",
+    [
+        [{"filter": "length(documents) > 0"}],
+        [{"split": {"test": 0.3}}],
+        [{"select": {"documents": "documents", "tokens": "tokens"}}, {"filter": "length(tokens) > 0"}],
+    ],
+)
+def test_a_job_that_leaves_packed_rows_as_they_are_keeps_the_origin_of_each_document(tmp_path, method, stages):
+    first = _packed(tmp_path, method)
+    second = _read_again(first, tmp_path / "again", stages, slice_size="1kB")
+    third = _read_again(
+        [{"path": str(second), "split": "train"}], tmp_path / "and-again", [{"filter": "length(tokens) > 0"}]
+    )
+    options = {**OPTIONS, "batch_size": 16, "remainder": "pad"}
+    with penstock.load(first, **options) as plain, penstock.load(third, **options) as loader:
+        before, after = (_documents(each, tmp_path / "data") for each in (plain, loader))
+        assert after
+        assert {place: before[place] for place in after} == after
+        assert all(document is not None for *_, document in after.values())
+        assert max(segment for _, segment in after) > 1
+    listed = next(place for (_, segment), place in after.items() if segment == 2)
+    for line in (f"{listed[1]}:{listed[2]}", listed[3]):
+        with penstock.load(third, exclude=[line], **options) as loader:
+            left = {each[3:6] for k in range(len(loader)) for each in loader.origin(k)}
+            assert {place[:3] for place in after.values()} - left == {listed[:3]}
+
+
+def test_a_mixture_of_packed_inputs_with_and_without_origins_says_what_it_knows(tmp_path, packed_elsewhere):
+    packed = _packed(tmp_path, "best_fit")
+    output = _read_again([str(packed), str(packed_elsewhere.parent / "t.parquet")], tmp_path / "both", [])
+    with penstock.load(output, **{**OPTIONS, "batch_size": 16, "remainder": "pad"}) as loader:
+        found = [each for k in range(len(loader)) for each in loader.origin(k)]
+    assert {each.file for each in found} == {"a.jsonl", "t.parquet"}
+    for each in found:
+        if each.file == "t.parquet":
+            assert sum(other.position == each.position and other.file == each.file for other in found) == 4
+
+
+def swap(batch):
+    return batch
+
+
+@pytest.mark.parametrize("stages", [[swap], [{"pack": 33}]])
+def test_a_job_that_may_move_documents_keeps_no_origins_of_them(tmp_path, stages):
+    output = _read_again(_packed(tmp_path, "best_fit"), tmp_path / "again", stages, provenance=True)
+    with penstock.load(output, **OPTIONS) as loader:
+        assert {each.file for each in loader.origin(0)} == {"train"}
+
+
+def test_documents_that_a_job_no_longer_tells_apart_are_excluded_with_their_row(packed, tmp_path):
+    output = _read_again(packed, tmp_path / "out", [{"select": ["tokens"]}])
+    with penstock.load(packed, **OPTIONS) as loader:
+        listed = next(each for each in loader.origin(0) if each.segment == 2)
+        beside = {each.position for each in loader.origin(0) if each.row == listed.row}
+    with penstock.load(output, **OPTIONS) as plain, penstock.load(output, exclude=[listed.hash], **OPTIONS) as loader:
+        of_row = [each for each in plain.origin(0) if each.row == listed.row]
+        assert {each.position for each in of_row} >= beside
+        assert {each.segment for each in of_row} == {1}
+        assert not loader.batch(0)["inputs_segmentation"][listed.row].any()
