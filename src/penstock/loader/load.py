@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from penstock.base.events.metrics import SECONDS, OnMetrics
+from penstock.loader.asked.agreement import refuse_unlike
 from penstock.loader.asked.mixing import make_draws, make_phases, phases_asked
 from penstock.loader.asked.opening import Asked, Path, open_all, split_of
 from penstock.loader.asked.options import checked
@@ -131,6 +132,7 @@ def load(
     options = checked(arguments)
     del arguments["on_metrics"]  # an equal loader in another process must not call it
     opened = open_all(path, split)
+    refuse_unlike(opened)
     larger = is_larger_than_memory(opened, cache)
     phases_asked(options, len(opened))  # refused before kernels are compiled
     room = Room.of(options)

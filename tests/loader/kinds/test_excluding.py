@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -280,8 +281,24 @@ def test_the_same_dataset_twice_is_one(two):
     assert _gone([two[0], two[0]], ["a.jsonl:5"]) == {(two[0], 5)}
 
 
-def test_other_kinds_of_data_take_no_list(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "loaded"),
+    [
+        ({}, "columns as they are$"),
+        ({"columns": ["x"]}, "columns as they are, as columns= asks$"),
+        ({"encode": "raw", "length": 3}, "windows of records, as encode= asks$"),
+        ({"fields": {"x": {"int": 2}}}, "tokens of events, as fields= asks$"),
+    ],
+)
+def test_other_kinds_of_data_take_no_list_and_say_what_they_are(tmp_path, options, loaded):
     (tmp_path / "a.csv").write_text("x\n1\n2\n")
     penstock.run({"input": str(tmp_path / "a.csv"), "output": str(tmp_path / "out"), "workers": 0, "memory": "2GB"})
-    with pytest.raises(ConfigError, match="exclude= is an option for packed rows"):
-        penstock.load(tmp_path / "out", batch_size=1, exclude=["a.csv:0"])
+    words = f"exclude= is an option for packed rows of tokens, but this dataset is loaded as {loaded}"
+    with pytest.raises(ConfigError) as refused:
+        penstock.load(tmp_path / "out", batch_size=1, exclude=["a.csv:0"], **options)
+    assert re.search(words, str(refused.value), re.MULTILINE)
+
+
+def test_columns_of_packed_rows_take_no_list(packed):
+    with pytest.raises(ConfigError, match="loaded as columns as they are, as columns= asks"):
+        penstock.load(packed, batch_size=1, exclude=["b.jsonl:0"], columns=["tokens"])

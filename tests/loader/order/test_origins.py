@@ -129,6 +129,8 @@ def test_the_example_names_the_document_behind_a_spike(tmp_path, monkeypatch):
     found = [json.loads(line) for line in written.open()]
     assert {each["position"] for each in found} == {120}
     assert "#@!~" in found[0]["text"]
+    with penstock.load(tmp_path / "prepared", batch_size=2, exclude=written, shuffle=False, workers=0) as loader:
+        assert 120 not in {each.position for k in range(len(loader)) for each in loader.origin(k)}
 
 
 # The document itself.
