@@ -256,9 +256,10 @@ def test_an_origin_of_one_dataset_is_excluded_only_there(two):
 def test_an_origin_of_another_dataset_excludes_nothing(two):
     with penstock.load(two, **OPTIONS) as plain:
         first = next(each for _, each in _origins(plain) if each.dataset == two[1])
-    with pytest.raises(ConfigError, match=f"none of the 1 documents .*: {two[1]}: a.jsonl:{first.position}"):
+    missing = f"{two[1]}: a.jsonl:{first.position}. {two[1]}: not loaded here"
+    with pytest.raises(ConfigError, match=f"none of the 1 documents .*: {missing}"):
         penstock.load(two[0], exclude=[first], **OPTIONS)
-    with pytest.warns(UserWarning, match="1 of the 2 documents"):
+    with pytest.warns(UserWarning, match=f"1 of the 2 documents .*: {missing}"):
         assert _gone(two[:1], [first, "a.jsonl:3"]) == {(two[0], 3)}
 
 

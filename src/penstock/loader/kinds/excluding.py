@@ -82,18 +82,22 @@ def _excluded_of(asked: Asked) -> Mapping[tuple[int, int], list[int]]:
                     excluded.setdefault((shards, record), []).append(segment)
                     matched.add(wanted[value])
             shards += 1
-    _report([line for line in lines if line not in matched], len(lines))
+    _report([line for line in lines if line not in matched], len(lines), asked.opened)
     return excluded
 
 
-def _report(missing: list[Line], count: int) -> None:
+def _report(missing: list[Line], count: int, opened: Sequence[Opened]) -> None:
     names = ", ".join(map(str, missing[:_SHOWN_LINES])) + (", ..." if len(missing) > _SHOWN_LINES else "")
+    places = [line for line in missing if isinstance(line, Place)]
+    others = dict.fromkeys(place.dataset for place in places if not any(place.may_be_of(each.path) for each in opened))
+    if others:
+        names += f". {', '.join(map(str, others))}: not loaded here"
     if len(missing) == count:
         raise ConfigError(
             f"none of the {count:,} documents to exclude is in these rows: {names}",
             where="load(exclude=...)",
-            next_step="give file:position or the hash, as loader.origin(k) and `penstock inspect --origins` show them, "
-            "and name a dataset by its path, as load() has it; or leave exclude= out",
+            next_step="give file:position or the hash, as loader.origin(k) and `penstock inspect --origins` show them. "
+            "Origins of a dataset that was moved, or made into another, name its old path: leave `dataset` out",
         )
     if missing:
         warnings.warn(
