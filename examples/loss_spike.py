@@ -1,7 +1,7 @@
 """Write down the documents of a batch when the loss jumps: `python examples/loss_spike.py FOLDER`.
 
 The model counts how often it has seen each token, so that this runs everywhere. In your loop, keep `Watch`: it needs
-the loader, the number of the batch and its loss.
+the loader, the number of the batch and its loss. load(exclude=...) takes the file, or some of its lines.
 """
 
 from __future__ import annotations

@@ -782,6 +782,19 @@ def test_datasets_of_other_columns_cannot_be_mixed(load, datasets):
         penstock.load([], batch_size=8)
 
 
+@pytest.mark.parametrize(
+    ("first", "other", "words"),
+    [
+        ("kept_rows", "kept_ragged_rows", "one have any number of tokens, and those of the other 33 tokens each"),
+        ("rows", "plain_rows", "one have 33 tokens each, and those of the other 65 tokens each"),
+    ],
+)
+def test_rows_that_were_packed_in_other_ways_are_refused_with_their_lengths(load, datasets, first, other, words):
+    with pytest.raises(ConfigError, match=f"cannot be mixed: their columns differ: the rows of {words}") as refused:
+        load([getattr(datasets, first), getattr(datasets, other)])
+    assert "`method` of `pack`" in refused.value.next_step
+
+
 def test_events_that_are_no_pings_need_their_fields_said(load, datasets):
     with pytest.raises(ConfigError, match="`fields` must say how") as refused:
         load(datasets.events, length=50)

@@ -13,7 +13,9 @@ Array = np.ndarray[Any, Any]
 Batch = dict[str, Array]
 Function = Callable[[Batch], Batch]
 Encode = Callable[[Batch], Any]  # a window -> a dict of arrays, or token ids
-Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]  # folders of the input of a job
+Path = str | os.PathLike[str]
+Folders = Path | Sequence[Path]  # of the input of a job
+Inputs = Folders | Mapping[Path, Folders]  # of one dataset, or of several by their paths or names
 Layout = Mapping[str, tuple[tuple[int, ...], str]]  # of each array: the shape of one row, and the dtype
 
 
@@ -37,19 +39,20 @@ TOKEN_ARRAYS = (
 class SegmentOrigin(NamedTuple):
     """Origin of one segment of a batch, or of one row of arrays.
 
-    `segment` is the number that the segment has in `inputs_segmentation`; 0 for arrays. `file` is relative to the input
-    number `source` of the job. `position` is its row there; in a file of lines, the byte where a piece of the file
-    begins plus the number of the record in that piece. `text` is what the row holds of the document, decoded. `hash` is
-    the content hash of the whole document. `document` is its text, read again from the file: only if it has that hash.
-    If it could not be read, `problem` says why.
+    `segment` is the number that the segment has in `inputs_segmentation`. For arrays it is 0, or the number of the
+    document if the row was made of several. `file` is relative to the input number `source` of the job. `position` is
+    its row there; in a file of lines, the byte where a piece of the file begins plus the number of the record in that
+    piece. `text` is what the row holds of the document, decoded. `hash` is the content hash of the whole document.
+    `document` is its text, read again from the file: only if it has that hash. If it is None, `problem` says why.
+    `source`, `file` and `position` are None if the dataset keeps no origins.
     """
 
     row: int
     segment: int
     dataset: str
-    source: int
-    file: str
-    position: int
+    source: int | None
+    file: str | None
+    position: int | None
     tokens: int
     text: str | None
     line: int | None

@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from penstock.loader.batches import Batch, Layout
-from penstock.loader.order.order import Draws, Stream
+from penstock.loader.order.order import Draws, Held, Stream
 from penstock.loader.tables import Made, Tables
 from penstock.loader.tokens.vocabulary import Vocabulary
 
@@ -21,6 +21,9 @@ class Kind(Protocol):
 
     def fill(self, draws: Draws, out: Batch) -> Made:
         """Fill the arrays of the layout. `out` may get other views of their memory."""
+
+    def holds(self, draws: Draws) -> Held:
+        """The records of drawn rows, for `loader.origin(k)`. A place that was drawn need not be a record's number."""
 
     def hold(self, room: int) -> object:
         """Hold what makes rows faster, in at most `room` bytes."""

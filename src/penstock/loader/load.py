@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from penstock.base.events.metrics import SECONDS, OnMetrics
+from penstock.loader.asked.agreement import refuse_unlike
 from penstock.loader.asked.mixing import make_draws, make_phases, phases_asked
 from penstock.loader.asked.opening import Asked, Path, open_all, split_of
 from penstock.loader.asked.options import checked
@@ -103,9 +104,9 @@ def load(
         max_documents: Documents that a row may have, which decides the shape of `cu_seqlens`. A row with more is
             refused. Default: enough for every row.
         exclude: Documents that must not be trained on: a file with one per line, or a list of them, each by its origin
-            (file:position, or [source, "file", position]) or by the hash of its text, as `loader.origin(k)` has them.
-            They become padding with segmentation 0. Nothing else changes: an earlier state can be restored with a
-            longer list. Default: None.
+            (file:position, [source, "file", position] or an entry of `loader.origin(k)`, in a file as JSON) or by the
+            hash of its text. They become padding with segmentation 0. Nothing else changes: an earlier state can be
+            restored with a longer list. Default: None.
         weights: Share of each dataset if `path` is a list; they are scaled to 1. Default: equal shares.
         phases: Changes of the mixture during a run: [{"from": 0, "weights": [1, 0]}, {"from": 10_000, "weights":
             [0.7, 0.3], "batch_size": 64}]. "from" is the first batch of a phase; a weight of 0 leaves a dataset out;
@@ -131,6 +132,7 @@ def load(
     options = checked(arguments)
     del arguments["on_metrics"]  # an equal loader in another process must not call it
     opened = open_all(path, split)
+    refuse_unlike(opened)
     larger = is_larger_than_memory(opened, cache)
     phases_asked(options, len(opened))  # refused before kernels are compiled
     room = Room.of(options)

@@ -72,13 +72,15 @@ class Loader(Shown):
     def origin(self, k: int, inputs: Inputs | None = None) -> list[SegmentOrigin]:
         """Which documents or samples a batch holds: for each segment of this rank's rows its file, position and text.
 
-        The dataset must keep origins, as those of text and samples do. Batches themselves are no slower for it.
+        The dataset must keep origins, as those of text and samples do; segments of others beside it are unknown, and
+        their `problem` says so. Batches themselves are no slower for it.
 
         Args:
             k: Number of the batch, from 0.
-            inputs: Folder that the file names start at, or one per input of the job. With it, lines of JSONL and text
-                files are counted, which reads the files up to each line. Default: None, documents are read again from
-                where the job found them, and lines are not counted.
+            inputs: Folder that the file names start at, or one per input of the job. For several datasets a mapping of
+                their paths or names to these. With it, lines of JSONL and text files are counted, which reads the files
+                up to each line. Default: None, documents are read again from where the job found them, and lines are
+                not counted.
         """
         return self._maker.origins(self._checked(k), inputs)
 

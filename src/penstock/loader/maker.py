@@ -63,7 +63,8 @@ class Maker:
         draws = parts.draw(k)
         batch = empty_batch(parts.kind.layout, len(draws.keys))
         parts.kind.fill(draws, batch)
-        return list(origins_of(draws, batch, parts.kind.tables.shards, parts.kind.streams, parts.paths, inputs))
+        held = parts.kind.holds(draws)
+        return list(origins_of(held, batch, parts.kind.tables.shards, parts.kind.streams, parts.paths, inputs))
 
     def batches_ahead(self, step: int) -> int:
         """Batches that may be ahead: functions may make larger ones than those that memory was shared out for."""

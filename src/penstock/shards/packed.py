@@ -78,6 +78,18 @@ def read_document_lengths(columns: Columns, token_edges: Array, start: int, stop
     return np.diff(every, append=token_edges[-1]), np.searchsorted(every, token_edges)
 
 
+def count_documents(columns: Columns, start: int, stop: int) -> Array:
+    """Documents of each of these rows, as the loader takes them: without `documents`, a row is one."""
+    if f"{DOCUMENTS}/offsets" not in columns:
+        return np.ones(stop - start, "i8")
+    if f"{TOKENS}/offsets" in columns:
+        edges = columns[f"{TOKENS}/offsets"].read(start, stop + 1)
+        edges = edges - edges[0]
+    else:
+        edges = np.arange(stop - start + 1) * columns[TOKENS].array.shape[1]
+    return np.diff(read_document_lengths(columns, edges, start, stop)[1])
+
+
 def continues(columns: Columns, start: int, stop: int) -> Array:
     """Whether each of these rows begins inside a document that the row before began; none of them is empty."""
     starts, edges = _read_list(columns, DOCUMENTS, start, stop)

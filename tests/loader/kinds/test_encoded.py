@@ -124,6 +124,29 @@ def test_a_window_may_have_no_tokens_at_all(datasets, first):
     assert batch["lengths"].any()
 
 
+@pytest.mark.parametrize("wrong", [-1, 2**31, 2**40, 2**64 - 1])
+@pytest.mark.parametrize("page", [None, 3])
+def test_ids_that_no_model_has_are_refused_with_their_number(datasets, wrong, page):
+    """In every window, or in those that have page 3."""
+
+    def ids(window):
+        pages = window["page"].astype("u8" if wrong > 2**62 else "i8")
+        pages[:] = np.where((window["page"] == page) | (page is None), wrong, pages)
+        return pages
+
+    words = rf"returned {wrong} as token \d+ of a window, and [\d,]+ of its [\d,]+ ids are not from 0 to 2147483647"
+    with pytest.raises(PenstockError, match=words):
+        penstock.load(datasets.visits, batch_size=500, encode=ids, **OPTIONS).batch(0)
+
+
+def test_the_largest_id_is_taken(datasets):
+    def ids(window):
+        return np.full(len(window["page"]), 2**31 - 1)
+
+    batch = penstock.load(datasets.visits, batch_size=8, encode=ids, **OPTIONS).batch(0)
+    assert set(batch["tokens"].ravel().tolist()) <= {0, 2**31 - 1}
+
+
 def test_long_windows_are_encoded_some_at_a_time(datasets):
     """A thread holds at most 1 MiB of windows: here those of a part of the batch."""
     options = {**OPTIONS, "length": 20_000, "window": None, "max_tokens": 20_000, "columns": ["page"], "nulls": None}

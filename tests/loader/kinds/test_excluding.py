@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -194,11 +195,111 @@ def test_what_cannot_be_meant_is_refused(packed, tmp_path):
     refused("the list to exclude is empty", [])
     refused("may be of several inputs: 0, 1", ["a.jsonl:0"])
     refused("neither an origin nor a hash", ["b.jsonl"])
+    refused("neither an origin nor a hash", ['{"position": 3}'])
+    refused("neither an origin nor a hash", [{"file": None, "position": None, "dataset": "elsewhere"}])
     refused("cannot be read", tmp_path / "missing.txt")
+    (tmp_path / "latin.txt").write_bytes("é.jsonl:3".encode("latin-1"))
+    refused("cannot be read: it is not UTF-8", tmp_path / "latin.txt")
 
 
-def test_other_kinds_of_data_take_no_list(tmp_path):
+@pytest.mark.parametrize("form", ["objects", "jsonl with a byte order mark", "dicts"])
+def test_what_origin_shows_can_be_excluded_as_it_came(packed, tmp_path, form):
+    with penstock.load(packed, length=32, **OPTIONS) as plain:
+        found = [each for _, each in _origins(plain) if each.tokens > 2][:3]
+    dumped = "".join(json.dumps(each._asdict()) + "\n" for each in found)
+    (tmp_path / "spike.jsonl").write_text(dumped, encoding="utf-8-sig")
+    given = {"objects": found, "dicts": [each._asdict() for each in found]}.get(form, tmp_path / "spike.jsonl")
+    with (
+        penstock.load(packed, length=32, exclude=given, **OPTIONS) as loader,
+        penstock.load(packed, length=32, exclude=[each[3:6] for each in found], **OPTIONS) as expected,
+    ):
+        for k in range(len(loader)):
+            assert all(np.array_equal(array, loader.batch(k)[name]) for name, array in expected.batch(k).items())
+
+
+# Several datasets.
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Two datasets whose input files have the same name."""
+    folder = tmp_path_factory.mktemp("several")
+    for name in ("gate", "door"):
+        (folder / f"in-{name}").mkdir()
+        lines = "".join(json.dumps({"text": f"{name} {n} is open " + "water " * (n % 7)}) + "\n" for n in range(40))
+        (folder / f"in-{name}" / "a.jsonl").write_text(lines)
+        _, _, tokenize, _ = text_making.stages(text_making.write_tokenizer(folder / "tokenizer"))
+        job = {"input": str(folder / f"in-{name}"), "output": str(folder / name), "stages": [tokenize, {"pack": 33}]}
+        penstock.run({**job, "workers": 0, "memory": "2GB"})
+    return [str(folder / name) for name in ("gate", "door")]
+
+
+def _gone(datasets: list[str], exclude: Any) -> set[tuple[str, int]]:
+    """Documents of which a part became padding, by dataset and position."""
+    with (
+        penstock.load(datasets, **OPTIONS) as plain,
+        penstock.load(datasets, exclude=exclude, **OPTIONS) as loader,
+    ):
+        every = {(k, each.row, each.segment): each for k, each in _origins(plain)}
+        left = {(k, each.row, each.segment) for k, each in _origins(loader)}
+    return {(each.dataset, each.position) for place, each in every.items() if place not in left}
+
+
+def test_an_origin_of_one_dataset_is_excluded_only_there(two):
+    with penstock.load(two, **OPTIONS) as plain:
+        first = next(each for _, each in _origins(plain) if each.dataset == two[1])
+    place = {"dataset": two[1], "file": "a.jsonl", "position": first.position}
+    for given in (first, place, json.dumps(place), {**place, "source": 0}):
+        assert _gone(two, [given]) == {(two[1], first.position)}
+
+
+def test_an_origin_of_another_dataset_excludes_nothing(two):
+    with penstock.load(two, **OPTIONS) as plain:
+        first = next(each for _, each in _origins(plain) if each.dataset == two[1])
+    missing = f"{two[1]}: a.jsonl:{first.position}. {two[1]}: not loaded here"
+    with pytest.raises(ConfigError, match=f"none of the 1 documents .*: {missing}"):
+        penstock.load(two[0], exclude=[first], **OPTIONS)
+    with pytest.warns(UserWarning, match=f"1 of the 2 documents .*: {missing}"):
+        assert _gone(two[:1], [first, "a.jsonl:3"]) == {(two[0], 3)}
+
+
+@pytest.mark.parametrize("line", ["a.jsonl:5", [0, "a.jsonl", 5]])
+def test_a_line_that_may_be_of_several_datasets_is_refused_by_name(two, line):
+    with pytest.raises(ConfigError, match=rf"a.jsonl:5 may be of several datasets: {two[0]}, {two[1]}") as refused:
+        penstock.load(two, exclude=[line], **OPTIONS)
+    (proposed,) = [each for each in str(refused.value).split("\n") if "name the one: " in each]
+    assert _gone(two, [proposed.partition("name the one: ")[2]]) == {(two[0], 5)}
+
+
+def test_a_hash_is_excluded_in_every_dataset(two):
+    with penstock.load(two, **OPTIONS) as plain:
+        found = {each.dataset: each for _, each in _origins(plain) if each.position == 5}
+    gone = _gone(two, [{"hash": found[two[0]].hash}, found[two[1]].hash])
+    assert gone == {(two[0], 5), (two[1], 5)}
+
+
+def test_the_same_dataset_twice_is_one(two):
+    assert _gone([two[0], two[0]], ["a.jsonl:5"]) == {(two[0], 5)}
+
+
+@pytest.mark.parametrize(
+    ("options", "loaded"),
+    [
+        ({}, "columns as they are$"),
+        ({"columns": ["x"]}, "columns as they are, as columns= asks$"),
+        ({"encode": "raw", "length": 3}, "windows of records, as encode= asks$"),
+        ({"fields": {"x": {"int": 2}}}, "tokens of events, as fields= asks$"),
+    ],
+)
+def test_other_kinds_of_data_take_no_list_and_say_what_they_are(tmp_path, options, loaded):
     (tmp_path / "a.csv").write_text("x\n1\n2\n")
     penstock.run({"input": str(tmp_path / "a.csv"), "output": str(tmp_path / "out"), "workers": 0, "memory": "2GB"})
-    with pytest.raises(ConfigError, match="exclude= is an option for packed rows"):
-        penstock.load(tmp_path / "out", batch_size=1, exclude=["a.csv:0"])
+    words = f"exclude= is an option for packed rows of tokens, but this dataset is loaded as {loaded}"
+    with pytest.raises(ConfigError) as refused:
+        penstock.load(tmp_path / "out", batch_size=1, exclude=["a.csv:0"], **options)
+    assert re.search(words, str(refused.value), re.MULTILINE)
+
+
+def test_columns_of_packed_rows_take_no_list(packed):
+    with pytest.raises(ConfigError, match="loaded as columns as they are, as columns= asks"):
+        penstock.load(packed, batch_size=1, exclude=["b.jsonl:0"], columns=["tokens"])

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import penstock
 from penstock.base.errors import ConfigError
 from penstock.cli import app
+from penstock.shards.rereading.documents import NO_HASH
 from penstock.shards.rereading.lines import Place, lines_at
 from tests.promises import text_making
 
@@ -128,6 +129,8 @@ def test_the_example_names_the_document_behind_a_spike(tmp_path, monkeypatch):
     found = [json.loads(line) for line in written.open()]
     assert {each["position"] for each in found} == {120}
     assert "#@!~" in found[0]["text"]
+    with penstock.load(tmp_path / "prepared", batch_size=2, exclude=written, shuffle=False, workers=0) as loader:
+        assert 120 not in {each.position for k in range(len(loader)) for each in loader.origin(k)}
 
 
 # The document itself.
@@ -239,7 +242,91 @@ def test_without_hashes_nothing_is_shown_as_the_document(tmp_path):
     with penstock.load(output, batch_size=4, workers=0) as loader:
         found = [*loader.origin(0), *loader.origin(0, tmp_path / "data")]
         assert {(each.document, each.hash) for each in found} == {(None, None)}
+        assert {each.problem for each in found} == {NO_HASH}
         assert all(each.line for each in loader.origin(0, tmp_path / "data"))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "files"])
+def test_without_a_document_there_is_always_a_problem(tmp_path, kind):
+    output, _ = _prepare_kind(tmp_path, kind, provenance="origins")
+    shutil.rmtree(tmp_path / "data")
+    _write(tmp_path / "data", kind, ["one"])
+    with penstock.load(output, batch_size=4, workers=0) as loader:
+        for each in (*loader.origin(0), *loader.origin(0, tmp_path / "data")):
+            assert (each.document is None) == (each.problem is not None)
+
+
+# Several datasets.
+
+
+def _prepare_two(folder: Path, **keys: Any) -> tuple[list[str], dict[str, list[str]]]:
+    """Two datasets whose input files have the same name, but other lines: every text of the second is one later."""
+    texts = {name: [f"{name} {n} is open " + "water " * (n % 7) for n in range(40)] for name in ("gate", "door")}
+    outputs = []
+    for name, blank in (("gate", ""), ("door", "\n")):
+        (folder / f"in-{name}").mkdir(parents=True)
+        lines = "".join(f"{blank}{json.dumps({'text': text})}\n" for text in texts[name])
+        (folder / f"in-{name}" / "a.jsonl").write_text(lines)
+        tokenize = {"tokenizer": str(text_making.write_tokenizer(folder / "tokenizer")), "engine": "hf"}
+        job = {"input": {"path": str(folder / f"in-{name}")}, "output": str(folder / name), "workers": 0}
+        penstock.run({**job, "stages": [{"tokenize": tokenize}, {"pack": 33}], "memory": "2GB", **keys})
+        outputs.append(str(folder / name))
+    return outputs, texts
+
+
+@pytest.mark.parametrize("provenance", [True, "origins"])
+@pytest.mark.parametrize("named_by", ["path", "name"])
+def test_each_dataset_has_its_own_inputs(tmp_path, provenance, named_by):
+    outputs, texts = _prepare_two(tmp_path, provenance=provenance)
+    names = outputs if named_by == "path" else ["gate", "door"]
+    inputs = {name: tmp_path / f"in-{Path(output).name}" for name, output in zip(names, outputs, strict=True)}
+    with penstock.load(outputs, batch_size=8, workers=0) as loader:
+        found = [each for k in range(4) for each in loader.origin(k, inputs)]
+        assert {Path(each.dataset).name for each in found} == {"gate", "door"}
+        for each in found:
+            name = Path(each.dataset).name
+            number = each.line // (1 if name == "gate" else 2) - 1
+            assert each.text.removesuffix("<|end|>").strip() in texts[name][number]
+            assert each.document == (texts[name][number] if provenance is True else None)
+        some = loader.origin(0, {names[1]: inputs[names[1]]})
+        assert all(each.line for each in some if each.dataset == outputs[1])
+        assert {each.document for each in some} <= {None, *texts["gate"], *texts["door"]}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ("in-gate", "does not say which of 2 datasets"),
+        (["in-gate", "in-door"], "does not say which of 2 datasets"),
+        ({"barn": "in-gate"}, "names a dataset 'barn', which is none of these: .*gate, .*door"),
+        ({"gate": ["in-gate", "in-door"]}, "the job of .*gate has 1 inputs, and 2 folders were given"),
+        ({"gate": "in-gate", "./gate": "in-door"}, "names the dataset gate twice"),
+    ],
+)
+def test_inputs_that_may_be_of_several_datasets_are_refused(tmp_path, monkeypatch, inputs, words):
+    _prepare_two(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with (
+        penstock.load(["gate", "door"], batch_size=8, workers=0) as loader,
+        pytest.raises(ConfigError, match=words),
+    ):
+        loader.origin(0, inputs)
+
+
+def test_segments_of_a_dataset_without_origins_are_unknown_and_the_others_are_not(tmp_path):
+    outputs, texts = _prepare_two(tmp_path)
+    _prepare_two(tmp_path / "without", provenance=False)
+    mixed = [outputs[0], str(tmp_path / "without" / "door")]
+    with penstock.load(mixed, batch_size=8, workers=0) as loader:
+        found, batch = loader.origin(0), loader.batch(0)
+    assert len(found) == sum(len(set(row[row > 0])) for row in batch["inputs_segmentation"])
+    for each in found:
+        if each.dataset == outputs[0]:
+            assert each.document in texts["gate"]
+        else:
+            assert (each.source, each.file, each.position, each.document) == (None,) * 4
+            assert each.problem == "this dataset keeps no origins"
+            assert each.text
 
 
 # Lines.

@@ -94,6 +94,20 @@ def test_batches_follow_the_phases(paths):
     assert (one.path, one.epochs) == (paths[0], one.rows / 700)
 
 
+@pytest.mark.parametrize(
+    "options", [{"epochs": 1}, {"max_epochs": 2}, {"max_epochs": [None, 1], "weights": [0.9, 0.1]}]
+)
+def test_rows_that_only_fill_the_last_batch_are_not_counted(paths, options):
+    path = paths if "weights" in options else paths[0]
+    loader = load(path, batch_size=48, remainder="pad", **options)
+    drawn = sum(int((batch["inputs_segmentation"][:, 0] > 0).sum()) for batch in loader)
+    assert drawn % 48
+    assert sum(each.rows for each in loader.stats().datasets) == drawn
+    if path is not paths:
+        (only,) = loader.stats().datasets
+        assert (only.rows, only.epochs) == (drawn, options.get("max_epochs", 1))
+
+
 def test_ranks_share_the_batches_of_every_phase(paths):
     whole = load(paths, phases=PHASES)
     ranks = [load(paths, phases=PHASES, rank=rank, world=4) for rank in range(4)]

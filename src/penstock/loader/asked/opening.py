@@ -1,33 +1,26 @@
-"""Opening: paths -> the mapped shards of datasets, and what they are called. Next: kinds/choice.py."""
+"""Opening: paths -> the mapped shards of datasets, and what they are called. Next: agreement.py."""
 
-import json
 import os
-import re
 import resource
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.errors import ConfigError, FileError
-from penstock.base.fingerprint import digest, fingerprint
+from penstock.base.fingerprint import fingerprint
 from penstock.base.memory import Budget
 from penstock.base.paths import dataset_path
 from penstock.base.stores import open_store
 from penstock.loader.asked.options import largest_batch
 from penstock.loader.tables import Datasets, Shard
-from penstock.shards.columns import FileFacts, damaged_file, open_columns
+from penstock.shards.columns import open_columns
 from penstock.shards.dataset import DEFAULT_SPLIT, ArrayRecordDataset, is_bare, open_dataset
 from penstock.shards.manifest import Manifest, dataset_id
-from penstock.shards.origins import without_origins
 from penstock.shards.schema import Schema
 
 Path = str | os.PathLike[str]
 _SPARE_FILES = 64  # descriptors that the rest of the program may need
-_TOKENIZER = "artifacts/tokenizer.json"
-_NORMALIZE = re.compile(r"artifacts/normalize(-\d+)?\.json")
-_SHORT = 12
 
 
 @dataclass(frozen=True)
@@ -106,87 +99,12 @@ def open_all(paths: Path | Sequence[Path], split: str | None) -> tuple[Opened, .
             )
     if not names:
         raise ConfigError("no dataset to load", where="load()", next_step="give a path, or several")
-    opened = tuple(_open(dataset_path(path), split) for path in names)
-    first = opened[0]
-    _refuse_other_tokenizers(opened)
-    for other in opened[1:]:
-        columns = without_origins(first.schema), without_origins(other.schema)
-        if (other.old is None) != (first.old is None) or columns[0] != columns[1]:
-            raise ConfigError(
-                f"{other.path} and {first.path} cannot be mixed: their columns differ",
-                where=f"{column_words(first.schema)} against {column_words(other.schema)}",
-                next_step="prepare them with the same stages, or load them apart",
-            )
-        _warn_of_other_scales(first, other)
-    _warn_of_no_tokenizer(opened)
-    return opened
+    return tuple(_open(dataset_path(path), split) for path in names)
 
 
 def split_of(opened: Sequence[Opened], split: str | None) -> str | None:
     """Name of the split that was opened, for the recipe; files without a manifest have none."""
     return None if all(each.is_bare for each in opened) else DEFAULT_SPLIT if split is None else split
-
-
-def _refuse_other_tokenizers(opened: Sequence[Opened]) -> None:
-    """Refuse datasets of different tokenizers: their tokens mean different things."""
-    kept = [(each, file) for each in opened if (file := _artifact(each, _TOKENIZER))]
-    for other, file in kept[1:]:
-        first, own = kept[0]
-        if file.digest != own.digest:
-            raise ConfigError(
-                f"{other.path} and {first.path} cannot be mixed: their tokens were made by different tokenizers",
-                where=" against ".join(
-                    f"{os.path.join(each.path, _TOKENIZER)} ({kept_file.digest[:_SHORT]})"
-                    for each, kept_file in (kept[0], (other, file))
-                ),
-                next_step="prepare one of them again with the other's tokenizer, or load them apart",
-            )
-
-
-def _warn_of_no_tokenizer(opened: Sequence[Opened]) -> None:
-    without = [each.path for each in opened if not _artifact(each, _TOKENIZER)]
-    if without and len(without) < len(opened):
-        warnings.warn(
-            f"{', '.join(without)} keeps no tokenizer, and the others do: whether their tokens mean the same is not "
-            "known",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
-def _warn_of_other_scales(first: Opened, other: Opened) -> None:
-    """Warn if datasets were normalized with different statistics: equal values then mean different things."""
-    one, two = (_scales(each) for each in (first, other))
-    differing = sorted(name for name in {**one, **two} if one.get(name) != two.get(name))
-    if differing:
-        warnings.warn(
-            f"{other.path} and {first.path} were normalized with different statistics: equal values of "
-            f"{', '.join(differing)} mean different things in them (artifacts/normalize.json of each has the numbers)",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
-def _scales(opened: Opened) -> dict[str, Any]:
-    """Mean and standard deviation of each column that was normalized."""
-    found: dict[str, Any] = {}
-    for file in opened.manifest.artifacts if opened.manifest else ():
-        if _NORMALIZE.fullmatch(file.file):
-            data = open_store(opened.path).read(file.file)
-            if digest(data) != file.digest:
-                raise damaged_file(file.file, "is not the file that was written")
-            columns = json.loads(data)
-            found |= {name: (facts.get("mean"), facts.get("std")) for name, facts in columns.items()}
-    return found
-
-
-def _artifact(opened: Opened, name: str) -> FileFacts | None:
-    files = opened.manifest.artifacts if opened.manifest else ()
-    return next((file for file in files if file.file == name), None)
-
-
-def column_words(schema: Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema) or "an .arrayrecord file"
 
 
 def _open(path: str, split: str | None) -> Opened:

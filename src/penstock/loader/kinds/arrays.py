@@ -13,7 +13,7 @@ from penstock.loader.batches import Array, Layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
 from penstock.loader.kinds.chosen import Chosen, mask_of, refuse_nulls, refuse_unknown, usual
-from penstock.loader.order.order import Draws, Stream
+from penstock.loader.order.order import Draws, Held, Stream
 from penstock.loader.tables import Datasets, Made, Tables, address
 from penstock.loader.tokens.binding import is_grouped
 from penstock.shards.schema import NUMBERS, Field, Schema, short_type
@@ -74,6 +74,9 @@ class Arrays:
         made = cls(asked.shards, asked.schema, columns, asked.larger_than_memory, pads, nulls)
         asked.refuse_unused("columns as they are", _UNUSED)  # last: what is wrong with the columns matters more
         return made
+
+    def holds(self, draws: Draws) -> Held:
+        return Held(draws)
 
     def hold(self, room: int) -> None:
         """Hold nothing: only the columns are used."""

@@ -12,6 +12,8 @@ from penstock.loader.kinds.rows import Rows
 from penstock.loader.kinds.sequences.encoded import Encoded
 from penstock.loader.kinds.sequences.raw import Raw
 
+_ROWS = "packed rows of tokens"
+
 
 def choose_kind(asked: Asked) -> Kind:
     if asked.options["exclude"] is not None:
@@ -34,12 +36,21 @@ def _choose(asked: Asked) -> Kind:
 
 
 def _refuse_excluding(asked: Asked) -> None:
-    if asked.options["encode"] is not None or not Rows.serves(asked):
+    if (loaded := _loaded_as(asked)) != _ROWS:
         raise ConfigError(
-            "exclude= is an option for packed rows of tokens, but this dataset is loaded as something else",
+            f"exclude= is an option for {_ROWS}, but this dataset is loaded as {loaded}",
             where=asked.where,
             next_step="leave exclude= out, and filter the records out when the dataset is made",
         )
+
+
+def _loaded_as(asked: Asked) -> str:
+    named = [name for name in ("encode", "columns", "fields") if asked.options[name] is not None]
+    if "encode" not in named and Rows.serves(asked):
+        return _ROWS
+    kind = "columns as they are" if Arrays.serves(asked) else "tokens of events"
+    kind = "windows of records" if "encode" in named else kind
+    return f"{kind}, as {named[0]}= asks" if named else kind
 
 
 def _choose_events(asked: Asked) -> Kind:

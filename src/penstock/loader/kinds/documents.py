@@ -32,7 +32,8 @@ class Documents:
     def __init__(self, kind: Kind, most: int) -> None:
         self._kind, self._most = kind, most
         self.name, self.unit, self.vocabulary = kind.name, kind.unit, kind.vocabulary
-        self.streams, self.tables, self.hold = kind.streams, kind.tables, kind.hold
+        self.streams, self.tables = kind.streams, kind.tables
+        self.hold, self.holds = kind.hold, kind.holds
         places = dict(kind.layout)
         position_ids, seq_idx = places.pop("inputs_position"), places.pop("targets_position")
         self.layout: Layout = {

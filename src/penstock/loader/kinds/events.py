@@ -13,7 +13,7 @@ from penstock.loader.asked.fitted import with_edges
 from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, token_layout
 from penstock.loader.kinds.sizing import count_contexts, draws_needed, refuse_contexts
-from penstock.loader.order.order import Draws, Fill, Stream
+from penstock.loader.order.order import Draws, Fill, Held, Stream
 from penstock.loader.tables import Datasets, Made, Shard
 from penstock.loader.tokens.binding import Encoding, TokenOptions, fits_pings, suggested_fields
 from penstock.loader.tokens.encoder import EventEncoder
@@ -33,8 +33,8 @@ class Events:
     ) -> None:
         self._encoding, self.vocabulary = encoding, encoding.vocabulary
         self.layout = token_layout(encoding.length)
-        shards = [shard for dataset in datasets for shard in dataset]
-        self._encoder = EventEncoder(shards, schema, encoding, larger_than_memory)
+        self._shards = [shard for dataset in datasets for shard in dataset]
+        self._encoder = EventEncoder(self._shards, schema, encoding, larger_than_memory)
         self.tables, self.hold = self._encoder.tables, self._encoder.hold
         if encoding.fill == "one_key":
             records = [sum(self._records(dataset)) for dataset in datasets]
@@ -51,6 +51,18 @@ class Events:
         made = Made()
         self._encoder.encode(draws, out, made)
         return made
+
+    def holds(self, draws: Draws) -> Held:
+        """Records in the order of their segments: those without events give none."""
+        kept = draws.shards >= 0
+        for row, place in zip(*(each.tolist() for each in np.nonzero(kept)), strict=True):
+            offsets, record = self._shards[draws.shards[row, place]][self._encoding.offsets], draws.records[row, place]
+            first, stop = offsets.read(record, record + 2).tolist()
+            kept[row, place] = stop > first
+        order = np.argsort(~kept, axis=1, kind="stable")
+        shards = np.take_along_axis(np.where(kept, draws.shards, -1), order, axis=1)
+        records = np.take_along_axis(draws.records, order, axis=1)
+        return Held(Draws(shards, records, draws.keys), has_segments=True)
 
     def describe(self) -> dict[str, Any]:
         return self._encoding.describe(self.streams)

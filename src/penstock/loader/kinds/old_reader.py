@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.base.errors import ConfigError
-from penstock.loader.asked.opening import column_words
+from penstock.loader.asked.agreement import column_words
 from penstock.loader.batches import Array
 from penstock.loader.tables import Made, Shard
 from penstock.shards.columns import Column

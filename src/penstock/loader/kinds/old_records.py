@@ -16,7 +16,7 @@ from penstock.loader.batches import Array, token_layout
 from penstock.loader.kinds.events import token_options
 from penstock.loader.kinds.old_reader import OldReader
 from penstock.loader.kinds.sizing import count_contexts, draws_needed, refuse_contexts
-from penstock.loader.order.order import Draws, Stream
+from penstock.loader.order.order import Draws, Held, Stream
 from penstock.loader.tables import Made, Tables
 from penstock.loader.tokens.binding import TokenOptions
 from penstock.loader.tokens.encoder import EventEncoder
@@ -60,6 +60,9 @@ class OldEvents:
         self._filled += 1
         self._encode(draws, out, made)
         return made
+
+    def holds(self, draws: Draws) -> Held:
+        return Held(draws, has_segments=True)
 
     def describe(self) -> dict[str, Any]:
         return self._encoding.describe(self.streams)

@@ -21,7 +21,7 @@ from penstock.loader.asked.opening import Asked
 from penstock.loader.batches import Array, Layout, token_layout
 from penstock.loader.engine import compiled
 from penstock.loader.feeding.readahead import read_ahead
-from penstock.loader.order.order import Draws, Stream
+from penstock.loader.order.order import Draws, Held, Stream
 from penstock.loader.tables import Datasets, Made, Shard, Tables, address
 from penstock.shards.columns import Column
 from penstock.shards.packed import DOCUMENTS, TOKEN_TYPES, TOKENS
@@ -91,6 +91,9 @@ class Rows:
         asked.refuse_unused("rows of tokens", {"augment": "events", "fill": "events", "nulls": "columns"})
         length, overflow = asked.options["length"], asked.options["overflow"]
         return cls(asked.shards, asked.schema, length, asked.larger_than_memory, overflow, _kept_of(asked))
+
+    def holds(self, draws: Draws) -> Held:
+        return Held(draws, has_segments=True, by_documents=True)
 
     def hold(self, room: int) -> None:
         """Hold nothing: only the columns are used."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -107,6 +107,18 @@ class Draws:
     shards: Array  # int32 [rows, draws]
     records: Array  # int64 [rows, draws]
     keys: Array  # uint64 [rows]
+
+
+class Held(NamedTuple):
+    """Records that rows are made of: one per row, or one per segment where the draws have several.
+
+    With `has_segments`, rows are tokens, and `inputs_segmentation` numbers their segments. With `by_documents`, these
+    are the documents of the row's record, in order.
+    """
+
+    records: Draws
+    has_segments: bool = False
+    by_documents: bool = False
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,10 @@ class Phases:
         return -(-epoch * rows // size), -(-(epoch + 1) * rows // size)
 
     def taken(self, step: int) -> tuple[int, ...]:
-        """Rows of each dataset before a batch."""
+        """Rows of each dataset before a batch. Rows that only fill the last batch are of none."""
         phase = self.each[self.number_at(step)]
-        return phase.order.taken(phase.row_of(step))
+        rows, last = phase.row_of(step), phase.order.rows
+        return phase.order.taken(rows if last is None else min(rows, last))
 
     def begun(self, step: int) -> list[dict[str, Any]]:
         """Facts of the phases behind the first that a batch before `step` was made in."""

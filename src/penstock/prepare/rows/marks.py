@@ -37,13 +37,26 @@ def hash_texts(texts: pa.Array) -> Array:
     return np.array([content_hash(b"" if each is None else each) for each in values], "u8")
 
 
-def with_origins(rows: Rows, bits: int, columns: tuple[str, ...]) -> Rows:
-    """The rows with the columns of their origins. In a trial nothing is marked: all rows are of the first piece."""
+def with_origins(rows: Rows, bits: int, columns: tuple[str, ...], per_segment: bool) -> Rows:
+    """The rows with the columns of their origins. In a trial nothing is marked: all rows are of the first piece.
+
+    With `per_segment` they are lists. A row that brings no origins of its documents has one, which is its own.
+    """
     files = np.zeros(len(rows), "i8") if rows.files is None else rows.files
     pieces = rows.beside.get(PIECE, np.array(rows.pieces or (0,) * len(rows.paths), "i8")[files])
-    values = {ORIGIN: encode_origins(pieces, rows.beside.get(POSITION, rows.ordinals), bits)}
-    values[HASH] = rows.beside.get(HASH, np.zeros(len(rows), "u8"))
+    hashes = rows.beside.get(HASH, np.zeros(len(rows), "u8"))
+    flat, offsets = _flat(pieces, "i8")
+    values = {ORIGIN: encode_origins(flat, _flat(rows.beside.get(POSITION, rows.ordinals), "i8")[0], bits)}
+    values[HASH] = _flat(hashes, "u8")[0]
     batch = rows.batch
     for name in columns:
-        batch = batch.append_column(name, pa.array(values[name]))
+        array = pa.array(values[name])
+        batch = batch.append_column(name, pa.ListArray.from_arrays(offsets, array) if per_segment else array)
     return rows.with_batch(batch)
+
+
+def _flat(values: Array, dtype: str) -> tuple[Array, pa.Array]:
+    """Values of all rows one behind the other, and where those of each row begin: a row has a number, or an array."""
+    counts = [len(each) for each in values] if values.dtype == object else np.ones(len(values), "i4")
+    flat = np.concatenate([np.empty(0, dtype), *values]) if values.dtype == object else values
+    return flat, pa.array(np.cumsum([0, *counts], dtype="i4"))

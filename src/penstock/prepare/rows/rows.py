@@ -72,7 +72,7 @@ class Rows:
     made_of: tuple[int, tuple[SetAside, ...]] | None = None  # rows that a function made samples of, and others not
     files: Array | None = None  # which of the paths each row is of; none: the first
     pieces: tuple[int, ...] = ()  # number of the piece of the input that each path is of, where origins are kept
-    beside: Mapping[str, Array] = field(default_factory=dict)  # one value per row that no stage sees: marks.py
+    beside: Mapping[str, Array] = field(default_factory=dict)  # one value, or array, per row: marks.py
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)

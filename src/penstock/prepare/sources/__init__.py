@@ -102,7 +102,7 @@ class Reading:
     most_record_bytes: int = 1 << 62  # of a line; one that has more is set aside
     most_row_bytes: int = 1 << 62  # of the text of a row of Parquet or Arrow, likewise
     excluded: frozenset[int] = frozenset()  # parts of the file that are known to be unreadable
-    brings_origins: bool = False  # whether rows of a dataset come with the origins that it has of them
+    brings_origins: frozenset[tuple[int, str]] = frozenset()  # files, by source and path, whose rows come with origins
     tell: Callable[[int], None] | None = None  # called with samples made of a file so far; set where a task runs
 
     def within(self, allowed: int) -> Reading:
@@ -136,6 +136,7 @@ class Brought:
     sources: tuple[Mapping[str, Any], ...]  # options of the inputs of its own job
     columns: tuple[str, ...]
     has_hashes: bool
+    per_segment: bool  # whether rows are packed, and have one for each of their documents
 
 
 class UnreadablePart(Exception):

@@ -24,6 +24,7 @@ class Lineage:
     numbers: Mapping[int, int] = field(default_factory=dict)  # of the job's inputs that are no such dataset
     starts: tuple[int, ...] = ()  # number of the first source of each table
     of: Mapping[tuple[int, str], int] = field(default_factory=dict)  # table of a file, by source and path
+    per_segment: bool = False  # whether packed rows bring those of their documents
 
     def count(self, slices: Sequence[Slice]) -> int:
         """How many pieces have a number."""
@@ -79,9 +80,12 @@ def text_of(stages: Sequence[Stage], given: Sequence[pa.Schema]) -> str:
 
 
 def lineage_of(
-    segments: Iterable[Segment], formats: Sequence[str], inputs: Sequence[Mapping[str, Any]]
+    segments: Iterable[Segment], formats: Sequence[str], inputs: Sequence[Mapping[str, Any]], keeps_packed: bool
 ) -> tuple[Lineage, bool]:
-    """The lineage of the files, and whether all of them bring content hashes. `inputs` are the job's, by number."""
+    """The lineage of the files, and whether all of them bring content hashes. `inputs` are the job's, by number.
+
+    Packed rows bring origins only to a job that keeps them as they are (`keeps_packed`).
+    """
     known: dict[str, int] = {}  # tables by the id of their dataset
     brought: list[Brought] = []
     of: dict[tuple[int, str], int] = {}
@@ -90,7 +94,7 @@ def lineage_of(
         if (segment.source, segment.path) in of:
             continue
         found = source_of(formats[segment.source]).brought(segment)
-        if found is None:
+        if found is None or (found.per_segment and not keeps_packed):
             plain.add(segment.source)
             continue
         if segment.identity not in known:
@@ -110,5 +114,7 @@ def lineage_of(
             starts[table] = len(sources)
             sources += brought[table].sources
     tables = tuple(each.origins for each in brought)
-    lineage = Lineage(tables, tuple(sources), numbers, tuple(starts[each] for each in range(len(tables))), of)
+    first_sources = tuple(starts[each] for each in range(len(tables)))
+    per_segment = any(each.per_segment for each in brought)
+    lineage = Lineage(tables, tuple(sources), numbers, first_sources, of, per_segment)
     return lineage, not plain and all(each.has_hashes for each in brought)

@@ -7,13 +7,16 @@ from penstock.base.errors import ConfigError
 from penstock.prepare.job.config import Config
 from penstock.prepare.sources import source_of
 from penstock.prepare.sources.slices import Slice
-from penstock.prepare.stages.interfaces import Exchanges
+from penstock.prepare.stages.filter import Filter
+from penstock.prepare.stages.interfaces import Exchanges, TakesText
 from penstock.prepare.stages.text.pack import Pack
 from penstock.prepare.survey.checking import Checked
 from penstock.prepare.survey.formats import refuse_unfit_format
 from penstock.prepare.survey.lineage import Lineage, lineage_of, text_of
 from penstock.shards.origins import HASH, ORIGIN, with_origins
 from penstock.shards.schema import Schema
+
+_OF_COLUMNS = ("safetensors", "npy")
 
 
 class KeptOrigins(NamedTuple):
@@ -32,7 +35,8 @@ def kept_origins(config: Config, checked: Checked, formats: Sequence[str], slice
     if config.provenance:
         _refuse_unfit(config, checked, formats)
     segments = (segment for piece in slices for segment in piece.segments)
-    lineage, has_hashes = lineage_of(segments, formats, [source.semantic() for source in config.input])
+    inputs = [source.semantic() for source in config.input]
+    lineage, has_hashes = lineage_of(segments, formats, inputs, _keeps_packed(config, checked))
     groups = any(isinstance(stage, Exchanges) for stage in checked.stages)
     if not config.keeps_origins and (groups or not lineage.tables):
         return KeptOrigins(checked.output)
@@ -40,7 +44,18 @@ def kept_origins(config: Config, checked: Checked, formats: Sequence[str], slice
     columns = (ORIGIN, HASH) if hashed or (has_hashes and config.provenance != "origins") else (ORIGIN,)
     is_packed = bool(checked.stages) and isinstance(checked.stages[-1], Pack)
     _refuse_taken(checked.output, columns)
-    return KeptOrigins(with_origins(checked.output, columns, per_segment=is_packed), hashed, lineage)
+    per_segment = is_packed or lineage.per_segment
+    return KeptOrigins(with_origins(checked.output, columns, per_segment), hashed, lineage)
+
+
+def _keeps_packed(config: Config, checked: Checked) -> bool:
+    """Whether documents stay where they are in rows that were packed before.
+
+    A function of the user may move them, `tokenize` and `pack` make rows anew, and arrays have no lists.
+    """
+    moving = (stage for stage in checked.stages if isinstance(stage, TakesText | Pack | Exchanges))
+    own = (stage for stage in checked.stages if stage.code() and not isinstance(stage, Filter))
+    return config.format in _OF_COLUMNS and not any(moving) and not any(own)
 
 
 def _refuse_unfit(config: Config, checked: Checked, formats: Sequence[str]) -> None:

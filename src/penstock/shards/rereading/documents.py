@@ -14,6 +14,7 @@ from penstock.shards.rereading.lines import Place, has_lines, is_json, is_table,
 from penstock.shards.rereading.tables import rows_at
 
 CHANGED = "the file no longer has this document there"
+NO_HASH = "the dataset keeps no content hashes, so a document cannot be checked"
 OTHER_FORMAT = "files of this format are not read again"
 _MARK = b"\xef\xbb\xbf"
 
@@ -45,16 +46,16 @@ def reread(
 class _Found(NamedTuple):
     texts: list[bytes]
     line: int | None = None
-    problem: str | None = CHANGED
+    problem: str | None = None  # where it is not known what the file has there
 
 
 def _checked(found: _Found, stored: int | None) -> Reread:
     if stored is None:
-        return Reread(None, found.line, None if found.line else found.problem)
+        return Reread(None, found.line, found.problem or NO_HASH)
     for text in found.texts:
         if content_hash(text) == stored:
             return Reread(text.decode(), found.line)
-    return Reread(None, None, found.problem)
+    return Reread(None, None, found.problem or CHANGED)
 
 
 def _read(
@@ -76,7 +77,7 @@ def _read(
         for place in places:
             line = lines.get(place)
             texts = [] if line is None else _strings(line.data) if is_json(path) else [line.data.removeprefix(_MARK)]
-            yield place, _Found(texts, line.number if line else None)
+            yield place, _Found(texts, line.number) if line else _Found([], None, CHANGED)
     else:
         with open_file(path) as stream:
             data = stream.read()
@@ -118,4 +119,4 @@ def _rows(path: str, places: Mapping[Place, Any]) -> Iterator[tuple[Place, _Foun
                 yield place, _Found([text.encode() for text in texts if isinstance(text, str)])
             left.difference_update(own)
             first += rows
-    yield from ((place, _Found([])) for place in left)
+    yield from ((place, _Found([], None, CHANGED)) for place in left)

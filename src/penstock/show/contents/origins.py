@@ -46,12 +46,13 @@ def origin_tables(facts: Facts) -> Iterator[RenderableType]:
             line = ["" if each["line"] is None else format_count(each["line"])] if has_lines else []
             line += [each["hash"] or ""] if has_hashes else []
             numbers = format_count(each["row"]), format_count(each["segment"])
-            place = short(each["file"], _MOST_CHARACTERS), format_count(each["position"])
+            is_known = each["file"] is not None
+            place = (short(each["file"], _MOST_CHARACTERS), format_count(each["position"])) if is_known else ("", "")
             text = short(each["document"] or each["text"] or "", _MOST_CHARACTERS)
             table.add_row(*numbers, *place, *line, format_count(each["tokens"]), text)
     yield table
     for problem, count in Counter(each["problem"] for each in segments if each["problem"]).items():
-        yield Text(f"{counted(count, 'segment')} as decoded from the tokens: {problem}", style="dim")
+        yield Text(f"{counted(count, 'segment')} without the document: {problem}", style="dim")
     if facts["batch_size"] > rows:
         yield Text(
             f"... {counted(rows, 'row')} of {facts['batch_size']:,}; --rows N shows more, --json all", style="dim"

@@ -19,6 +19,7 @@ from penstock.loader.tables import Made
 
 TOKENS = "tokens"
 _NUMBERS = "biuf"  # kinds of dtypes that a batch holds
+_MOST_ID = 2**31 - 1
 _SHORT = 16
 _WINDOW_BYTES = 2**20  # of windows that a thread holds at once, beside its batch
 
@@ -31,7 +32,8 @@ class Encoded:
     def __init__(self, raw: Raw, function: Any, max_tokens: int | None) -> None:
         self._raw, self._function, self._called = raw, function, f"encode={name_of(function)}"
         self._digest = identity_of(function).digest[:_SHORT]
-        self.streams, self.tables, self.hold = raw.streams, raw.tables, raw.hold
+        self.streams, self.tables = raw.streams, raw.tables
+        self.hold, self.holds = raw.hold, raw.holds
         self._rows_at_once = max(1, _WINDOW_BYTES // batch_bytes(raw.layout, 1))
         first = self._first_result()
         self._is_tokens = not isinstance(first, Mapping)
@@ -116,9 +118,20 @@ class Encoded:
                     f"max_tokens={len(array)} or more, or shorter windows (length=)",
                 )
             if self._is_tokens:
+                self._refuse_ids(array)
                 out[TOKENS][row, : len(array)], out[LENGTHS][row] = array, len(array)
             else:
                 out[name][row] = array
+
+    def _refuse_ids(self, ids: Array) -> None:
+        """Refuse ids that no table of embeddings has: a device would fail on them, or read elsewhere."""
+        wrong = np.flatnonzero((ids < 0) | (ids > _MOST_ID))
+        if len(wrong):
+            raise self._refused(
+                f"returned {int(ids[wrong[0]])} as token {int(wrong[0]):,} of a window, and {len(wrong):,} of its "
+                f"{len(ids):,} ids are not from 0 to {_MOST_ID}",
+                "return ids that int32 can hold, or a dict of arrays: {'name': array}",
+            )
 
     def _first_result(self) -> Any:
         """Result for the first window of the data. Called twice, a function of the window alone returns the same."""

@@ -21,7 +21,7 @@ from penstock.loader.kinds.chosen import Chosen, choose
 from penstock.loader.kinds.sequences.copying import Copying, Spans
 from penstock.loader.kinds.sequences.places import longest_list, make_places
 from penstock.loader.kinds.sequences.windows import Window, make_window
-from penstock.loader.order.order import Draws
+from penstock.loader.order.order import Draws, Held
 from penstock.loader.tables import Made
 
 LENGTHS, OFFSETS, VALID = "lengths", "offsets", "valid"
@@ -89,6 +89,14 @@ class Raw:
             arrays[each.name] = ((self.length, *each.shape) if each.of_events else each.shape, each.dtype)
         return {**arrays, **own}
 
+    def holds(self, draws: Draws) -> Held:
+        records, _ = self._places_of(draws)
+        return Held(Draws(draws.shards, records[:, None], draws.keys))
+
+    def _places_of(self, draws: Draws) -> tuple[Array, Array]:
+        """Record of each row, and number of its window."""
+        return self._places.find(*(np.ascontiguousarray(each[:, 0]) for each in (draws.shards, draws.records)))
+
     def hold(self, room: int) -> None:
         """Hold nothing: only the columns are used."""
 
@@ -107,7 +115,7 @@ class Raw:
         """Spans of the events, and of the columns of one value."""
         shards = np.ascontiguousarray(draws.shards[:, 0])
         drawn, rows = shards >= 0, len(shards)
-        records, numbers = self._places.find(shards, np.ascontiguousarray(draws.records[:, 0]))
+        records, numbers = self._places_of(draws)
         made = Made(rows=rows, room=rows * self.length, draws=int(np.count_nonzero(drawn)))
         firsts, events = self._copying.find_lists(shards, records, made)
         starts = np.where(drawn, self._window.starts(events, numbers, draws.keys, self.length), 0)

@@ -179,7 +179,8 @@ class Fold(passes.Pass):
         into, survey = self.ending.into, self.job.survey
         if not into or survey.origin_bits is None or not self.is_for_good:
             return into
-        return OriginsInto(into, survey.origin_bits, survey.origin_columns)
+        per_segment = bool(survey.lineage and survey.lineage.per_segment)
+        return OriginsInto(into, survey.origin_bits, survey.origin_columns, per_segment)
 
     def _work(self, left: passes.Left, root: str) -> FoldWork:
         artifacts = {number: each.artifact for number, each in left.learned.items()}

@@ -58,15 +58,17 @@ class Into(ABC):
 
 @dataclass(frozen=True)
 class OriginsInto(Into):
-    """Writes rows with the columns of their origins. `bits` are those of a position."""
+    """Writes rows with the columns of their origins, or of those of their documents. `bits` are those of a position."""
 
     into: Into
     bits: int
     columns: tuple[str, ...]
+    per_segment: bool
 
     def open(self, store: Store, number: int, stack: ExitStack, settings: Settings) -> Sink:
         sink = self.into.open(store, number, stack, settings)
-        return sink._replace(write=lambda rows: sink.write(with_origins(rows, self.bits, self.columns)))
+        how = (self.bits, self.columns, self.per_segment)
+        return sink._replace(write=lambda rows: sink.write(with_origins(rows, *how)))
 
     def for_trial(self) -> Into:
         return replace(self, into=self.into.for_trial())

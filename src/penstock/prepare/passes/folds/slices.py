@@ -52,7 +52,7 @@ class Slices(Reader):
             texts = frozenset(field.name for field in survey.schema if pa.types.is_string(field.type))
             reading = replace(reading, codes=texts)
         marks = survey.lineage.marks(survey.hashed, survey.slices) if survey.lineage else None
-        reading = replace(reading, brings_origins=marks is not None)
+        reading = replace(reading, brings_origins=frozenset(marks.firsts if marks else ()))
         return FromSlices(reading, self.job.config.on_bad_input == "fail", marks)
 
     def count(self, account: Account, rows: LedgerRows) -> Account:

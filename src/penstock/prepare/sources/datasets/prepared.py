@@ -41,7 +41,8 @@ class Prepared(Source):
     def read(self, segment: Segment, reading: Reading) -> Iterator[Rows]:
         root, split = os.path.split(segment.location)
         manifest = _manifest(root, segment.identity)
-        own = _brought(root, segment.identity) if reading.brings_origins else None
+        brings = (segment.source, segment.path) in reading.brings_origins
+        own = _brought(root, segment.identity) if brings else None
         columns = (*reading.columns, *(own.columns if own else ()))
         dataset = Dataset(open_store(root), manifest, split, columns)
         try:

@@ -1,0 +1,96 @@
+"""Kept: a dataset -> the origins that it keeps, and the folders of its input. Used by origins.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from penstock.base.errors import ConfigError
+from penstock.base.stores import open_store
+from penstock.base.stores.store import STATE
+from penstock.shards.manifest import Manifest, read_artifact, read_manifest
+from penstock.shards.origins import HASH, Origins, has_hashes, origin_list, read_origins
+from penstock.shards.packed import TOKENIZER
+from penstock.shards.record import Columns
+
+UNKNOWN = -1  # in place of an origin, which is never negative
+Marks = list[tuple[int, int | None]]  # origins, and content hashes if the dataset keeps them
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One dataset of a loader."""
+
+    path: str
+    inputs: Sequence[str] | None  # folders of its input that were given
+
+    @cached_property
+    def _manifest(self) -> Manifest:
+        return read_manifest(open_store(self.path))
+
+    @cached_property
+    def origins(self) -> Origins | None:
+        """None if its job kept none."""
+        return read_origins(open_store(self.path), self._manifest)
+
+    @property
+    def table(self) -> Origins:
+        """The origins, of a dataset that is known to have some."""
+        assert self.origins
+        return self.origins
+
+    @property
+    def sources(self) -> Sequence[Mapping[str, Any]]:
+        """Options of each source of the input."""
+        return self.table.sources or self._manifest.config["input"]
+
+    @property
+    def has_hashes(self) -> bool:
+        return has_hashes(self._manifest.schema)
+
+    def marks(self, columns: Columns, record: int) -> Marks:
+        """Origin and content hash of each document of a record."""
+        if self.origins is None:
+            return [(UNKNOWN, None)]
+        values = origin_list(columns, record)
+        hashes = origin_list(columns, record, HASH) if self.has_hashes else [None] * len(values)
+        return list(zip(values, hashes, strict=True))
+
+    @cached_property
+    def _decode(self) -> Callable[[list[int]], str] | None:
+        data = read_artifact(open_store(self.path), self._manifest, TOKENIZER)
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            return None
+        if data is None:
+            return None
+        tokenizer = Tokenizer.from_str(data.decode())
+        return lambda tokens: str(tokenizer.decode(tokens, skip_special_tokens=False))
+
+    def text(self, tokens: list[int]) -> str | None:
+        return self._decode(tokens) if tokens and self._decode else None
+
+    @cached_property
+    def folders(self) -> Sequence[str | None]:
+        """Folder of each source: those that are given, or those where the job found its input."""
+        if self.inputs is None:
+            return self._known_folders()
+        if len(self.inputs) != len(self.sources):
+            raise ConfigError(
+                f"the job of {self.path} has {len(self.sources)} inputs, and {len(self.inputs)} folders were given",
+                where="loader.origin(inputs=...)",
+                next_step="give the folder of each input, in the order of the job",
+            )
+        return self.inputs
+
+    def _known_folders(self) -> Sequence[str | None]:
+        store, unknown = open_store(self.path), [None] * len(self.sources)
+        try:
+            run = json.loads(store.read(f"{STATE}/run.json")) if store.exists(f"{STATE}/run.json") else {}
+        except ValueError:
+            return unknown
+        return run.get("folders") or unknown
