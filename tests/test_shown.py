@@ -1,5 +1,7 @@
 """Objects of the Python interface say what they are, in a line and in a notebook; names cannot be markup."""
 
+import traceback
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -66,6 +68,17 @@ def test_errors_can_be_caught_by_name(tmp_path):
     assert isinstance(caught.value, penstock.PenstockError)
     with pytest.raises(penstock.ConfigError):
         penstock.plan({"input": "x.parquet", "output": "y", "stagess": []})
+
+
+@pytest.mark.usefixtures("shown")
+def test_a_traceback_about_a_column_holds_none_of_its_escape_codes(job, tmp_path):
+    wrong = {**job, "output": str(tmp_path / "out"), "stages": [{"filter": "zz > 3"}]}
+    for call in (lambda: penstock.open(job["output"], columns=["zz"]), lambda: penstock.run(wrong)):
+        with pytest.raises(penstock.ConfigError, match="there is no column 'zz'") as caught:
+            call()
+        printed = "".join(traceback.format_exception(caught.value))
+        assert r"\x1b[31m" in printed
+        assert "\x1b" not in printed
 
 
 @pytest.mark.usefixtures("shown")
