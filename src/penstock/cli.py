@@ -397,7 +397,9 @@ def inspect(
     batch_size: Annotated[int | None, _with_tokens("--batch-size", "N", "Rows per batch. Default: 128.")] = None,
     length: Annotated[int | None, _with_tokens("--length", "N", _LENGTH.format(256))] = None,
     overflow: Annotated[str | None, _with_tokens("--overflow", "NAME", _LONGER_ROWS)] = None,
-    fill: Annotated[str | None, _with_tokens("--fill", "NAME", "For events: packed or one_key. Default: packed.")] = None,
+    fill: Annotated[
+        str | None, _with_tokens("--fill", "NAME", "For events: packed or one_key. Default: packed.")
+    ] = None,
     seed: Annotated[int | None, _with_tokens("--seed", "N", "Seed of the order. Default: 0.")] = None,
     fields: Annotated[str | None, _with_tokens("--fields", "YAML", _FIELD_KINDS)] = None,
     augment: Annotated[bool | None, _with_tokens("--augment/--no-augment", None, _AUGMENTED)] = None,

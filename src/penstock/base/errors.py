@@ -40,7 +40,11 @@ class PenstockError(Exception):
         return printable_lines("\n".join(lines))
 
     def add_note(self, note: str) -> None:
-        """Add a line or a stack; a traceback prints it below the error."""
+        """Add words that a traceback prints below the error.
+
+        Args:
+            note: One line, or a stack.
+        """
         super().add_note(printable_lines(note))
 
     def __reduce__(self) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 
 from penstock.base.errors import ConfigError, IntegrityError, OutputError, file_error
 from penstock.base.files import WriteFile
+from penstock.base.shown import Shown
 from penstock.base.sizes import format_size, parse_size
 from penstock.base.stores import open_store
 from penstock.base.stores.local import LocalStore
@@ -48,15 +49,32 @@ class Written:
     files: int = 0
 
 
-@dataclass(frozen=True)
-class Exported:
-    """Counts of a finished export, and of each split in it."""
+@dataclass(frozen=True, repr=False)
+class Exported(Shown):
+    """Counts of a finished export. `penstock.export` returns it.
+
+    Attributes:
+        dataset: Id of the dataset that was exported.
+        bytes: Size of the export.
+        files: Number of its files.
+        rows: Number of rows, by split.
+        tokens: Number of tokens, by split; empty without a column of tokens.
+    """
 
     dataset: str
     bytes: int
     files: int
     rows: Mapping[str, int]
-    tokens: Mapping[str, int]  # without splits that have no column of them
+    tokens: Mapping[str, int]
+
+    def facts(self) -> dict[str, str]:
+        tokens = {"tokens": _by_split(self.tokens)} if self.tokens else {}
+        files = f"{self.files:,}, {format_size(self.bytes)}"
+        return {"rows": _by_split(self.rows), **tokens, "files": files, "dataset": self.dataset}
+
+
+def _by_split(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} in {split}" for split, count in counts.items())
 
 
 def option(name: str, value: str | bool) -> str:
