@@ -54,6 +54,11 @@ def test_every_mark_is_one_that_is_understood():
     assert [block.place for block in everything() if block.mark and not MARKS.fullmatch(block.mark)] == []
 
 
+def test_every_picture_stands_on_a_page():
+    text = "".join(page.read_text(encoding="utf-8") for page in pages())
+    assert [each.name for each in (DOCS / "pictures").iterdir() if f"pictures/{each.name})" not in text] == []
+
+
 def test_every_fence_is_part_of_a_block():
     for page in pages():
         fences = sum(line.lstrip().startswith("```") for line in page.read_text(encoding="utf-8").splitlines())
