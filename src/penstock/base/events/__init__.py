@@ -81,7 +81,8 @@ class Start(TypedDict):
     projected: int  # bytes of memory
     rows: int  # of all passes together
     input_rows: int  # each row or document once
-    input_bytes: int
+    input_bytes: int  # of files
+    input_items: int  # values of `items:`, each given to a function
     rows_are_estimated: bool
     unit: str  # rows, documents, samples, events, ...
     bad_files: int
@@ -118,7 +119,7 @@ class TaskDone(TypedDict):
     pass_number: int
     slice: str  # its input, in words
     rows: int  # that it has read
-    bytes: int  # that it has read of the input; in a pass that does not read the input, that it has written
+    bytes: int  # that it has read of files of the input; in a pass that does not read the input, that it has written
     seconds: float  # of its last attempt
     attempts: int
     set_aside: dict[str, int]  # rows by reason; empty in passes that do not decide the dataset
