@@ -282,12 +282,14 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
 
 
 _WATCHED = "The `output:` of a job that runs in another terminal."
-_EVENTS_AS_JSON = "Print each event as one line of JSON."
+_EVENTS_AS_JSON = "Print each event as one line of JSON; of a finished output, those of its last run."
+_WAITS = "Wait until a run begins. A run that still plans has written nothing yet."
 
 
 @app.command()
 def watch(
     path: Annotated[str, typer.Argument(metavar="OUTPUT", callback=_dataset, help=_WATCHED)],
+    wait: Annotated[bool, typer.Option("--wait", help=_WAITS)] = False,
     as_json: Annotated[bool, typer.Option("--json", help=_EVENTS_AS_JSON)] = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
@@ -295,8 +297,8 @@ def watch(
     from penstock.show.console import show
     from penstock.show.running.onlooker import onlooker_lines, watch_run
 
-    ended = watch_run(path, as_json)
-    if not (as_json and ended["ended"]):  # whose last line says it
+    ended = watch_run(path, as_json, wait)
+    if not as_json:  # the last line of the events says it
         show(ended, onlooker_lines, as_json)
 
 
