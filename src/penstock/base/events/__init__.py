@@ -1,7 +1,8 @@
 """Events: what a run reports while it works. `observe=` is called with each event; `.penstock/events.jsonl` keeps
 them, one JSON object per line, with the same fields. Next: log.py.
 
-Every event is a dict with `event`, its name, and `time`, in seconds since 1970. The name decides the other fields:
+An `Observer` is a function that takes one event. Every event is a dict with `event`, its name, and `time`, in seconds
+since 1970. The name decides the other fields:
 
 | name | class | when |
 |---|---|---|
