@@ -64,7 +64,7 @@ def main() -> None:
     penstock("plan", *EVENTS_JOB, "--memory", "400MB")
     penstock("run", *EVENTS_JOB, "--memory", "400MB")
     penstock("inspect", "demo/rows", "--records", "1")
-    print("\nThe other half loads. The first time on a machine, its kernels are compiled (about 20 s).")
+    print("\nThe other half loads. The first time on a machine, its kernels are compiled (5 to 20 s).")
     penstock("bench", "demo/rows", "--step-ms", "50", "--seconds", "2")
     compare()
     penstock("inspect", "demo/rows", "--tokens", "--rows", "1", "--length", "64")

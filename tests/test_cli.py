@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import typer
 
 import penstock
 from penstock.base.errors import PenstockError
-from penstock.cli import EXIT_CODES, main
+from penstock.cli import EXIT_CODES, app, main
 from tests.show.desk import ROWS, document, end, give, make_job, start, wait_for
 
 # Waits on every slice but the first while the file `slow` lies beside it; not when the plan tries the first rows.
@@ -171,6 +172,20 @@ def test_the_version_and_the_exit_codes_are_a_word_away(capfd):
     for arguments in ([], ["--help"]):
         assert main(arguments) == 0
         assert "130  stopped by Ctrl-C or SIGTERM" in capfd.readouterr().out
+
+
+COMMANDS = typer.main.get_command(app).commands
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_shows_every_word_that_is_declared(name, capfd, monkeypatch):
+    """Rich takes lowercase words in brackets for markup, and drops them."""
+    monkeypatch.setenv("COLUMNS", "1000")
+    assert main([name, "--help"]) == 0
+    shown = " ".join(capfd.readouterr().out.split())
+    for parameter in COMMANDS[name].params:
+        assert getattr(parameter, "help", "") in shown
+    assert COMMANDS[name].help in shown
 
 
 def test_the_exit_codes_of_the_help_are_those_of_the_errors():

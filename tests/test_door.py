@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import pydoc
 import re
@@ -92,6 +93,24 @@ def test_every_parameter_of_the_door_is_typed_and_explained(name):
         assert each.annotation is not inspect.Parameter.empty, f"{name}: {each.name} has no type"
         assert each.kind is not inspect.Parameter.VAR_POSITIONAL, f"{name}: *{each.name} hides what it takes"
         assert re.search(rf"^ +{each.name}: [A-Z\"]", words, re.MULTILINE), f"{name}: {each.name} is not explained"
+
+
+CLASSES = [name for name in penstock.__all__ if dataclasses.is_dataclass(getattr(penstock, name))]
+
+
+@pytest.mark.parametrize("name", [*CLASSES, "Dataset"])
+def test_every_attribute_of_a_public_object_is_described_by_help(name):
+    kind = getattr(penstock, name)
+    fields = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else DATASET
+    assert [each for each in fields if not re.search(rf"^ +{each}: [A-Z\"]", inspect.getdoc(kind), re.MULTILINE)] == []
+
+
+DATASET = ["split", "schema", "counts", "manifest"]
+
+
+@pytest.mark.parametrize("words", ["len(dataset)", "dataset[i]", "dataset[a:b]", "for record in dataset"])
+def test_help_shows_how_records_are_read(words):
+    assert words in inspect.getdoc(penstock.Dataset)
 
 
 @pytest.mark.parametrize("name", ["export", "inspect", "load", "merge", "open", "run", "decode"])

@@ -232,7 +232,7 @@ def _lines(text: str) -> Iterator[str]:
     is_section = False
     for line in text.splitlines():
         named = re.match(r"    (\w+): (.*)", line)
-        if line in ("Args:", "Returns:", "Raises:", "Yields:"):
+        if line in ("Args:", "Attributes:", "Returns:", "Raises:", "Yields:"):
             is_section = True
             yield f"**{line[:-1]}**\n"
         elif is_section and named:

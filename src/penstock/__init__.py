@@ -1,8 +1,9 @@
 """penstock: prepare datasets larger than memory inside a memory budget, and feed accelerators from them.
 
 The public door: jobs (`plan`, `run`, `merge`), datasets (`open`, `verify`, `inspect`, `report`, `export`), batches
-(`load`, `decode`, `block_mask`), stages of your own (`stage`, `Stage`, `Rows`), what these return, what a run tells an
-observer (`Event`, `events`), and the errors that they raise. Nothing heavy is imported until it is used.
+(`load`, `decode`, `block_mask`), stages of your own (`stage`, `Stage`, `Rows`), what these return (`Manifest`, `Stats`,
+...), what a run tells an observer (`Event`, `events`), and the errors that they raise. Nothing heavy is imported until
+it is used.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from penstock.base.errors import TaskError as TaskError
     from penstock.base.events import Event as Event
     from penstock.loader.consumers.block_mask import block_mask as block_mask
+    from penstock.loader.feeding.stats import Stats as Stats
     from penstock.loader.load import load as load
     from penstock.loader.loader import Loader as Loader
     from penstock.loader.tokens.decode import decode as decode
+    from penstock.loader.tokens.vocabulary import Vocabulary as Vocabulary
     from penstock.prepare.entry import plan as plan
     from penstock.prepare.job.config import Config as Config
     from penstock.prepare.plan.plan import Plan as Plan
@@ -31,8 +34,10 @@ if TYPE_CHECKING:
     from penstock.prepare.stages.stage import stage as stage
     from penstock.shards.dataset import Dataset as Dataset
     from penstock.shards.dataset import open_dataset
+    from penstock.shards.foreign.export import Exported as Exported
     from penstock.shards.foreign.exporting import export as export
     from penstock.shards.manifest import Manifest as Manifest
+    from penstock.shards.verify import Verification as Verification
     from penstock.shards.verify import verify as verify
     from penstock.show.contents.inspect import inspect_facts
     from penstock.show.report.writing import report as report
@@ -48,6 +53,7 @@ _DOOR = {
     "ConfigError": ("penstock.base.errors", "ConfigError"),
     "Dataset": ("penstock.shards.dataset", "Dataset"),
     "Event": ("penstock.base.events", "Event"),
+    "Exported": ("penstock.shards.foreign.export", "Exported"),
     "FileError": ("penstock.base.errors", "FileError"),
     "InputError": ("penstock.base.errors", "InputError"),
     "IntegrityError": ("penstock.base.errors", "IntegrityError"),
@@ -60,7 +66,10 @@ _DOOR = {
     "PlanError": ("penstock.base.errors", "PlanError"),
     "Rows": ("penstock.prepare.rows.rows", "Rows"),
     "Stage": ("penstock.prepare.stages.stage", "Stage"),
+    "Stats": ("penstock.loader.feeding.stats", "Stats"),
     "TaskError": ("penstock.base.errors", "TaskError"),
+    "Verification": ("penstock.shards.verify", "Verification"),
+    "Vocabulary": ("penstock.loader.tokens.vocabulary", "Vocabulary"),
     "block_mask": ("penstock.loader.consumers.block_mask", "block_mask"),
     "decode": ("penstock.loader.tokens.decode", "decode"),
     "events": ("penstock.base.events", ""),  # the module

@@ -125,8 +125,8 @@ MaxRowSize = Annotated[str | None, _older("--max-row-size-mb", "N", "Sets max_re
 TrainRatio = Annotated[str | None, _older("--train-ratio", "R", "Sets test of `split` to 1 - R; 1 means no split.")]
 Redo = Annotated[bool, typer.Option("--redo", help="Do everything again, and replace the finished dataset.")]
 _SKIPPED = "Stop when the batch files in intermediate_dir are complete."
-_BATCHES = "Folder of the batch files. [the job's intermediate_dir]"
-_LENGTH = "Tokens per row. [the dataset's own row length, otherwise {}]"
+_BATCHES = "Folder of the batch files. Default: the job's intermediate_dir."
+_LENGTH = "Tokens per row. Default: the dataset's own row length, otherwise {}."
 _LONGER_ROWS = "truncate: cut stored rows of tokens that are longer than --length."
 _AUGMENTED = "For events: reorder them and their fields, and leave times out, like load(augment=...)."
 _FIELD_KINDS = "How events become tokens, by column: 'dst: ip, at: time, port: {int: 2}'."
@@ -282,12 +282,14 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
 
 
 _WATCHED = "The `output:` of a job that runs in another terminal."
-_EVENTS_AS_JSON = "Print each event as one line of JSON."
+_EVENTS_AS_JSON = "Print each event as one line of JSON; of a finished output, those of its last run."
+_WAITS = "Wait until a run begins. A run that still plans has written nothing yet."
 
 
 @app.command()
 def watch(
     path: Annotated[str, typer.Argument(metavar="OUTPUT", callback=_dataset, help=_WATCHED)],
+    wait: Annotated[bool, typer.Option("--wait", help=_WAITS)] = False,
     as_json: Annotated[bool, typer.Option("--json", help=_EVENTS_AS_JSON)] = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
@@ -295,8 +297,8 @@ def watch(
     from penstock.show.console import show
     from penstock.show.running.onlooker import onlooker_lines, watch_run
 
-    ended = watch_run(path, as_json)
-    if not (as_json and ended["ended"]):  # whose last line says it
+    ended = watch_run(path, as_json, wait)
+    if not as_json:  # the last line of the events says it
         show(ended, onlooker_lines, as_json)
 
 
@@ -350,8 +352,8 @@ _EXPORTS = (
     "hf: for datasets.load_from_disk. maxtext: ArrayRecord of tf.train.Example. megatron: .bin and .idx of documents. "
     "zarr: arrays. hdf5: one file."
 )
-_EXPORT_PLACE = "Folder to write, or file for hdf5. [beside PATH: PATH-hf, PATH-megatron, PATH.zarr, PATH.h5]"
-_SHARDS = "Largest size of a file in a folder. [200MB, zarr: 16MB]"
+_EXPORT_PLACE = "Folder to write, or file for hdf5. Default: PATH-hf, PATH-megatron, PATH.zarr or PATH.h5."
+_SHARDS = "Largest size of a file in a folder. Default: 200MB; for zarr 16MB."
 
 
 @app.command()
@@ -392,13 +394,15 @@ def inspect(
         bool, typer.Option("--origins", help="Show which documents or samples a training batch holds.")
     ] = False,
     input: Annotated[list[str] | None, _option("--input -i", "PATH", _ORIGIN_INPUT, callback=_local)] = None,
-    batch: Annotated[int | None, _with_tokens("--batch", "K", "Number of the batch. [0]", min=0)] = None,
-    rows: Annotated[int | None, _with_tokens("--rows", "N", "Number of rows to show. [3]", min=0)] = None,
-    batch_size: Annotated[int | None, _with_tokens("--batch-size", "N", "Rows per batch. [128]")] = None,
+    batch: Annotated[int | None, _with_tokens("--batch", "K", "Number of the batch. Default: 0.", min=0)] = None,
+    rows: Annotated[int | None, _with_tokens("--rows", "N", "Number of rows to show. Default: 3.", min=0)] = None,
+    batch_size: Annotated[int | None, _with_tokens("--batch-size", "N", "Rows per batch. Default: 128.")] = None,
     length: Annotated[int | None, _with_tokens("--length", "N", _LENGTH.format(256))] = None,
     overflow: Annotated[str | None, _with_tokens("--overflow", "NAME", _LONGER_ROWS)] = None,
-    fill: Annotated[str | None, _with_tokens("--fill", "NAME", "For events: packed or one_key. [packed]")] = None,
-    seed: Annotated[int | None, _with_tokens("--seed", "N", "Seed of the order. [0]")] = None,
+    fill: Annotated[
+        str | None, _with_tokens("--fill", "NAME", "For events: packed or one_key. Default: packed.")
+    ] = None,
+    seed: Annotated[int | None, _with_tokens("--seed", "N", "Seed of the order. Default: 0.")] = None,
     fields: Annotated[str | None, _with_tokens("--fields", "YAML", _FIELD_KINDS)] = None,
     augment: Annotated[bool | None, _with_tokens("--augment/--no-augment", None, _AUGMENTED)] = None,
     as_json: AsJson = False,
@@ -432,7 +436,7 @@ def inspect(
     show(facts, token_tables if tokens else inspect_tables, as_json)
 
 
-_REPORT_PLACE = "The HTML file to write. [PATH-report.html, beside the dataset]"
+_REPORT_PLACE = "The HTML file to write. Default: PATH-report.html, beside the dataset."
 _BENCH_REPORT = "Also write the result as an HTML file."
 
 
@@ -458,11 +462,11 @@ def bench(
     step_ms: Annotated[
         float | None, _option("--step-ms", "MS", "Also measure against a training step of this length.")
     ] = None,
-    split: Annotated[str | None, _option("--split", "NAME", "The split to load. [train]")] = None,
+    split: Annotated[str | None, _option("--split", "NAME", "The split to load. Default: train.")] = None,
     batch_size: Annotated[int, _option("--batch-size", "N", "Rows per batch.")] = 128,
     length: Annotated[int | None, _option("--length", "N", _LENGTH.format(1024))] = None,
     overflow: Annotated[str | None, _option("--overflow", "NAME", _LONGER_ROWS)] = None,
-    fill: Annotated[str | None, _option("--fill", "NAME", "For events: packed or one_key. [packed]")] = None,
+    fill: Annotated[str | None, _option("--fill", "NAME", "For events: packed or one_key. Default: packed.")] = None,
     workers: Annotated[str, _option("--workers -w", "N", "Threads, or auto; 0 makes each batch on demand.")] = "auto",
     memory: Annotated[str | None, _option("--memory -m", "SIZE", "Limit for this process: 2GB, 512MiB, 50%.")] = None,
     seconds: Annotated[float, _option("--seconds", "S", "How long each measurement takes.")] = 5.0,
@@ -531,7 +535,7 @@ def init(
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="PATH", callback=_local, help=_FILES, autocompletion=_paths_like)
     ] = None,
-    output: Annotated[str | None, _option("--output -o", "FILE", "The job file to write. [job.yaml]")] = None,
+    output: Annotated[str | None, _option("--output -o", "FILE", "The job file to write. Default: job.yaml.")] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of job files, for editors.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001

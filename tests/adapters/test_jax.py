@@ -32,6 +32,10 @@ def test_the_arrays_are_the_very_batches(load, expected):
         assert same(batch, expected(number))
 
 
+def test_it_says_what_it_is_in_one_line(load):
+    assert repr(load().to_jax()).startswith("<JaxBatches: batches 0 taken, 2 ahead, of <Loader: ")
+
+
 @pytest.mark.parametrize("sharded", [False, True])
 def test_an_array_that_is_kept_does_not_change_when_the_loader_goes_on(load, expected, sharded):
     batches = load().to_jax(over_devices("data") if sharded else None)

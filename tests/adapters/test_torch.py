@@ -194,3 +194,10 @@ def test_what_would_travel_to_a_spawned_worker_is_refused_with_the_reason(load):
 
 def test_it_is_an_iterable_dataset_to_torch(load):
     assert isinstance(load().to_torch(), torch.utils.data.IterableDataset)
+
+
+def test_it_says_what_it_is_in_one_line(load):
+    batches = load().to_torch()
+    next(batches)
+    assert repr(batches).startswith("<TorchBatches: batches 1 taken, 0 ahead, of <Loader: ")
+    assert batches._repr_html_().startswith("<table><caption>TorchBatches</caption>")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+import traceback
 
 import pytest
 
@@ -27,6 +28,16 @@ def test_an_error_whose_words_were_changed_on_the_way_crosses_with_the_new_words
     error = ConfigError("unknown option 'colunm'")
     error.what = f"stages[2].filter: {error.what}"
     assert pickle.loads(pickle.dumps(error)).what == "stages[2].filter: unknown option 'colunm'"
+
+
+def test_a_printed_error_holds_no_escape_code_of_the_data():
+    red, kept = "\x1b[31mred", r"\x1b[31mred"
+    error = ConfigError(f"there is no column {red!r}, but {red}", where=f"{red}.csv", next_step=f"rename {red}")
+    error.add_note(f"line 1\nline 2 of {red}")
+    assert str(error) == f"there is no column '{kept}', but {kept}\n  where: {kept}.csv\n  try: rename {kept}"
+    assert error.notes == [f"line 1\nline 2 of {kept}"]
+    assert "\x1b" not in "".join(traceback.format_exception(pickle.loads(pickle.dumps(error))))
+    assert error.where == f"{red}.csv"  # the name of the file, for code that opens it
 
 
 def test_every_kind_of_error_has_an_exit_code_of_its_own():

@@ -68,7 +68,7 @@ class Session:
         json.loads(block.code)
 
     def _take_text(self, block: Block) -> None:
-        if block.mark == "output" and not re.search(_pattern(block.code), _spaced(self.printed)):
+        if block.mark == "output" and not re.search(pattern_of(block.code), spaced(self.printed)):
             raise BlockFailed(f"the step before printed something else:\n{self.printed}")
 
     def _write(self, block: Block) -> None:
@@ -78,14 +78,14 @@ class Session:
         path.write_text(block.code, encoding="utf-8")
 
 
-def _spaced(text: str) -> str:
+def spaced(text: str) -> str:
     """The text with single spaces: how wide a column of a table is does not matter."""
     return "\n".join(" ".join(line.split()) for line in text.splitlines())
 
 
-def _pattern(expected: str) -> str:
+def pattern_of(expected: str) -> str:
     """The lines as they stand; `...` stands for the rest of a line, and alone on a line for any lines."""
-    lines = _spaced(expected).splitlines()
+    lines = spaced(expected).splitlines()
     return "\n".join(
         r"(?:.*\n)*?.*" if line == "..." else ".*".join(re.escape(part) for part in line.split("...")) for line in lines
     )

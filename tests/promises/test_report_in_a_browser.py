@@ -136,6 +136,21 @@ def test_no_screen_scrolls_sideways(browser, report, width):
     assert min(heights) >= 11, "text keeps its size"
 
 
+@pytest.mark.parametrize("width", [360, 1000, 1400])
+def test_a_number_of_ten_digits_stays_on_its_line(browser, tmp_path, width):
+    from penstock.show.report.sections import report_page
+    from penstock.show.report.writing import write_report
+
+    facts = write_report(make_rows(tmp_path / "rows"), tmp_path / "report.html")
+    for count in (4_800_000, 19_200_000, 192_000_000, 4_800_000_000):
+        facts["account"][1] |= {"taken": count, "given": count}
+        (tmp_path / "report.html").write_text(report_page(facts))
+        browser.show((tmp_path / "report.html").as_uri(), width=width)
+        assert browser.run("return document.getElementById('read').textContent") == f"{count:,}"
+        size = "parseFloat(getComputedStyle(box).fontSize)"
+        assert browser.run(f"const box = document.getElementById('read'); return box.clientHeight / {size}") < 2
+
+
 def test_dark_is_dark_and_light_is_light(browser, report):
     def brightness() -> list[int]:
         colors = browser.run(

@@ -89,6 +89,7 @@ def test_a_word_without_a_shape_is_its_own_short_spelling(word):
 def test_the_short_spelling_may_have_blanks_or_none():
     assert type_from_short("int8[8,8]") == type_from_short(" int8 [ 8 , 8 ] ") == type_from_arrow(BOARD)
     assert type_from_short("timestamp[us,UTC]") == "timestamp[us, UTC]"
+    assert type_from_short("timestamp[us, tz=UTC]") == "timestamp[us, UTC]"  # as Arrow prints it
 
 
 @pytest.mark.parametrize(

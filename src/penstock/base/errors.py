@@ -18,7 +18,10 @@ from typing import Any
 
 
 class PenstockError(Exception):
-    """Base class of all errors. `what` is one sentence, `where` the file or option, `next_step` what to try."""
+    """Base class of all errors. `what` is one sentence, `where` the file or option, `next_step` what to try.
+
+    `str(error)` and its notes can be printed: control characters in names and values of the data are escaped.
+    """
 
     exit_code = 1
 
@@ -34,7 +37,15 @@ class PenstockError(Exception):
             lines.append(f"  where: {self.where}")
         if self.next_step:
             lines.append(f"  try: {self.next_step}")
-        return "\n".join(lines)
+        return printable_lines("\n".join(lines))
+
+    def add_note(self, note: str) -> None:
+        """Add words that a traceback prints below the error.
+
+        Args:
+            note: One line, or a stack.
+        """
+        super().add_note(printable_lines(note))
 
     def __reduce__(self) -> Any:
         # Errors cross from a worker to the driver; the default reduce would lose `where` and the notes.

@@ -93,7 +93,7 @@ def load(
             or {"sliding": stride}, where every window is a row. Default: None, longer records are refused.
         min_length: Fewest events of a record, with `encode`. Shorter ones are left out; `stats().datasets` has their
             number. Default: None, all records are loaded.
-        layout: Arrays of encode="raw": "padded", or "offsets": the events of all rows one behind the other, and zeros
+        layout: Arrays of encode="raw": "padded", or "offsets": the events of all rows one after the other, and zeros
             up to rows * `length`; row i is `NAME[offsets[i]:offsets[i + 1]]`. Default: "padded".
         max_tokens: Tokens per row, where `encode` returns token ids; shorter rows are padded with zeros, and a longer
             one is an error. Default: `length`.

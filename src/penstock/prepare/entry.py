@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.base.errors import ConfigError
 from penstock.base.events import Observer
 from penstock.base.user_code.carried import refuse_changed
 from penstock.prepare.job.config import Config, load_config
@@ -71,4 +72,11 @@ def _refuse_changed(config: Config, is_inside: bool) -> None:
 def _config(job: Job) -> Config:
     if isinstance(job, Config):
         return job
-    return Config(dict(job)) if isinstance(job, Mapping) else load_config(job)
+    if isinstance(job, Mapping):
+        return Config(dict(job))
+    if not isinstance(job, str | os.PathLike):
+        raise ConfigError(
+            f"a job cannot be a {type(job).__name__}: {job!r}",
+            next_step="give the path of a job file, a dict of its keys, or a penstock.Config",
+        )
+    return load_config(job)

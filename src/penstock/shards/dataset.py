@@ -26,7 +26,7 @@ from penstock.shards.record import decode_batches, decode_record
 from penstock.shards.schema import Schema, schema_to_arrow
 
 DEFAULT_SPLIT = "train"
-Range = tuple[int, int, int]  # a shard, the first of its records, and the one behind the last
+Range = tuple[int, int, int]  # a shard, the first of its records, and the one after the last
 _MAPPED_FILES = 256  # Python keeps a descriptor for each mapping, and 1,024 is a common limit
 _OPEN_READERS = 64  # each holds the index of its file: 30 bytes per record
 _SHARD = re.compile(r"-[0-9]+-of-[0-9]+$")
@@ -34,7 +34,7 @@ _RECORDS_AT_ONCE = 256  # of an .arrayrecord file, in one batch of a table
 
 
 class Records(Shown):
-    """`len(ds)`, `ds[i]` -> dict, `ds[a:b]` -> Arrow table, over shards of `counts` records."""
+    """Records by number, over shards of `counts` records: what the two kinds of dataset have in common."""
 
     def __init__(self, title: str, counts: Sequence[int]) -> None:
         self._title = title
@@ -45,9 +45,11 @@ class Records(Shown):
         return {"records": f"{len(self):,} in {self._title}", "columns": ", ".join(self._arrow_schema().names)}
 
     def __len__(self) -> int:
+        """Number of records."""
         return int(self._starts[-1])
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Every record as a dict, in order."""
         return (self[i] for i in range(len(self)))
 
     @overload
@@ -55,6 +57,7 @@ class Records(Shown):
     @overload
     def __getitem__(self, index: slice) -> pa.Table: ...
     def __getitem__(self, index: int | slice) -> Any:
+        """`dataset[i]` is a record as a dict, `dataset[a:b]` are records as an Arrow table."""
         if isinstance(index, slice):
             return self._table(*index.indices(len(self)))
         try:
@@ -91,7 +94,18 @@ class Records(Shown):
 
 
 class Dataset(Records):
-    """A split of the native format. Shards are mapped when first touched."""
+    """One split of a dataset. `penstock.open(path, split)` opens it.
+
+    `len(dataset)` is the number of records. `dataset[i]` is record i as a dict of Python values and arrays;
+    `dataset[-1]` is the last one. `dataset[a:b]` is a pyarrow.Table of records a to b - 1. `for record in dataset`
+    gives every record as a dict. Only what is asked for is read, and its checksums are compared.
+
+    Attributes:
+        split: Name of the split.
+        schema: The columns that are read, in order, each with `name` and `type`.
+        counts: Number of records in each shard.
+        manifest: The Manifest of the whole dataset; `dataset.manifest.splits` has the names of all splits.
+    """
 
     def __init__(self, store: Store, manifest: Manifest, split: str, columns: Sequence[str] | None = None) -> None:
         self.manifest = manifest

@@ -52,7 +52,24 @@ class Step:
 
 @dataclass(frozen=True, repr=False)
 class Manifest(Shown):
-    """A finished dataset: its splits, columns and files, how every row came there, and what it was made from."""
+    """A finished dataset: its splits, columns and files, where every row went, and what it was made from.
+
+    `penstock.run` returns it; `penstock.open(path).manifest` reads it.
+
+    Attributes:
+        config: The job as it was done, with every default that decides bytes.
+        input: What was read: the sources, and the fingerprint of every file.
+        schema: The columns in order, each with `name` and `type`.
+        splits: The shards of each split, each with `name`, `records` and `files`.
+        account: The steps of the job, each with `step`, `unit`, `taken`, `given` and `set_aside`, which has the number
+            of rows by reason. In every step, taken = given + set aside.
+        artifacts: Files with what was measured or learned, such as means or a tokenizer. A file has `file`, `bytes` and
+            `digest`.
+        rejected: Files with the rows that were set aside.
+        job: Fingerprint of the job, its input and its code: what the dataset was made from.
+        tokens: The account in tokens, if documents were tokenized.
+        feature_names: Names of the places in an array, by column, if the input has them.
+    """
 
     config: dict[str, Any]
     input: dict[str, Any]
@@ -61,8 +78,8 @@ class Manifest(Shown):
     account: tuple[Step, ...]
     artifacts: tuple[FileFacts, ...]
     rejected: tuple[FileFacts, ...]
-    job: str  # fingerprint of the semantic config, the input and the code: what this dataset was made from
-    tokens: tuple[Step, ...] = ()  # the account of tokens, where documents were tokenized
+    job: str
+    tokens: tuple[Step, ...] = ()
     feature_names: FeatureNames = field(default_factory=dict)
 
     def facts(self) -> dict[str, str]:
@@ -90,7 +107,7 @@ class Manifest(Shown):
 
     @property
     def is_one_stream(self) -> bool:
-        """Whether its rows were cut from one stream, so that a document goes on in the row behind."""
+        """Whether its rows were cut from one stream, so that a document goes on in the next row."""
         stages: list[dict[str, Any]] = self.config.get("stages") or [{}]
         return bool(stages[-1].get("pack", {}).get("method") == "wrapped")
 

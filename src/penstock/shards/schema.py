@@ -252,7 +252,11 @@ def type_to_arrow(kind: Type) -> Any:
 
 
 def declared_type(word: str) -> Any:
-    """The Arrow type of a word that a person wrote; ValueError for one that columns cannot hold."""
+    """The Arrow type of a word that a person wrote, or Arrow printed: `timestamp[us, tz=UTC]`.
+
+    ValueError for one that columns cannot hold.
+    """
+    word = word.replace(" tz=", " ")
     try:
         arrow = type_to_arrow(parse_type(word))
     except (ValueError, TypeError, IndexError, OverflowError) as error:

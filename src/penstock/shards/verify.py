@@ -55,10 +55,21 @@ class MaskFindings:
 
 @dataclass(frozen=True, repr=False)
 class Verification(Shown):
-    """Counts of what was read, and everything that is wrong with it.
+    """Counts of what was read, and everything that is wrong with it. `penstock.verify` returns it.
 
-    `problems` are bytes that are not the ones that were written; `violations` (the first 1,000) labels, of `heads`
-    that have masks, which their masks do not allow.
+    A head is a pair of columns, `labels_X` and `masks_X`: a class, and which classes were allowed.
+
+    Attributes:
+        dataset: Id of the dataset.
+        files: Number of files that were read, including the manifest.
+        bytes: Size of these files.
+        records: Number of records in all splits.
+        problems: IntegrityErrors: bytes that differ from the bytes that were written, by file and byte range.
+        heads: Heads whose labels were compared with their masks.
+        labels: Number of labels that were compared.
+        violation_count: Number of labels that their masks do not allow.
+        violations: The first 1,000 of these: split, row, head, label and the allowed classes.
+        unchecked: Heads that could not be compared: labels are no whole numbers, or masks no lists of classes.
     """
 
     dataset: str
@@ -70,7 +81,7 @@ class Verification(Shown):
     labels: int = 0
     violation_count: int = 0
     violations: tuple[MaskViolation, ...] = ()
-    unchecked: tuple[str, ...] = ()  # heads whose labels are no whole numbers, or whose masks no lists of classes
+    unchecked: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, str]:
         wrong = f"{len(self.problems):,} problems, {self.violation_count:,} labels that their masks do not allow"
@@ -82,6 +93,7 @@ class Verification(Shown):
 
     @property
     def ok(self) -> bool:
+        """Whether every byte is as it was written, and every label is allowed."""
         return not self.problems and not self.violation_count
 
 

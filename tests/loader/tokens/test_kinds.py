@@ -209,3 +209,11 @@ def test_a_column_of_another_type_is_refused_by_name(asked, word, takes):
         TokenOptions(make_vocabulary({"a": asked}), 1, "packed", False).bind(data.schema, "a test")
     assert "column 'a' has type" in refused.value.what
     assert "boolean" in str(refused.value.next_step)
+
+
+@pytest.mark.parametrize("word", ["string", "dictionary<string>"])
+def test_text_that_shall_be_times_names_types_as_the_next_step(word):
+    data = make_data([[{"when": []}]], {"when": f"list<{word}>"})
+    with pytest.raises(ConfigError) as refused:
+        TokenOptions(make_vocabulary({"when": "time"}), 1, "packed", False).bind(data.schema, "a test")
+    assert "types: {when: 'timestamp[us]'}" in str(refused.value.next_step)

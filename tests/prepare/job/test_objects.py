@@ -287,6 +287,19 @@ def test_what_is_no_stage_is_refused_in_a_sentence(stage, what, next_step):
     assert next_step in str(caught.value.next_step)
 
 
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ({"items": 5, "function": 3}, "input[0].function: expected module:name, or in Python a function; got 3"),
+        ({"items": 5}, "in Python a function too"),
+    ],
+)
+def test_a_source_without_a_function_is_told_that_a_function_may_stand_there(source, what):
+    with pytest.raises(ConfigError) as caught:
+        penstock.plan({"input": source, "output": "out"})
+    assert what in caught.value.what
+
+
 def test_a_set_has_one_order_in_all_workers(place, monkeypatch):
     words = {"a", "b", "c", "d", "e", "f"}
 

@@ -14,6 +14,7 @@ import pytest
 from penstock.base.errors import ConfigError, TaskError
 from penstock.prepare.entry import plan
 from penstock.prepare.stages import build_stage
+from penstock.prepare.stages.stage import require_columns
 from tests.prepare.stages.rows import checked_stage, make_rows
 
 NAN = float("nan")
@@ -274,6 +275,19 @@ def test_text_that_means_nothing_else_stands_without_quotes(value):
 def test_a_column_that_is_not_there_is_named():
     with pytest.raises(ConfigError, match=r"there is no column 'y'. Columns: x."):
         checked_stage("filter", "y > 1", make_rows({"x": INTS}))
+
+
+@pytest.mark.parametrize("columns", [["text"], ["tokens"]])
+def test_a_column_that_text_column_left_out_is_told_how_to_be_kept(columns):
+    with pytest.raises(ConfigError) as caught:
+        require_columns(pa.schema([(name, pa.string()) for name in columns]), ["source_id"])
+    assert "select: {text: its_name, source_id: source_id}" in str(caught.value.next_step)
+
+
+def test_a_day_beside_bytes_is_refused_in_words_that_a_person_wrote():
+    with pytest.raises(ConfigError) as caught:
+        checked_stage("filter", "x > 2024-06-01", make_rows({"x": WORDS.cast(pa.binary())}))
+    assert "column 'x' is binary, and 2024-06-01 is not (text is needed)" in caught.value.what
 
 
 def test_another_columns_name_is_refused_unless_it_is_quoted():

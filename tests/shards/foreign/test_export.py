@@ -21,8 +21,9 @@ from penstock.base.memory import own_memory
 from penstock.base.stores import open_store
 from penstock.cli import main
 from penstock.shards.dataset import Dataset
-from penstock.shards.foreign.export import cut, row_ranges, written_beside
+from penstock.shards.foreign.export import cut, written_beside
 from penstock.shards.foreign.exporting import export
+from penstock.shards.foreign.pieces import row_ranges
 from penstock.shards.manifest import Step, read_manifest, write_manifest
 from tests.loader.making import KEPT, make_kept_documents, make_token_rows, prepare
 from tests.shards.making import write_dataset

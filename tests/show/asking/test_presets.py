@@ -129,6 +129,11 @@ def test_an_error_in_a_setting_names_the_setting(setting, told, events, capfd):
     assert f"where: --set {setting}" in printed
 
 
+def test_a_key_of_the_input_is_told_with_the_way_to_set_it(events, capfd):
+    assert main(["plan", "events", *BY_KEY, *paths(events), "--set", "text_column=body"]) == 2
+    assert "try: text_column is a key of `input`: --set input.text_column=body" in capfd.readouterr().err
+
+
 def test_the_setting_that_an_error_is_about_is_named_and_not_the_last_one(events, capfd):
     options = ["--set", "by=event_tim", "--set", "order=event_time"]
     assert main(["plan", "events", *options, *paths(events)]) == 2

@@ -183,6 +183,55 @@ def test_json_tells_the_kind_the_job_and_the_questions(here, capfd):
     assert facts["job"] == (here / "job.yaml").read_text()
 
 
+SHOPS = [f"{row % 9},{{}},{row}.5,s{row % 3}" for row in range(90)]
+
+
+@pytest.mark.parametrize(
+    ("when", "kind"),
+    [
+        ("2024-01-{:02}T10:00:00", "timestamp[us]"),
+        ("2024-01-{:02}", "timestamp[us]"),
+        ("2024-01-{:02}T10:00:00+02:00", "timestamp[us, UTC]"),
+        ("2024-01-{:02} 10:00:00.123456789", "timestamp[ns]"),
+    ],
+)
+def test_times_that_a_csv_file_has_as_text_are_declared_and_can_be_loaded(here, when, kind):
+    lines = [line.format(when.format(row % 28 + 1)) for row, line in enumerate(SHOPS)]
+    (here / "shop.csv").write_text("\n".join(["customer,when,amount,shop", *lines, "3,,1.5,s1", "3,NA,1.5,s1"]))
+    text = _init("shop.csv")
+    job = yaml.safe_load(text)
+    assert job["input"] == {"path": "shop.csv", "types": {"when": kind}}
+    assert job["stages"][0] == {"group": {"by": "customer", "order": "when"}}
+    assert "ordered as such" not in text
+    _run()
+    with penstock.load("prepared", batch_size=2, length=16, workers=0, fields={"when": "time"}) as loader:
+        assert next(loader)["inputs"].shape == (2, 16)
+
+
+def test_times_of_json_lines_are_declared_too(here):
+    lines = [json.dumps({"user": row % 9, "at": f"2024-01-{row % 28 + 1:02}T10:00:00Z"}) for row in range(90)]
+    (here / "a.jsonl").write_text("\n".join(lines))
+    assert yaml.safe_load(_init("a.jsonl"))["input"]["types"] == {"at": "timestamp[us, UTC]"}
+    _run()
+
+
+@pytest.mark.parametrize("odd", ["soon", "2024-01-05T10:00:00Z"])  # no time, and a time zone that others lack
+def test_text_of_which_not_every_value_is_a_time_stays_text(here, odd):
+    lines = [line.format(f"2024-01-{row % 28 + 1:02}") for row, line in enumerate(SHOPS)]
+    (here / "shop.csv").write_text("\n".join(["customer,when,amount,shop", *lines, f"1,{odd},1.5,s1"]))
+    text = _init("shop.csv")
+    assert yaml.safe_load(text)["input"] == "shop.csv"
+    assert "# is when the time? It holds text of type string, ordered as such" in text
+    _run()
+
+
+def test_a_csv_file_that_seems_to_have_no_header_is_asked_about(here):
+    (here / "a.csv").write_text("1,2.5,x\n2,3.5,y\n3,4.5,z\n")
+    assert '# does a file begin with names? "1", "2.5", x look like values' in _init("a.csv")
+    (here / "b.csv").write_text("n,size,name\n2,3.5,y\n3,4.5,z\n")
+    assert "begin with names" not in _init("b.csv", output="b.yaml")
+
+
 def _refused(capfd, *paths):
     code = main(["init", *paths])
     assert code in (2, 4)
@@ -203,11 +252,28 @@ def test_files_of_several_kinds_are_refused_with_a_pattern_that_names_one(here, 
     told = _refused(capfd, "mixed")
     assert "several formats: 1 " in told
     assert "penstock init 'mixed/**/*." in told
+    assert "penstock init mixed/a.csv; " in _refused(capfd, "mixed/a.csv", "mixed/b.parquet")
 
 
 def test_a_file_that_cannot_be_read_is_told_with_the_reason(here, capfd):
     (here / "a.parquet").write_bytes(b"no parquet")
-    assert "this file cannot be read" in _refused(capfd, "a.parquet")
+    assert "footer" in _refused(capfd, "a.parquet")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[{"a": 1}, {"a": 2}]', "one JSON array, and penstock reads one object per line"),
+        ('[\n  {\n    "a": 1\n  }\n]', "try: write one object per line, for example with jq -c '.[]'"),
+        ('{\n  "a": 1\n}\n', "objects over several lines"),
+        ("[1]\n[2]\n", "no line of it is a JSON object"),
+    ],
+)
+def test_json_that_has_no_lines_of_objects_is_told_what_to_do(here, capfd, text, words):
+    (here / "a.json").write_text(text)
+    told = _refused(capfd, "a.json")
+    assert words in told
+    assert "  try: " in told
 
 
 def test_a_header_without_rows_is_told(here, capfd):

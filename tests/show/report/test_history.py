@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.base.stores import open_store
+from penstock.show.report.drawing.charts import ticks_to
 from penstock.show.report.drawing.page import page
 from penstock.show.report.gathering.history import MOST_POINTS, history, thinned
 from penstock.show.report.run_sections import machine_section, memory_section, passes_section, slowest_section
@@ -61,6 +62,13 @@ def test_whatever_a_run_left_there_is_a_report(state, run: dict[str, Any]):
     sections = [make(facts) for make in (memory_section, passes_section, slowest_section, machine_section)]
     drawn.feed(page("x", [], sections))
     assert_harmless(drawn)
+
+
+@pytest.mark.parametrize("top", [5e-324, 2e-323, 1e-308, 3.0, 1e18])
+def test_an_axis_of_any_length_has_ticks(top):
+    ticks = ticks_to(top)
+    assert ticks[0] == 0
+    assert ticks[-1] <= top
 
 
 def test_a_long_timeline_keeps_its_peaks():

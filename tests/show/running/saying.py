@@ -33,6 +33,7 @@ START = {
     "rows": 4000,
     "input_rows": 1000,
     "input_bytes": 4_000_000,
+    "input_items": 0,
     "rows_are_estimated": False,
     "not_read": [],
     "not_seen": [],

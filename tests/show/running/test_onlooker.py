@@ -14,6 +14,7 @@ import pytest
 
 import penstock
 from penstock.base.stores import open_store
+from penstock.cli import main
 from penstock.show.running.following import follow
 from penstock.show.running.onlooker import watch_run
 
@@ -151,4 +152,24 @@ def test_a_dataset_that_another_machine_finished_is_not_waited_for(tmp_path):
     penstock.run({"input": str(tmp_path / "a.jsonl"), "output": str(tmp_path / "out"), "workers": 0}, progress=False)
     lock = tmp_path / "out" / ".penstock" / "lock"
     lock.write_text(lock.read_text().replace(" on ", " on another-"))
-    assert watch_run(str(tmp_path / "out"), as_json=True)["ended"] is None
+    assert watch_run(str(tmp_path / "out"), as_json=False)["ended"] is None
+
+
+def test_json_of_a_finished_output_is_one_event_per_line(tmp_path, capfd):
+    (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
+    job = {"input": str(tmp_path / "a.jsonl"), "output": str(tmp_path / "out"), "workers": 0}
+    penstock.run(job, progress=False)
+    penstock.run({**job, "stages": [{"filter": "x > 0"}]}, redo=True, progress=False)
+    assert main(["watch", str(tmp_path / "out"), "--json"]) == 0
+    events = [json.loads(line)["event"] for line in capfd.readouterr().out.splitlines()]
+    assert events == ["start", "pass", "task", "pass_done", "done"]
+
+
+def test_a_watcher_waits_for_a_run_that_still_plans(slow_job):
+    (slow_job.parent / "go").touch()
+    watcher = _penstock(slow_job.parent, "watch", "out", "--wait", "--json")
+    assert _penstock(slow_job.parent, "run", slow_job).wait() == 0
+    output, errors = watcher.communicate(timeout=60)
+    assert (watcher.returncode, errors) == (0, "")
+    events = [json.loads(line)["event"] for line in output.splitlines()]
+    assert (events[0], events[-1]) == ("start", "done")

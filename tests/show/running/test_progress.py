@@ -75,6 +75,23 @@ def test_a_log_gets_a_line_soon_and_then_every_ten_seconds():
     )
 
 
+def test_an_estimated_total_is_called_about_until_everything_is_read():
+    start = {**START, "rows_are_estimated": True}
+    passed = [begun(0), *[task(101.0 + number, 0, rows=400) for number in range(3)]]
+    assert last_frame(start, *passed)[0] == "1,200 of about 1,600 documents read"
+    all_read = [task(104.0, 0, rows=300), over(0, 110.0, rows=1500)]
+    assert last_frame(start, *passed, *all_read)[0] == "1,500 of 1,500 documents read"
+
+
+def test_items_are_counted_and_have_no_bytes_per_second():
+    facts = {"rows_are_estimated": True, "input_items": 200, "input_bytes": 0, "unit": "samples"}
+    said = drawn({**START, **facts}, begun(0), task(101.0, 0, rows=100, bytes=0), sample(102.0, 120))
+    assert "16 tasks to do, 200 items in all, 2 workers" in said
+    assert "hash: 100 samples read, 200 items in all" in said
+    assert "about 1," not in said
+    assert "B/s" not in said
+
+
 def test_a_screen_shows_each_pass_memory_workers_and_what_was_set_aside():
     told = [
         task(111.0, 2, set_aside={"empty": 12, "too short": 3}),
@@ -143,9 +160,9 @@ def test_a_closed_screen_leaves_no_line_of_it_and_shows_the_cursor():
     assert seen.endswith("\x1b[2K")  # the last thing is to erase the line where the screen began
 
 
-def test_a_total_that_was_estimated_too_small_grows_with_the_rows():
+def test_a_total_that_was_estimated_too_small_is_said():
     start = {**START, "passes": PASSES[:1], "rows_are_estimated": True}
-    assert last_frame(start, begun(0), sample(101.0, 5000))[0] == "5,000 of 5,000 documents read"
+    assert last_frame(start, begun(0), sample(101.0, 5000))[0] == "5,000 documents read, more than estimated"
 
 
 def test_when_all_passes_are_over_it_says_that_it_is_finishing():

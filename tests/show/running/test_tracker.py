@@ -58,6 +58,21 @@ def test_a_total_that_was_estimated_too_small_never_shows_a_hundred_percent_befo
     assert tracker.share == 1.0
 
 
+def test_an_estimate_that_is_passed_grows_with_the_tasks_that_are_done():
+    start = {**START, "rows_are_estimated": True, "passes": PASSES[:1]}
+    tracker = fed(start, begun(0), *[task(101.0 + number, 0, rows=400) for number in range(3)])
+    assert (tracker.input_read, tracker.input_expected, tracker.is_input_known) == (1200, 1600, False)
+    assert tracker.share == 0.75
+    tracker.take(over(0, 110.0, rows=1600))
+    tracker.take(task(109.0, 0, rows=400))
+    assert (tracker.input_read, tracker.input_expected, tracker.is_input_known) == (1600, 1600, True)
+
+
+def test_rows_that_were_counted_in_advance_stay_the_total():
+    tracker = fed(START, begun(0), task(101.0, 0, rows=700))
+    assert (tracker.input_expected, tracker.share) == (1000, 0.7 / 4)
+
+
 def test_before_the_first_row_nothing_is_promised():
     tracker = fed(START, begun(0))
     assert tracker.seconds_left is None

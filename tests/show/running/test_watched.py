@@ -65,6 +65,14 @@ def test_without_a_terminal_nothing_is_shown_and_an_observer_hears_every_event(j
 
 
 @pytest.mark.proof
+def test_what_is_no_job_and_no_observer_is_refused_by_name(job):
+    for wrong in (None, 3, ["job.yaml"]):
+        with pytest.raises(penstock.ConfigError, match="a job cannot be a"):
+            penstock.run(wrong)
+    with pytest.raises(penstock.ConfigError, match="observe=3 cannot be called"):
+        penstock.run(job, observe=3)
+
+
 def test_a_terminal_that_is_resized_and_a_run_that_is_stopped_leave_a_clean_screen(slow_job):
     ours, theirs = pty.openpty()
     _resize(ours, 100)

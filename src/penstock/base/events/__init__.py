@@ -1,7 +1,8 @@
 """Events: what a run reports while it works. `observe=` is called with each event; `.penstock/events.jsonl` keeps
 them, one JSON object per line, with the same fields. Next: log.py.
 
-Every event is a dict with `event`, its name, and `time`, in seconds since 1970. The name decides the other fields:
+An `Observer` is a function that takes one event. Every event is a dict with `event`, its name, and `time`, in seconds
+since 1970. The name decides the other fields:
 
 | name | class | when |
 |---|---|---|
@@ -81,7 +82,8 @@ class Start(TypedDict):
     projected: int  # bytes of memory
     rows: int  # of all passes together
     input_rows: int  # each row or document once
-    input_bytes: int
+    input_bytes: int  # of files
+    input_items: int  # values of `items:`, each given to a function
     rows_are_estimated: bool
     unit: str  # rows, documents, samples, events, ...
     bad_files: int
@@ -118,7 +120,7 @@ class TaskDone(TypedDict):
     pass_number: int
     slice: str  # its input, in words
     rows: int  # that it has read
-    bytes: int  # that it has read of the input; in a pass that does not read the input, that it has written
+    bytes: int  # that it has read of files of the input; in a pass that does not read the input, that it has written
     seconds: float  # of its last attempt
     attempts: int
     set_aside: dict[str, int]  # rows by reason; empty in passes that do not decide the dataset

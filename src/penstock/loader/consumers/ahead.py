@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.base.errors import ConfigError
 from penstock.base.numbers import is_whole
+from penstock.base.shown import Shown
 from penstock.loader.batches import Batch, BatchSource, Loop
 
 T = TypeVar("T")
@@ -21,7 +22,7 @@ _RESTS = 0.6  # of a step
 _SHORTEST_REST = 0.001  # seconds, while as many are placed as may be
 
 
-class Ahead(Generic[T]):
+class Ahead(Shown, Generic[T]):
     """A loader's batches, placed. `place` sends one on its way and returns the function that hands it out.
 
     Its state counts what the consumer got, not what is ahead. After an error the consumer gets the batch that it
@@ -43,6 +44,9 @@ class Ahead(Generic[T]):
         self._step: int | None = None  # the consumer's; None while nothing is ahead: then it is the loader's
         self._lock = threading.RLock()  # held to take and to restore; a signal handler may restore in between
         self._process = os.getpid()
+
+    def facts(self) -> dict[str, str]:
+        return {"batches": f"{self.step:,} taken, {self._ahead} ahead", "of": repr(self._loader)}
 
     def __iter__(self) -> Loop[T]:
         return Loop(self, self.loop_end())

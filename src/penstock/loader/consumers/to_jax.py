@@ -17,7 +17,13 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     Arrays = dict[str, jax.Array]
-    JaxBatches = Ahead[Arrays]
+
+
+class JaxBatches(Ahead["Arrays"]):
+    """One loader's batches as jax arrays, on their devices before they are asked for.
+
+    `state()` and `restore()` count what the consumer got, not what is ahead.
+    """
 
 
 def to_jax(loader: BatchSource, sharding: jax.sharding.Sharding | None = None, ahead: int = 2) -> JaxBatches:
@@ -35,7 +41,7 @@ def to_jax(loader: BatchSource, sharding: jax.sharding.Sharding | None = None, a
             where="loader.to_jax(sharding)",
             next_step="leave documents= out and use inputs_segmentation, or leave sharding= out",
         )
-    return Ahead(loader, partial(_place, sharding, arguments["rank"], arguments["world"]), ahead)
+    return JaxBatches(loader, partial(_place, sharding, arguments["rank"], arguments["world"]), ahead)
 
 
 def _place(sharding: Any, rank: int, world: int, batch: Batch) -> Callable[[], Arrays]:

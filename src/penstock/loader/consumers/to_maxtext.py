@@ -7,10 +7,11 @@ import json
 import numpy as np
 
 from penstock.base.errors import ConfigError
+from penstock.base.shown import Shown
 from penstock.loader.batches import TOKEN_ARRAYS, Batch, BatchSource
 
 
-class MaxTextBatches:
+class MaxTextBatches(Shown):
     """A dataloader for `MultiHostDataLoadIterator`: this host's rows, of a loader with its own rank and world.
 
     Batches are cut down to the six keys. `iter()` and `reset()` begin again where the loader stood at first.
@@ -22,6 +23,9 @@ class MaxTextBatches:
         self._loader = loader
         self._first = loader.state()
         self._shape = _shape_of_all(loader.batch(0))
+
+    def facts(self) -> dict[str, str]:
+        return {"batches": f"{self._loader.step:,} taken", "of": repr(self._loader)}
 
     def __iter__(self) -> MaxTextBatches:
         self.reset()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from penstock.base.errors import ConfigError
+from penstock.base.shown import Shown
 from penstock.loader.batches import Array, Batch, BatchSource, Loop
 from penstock.loader.consumers.ahead import Ahead
 from penstock.loader.consumers.layouts import Layout, find_layout
@@ -51,7 +52,7 @@ def to_torch(
     return TorchBatches(loader, partial(_place_plainly, where, tuple(int64)), 0, form)
 
 
-class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
+class TorchBatches(Shown, torch.utils.data.IterableDataset):  # type: ignore[misc]
     """One loader's batches as tensors, for a plain loop or as the dataset of a (Stateful)DataLoader.
 
     There pass batch_size=None and num_workers=0. Its state counts what the consumer got, not what is ahead on the
@@ -67,6 +68,9 @@ class TorchBatches(torch.utils.data.IterableDataset):  # type: ignore[misc]
     ) -> None:
         self._batches: Ahead[Tensors] = Ahead(loader, place, ahead)
         self._layout = layout
+
+    def facts(self) -> dict[str, str]:
+        return self._batches.facts()
 
     def __iter__(self) -> Loop[Any]:
         if torch.utils.data.get_worker_info() is not None:

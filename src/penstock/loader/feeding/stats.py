@@ -4,6 +4,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from penstock.base.shown import Shown
 from penstock.loader.feeding.verdict import Fix, Rhythm, judge
 from penstock.loader.tables import Made
 
@@ -49,13 +50,47 @@ class DatasetProgress:
     left_out: int = 0  # records that no row is made of: min_length=
 
 
-@dataclass(frozen=True)
-class Stats:
-    """A snapshot. Seconds are the consumer's since its first batch; `stages` are the makers', over their threads."""
+@dataclass(frozen=True, repr=False)
+class Stats(Shown):
+    """What a loader did so far, and why the training waits for it. `loader.stats()` makes one.
+
+    The first batch starts the clock: rows, tokens and seconds count from the second on. Values of the batches made
+    include those that are ready and were not taken yet.
+
+    Attributes:
+        batches: Batches taken by this rank.
+        rows: Their rows.
+        tokens: Their useful tokens: neither padding nor masked. Without tokens, rows or events: see `unit`.
+        unit: What `tokens` counts: "tokens", "rows" of arrays, or "events" with encode="raw".
+        seconds: Time since the first batch was given.
+        first_batch_seconds: Time that the first batch took.
+        wait_seconds: Time that the consumer spent in `next()`.
+        padding: Share of the places in rows that hold no token.
+        tokens_per_second: The same per second.
+        stages: Seconds in each stage of making batches, summed over all threads: order, read, encode, map.
+        made: Batches made.
+        threads: Threads that make batches now; 0 if each batch is made when it is asked for.
+        busy: Share of the time that these threads work.
+        ready: Batches that lay ready when one was asked for, on average.
+        ahead: Batches that may lie ready at most.
+        draws: Rows drawn from the order, for batches made.
+        draws_unused: Draws that gave no row.
+        coverage: Share of the draws that gave a row.
+        tokens_truncated: Tokens cut from stored rows that are longer than `length`: overflow="truncate".
+        counts: Events written, and values that their fields could not hold, by name.
+        verified_bytes: Bytes compared with their checksums, in whole blocks.
+        verify_seconds: Time that took.
+        replaced_processes: Processes of `map()` that died or hung, and were replaced.
+        mfu: Share of `peak_flops` that the model used. None unless load() was given both numbers.
+        limiting: Stage that the training waits for. None if it does not wait.
+        fix: Change that helps: `change`, an option with its value, and `wait_share` and `speedup`, its effect.
+        verdict: One sentence that says whether the training waits, why, and what helps.
+        datasets: Progress of each dataset: `path`, `rows` drawn, `epochs`, and records `left_out` by min_length=.
+    """
 
     batches: int
     rows: int
-    tokens: int  # useful ones: neither padding nor masked
+    tokens: int
     unit: str
     seconds: float
     first_batch_seconds: float
@@ -65,13 +100,13 @@ class Stats:
     stages: dict[str, float]
     made: int
     threads: int
-    busy: float  # share of the threads' time
-    ready: float  # batches that lay ready when one was asked for, on average
-    ahead: int  # at most
+    busy: float
+    ready: float
+    ahead: int
     draws: int
     draws_unused: int
-    coverage: float  # draws used, of all that were made
-    tokens_truncated: int  # of stored rows longer than those of a batch: overflow="truncate"
+    coverage: float
+    tokens_truncated: int
     counts: dict[str, int]
     verified_bytes: int
     verify_seconds: float
@@ -82,12 +117,23 @@ class Stats:
     verdict: str
     datasets: tuple[DatasetProgress, ...] = ()
 
+    def facts(self) -> dict[str, str]:
+        return {
+            "batches": f"{self.batches:,} in {self.seconds:.1f} s",
+            "speed": f"{self.tokens_per_second:,.0f} {self.unit}/s",
+            "padding": f"{self.padding:.1%}",
+            "waits": f"{self.wait_share:.1%}",
+            "ready": f"{self.ready:.1f} of {self.ahead} batches",
+            "verdict": self.verdict,
+        }
+
     @property
     def wait_share(self) -> float:
+        """Share of the time that the consumer spent in `next()`."""
         return self.wait_seconds / self.seconds if self.seconds else 0.0
 
     def line(self) -> str:
-        """For a log."""
+        """One line for a log."""
         mfu = f", MFU {self.mfu:.1%}" if self.mfu is not None else ""
         return (
             f"{self.batches:,} batches, {self.tokens_per_second:,.0f} {self.unit}/s, padding {self.padding:.1%}, "

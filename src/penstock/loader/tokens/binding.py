@@ -162,11 +162,14 @@ def _column(name: str, columns: Mapping[str, Field], where: str) -> tuple[Field,
 
 def _refuse_type(asked: TokenField, kind: Type, of_events: bool, where: str) -> None:
     if not asked.kind.fits(kind, of_events):
+        another = f"choose another of {', '.join(KINDS)} for it, or leave it out of fields="
+        as_time = f"to read its text as times, say so in the job: `input: {{path: ..., types: {{{asked.column}: "
+        as_time += "'timestamp[us]'}}` (CSV and JSONL), and run it again; or "
         raise ConfigError(
             f"column {asked.column!r} has type {kind.name}, and the encoding {asked.kind.name} takes "
             f"{asked.kind.takes}",
             where=where,
-            next_step=f"choose another of {', '.join(KINDS)} for it, or leave it out of fields=",
+            next_step=f"{as_time if asked.kind.is_time and is_text(kind) else ''}{another}",
         )
     _refuse_values(asked, kind, where)
 

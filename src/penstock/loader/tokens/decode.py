@@ -42,7 +42,7 @@ def decode(
         tokens: Token ids of one row, or of a batch: [rows, length].
         vocabulary: Meaning of the tokens: `loader.vocabulary`. Default: that of pings.
         segmentation: Segment ids that came with these tokens, of the same shape. Tokens in no segment are left out, and
-            each measurement says its `segment`. Default: None, starts with nothing behind them at the end of the row
+            each measurement says its `segment`. Default: None, starts with nothing after them at the end of the row
             are padding.
     """
     rows = np.asarray(tokens)

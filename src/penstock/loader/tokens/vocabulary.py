@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.base.errors import ConfigError, did_you_mean
+from penstock.base.shown import Shown
 from penstock.loader.tokens.kinds.bins import Bins
 from penstock.loader.tokens.kinds.category import Category
 from penstock.loader.tokens.kinds.floats import Float11, Float16, Float32
@@ -41,23 +42,42 @@ class TokenField:
         return {**own, **asdict(self.kind)}
 
 
-@dataclass(frozen=True)
-class Vocabulary:
+@dataclass(frozen=True, repr=False)
+class Vocabulary(Shown):
+    """Which token stands for what, when events become tokens. `loader.vocabulary` is that of its batches.
+
+    Attributes:
+        fields: The encoded columns in order, each with `name`, `column`, `kind` and its marker `tokens`.
+        byte_base: Token of byte 0; byte b is token byte_base + b.
+    """
+
     fields: tuple[TokenField, ...]
-    byte_base: int  # byte b is token byte_base + b
+    byte_base: int
+
+    def facts(self) -> dict[str, str]:
+        fields = ", ".join(f"{field.name}: {field.kind.name}" for field in self.fields)
+        return {"size": f"{self.size} tokens", "fields": fields}
 
     @property
     def size(self) -> int:
+        """Number of tokens: an embedding needs so many rows."""
         return self.byte_base + 256
 
     @property
     def smallest_event(self) -> int:
+        """Tokens of the shortest event."""
         return 1 + sum(field.kind.smallest for field in self.fields)
 
     def typical_event(self, address_bytes: int) -> int:
+        """Tokens of a usual event.
+
+        Args:
+            address_bytes: Bytes of an IP address: 4, or 16 for IPv6.
+        """
         return 1 + sum(field.kind.typical(address_bytes) for field in self.fields)
 
     def describe(self) -> dict[str, Any]:
+        """The vocabulary as JSON, as it stands in the recipe of a loader."""
         return {"fields": tuple(field.describe() for field in self.fields), "byte_base": self.byte_base}
 
 

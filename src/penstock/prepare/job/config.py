@@ -82,7 +82,7 @@ class Config(BaseModel):
     provenance: bool | Literal["origins"] | None = Field(
         None,
         description="keep file, position and content hash of each document or sample, for loader.origin(k); origins: "
-        "without hashes; default: true for text and samples, false behind group",
+        "without hashes; default: true for text and samples, false after group",
     )
     slice_size: str = Field("64MB", description="input bytes per task; this also sets the size of a shard")
     memory: str = Field("80%", description="limit for the whole process tree: 2GB, 512MiB, or 50% of the machine")
@@ -138,7 +138,7 @@ class Config(BaseModel):
             on_bad_input: "fail" stops at a row that cannot be read, "set_aside" keeps it in rejected/ and continues.
                 Default: "fail".
             provenance: Keep the file, position and content hash of each document or sample, for `loader.origin(k)`;
-                "origins" keeps no hashes. Default: True for text and samples, False behind `group`.
+                "origins" keeps no hashes. Default: True for text and samples, False after `group`.
             slice_size: Input bytes per task; this also sets the size of a shard. Default: "64MB", and "16MB" for text.
             memory: Upper bound for the whole process tree: "2GB", or a share of the machine. Default: "80%".
             workers: Processes; 0 runs the tasks inside the driver. Default: "auto".
@@ -356,6 +356,11 @@ def understood(written: dict[str, Any]) -> Translated:
 
 def _keys_of(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(info.alias or name for name, info in model.model_fields.items() if not info.exclude)
+
+
+def source_keys() -> tuple[str, ...]:
+    """Keys of an entry of `input:`."""
+    return _keys_of(SourceConfig)
 
 
 def _refuse_unknown(written: Mapping[str, Any]) -> None:

@@ -26,8 +26,11 @@ def stage_mappings(stages: Any) -> list[dict[str, Any]]:
 
 def named_source(number: int, source: Any) -> Any:
     """The source with its function by name."""
-    if not isinstance(source, Mapping) or not callable(source.get("function")):
+    function = source.get("function") if isinstance(source, Mapping) else None
+    if function is None or isinstance(function, str):
         return source
+    if not callable(function):
+        raise ValueError(f"input[{number}].function: expected module:name, or in Python a function; got {function!r}")
     with _prefixed(f"input[{number}].function"):
         return {**source, "function": target_of(source["function"])}
 

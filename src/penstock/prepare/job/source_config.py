@@ -157,9 +157,13 @@ class SourceConfig(BaseModel):
                 "reads), files (raw files for `function`), items (values for `function`) and npz (batch files)"
             )
         if self.files and not self.function:
-            raise ValueError("files: needs `function: module:name`, a function that yields the samples of one file")
+            raise ValueError(
+                "files: needs `function: module:name`, which yields the samples of one file; in Python a function too"
+            )
         if self.items and not self.function:
-            raise ValueError("items: needs `function: module:name`, a function that makes samples from one item")
+            raise ValueError(
+                "items: needs `function: module:name`, which makes samples from one item; in Python a function too"
+            )
         if self.npz and self.function:
             raise ValueError("npz: holds samples already, and takes no `function`")
         if self.function and ":" not in self.function and not is_carried(self.function):

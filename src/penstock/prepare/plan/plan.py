@@ -30,7 +30,17 @@ class Planned:
 
 @dataclass(frozen=True, repr=False)
 class Plan(Shown):
-    """The work of a run: passes of tasks, each with workers and batches that fit. `penstock.run` takes it."""
+    """The work of a run: passes of tasks, with workers and batches that fit in memory. `penstock.run(plan)` does it.
+
+    Attributes:
+        config: The Config that was planned.
+        survey: Files of the input with their columns and slices, and the stages.
+        means: Memory, cores and disk that the run may use.
+        passes: The passes in order, each with its `tasks`, its `settings` and the memory and disk `projected` for it.
+        semantic: The job with every default that decides bytes, as it will stand in the manifest.
+        splits: Names of the splits.
+        job: Fingerprint of everything that decides the output's bytes.
+    """
 
     config: Config
     survey: Survey
@@ -38,22 +48,26 @@ class Plan(Shown):
     passes: tuple[Planned, ...]
     semantic: dict[str, Any]
     splits: tuple[str, ...]
-    job: str  # fingerprint of everything that decides output bytes
+    job: str
 
     @property
     def projected_memory(self) -> int:
+        """Bytes that the whole process tree will take at most."""
         return max(each.projected.memory_bytes for each in self.passes)
 
     @property
     def output_bytes(self) -> int:
+        """Bytes of the finished dataset, estimated."""
         return sum(each.projected.output_bytes for each in self.passes)
 
     @property
     def workers(self) -> int:
+        """Processes of the pass that has most of them."""
         return max(each.settings.workers for each in self.passes)
 
     @property
     def task_count(self) -> int:
+        """Tasks in all passes."""
         return sum(len(each.tasks) for each in self.passes)
 
     def facts(self) -> dict[str, str]:

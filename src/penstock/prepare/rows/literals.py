@@ -48,6 +48,11 @@ _Values.add_implicit_resolver(
 )
 
 
+def shown_value(value: Any) -> str:
+    """A value as a person wrote it, for errors: 2024-06-01, not datetime.date(2024, 6, 1)."""
+    return str(value) if isinstance(value, date) else repr(value)
+
+
 def _construct_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> WrittenFloat:
     number = WrittenFloat(loader.construct_yaml_float(node))
     number.text = node.value
@@ -105,7 +110,10 @@ def scalar_of(value: Any, kind: pa.DataType) -> pa.Scalar:
         return _number(value, kind)
     if is_a.is_temporal(kind):
         return _time(value, kind)
-    return pa.scalar(value, kind)
+    try:
+        return pa.scalar(value, kind)
+    except TypeError as error:  # Arrow's words name classes of Python
+        raise TypeError("text is needed") from error
 
 
 def _number(value: Any, kind: pa.DataType) -> pa.Scalar:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.base.shown import Shown
 from penstock.shards.packed import TOKENS
 
 Array = np.ndarray[Any, Any]
@@ -53,26 +54,47 @@ class _Lines(Sequence[dict[str, Any]]):
         return {**line, "detail": self._detail(row)} if self._detail else line
 
 
-@dataclass(frozen=True)
-class Rows:
-    """`batch` row i stands at `ordinals[i]` of a file of source number `source`, of which `path_of(i)` is the path.
+@dataclass(frozen=True, repr=False)
+class Rows(Shown):
+    """Rows on their way through the stages: an Arrow batch, with the place in the input where each row was read.
 
-    Most batches are of one file; of small files, several share one.
-    An ordinal is the row's number in a Parquet file. In a text file it is the byte where its segment starts plus
-    its number in the segment: no line is shorter than a byte, so ordinals are unique, ordered, and stay put when
-    the file grows.
+    A stage gets Rows and returns Rows. It takes values from `batch`, changes columns with `with_batch`, and sets rows
+    aside with `keep`. The other attributes travel along.
+
+    Attributes:
+        batch: The rows as a pyarrow.RecordBatch.
+        source: Number of the source in the job's `input:`, from 0.
+        paths: Files that the rows come from. Large files have batches of their own; small files share one.
+        ordinals: Place of each row in its file: the number of the row in a Parquet file. In a text file, the byte where
+            its segment starts plus its number in the segment, so that places do not change when the file grows.
+        splits: Number of each row's split, from 0 for train. None before a `split` stage.
+        set_aside: Rows that stages have set aside so far, with their reasons.
+        made_of: Number of input rows that a function made these samples of, and the input rows that were set aside.
+            None if each row is an input row.
+        files: Number of each row's file in `paths`. None: all rows are of the first.
+        pieces: Number of the input's piece that each path is of, if origins are kept.
+        beside: Values that no stage sees, by name: one value, or array, per row.
     """
 
     batch: pa.RecordBatch
     source: int
     paths: tuple[str, ...]
     ordinals: Array
-    splits: Array | None = None  # the number of each row's split, once a split stage has decided
+    splits: Array | None = None
     set_aside: tuple[SetAside, ...] = ()
-    made_of: tuple[int, tuple[SetAside, ...]] | None = None  # rows that a function made samples of, and others not
-    files: Array | None = None  # which of the paths each row is of; none: the first
-    pieces: tuple[int, ...] = ()  # number of the piece of the input that each path is of, where origins are kept
-    beside: Mapping[str, Array] = field(default_factory=dict)  # one value, or array, per row: marks.py
+    made_of: tuple[int, tuple[SetAside, ...]] | None = None
+    files: Array | None = None
+    pieces: tuple[int, ...] = ()
+    beside: Mapping[str, Array] = field(default_factory=dict)  # see marks.py
+
+    def facts(self) -> dict[str, str]:
+        more = f" and {len(self.paths) - 1:,} more" if len(self.paths) > 1 else ""
+        return {
+            "rows": f"{len(self):,}",
+            "columns": ", ".join(self.batch.schema.names),
+            "from": f"{self.paths[0]}{more}" if self.paths else "no file",
+            "set aside": f"{sum(each.count for each in self.set_aside):,}",
+        }
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
@@ -145,7 +167,7 @@ class Rows:
 
         Args:
             first: First ordinal of the range.
-            last: Ordinal behind the range.
+            last: First ordinal after the range.
         """
         mask = (self.ordinals >= first) & (self.ordinals < last)
         aside = tuple(found for each in self.set_aside if (found := each.between(first, last)).count)

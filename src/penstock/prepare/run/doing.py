@@ -55,7 +55,7 @@ class Doing:
 
         def finished(task: Task, row: LedgerRow, effort: Effort) -> None:
             done[task.name] = row
-            facts = task_facts(task, each.number, row, effort, each.is_for_good)
+            facts = task_facts(task, each, row, effort, self.plan.survey)
             self.progress.count(row, facts["bytes"])
             self.log.say("task", **facts)
 

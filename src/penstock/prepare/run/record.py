@@ -11,9 +11,10 @@ from typing import Any
 from penstock.base.events import MemoryFacts, TaskDone
 from penstock.prepare.engines.events import Effort
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Task
+from penstock.prepare.passes import Pass, Task
 from penstock.prepare.plan.plan import Planned
 from penstock.prepare.sources.slices import Slice
+from penstock.prepare.survey.survey import Survey
 
 _MOST_POINTS = 500
 _MOST_TASKS = 20
@@ -127,17 +128,17 @@ def reads_input(planned: Planned) -> bool:
     return any(isinstance(task.input, Slice) for task in planned.tasks[:1])
 
 
-def task_facts(task: Task, number: int, row: LedgerRow, effort: Effort, is_for_good: bool) -> dict[str, Any]:
+def task_facts(task: Task, each: Pass, row: LedgerRow, effort: Effort, survey: Survey) -> dict[str, Any]:
     """Fields of a `task` event, without its name and time."""
     return {
         "task": task.name,
-        "pass_number": number,
+        "pass_number": each.number,
         "slice": str(task.input),
         "rows": row.rows_read,
-        "bytes": task.input.bytes if isinstance(task.input, Slice) else _written(row),
+        "bytes": survey.file_bytes_of(task.input) if isinstance(task.input, Slice) else _written(row),
         "seconds": round(effort.seconds, 3),
         "attempts": effort.attempts,
-        "set_aside": set_aside([row]) if is_for_good else {},
+        "set_aside": set_aside([row]) if each.is_for_good else {},
     }
 
 

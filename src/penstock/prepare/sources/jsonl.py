@@ -143,9 +143,12 @@ def _inferred(kind: pa.DataType) -> pa.DataType:
     return pa.string() if is_a.is_temporal(kind) or is_a.is_binary(kind) else kind
 
 
+_NO_OBJECT = "no line of it is a JSON object"
+
+
 def _no_object(sample: bytes) -> str:
     is_deep = any(map(nests_too_deep, sample.split(b"\n")))
-    return TOO_DEEP if is_deep else "no line of it is a JSON object"
+    return TOO_DEEP if is_deep else _NO_OBJECT
 
 
 def _usual_values(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -166,6 +169,14 @@ def _kind(value: Any) -> type:
 
 
 def _untold(sample: bytes, file: File, reason: str) -> InputError:
+    is_array = b"".join(sample[:100].split()).startswith(b"[{")
+    if reason == _NO_OBJECT and (is_array or sample.split()[:1] == [b"{"]):
+        what, each = ("one JSON array", ".[]") if is_array else ("objects over several lines", ".")
+        return InputError(
+            f"this file holds {what}, and penstock reads one object per line",
+            where=file.location,
+            next_step=f"write one object per line, for example with jq -c '{each}' OLD.json > NEW.jsonl",
+        )
     return InputError(
         f"cannot tell the columns from the first {len(sample):,} bytes: {reason}",
         where=file.location,

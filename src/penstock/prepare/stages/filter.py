@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError, TaskError
 from penstock.base.user_code import call_user, is_target, load_user_object
 from penstock.base.user_code.carried import shown_name
-from penstock.prepare.rows.literals import read_literal, scalar_of, unquoted
+from penstock.prepare.rows.literals import read_literal, scalar_of, shown_value, unquoted
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.interfaces import Adapts
 from penstock.prepare.stages.stage import Stage, require_columns
@@ -225,8 +225,9 @@ def _check_value(condition: Condition, kind: pa.DataType) -> None:
         what = f"{condition.measure}({condition.column})" if condition.measure else repr(condition.value)
         raise ConfigError(f"{condition.text!r}: column {condition.column!r} is {kind}, which has no {what}") from error
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        value = shown_value(condition.value)
         raise ConfigError(
-            f"{condition.text!r}: column {condition.column!r} is {kind}, and {condition.value!r} is not ({error})",
+            f"{condition.text!r}: column {condition.column!r} is {kind}, and {value} is not ({error})",
             next_step=_how_to_quote(condition, kind),
         ) from error
 

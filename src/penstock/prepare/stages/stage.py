@@ -41,7 +41,7 @@ class Stage:
         """The fields that `- name: written` means. A stage with a short form reads it here.
 
         Args:
-            written: YAML value behind the stage's name, or None.
+            written: YAML value after the stage's name, or None.
         """
         if written is None:
             return {}
@@ -132,6 +132,6 @@ def require_columns(schema: pa.Schema, names: list[str]) -> None:
                 f"there is no column {name!r}. Columns: {', '.join(schema.names)}.{did_you_mean(name, schema.names)}",
                 next_step=f"if the input has a `text_column`, only that is read: leave it out, and write the stage "
                 f"`select: {{text: its_name, {name}: {name}}}` first"
-                if schema.names == ["text"]
+                if schema.names in (["text"], ["tokens"], ["text", "tokens"])
                 else None,
             )

@@ -90,6 +90,7 @@ def _survey_files(
     """(the files that can be read, the others, columns that `types:` declares and no first row has)."""
     good: Surveyed = []
     bad = []
+    first_error: InputError | None = None
     not_seen: list[str] = []
     misnamed: dict[int, Misnamed] = {}
     schemas: dict[int, pa.Schema] = {}  # by source: of the last file that tells, held once however many have it
@@ -109,17 +110,17 @@ def _survey_files(
             if config.on_bad_input == "fail":
                 raise
             bad.append(BadFile(file.source, file.path, "unreadable file", error.what))
+            first_error = first_error or error
             if isinstance(error, Misnamed):
                 misnamed.setdefault(file.source, error)
     for number, mistake in misnamed.items():
         if number not in schemas:
             raise mistake
-    if not good:
+    if not good and first_error:
         if len(files) == 1:
-            raise InputError(f"this file cannot be read: {bad[0].detail}", where=files[0].location)
-        raise InputError(
-            f"none of the {len(files):,} files can be read", where=f"the first: {bad[0].path}: {bad[0].detail}"
-        )
+            raise first_error
+        first = f"the first: {bad[0].path}: {bad[0].detail}"
+        raise InputError(f"none of the {len(files):,} files can be read", first, first_error.next_step)
     return good, bad, not_seen
 
 

@@ -87,8 +87,11 @@ class Survey:
     @property
     def file_bytes(self) -> int:
         """Bytes of the files; items have none."""
-        segments = (segment for piece in self.slices for segment in piece.segments)
-        return sum(segment.bytes for segment in segments if self.kinds[segment.source].reads_files)
+        return sum(map(self.file_bytes_of, self.slices))
+
+    def file_bytes_of(self, piece: Slice) -> int:
+        """Bytes of files in a slice; items have none."""
+        return sum(segment.bytes for segment in piece.segments if self.kinds[segment.source].reads_files)
 
     @property
     def rows_are_estimated(self) -> bool:

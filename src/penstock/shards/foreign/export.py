@@ -7,34 +7,30 @@ folder of Zarr has that in the zarr.json of its root.
 
 import fcntl
 import json
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import TypeVar
 
 from penstock.base.errors import ConfigError, IntegrityError, OutputError, file_error
 from penstock.base.files import WriteFile
+from penstock.base.shown import Shown
 from penstock.base.sizes import format_size, parse_size
 from penstock.base.stores import open_store
 from penstock.base.stores.local import LocalStore
-from penstock.shards.arrays import fixed_dtype
 from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset, open_dataset
 from penstock.shards.foreign.arrayrecord import FORMAT as ARRAYRECORD
 from penstock.shards.manifest import Manifest, dataset_id, read_manifest
 from penstock.shards.origins import has_origins, without_origins
-from penstock.shards.schema import NUMBERS, Field, Schema, Type
+from penstock.shards.schema import Schema
 
 SHARD_SIZE = "200MB"
 SHARD_OPTION = "--shard-size, shard_size="  # for errors
 MARK, ZARR_MARK = "export.json", "zarr.json"
 MARKS = (MARK, ZARR_MARK)
 _BESIDE, _BEFORE = ".penstock-part", ".penstock-old"
-_ROWS_AT_ONCE = 2**16
 _MOST_FILES = 10_000
 _LARGER_SHARDS = "1GB"
 
@@ -48,15 +44,32 @@ class Written:
     files: int = 0
 
 
-@dataclass(frozen=True)
-class Exported:
-    """Counts of a finished export, and of each split in it."""
+@dataclass(frozen=True, repr=False)
+class Exported(Shown):
+    """Counts of a finished export. `penstock.export` returns it.
+
+    Attributes:
+        dataset: Id of the dataset that was exported.
+        bytes: Size of the export.
+        files: Number of its files.
+        rows: Number of rows, by split.
+        tokens: Number of tokens, by split; empty without a column of tokens.
+    """
 
     dataset: str
     bytes: int
     files: int
     rows: Mapping[str, int]
-    tokens: Mapping[str, int]  # without splits that have no column of them
+    tokens: Mapping[str, int]
+
+    def facts(self) -> dict[str, str]:
+        tokens = {"tokens": _by_split(self.tokens)} if self.tokens else {}
+        files = f"{self.files:,}, {format_size(self.bytes)}"
+        return {"rows": _by_split(self.rows), **tokens, "files": files, "dataset": self.dataset}
+
+
+def _by_split(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} in {split}" for split, count in counts.items())
 
 
 def option(name: str, value: str | bool) -> str:
@@ -160,48 +173,6 @@ def is_mark(data: bytes) -> bool:
         return False
     inner = facts.get("attributes")
     return any({"dataset", "to", "splits"} <= set(each) for each in (facts, inner) if isinstance(each, dict))
-
-
-# Reading some rows at a time.
-
-
-def row_ranges(dataset: Dataset, schema: Schema, most: int) -> Iterator[tuple[dict[str, Column], int, int]]:
-    """Columns of a shard and the rows to read together: `most` bytes of the fields of `schema`, or one row."""
-    for shard, records in enumerate(dataset.counts):
-        columns, start = dataset.columns(shard), 0
-        while start < records:
-            stop = min(records, start + _ROWS_AT_ONCE)
-            while stop - start > 1 and sum(_field_bytes(field, columns, start, stop) for field in schema) > most:
-                stop = start + (stop - start) // 2
-            yield columns, start, stop
-            start = stop
-
-
-def fixed_pieces(column: Column, kind: Type, most: int) -> Iterator[np.ndarray[Any, Any]]:
-    """Values of a flat column, `most` bytes at a time or one row, as other programs know them."""
-    dtype = fixed_dtype(kind)
-    rows = max(1, most // (dtype.itemsize * math.prod(kind.shape)))
-    for start in range(0, len(column), rows):
-        yield column.read(start, min(start + rows, len(column))).view(dtype)
-
-
-def _field_bytes(field: Field, columns: Mapping[str, Column], start: int, stop: int) -> int:
-    """Bytes of these values; of a dictionary those of the text that its codes stand for."""
-    kind, name = field.parsed, field.name
-    if start == stop:
-        return 0
-    if kind.is_dictionary:
-        codes = columns[f"{name}/codes"].read(start, stop)
-        edges = columns[f"{name}/dictionary/offsets"]
-        if len(edges) == 1:  # all are null
-            return codes.nbytes
-        first, last = int(codes.min()), int(codes.max())
-        return codes.nbytes + int(np.diff(edges.read(first, last + 2))[codes - first].sum())
-    if kind.is_fixed:
-        return (stop - start) * np.dtype(NUMBERS[kind.number.name]).itemsize * int(np.prod(kind.shape))
-    offsets = columns[f"{name}/offsets"]
-    low, high = int(offsets.read(start, start + 1)[0]), int(offsets.read(stop, stop + 1)[0])
-    return 4 * (stop - start) + (_field_bytes(field.inner, columns, low, high) if kind.is_list else high - low)
 
 
 # Writing.

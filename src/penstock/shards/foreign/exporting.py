@@ -34,7 +34,7 @@ def export(
         path: Folder that `penstock.run` wrote.
         to: Format: "hf" (a folder for `datasets.load_from_disk`), "maxtext" (ArrayRecord of tf.train.Example),
             "megatron" (.bin and .idx files of documents), "zarr" (a group of arrays, format 3) or "hdf5" (one file).
-        output: Folder or file to write. Default: beside the dataset, with the format's name behind the dataset's.
+        output: Folder or file to write. Default: beside the dataset, named like it, with the format's name added.
         split: Only this split. Default: all splits.
         overwrite: Replace an export that is there. Default: False, it is refused.
         shard_size: Size of one file in a folder of several: "200MB" or bytes. Default: 200 MB, for Zarr 16 MB.
@@ -54,11 +54,11 @@ def export(
 
 
 def exported_place(path: str | os.PathLike[str], to: str, output: str | os.PathLike[str] | None) -> str:
-    """The place to write to: `output`, or beside the dataset, with the format's name behind the dataset's."""
+    """The place to write to: `output`, or beside the dataset, named like it, with the format's name added."""
     if to not in FORMATS:
         raise ConfigError(
             f"there is no export to {to!r}.{did_you_mean(to, list(FORMATS))}",
-            where="export: --to, to=",
+            where="penstock export --to, or penstock.export(to=)",
             next_step=f"one of: {', '.join(FORMATS)}",
         )
     beside = f"{normal_path(dataset_path(path, os.getcwd()))}{_ENDINGS[to]}"

@@ -20,7 +20,8 @@ from penstock.base.stores.local import sync_folder
 from penstock.shards.arrays import fixed_dtype
 from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset
-from penstock.shards.foreign.export import Exported, fixed_pieces, open_splits, option, refuse_nulls
+from penstock.shards.foreign.export import Exported, open_splits, option, refuse_nulls
+from penstock.shards.foreign.pieces import fixed_pieces
 from penstock.shards.manifest import dataset_id
 from penstock.shards.record import decode_range
 from penstock.shards.schema import Field, Type, short_type

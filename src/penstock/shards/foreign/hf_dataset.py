@@ -23,6 +23,7 @@ from penstock.shards import arrow as pa
 from penstock.shards import packed
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign import export
+from penstock.shards.foreign.pieces import row_ranges
 from penstock.shards.origins import without_origins
 from penstock.shards.record import decode_range
 from penstock.shards.schema import Field, Schema, Type, type_to_arrow
@@ -82,7 +83,7 @@ def _write_split(store: LocalStore, place: str, dataset: Dataset, features: list
 
 
 def _batches(dataset: Dataset, features: list[Feature], schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
-    for columns, start, stop in export.row_ranges(dataset, dataset.schema, most):
+    for columns, start, stop in row_ranges(dataset, dataset.schema, most):
         arrays = [feature.read(columns, start, stop) for feature in features]
         arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from penstock.base.errors import ConfigError, InputError
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign import export
+from penstock.shards.foreign.pieces import row_ranges
 from penstock.shards.packed import TOKENS, Array, Columns, has_tokens, read_tokens, refuse_null_tokens
 
 LARGEST = 2**31 - 1
@@ -49,7 +50,7 @@ def refuse_other_columns(splits: Mapping[str, Dataset], where: str, program: str
 def token_rows(dataset: Dataset, most_bytes: int, written: export.Written) -> Iterator[TokenRows]:
     """Rows of a split in order, about `most_bytes` of tokens at a time; `written` counts them."""
     schema = tuple(field for field in dataset.schema if field.name == TOKENS)
-    for columns, start, stop in export.row_ranges(dataset, schema, most_bytes):
+    for columns, start, stop in row_ranges(dataset, schema, most_bytes):
         refuse_null_tokens(columns)
         rows = TokenRows(columns, start, stop, *read_tokens(columns, start, stop))
         if rows.values.min(initial=0) < 0 or rows.values.max(initial=0) > LARGEST:

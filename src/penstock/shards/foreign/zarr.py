@@ -28,6 +28,7 @@ from penstock.shards.arrays import Array, fixed_dtype, text_parts
 from penstock.shards.columns import Column
 from penstock.shards.dataset import Dataset
 from penstock.shards.foreign import export
+from penstock.shards.foreign.pieces import fixed_pieces
 from penstock.shards.record import decode_range
 from penstock.shards.schema import Field, short_type
 
@@ -135,7 +136,7 @@ class _Split:
 
     def _fixed(self, field: Field) -> Iterator[Array]:
         for columns, _ in self._shards():
-            yield from export.fixed_pieces(columns[field.name], field.parsed, _AT_ONCE)
+            yield from fixed_pieces(columns[field.name], field.parsed, _AT_ONCE)
 
     def _offsets(self, field: Field) -> Iterator[Array]:
         return _running(

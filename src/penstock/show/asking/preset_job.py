@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.memory import make_budget
-from penstock.prepare.job.config import Config
+from penstock.prepare.job.config import Config, source_keys
 from penstock.prepare.job.job_text import job_text
 from penstock.prepare.job.presets import REQUIRED, Preset
 from penstock.prepare.run.halves import written
@@ -60,10 +60,12 @@ def _refuse_unknown(preset: Preset, overrides: Sequence[Override]) -> None:
             )
         known = [*preset.settings, *preset.fixed, *_KEYS]
         if key not in known or (key in preset.settings and len(each.keys) > 1):
+            of_input = key in source_keys() and not each.keys[1:]
             raise ConfigError(
                 f"{'.'.join(each.keys)}: preset {preset.name} takes {', '.join(preset.settings)}, and the keys of a "
                 f"job file: {', '.join(_KEYS)}.{did_you_mean(key, known)}",
                 where=each.option,
+                next_step=f"{key} is a key of `input`: --set input.{key}={each.value}" if of_input else None,
             )
 
 

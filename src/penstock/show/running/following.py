@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import cast
 
 from penstock.base.errors import OutputError, TaskError
-from penstock.base.events import Event, Sample
+from penstock.base.events import EVENTS, Event, Sample
 from penstock.base.events.log import last_sample, whole_lines
 from penstock.base.sizes import format_seconds
 from penstock.base.stores.store import STATE, Store
@@ -28,7 +28,8 @@ def refuse_idle(store: Store) -> AtWork:
         raise OutputError(
             "no run has written to this folder",
             where=store.root,
-            next_step="give the `output:` of a job that runs; `penstock run JOB` starts one",
+            next_step="give the `output:` of a job that runs. A run that still plans writes nothing: "
+            "`penstock watch --wait` waits for it",
         )
     working = run_at_work(store)
     if working.is_true is False and not store.exists(MANIFEST):
@@ -38,6 +39,27 @@ def refuse_idle(store: Store) -> AtWork:
             next_step="run the job again: it resumes from here; `penstock inspect` says how far it is",
         )
     return working
+
+
+def wait_for_run(store: Store) -> None:
+    """Return when a run is at work in the output, or one has been since this was called."""
+    log_bytes = _log_bytes(store)
+    while run_at_work(store).is_true is False and _log_bytes(store) == log_bytes:
+        time.sleep(_POLL_SECONDS)
+
+
+def _log_bytes(store: Store) -> int:
+    return store.size(EVENTS) if store.exists(EVENTS) else 0
+
+
+def recorded(store: Store) -> Iterator[Event]:
+    """Events of the last run that ended in the output."""
+    events: list[Event] = []
+    for line, _ in whole_lines(store, 0):
+        with suppress(ValueError):
+            event = cast(Event, json.loads(line))
+            events = [event] if event["event"] == "start" else [*events, event]
+    return iter(events)
 
 
 def follow(store: Store) -> Iterator[Event]:

@@ -52,7 +52,9 @@ def _start(event: Start) -> Iterator[Text]:
 
 
 def _input(event: Start) -> str:
-    """Each row once, however many passes take it."""
+    """Each row once, however many passes take it. Items are counted, and what they make is not known."""
+    if event.get("input_items", 0) and not event["input_bytes"]:
+        return counted(event["input_items"], "item")
     about = "about " if event["rows_are_estimated"] else ""
     return about + counted(event["input_rows"], event["unit"].removesuffix("s"))
 

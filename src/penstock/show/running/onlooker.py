@@ -14,18 +14,21 @@ from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.shards.manifest import MANIFEST, dataset_id
 from penstock.show.console import make_console, put
-from penstock.show.running.following import follow, refuse_idle
+from penstock.show.running.following import follow, recorded, refuse_idle, wait_for_run
 from penstock.show.running.progress import Display
 
 
-def watch_run(path: str, as_json: bool) -> dict[str, Any]:
+def watch_run(path: str, as_json: bool, wait: bool = False) -> dict[str, Any]:
     """Show the run that is at work in `path`. Returns, when it has ended, how it ended."""
     store = open_store(path)
-    working = refuse_idle(store)
-    if not working.is_true and store.exists(MANIFEST):  # a run begins by removing it
-        return {"output": store.root, "at_work": False, "ended": None, **_dataset(store)}
     try:
-        last = _print_events(store) if as_json else _draw_events(store, str(working))
+        if wait:
+            wait_for_run(store)
+        working = refuse_idle(store)
+        if not working.is_true and store.exists(MANIFEST):  # a run begins by removing it
+            last = _print_events(recorded(store)) if as_json else None
+        else:
+            last = _print_events(follow(store)) if as_json else _draw_events(store, str(working))
     except KeyboardInterrupt:
         raise Interrupted("stopped watching; the run continues", where=store.root) from None
     return {"output": store.root, "at_work": False, "ended": last, **_dataset(store)}
@@ -41,9 +44,9 @@ def _draw_events(store: Store, working: str) -> Event | None:
     return event
 
 
-def _print_events(store: Store) -> Event | None:
+def _print_events(events: Iterator[Event]) -> Event | None:
     event = None
-    for event in follow(store):
+    for event in events:
         put(json.dumps(event))
     return event
 

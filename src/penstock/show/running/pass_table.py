@@ -25,8 +25,8 @@ def _speed(facts: dict[str, Any]) -> tuple[str, str, str]:
     if not facts["tasks_done"]:
         return "kept", "", ""
     seconds = max(facts["seconds"], 0.001)
-    megabytes = facts["bytes"] / seconds / 1e6
-    return format_seconds(facts["seconds"]), format_count(facts["rows"] / seconds), f"{megabytes:,.1f}"
+    megabytes = f"{facts['bytes'] / seconds / 1e6:,.1f}" if facts["bytes"] else ""  # items have none
+    return format_seconds(facts["seconds"]), format_count(facts["rows"] / seconds), megabytes
 
 
 def _memory(memory: dict[str, int]) -> tuple[str, ...]:

@@ -56,8 +56,9 @@ def _last_line(facts: dict[str, Any]) -> Text:
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     source, memory, settings = facts["input"], facts["memory"], facts["settings"]
     about = "about " if source["rows_are_estimated"] else ""
-    rows = counted(source["rows"], source["unit"].removesuffix("s"))
-    yield "input", f"{input_words(source)}, {about}{rows}, in {counted(source['slices'], 'slice')}"
+    rows = f"{about}{counted(source['rows'], source['unit'].removesuffix('s'))}"
+    rows = f", {rows}" if source["files"] else ""  # how many samples an item makes is not known
+    yield "input", f"{input_words(source)}{rows}, in {counted(source['slices'], 'slice')}"
     if source["not_read"]:
         yield "not read", unread_words(source["not_read"])
     if source["not_seen"]:

@@ -17,6 +17,7 @@ class TrackedPass:
     """One pass: how it was planned, and how far it is."""
 
     planned: PlannedPass
+    is_estimated: bool = False  # whether `planned["rows"]` is
     state: str = "waiting"  # waiting, now, done
     tasks_done: int = 0  # by this run
     finished: int = 0  # rows of tasks that this run did
@@ -42,9 +43,19 @@ class TrackedPass:
         """0 to 1, by rows or by tasks, whichever is further: stages before may have left rows out."""
         if self.state == "done":
             return 1.0
-        by_rows = self.rows / self.planned["rows"] if self.planned["rows"] else 0.0
+        by_rows = self.rows / self.expected_rows if self.expected_rows else 0.0
         by_tasks = self.tasks / self.planned["tasks"] if self.planned["tasks"] else 0.0
         return min(max(by_rows, by_tasks), _ALMOST)
+
+    @property
+    def expected_rows(self) -> int:
+        """Rows that the pass will have read. An estimate grows if the tasks that are done had more rows."""
+        if self.state == "done":
+            return self.rows
+        if not self.is_estimated or not self.tasks:
+            return self.planned["rows"]
+        in_done_tasks = self.planned["rows_kept"] + self.finished
+        return max(self.planned["rows"], round(in_done_tasks * self.planned["tasks"] / self.tasks))
 
     @property
     def row_bytes(self) -> float:
@@ -60,6 +71,7 @@ class Tracker:
     now_pass: TrackedPass | None = None
     input_rows: int = 0
     input_bytes: int = 0
+    input_items: int = 0  # values of `items:`
     unit: str = "rows"
     is_estimated: bool = False  # whether `input_rows` is
     tasks: int = 0
@@ -100,8 +112,9 @@ class Tracker:
         self.started, self.allowed = event["time"], event["allowed"]
         self.unit, self.is_estimated = event["unit"], event["rows_are_estimated"]
         self.input_rows, self.input_bytes = event["input_rows"], event["input_bytes"]
+        self.input_items = event.get("input_items", 0)  # an earlier version did not say it
         self.tasks, self.tasks_done = event["tasks"], event["tasks_kept"]
-        self.passes = {each["number"]: TrackedPass(each) for each in event["passes"]}
+        self.passes = {each["number"]: TrackedPass(each, self.is_estimated) for each in event["passes"]}
         for each in event["passes"]:
             self.set_aside.update(each["rows_set_aside"])
 
@@ -152,6 +165,25 @@ class Tracker:
     def input_read(self) -> int:
         """Rows or documents of the input that some pass has read: each once, however many passes read it."""
         return max((each.rows for each in self.passes.values() if each.planned["reads_input"]), default=0)
+
+    @property
+    def input_expected(self) -> int:
+        """Rows or documents that the input has, as far as it is known by now."""
+        if self.is_input_known:
+            return max(self.input_read, 0 if self.is_estimated else self.input_rows)
+        reading = (each.expected_rows for each in self.passes.values() if each.planned["reads_input"])
+        return max(self.input_rows, self.input_read, *reading)
+
+    @property
+    def is_input_known(self) -> bool:
+        """Whether the rows were counted in advance, or a pass has read them all."""
+        have_read = any(each.state == "done" and each.planned["reads_input"] for each in self.passes.values())
+        return have_read or not self.is_estimated
+
+    @property
+    def is_of_items(self) -> bool:
+        """Whether the input is `items:` alone. They are counted; the samples that they make are not."""
+        return self.input_items > 0 and not self.input_bytes
 
     @property
     def share(self) -> float:

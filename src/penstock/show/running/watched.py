@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from penstock.base.errors import ConfigError
 from penstock.base.events import Event, Observer
 from penstock.base.events.metrics import SECONDS, Metrics, OnMetrics
 from penstock.prepare import entry
@@ -15,7 +16,7 @@ from penstock.shards.manifest import Manifest
 
 def run(
     job: Job | Plan,
-    observe: Observer | None = None,
+    observe: "Observer | None" = None,
     redo: bool = False,
     progress: bool = True,
     on_metrics: OnMetrics | None = None,
@@ -25,8 +26,8 @@ def run(
 
     Args:
         job: Path of a job file, a dict of its keys, a Config or a Plan.
-        observe: Function that is called with each event, a dict; `help(penstock.events)` lists them. What it raises
-            ends the run. Default: None.
+        observe: An Observer: a function that is called with each event, a dict. `help(penstock.events)` lists the
+            events. What it raises ends the run. Default: None.
         redo: Replace a dataset that was made from something else, or make this one anew. Default: False.
         progress: Show progress in a terminal or a notebook; elsewhere nothing is shown. Default: True.
         on_metrics: Function that is called with a flat dict of numbers for a logger, such as
@@ -43,7 +44,7 @@ def run(
 def merge(
     job: Job,
     folder: str | os.PathLike[str] | None = None,
-    observe: Observer | None = None,
+    observe: "Observer | None" = None,
     redo: bool = False,
     progress: bool = True,
     on_metrics: OnMetrics | None = None,
@@ -70,6 +71,12 @@ def merge(
 @contextmanager
 def _watching(observe: Observer | None, progress: bool, metrics: Metrics) -> Iterator[Observer | None]:
     """All that hear the events of a run, as one observer: a display, the metrics, the user's own."""
+    if observe is not None and not callable(observe):
+        raise ConfigError(
+            f"observe={observe!r} cannot be called",
+            where="penstock.run, penstock.merge",
+            next_step="give a function that takes one event, a dict: observe=print",
+        )
     with _shown(progress) as shown:
         told = [shown, _measured(metrics), observe]
         observers = [each for each in told if each]

@@ -11,9 +11,14 @@ _MOST_REASONS = 4
 
 def headline(tracker: Tracker) -> str:
     """`12,000 of about 24,000 documents read`: a document counts once, however many passes read it."""
-    total = max(tracker.input_rows, tracker.input_read)
-    about = "about " if tracker.is_estimated and tracker.input_read < total else ""
-    return f"{format_count(tracker.input_read)} of {about}{counted(total, tracker.unit.removesuffix('s'))} read"
+    unit, read = tracker.unit.removesuffix("s"), tracker.input_read
+    if tracker.is_of_items and not tracker.is_input_known:
+        return f"{counted(read, unit)} read, {counted(tracker.input_items, 'item')} in all"
+    if tracker.is_input_known:
+        return f"{format_count(read)} of {counted(tracker.input_expected, unit)} read"
+    if read >= tracker.input_expected:
+        return f"{counted(read, unit)} read, more than estimated"
+    return f"{format_count(read)} of about {counted(tracker.input_expected, unit)} read"
 
 
 def work_words(tracker: Tracker) -> str:

@@ -129,7 +129,7 @@ class Raw:
         return made, of_events, Spans(shards, records, drawn.astype("i8"), places)
 
     def _flatten(self, counts: Array, out: Batch) -> None:
-        """Views without rows: the values of all rows one behind the other, zeros at the end."""
+        """Views without rows: the values of all rows one after the other, zeros at the end."""
         for each in self._chosen:
             if each.of_events:
                 out[each.name] = out[each.name].reshape(-1, *each.shape)

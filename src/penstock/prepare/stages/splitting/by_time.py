@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
 from penstock.base.numbers import is_not_finite
-from penstock.prepare.rows.literals import scalar_of
+from penstock.prepare.rows.literals import scalar_of, shown_value
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.filter import Condition
 from penstock.prepare.stages.interfaces import Splits
@@ -153,5 +153,5 @@ def _boundary(column: str, split: str, value: Any, kind: pa.DataType) -> pa.Scal
                 f"the split: `cast: {{{column}: 'timestamp[s]'}}`"
             )
         raise ConfigError(
-            f"{split}: column {column!r} is {kind}, and {value!r} is not ({error})", next_step=advice
+            f"{split}: column {column!r} is {kind}, and {shown_value(value)} is not ({error})", next_step=advice
         ) from error

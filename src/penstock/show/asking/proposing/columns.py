@@ -1,7 +1,7 @@
 """Columns: a table of first rows -> what is known of each column. Next: roles.py."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -9,12 +9,13 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import InputError
 from penstock.shards.arrays import is_string
-from penstock.shards.schema import schema_from_arrow
+from penstock.shards.schema import declared_type, schema_from_arrow
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
 _DAY_FIRST = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}(\W.*)?")
 _SHOWN_VALUES = 20
+_TIME_TYPES = ("timestamp[us]", "timestamp[us, UTC]", "timestamp[ns]", "timestamp[ns, UTC]")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Column:
     cannot_be_stored: str  # the reason, or nothing
     path: str  # where `select` finds it
     example_date: str = ""  # of text with dates that do not sort by time, such as 28.06.2024
+    time_type: str = ""  # of text with times: the type that holds every value, for `types:`
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -64,11 +66,12 @@ class Column:
         return not (self.cannot_be_stored or pa.types.is_nested(self.type))
 
 
-def columns_of(table: pa.Table) -> tuple[Column, ...]:
+def columns_of(table: pa.Table, null_texts: Sequence[str] = ()) -> tuple[Column, ...]:
+    """The columns, with the fields of a struct in its place. `null_texts` mean null where a column is not text."""
     taken = set(table.schema.names)
     columns = []
     for name, field, values in _flat("", table):
-        column = _column(field.with_name(name), values)
+        column = _column(field.with_name(name), values, null_texts)
         if name not in table.schema.names:
             flat = name.replace(".", "_")
             while flat in taken:
@@ -90,7 +93,7 @@ def _flat(prefix: str, table: pa.Table) -> Iterator[tuple[str, pa.Field, pa.Chun
             yield path, field, values
 
 
-def _column(field: pa.Field, values: pa.ChunkedArray) -> Column:
+def _column(field: pa.Field, values: pa.ChunkedArray, null_texts: Sequence[str]) -> Column:
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if pa.types.is_dictionary(field.type):
         values = values.cast(kind)
@@ -99,10 +102,23 @@ def _column(field: pa.Field, values: pa.ChunkedArray) -> Column:
     if not column.is_text or not len(values):
         return column
     characters = pc.mean(pc.utf8_length(values)).as_py() or 0.0
-    first = values.drop_null().slice(0, _SHOWN_VALUES).to_pylist()
+    told = values.filter(pc.invert(pc.is_in(values, pa.array(null_texts, values.type)))).drop_null()
+    first = told.slice(0, _SHOWN_VALUES).to_pylist()
     is_time = bool(first) and all(_ISO.fullmatch(each) for each in first)
     date = first[0] if first and all(_DAY_FIRST.fullmatch(each) for each in first) else ""
-    return replace(column, mean_characters=characters, looks_like_time=is_time, example_date=date)
+    kind = _time_type(told) if is_time else ""
+    return replace(column, mean_characters=characters, looks_like_time=is_time, example_date=date, time_type=kind)
+
+
+def _time_type(values: pa.ChunkedArray) -> str:
+    """The type of a time that every value is read as; nothing if some are no times, or only some have a zone."""
+    for word in _TIME_TYPES:
+        try:
+            values.cast(declared_type(word))
+        except pa.ArrowInvalid:
+            continue
+        return word
+    return ""
 
 
 def _distinct(values: pa.ChunkedArray) -> int:

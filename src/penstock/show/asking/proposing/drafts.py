@@ -39,10 +39,18 @@ class Draft(ABC):
         """Sentences for a person to answer; they become comments."""
 
     def source(self) -> str:
-        source = self.looked.source
-        if isinstance(source, str):
+        source, types = self.looked.source, self.types()
+        if isinstance(source, str) and not types:
             return f"input: {quoted(source)}"
-        return "\n  ".join(["input:", *_source_lines(source)])
+        lines = _source_lines(source if isinstance(source, dict) else {"path": source})
+        declared = [f"types: {quoted_mapping(types)} # text in the files, read as times"] if types else []
+        return "\n  ".join(["input:", *lines, *declared])
+
+    def types(self) -> dict[str, str]:
+        """Types of text columns that hold times, where `types:` can declare them."""
+        if self.looked.format not in ("csv", "jsonl"):
+            return {}
+        return {each.name: each.time_type for each in self.looked.columns if each.time_type and each.path == each.name}
 
     def drops(self, column: Column) -> str:
         """Why the column is left out; nothing if it stays."""
@@ -131,7 +139,7 @@ class Events(Draft):
             yield f"group by which column? {_counts([*keys, *self.roles.maybe_keys], self.looked.rows)}"
         if times[1:]:
             yield f"order by which column? {', '.join(quoted(each.name) for each in times[:_MOST_CANDIDATES])}"
-        if not times[0].is_time:
+        if not times[0].is_time and times[0].name not in self.types():
             kind = "text" if times[0].is_text else "numbers"
             yield f"is {quoted(times[0].name)} the time? It holds {kind} of type {times[0].type}, ordered as such"
 

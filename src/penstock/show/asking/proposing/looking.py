@@ -63,7 +63,8 @@ def look(paths: Sequence[str], folder: str, output: str) -> Looked:
     found = find_files(config)
     some = _some(found.files)
     agreed = agree(config, (), (config.input[0].options(),), some)
-    rows, columns = _columns(found, agreed)
+    null_texts = config.input[0].null_values if found.formats[0] == "csv" else ()
+    rows, columns = _columns(found, agreed, null_texts)
     return Looked(source, folder, found.formats[0], len(found.files), some, agreed, found.unread, rows, columns)
 
 
@@ -115,13 +116,13 @@ def _from_folder(path: str, folder: str) -> str:
     return os.path.relpath(path, folder)
 
 
-def _columns(found: Found, agreed: Agreed) -> tuple[int, tuple[Column, ...]]:
+def _columns(found: Found, agreed: Agreed, null_texts: Sequence[str]) -> tuple[int, tuple[Column, ...]]:
     """(rows that were looked at, the columns). Documents of plain text and arrays are not read: their kind is known."""
     batches = []
     if found.formats[0] not in ("npz", "text"):
         batches = list(_batches(found, agreed))
     table = pa.Table.from_batches(batches, agreed.schema)
-    return table.num_rows, columns_of(table)
+    return table.num_rows, columns_of(table, null_texts)
 
 
 def _batches(found: Found, agreed: Agreed) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,7 @@
 """Proposal: what was seen of the input -> a commented job file that runs on it."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from penstock.show.asking.proposing.roles import roles_of
 
 _MOST_SHOWN = 40  # columns in the comment
 _MOST_DATES = 3
+_MOST_NAMES = 5
+_VALUE = re.compile(r"-?\d+([.,]\d+)?|\d{4}-\d\d-\d\d.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*")
 
 
 @dataclass(frozen=True)
@@ -62,13 +65,21 @@ def propose(looked: Looked, output: str) -> Proposal:
 
 def _checked(draft: Draft, output: str) -> Proposal:
     """The draft as text. Raises what planning would raise for it."""
-    questions = tuple(draft.questions())
+    questions = (*_header_questions(draft.looked), *draft.questions())
     text = _text(draft, output, questions)
     config = Config(read_yaml(text), folder=draft.looked.folder)
     stages = config.build_stages()
     agreed = agree(config, stages, (config.input[0].options(),), draft.looked.some)
     check_stages(config, stages, no_rows(agreed.reading(()).wanted), agreed.schema, agreed.columns)
     return Proposal(draft.kind, text, questions)
+
+
+def _header_questions(looked: Looked) -> Iterator[str]:
+    """Whether a CSV file begins with a row: names that are numbers or dates look like one."""
+    names = [each.path for each in looked.columns]
+    if looked.format == "csv" and any(_VALUE.fullmatch(name) for name in names):
+        shown = ", ".join(map(quoted, names[:_MOST_NAMES]))
+        yield f"does a file begin with names? {shown} look like values. If it begins with a row, add a line of names"
 
 
 def _text(draft: Draft, output: str, questions: Sequence[str]) -> str:

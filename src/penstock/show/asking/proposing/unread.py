@@ -1,6 +1,7 @@
 """Unread: files that penstock does not read by itself -> one sentence, and the function that would make samples."""
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 
@@ -9,6 +10,7 @@ from penstock.prepare.sources.registry import SOURCES, known_endings
 from penstock.show.asking.proposing.quoting import quoted
 
 _MOST_KINDS = 4
+_MOST_NAMED = 3
 _SKELETON = '''\
 features.py, beside the job file:
 
@@ -40,9 +42,17 @@ def refuse_other_files(paths: Sequence[str], kinds: Counter[str], folder: str) -
         raise InputError(
             f"these files have several formats: {_listed(kinds)}",
             where=_where(paths),
-            next_step=f"name the files of one format: penstock init '{_pattern(paths[0], _ending(known[0]))}'; a job "
-            "can read several formats if their columns are equal: give each as an entry of `input:`",
+            next_step=f"name the files of one format: penstock init {_of_one_format(paths, known[0])}; a job can read "
+            "several formats if their columns are equal: give each as an entry of `input:`",
         )
+
+
+def _of_one_format(paths: Sequence[str], kind: str) -> str:
+    """Words of a command line that name the files of one format only."""
+    if os.path.isdir(paths[0]):
+        return shlex.quote(_pattern(paths[0], _ending(kind)))
+    named = [path for path in paths if path.lower().endswith(SOURCES[kind].endings)]
+    return " ".join(map(shlex.quote, named[:_MOST_NAMED])) or shlex.quote(_pattern(paths[0], _ending(kind)))
 
 
 def _refuse_nothing(paths: Sequence[str]) -> None:

@@ -45,8 +45,9 @@ def figure(title: str, caption: str, chart: Child, data: Html | None = None) -> 
 
 
 def tile(title: str, value: str, small: Child = None, chart: Html | None = None, name: str | None = None) -> Html:
-    """A number that is read first."""
-    details = [element("div", value, class_="big", id=name), chart]
+    """A number that is read first. One of many digits is smaller, so that it stays on its line."""
+    size = "big" if len(value) < 10 else "big long" if len(value) < 12 else "big longest"
+    details = [element("div", value, class_=size, id=name), chart]
     note = element("div", small, class_="small") if small else None
     return element("dl", element("dt", title), element("dd", details, note), class_="tile")
 

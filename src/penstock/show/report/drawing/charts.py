@@ -123,7 +123,7 @@ def _peak(peak: tuple[float, float], end: float, level: float, y: Words) -> list
 
 def ticks_to(top: float, most: int = 4) -> list[float]:
     """Round numbers from 0 up to `top`: steps of 1, 2 or 5 times a power of ten."""
-    if top <= 0:
+    if top < 1e-300:  # below, a quarter of it may be 0
         return [0.0]
     rough = top / most
     power = 10.0 ** math.floor(math.log10(rough))

@@ -45,7 +45,11 @@ figcaption h3 { color: var(--ink); }
 .tiles { margin-top: 1.5rem; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.875rem 1rem; }
 .tile dt { color: var(--soft); font-size: 0.8125rem; }
-.tile .big { font-size: 1.5rem; line-height: 1.3; font-weight: 620; font-variant-numeric: tabular-nums; }
+.tile { container-type: inline-size; }
+.tile .big { font-size: 1.5rem; line-height: 1.3; font-weight: 620; }
+.tile .big { font-variant-numeric: tabular-nums; }
+.tile .big.long { font-size: min(1.5rem, 12cqi); }
+.tile .big.longest { font-size: min(1.5rem, 10cqi); }
 .tile .small { color: var(--soft); font-size: 0.8125rem; }
 .tile svg { display: block; margin: 0.375rem 0 0.25rem; }
 .balance { margin-top: 1rem; font-weight: 550; }
