@@ -103,6 +103,9 @@ class BatchSource(Protocol):
 
     def state(self) -> dict[str, Any]: ...
 
+    def state_at(self, step: int) -> dict[str, Any]:
+        """State before another batch than the next."""
+
     def restore(self, state: Mapping[str, Any], phases: Sequence[Mapping[str, Any]] | None = None) -> None: ...
 
 

@@ -182,7 +182,11 @@ class Loader(Shown):
 
     def state(self) -> dict[str, Any]:
         """A small dict: number of the next batch, dataset ids, recipe. Restores on any rank, world and workers."""
-        return self._parts.recipe.state(self.step, self._parts.phases)
+        return self.state_at(self.step)
+
+    def state_at(self, step: int) -> dict[str, Any]:
+        """State before batch `step`, for a consumer that is not where the loader is."""
+        return self._parts.recipe.state(step, self._parts.phases)
 
     def restore(self, state: Mapping[str, Any], phases: Sequence[Mapping[str, Any]] | None = None) -> None:
         """Continue at a saved state: the next batch is the one that was next when `state()` was called.

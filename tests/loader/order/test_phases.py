@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import penstock
 from penstock.base.errors import ConfigError
 from penstock.loader.compiled import order as compiled_order
+from penstock.loader.consumers.ahead import Ahead
 from penstock.loader.order.order import Order, Stream
 from penstock.loader.order.phases import Phase, Phases
 from tests.loader.making import Datasets, hash_of
@@ -106,6 +107,39 @@ def test_rows_that_only_fill_the_last_batch_are_not_counted(paths, options):
     if path is not paths:
         (only,) = loader.stats().datasets
         assert (only.rows, only.epochs) == (drawn, options.get("max_epochs", 1))
+
+
+def test_a_run_that_ended_with_padding_is_not_made_longer_behind_it(paths):
+    """The records in place of the padding would never be given."""
+    loader = load(paths[0], batch_size=48, remainder="pad", epochs=1)
+    *_, before, state = [loader.state() for _ in loader]
+    assert "padded" not in before
+    longer = load(paths[0], batch_size=48, remainder="pad", epochs=2)
+    with pytest.raises(ConfigError, match=f"{state['padded']} rows are padding"):
+        longer.restore(json.loads(json.dumps(state)))
+    longer.restore(before)
+    assert longer.step == state["step"] - 1
+    load(paths[0], batch_size=48, remainder="pad", epochs=1).restore(state)
+
+
+def test_phases_that_come_after_padding_are_refused(paths):
+    phases = [{"from": 0, "weights": [4, 1]}]
+    options = {"batch_size": 19, "remainder": "pad", "max_epochs": [None, 1]}
+    loader = load(paths, phases=phases, **options)
+    for _ in range(loader.steps):
+        next(loader)
+    assert loader.state()["padded"]
+    with pytest.raises(ConfigError, match="rows are padding"):
+        loader.restore(loader.state(), [*phases, {"from": loader.steps, "weights": [1, 0]}])
+
+
+def test_a_state_of_batches_ahead_has_the_phases_that_the_consumer_has_begun(paths):
+    loader = load(paths, phases=PHASES)
+    batches = Ahead(loader, lambda batch: lambda: batch, ahead=2)
+    for step in range(12):
+        assert batches.state() == load(paths, phases=PHASES).state_at(step)
+        load(paths, phases=PHASES).restore(batches.state())
+        next(batches)
 
 
 def test_ranks_share_the_batches_of_every_phase(paths):

@@ -68,7 +68,7 @@ class Ahead(Shown, Generic[T]):
                 return placed
             except BaseException:  # Ctrl-C too; and the end, where the loader is put back to where it is
                 if os.getpid() == self._process:  # in a fork the loader refuses, and has threads that are not there
-                    self.restore({**self._loader.state(), "step": step})
+                    self.restore(self._loader.state_at(step))
                 raise
 
     def _take(self) -> tuple[T, int | None]:
@@ -94,8 +94,7 @@ class Ahead(Shown, Generic[T]):
         return len(self._loader)
 
     def state(self) -> dict[str, Any]:
-        state, step = self._loader.state(), self._step
-        return state if step is None else {**state, "step": step}
+        return self._loader.state_at(self.step)
 
     def restore(self, state: Mapping[str, Any], phases: Sequence[Mapping[str, Any]] | None = None) -> None:
         with self._lock:
@@ -105,7 +104,7 @@ class Ahead(Shown, Generic[T]):
                 self._loader.restore(state, phases)
                 self._step = None
             except BaseException:  # refused: the consumer goes on where it was
-                self._loader.restore({**self._loader.state(), "step": step})
+                self._loader.restore(self._loader.state_at(step))
                 self._step = None
                 raise
 

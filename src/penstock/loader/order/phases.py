@@ -84,6 +84,11 @@ class Phases:
         rows, last = phase.row_of(step), phase.order.rows
         return phase.order.taken(rows if last is None else min(rows, last))
 
+    def padding(self, step: int) -> int:
+        """Rows before a batch that only filled the last batch of the run."""
+        steps, rows = self.steps, self.last.order.rows
+        return 0 if rows is None or steps is None or step < steps else max(0, self.last.row_of(steps) - rows)
+
     def begun(self, step: int) -> list[dict[str, Any]]:
         """Facts of the phases behind the first that a batch before `step` was made in."""
         return [phase.facts() for phase in self.each[1:] if phase.first < step]

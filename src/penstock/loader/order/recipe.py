@@ -25,10 +25,12 @@ class Recipe:
     settings: Mapping[str, Any]  # with the batch size and the shares of the first phase
 
     def state(self, step: int, phases: Phases) -> dict[str, Any]:
-        """Only the phases that have begun are in it: those to come may still be changed."""
+        """Only the phases that have begun are in it: those to come may still be changed. `padded` says that the
+        last batch of the run is before the step, and has rows of padding."""
         later = {"phases": begun} if (begun := phases.begun(step)) else {}
         recipe = {**self._facts(), **later}
-        return {"version": STATE_VERSION, "step": step, "datasets": _names(self.datasets), "recipe": recipe}
+        padded = {"padded": rows} if (rows := phases.padding(step)) else {}
+        return {"version": STATE_VERSION, "step": step, "datasets": _names(self.datasets), "recipe": recipe, **padded}
 
     def step_of(self, state: Mapping[str, Any], phases: Phases) -> int:
         """Step of a state. A state of other data or another recipe is refused, and the error names the difference."""
@@ -58,6 +60,13 @@ class Recipe:
             listed = ", ".join(f"{name} was {facts.get(name)!r} and is {own.get(name)!r}" for name in differing)
             raise _refused(f"it is of another recipe: {listed}", "load with the options it was saved with")
         self._refuse_phases(step, facts.get("phases", []), phases.begun(step))
+        padded = _whole(state, "padded") if "padded" in state else 0
+        if padded and padded != phases.padding(step):
+            raise _refused(
+                f"the run that it was saved in ended with batch {step - 1:,}, of which {padded:,} rows are padding; in "
+                "this one the batch is full of records, which would never be given",
+                "begin with step 0 and the longer run, or restore a state before that batch, which is made anew",
+            )
         return step
 
     def _refuse_phases(self, step: int, were: Any, own: list[dict[str, Any]]) -> None:
