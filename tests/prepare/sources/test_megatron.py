@@ -132,6 +132,7 @@ def job_of(path: Path, **keys: Any) -> dict[str, Any]:
             2**63 - 1,
             "sequence 1 has 1 tokens .uint16. from byte 9,223,372,036,854,775,807 on, and a.bin has 12",
         ),
+        (54, "<q", 5, r"sequence 1 begins at byte 5, inside of a token \(uint16\)"),
         (78, "<q", 3, "the edges of documents 0 to 3, from byte 70 on, do not rise from 0 to 3"),
     ],
 )
@@ -154,6 +155,16 @@ def test_a_bin_file_that_is_cut_short_or_missing_is_named(tmp_path):
     assert caught.value.where == str(tmp_path / "a.bin")
     (tmp_path / "a.bin").unlink()
     with pytest.raises(InputError, match=r"the file of its tokens is not here: a\.bin"):
+        survey(path)
+
+
+@pytest.mark.parametrize("more", [1, 200])
+def test_an_index_of_an_earlier_bin_file_is_refused(tmp_path, more):
+    path = write_documents(tmp_path / "a", make_documents(10))
+    size = (tmp_path / "a.bin").stat().st_size
+    with open(tmp_path / "a.bin", "ab") as file:
+        file.write(bytes(more))
+    with pytest.raises(InputError, match=f"its index take {size:,} bytes, and it has {size + more:,}"):
         survey(path)
 
 

@@ -28,6 +28,7 @@ from penstock.shards.packed import TOKENS
 SEQUENCES = "sequences"
 _DAMAGED = "damaged documents"
 _PIECES_PER_SLICE = 16
+_LENGTHS_AT_ONCE = 1 << 18
 _MOST_TOKENS = 2**31 - 1  # of the lists of a batch
 
 
@@ -106,6 +107,13 @@ class _Pair:
     def lengths(self, first: int, last: int) -> Array:
         return self._numbers(self.header.lengths_at, LENGTH, first, last).astype("i8")
 
+    @property
+    def length_of_all(self) -> int:
+        """Tokens of all sequences, some lengths at a time."""
+        count = self.header.sequences
+        spans = ((first, min(first + _LENGTHS_AT_ONCE, count)) for first in range(0, count, _LENGTHS_AT_ONCE))
+        return sum(int(self.lengths(*span).sum()) for span in spans)
+
     def pointers(self, first: int, last: int) -> Array:
         return self._numbers(self.header.pointers_at, PLACE, first, last)
 
@@ -164,12 +172,19 @@ def _refuse_unfit(pair: _Pair) -> None:
 
 
 def _refuse_short(pair: _Pair) -> None:
-    """Refuse a .bin file that ends before its last sequence."""
+    """Refuse a .bin file that ends before its last sequence, or behind the last of an index that leaves out nothing."""
     last = pair.header.sequences - 1
     place, length = int(pair.pointers(last, last + 1)[0]), int(pair.lengths(last, last + 1)[0])
     end = place + length * pair.header.dtype.itemsize
     if end > pair.token_bytes:
         raise unusable(_outside(pair, last, place, length), pair.tokens.path)
+    if end < pair.token_bytes and end == pair.length_of_all * pair.header.dtype.itemsize:
+        raise unusable(
+            f"the sequences of its index take {end:,} bytes, and it has {pair.token_bytes:,}: the index may be that of "
+            "another .bin file",
+            pair.tokens.path,
+            "bring the .idx file that was written with it",
+        )
 
 
 def _outside(pair: _Pair, sequence: int, place: int, length: int) -> str:
@@ -259,6 +274,12 @@ def _documents(pair: _Pair, first: int, last: int) -> _Documents:
     if bad.any():
         number = int(np.argmax(bad))
         raise _Damage(_outside(pair, low + number, int(pointers[number]), int(lengths[number])))
+    if (cut := pointers % pair.header.dtype.itemsize != 0).any():
+        number = int(np.argmax(cut))
+        raise _Damage(
+            f"sequence {low + number:,} begins at byte {int(pointers[number]):,}, inside of a token "
+            f"({pair.header.dtype.name})"
+        )
     return _Documents(first, edges, lengths, pointers)
 
 
