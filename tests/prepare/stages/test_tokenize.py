@@ -71,9 +71,9 @@ def test_a_token_that_the_tokenizer_lacks_is_refused(tmp_path, token, message, a
     [
         ({"eos": True}, "eos: it must name a token"),
         ({"bos": False}, "bos: it must name a token"),
-        ({"eos": "</s>", "add_eos": False}, "eos: '</s>' would not be added, because add_eos is false"),
-        ({"bos": "<s>"}, "bos: '<s>' would not be added, because add_bos is false"),
-        ({"bos": 0, "add_bos": "template"}, "bos: 0 would not be added, because add_bos is template"),
+        ({"eos": "</s>", "add_eos": False}, "eos: '</s>' has no effect, because add_eos is false"),
+        ({"bos": "<s>"}, "bos: '<s>' has no effect, because add_bos is false"),
+        ({"bos": 0, "add_bos": "template"}, "bos: 0 has no effect, because add_bos is template"),
     ],
 )
 def test_a_token_that_would_not_be_added_is_refused(written, message):

@@ -25,7 +25,7 @@ def _edges(column: str, asked: Asked) -> list[float]:
                 f"({len(found) - 1:,} from {found[0]:g} to {found[-1]:g}, and {len(edges) - 1:,} from {edges[0]:g} to "
                 f"{edges[-1]:g})",
                 where=f"load(fields={{{column!r}: 'bins'}})",
-                next_step="use those of one for both: fields=penstock.load(one, ...).vocabulary",
+                next_step="use the edges of one dataset for both: fields=penstock.load(one, ...).vocabulary",
             )
     return edges
 

@@ -94,8 +94,8 @@ def _refuse_more_epochs(phase: PhaseAsked, order: Order, end: int) -> None:
     for number, (taken, stream, limit) in enumerate(zip(order.reached(end), order.streams, order.limits, strict=True)):
         if limit is not None and taken > limit * stream.rows:
             raise ConfigError(
-                f"at the end of {phase.words}, dataset {number + 1} would have been passed {taken / stream.rows:.2f} "
-                f"times, and {limit} is allowed ({taken:,} rows of {stream.rows:,})",
+                f"at the end of {phase.words}, dataset {number + 1} would be read {taken / stream.rows:.2f} "
+                f"times, but max_epochs allows {limit} ({taken:,} rows of {stream.rows:,})",
                 where="load(phases=..., max_epochs=...)",
                 next_step="a shorter phase, a smaller batch_size, weights of smaller whole numbers, or more epochs",
             )
@@ -108,7 +108,7 @@ def _refuse_no_batch(phases: Phases) -> None:
         return
     mixed = f"mixed in blocks of {order.block:,} rows, as weights= say"
     raise ConfigError(
-        f"{order.epochs_have} {max(0, order.rows):,} rows, and a batch takes {size:,}",
+        f"{order.epochs_have} {max(0, order.rows):,} rows, but a batch needs {size:,}",
         where="penstock.load" if len(order.shares) == 1 else mixed,
         next_step="a smaller batch_size, more epochs, or remainder='pad'"
         if order.rows > 0

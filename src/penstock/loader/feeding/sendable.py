@@ -54,7 +54,7 @@ def make_job(function: Function, timeout: float) -> Job:
     name, place = _plain_name(function), place_of(function)
     if _is_imported_by_a_process():
         raise ConfigError(
-            f"map({name}): the script that starts the processes is imported by each of them, and would start more",
+            f"map({name}): each process imports the script that starts it, which would start processes again",
             where=place,
             next_step="put the work of the script below `if __name__ == '__main__':`, or the function in a module",
         )
@@ -74,7 +74,7 @@ def _pickle(function: Function) -> tuple[bytes, dict[str, str]]:
         pickled = pickle.dumps(function, protocol=5)
     except Exception as error:
         raise ConfigError(
-            f"map({name}): this function cannot be sent to a process, which finds it by its name: {error}",
+            f"map({name}): this function cannot be sent to a process: processes import functions by name ({error})",
             where=place,
             next_step="move it to the top level of a module, or run map in threads",
         ) from error

@@ -177,7 +177,7 @@ def _refuse_names(fields: Sequence[Field], masks: Sequence[Chosen], marks_rows: 
     for each in masks:
         if each.name in names:
             raise ConfigError(
-                f"the mask of a column with nulls would be called {each.name!r}, as another column is",
+                f"the mask {each.name!r} of a column with nulls has the name of another column",
                 where="load(nulls=...)",
                 next_step="name the other columns (columns=), or rename one with `select:` when the dataset is made",
             )

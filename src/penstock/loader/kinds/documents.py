@@ -55,7 +55,7 @@ class Documents:
         edges[sequences:] = numbers.size
         if sequences >= len(edges):
             raise ConfigError(
-                f"a batch has {sequences:,} documents and paddings; max_documents={self._most} has room for "
+                f"a batch has {sequences:,} sequences (documents and padding), but max_documents={self._most} allows "
                 f"{len(edges) - 1:,}",
                 where="load(documents='varlen')",
                 next_step="a larger max_documents=",

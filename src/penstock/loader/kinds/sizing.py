@@ -55,7 +55,7 @@ def draws_needed(
             few = most
         elif not needed:
             raise ConfigError(
-                f"rows of {length + 1} tokens are too short: nine of ten would hold no event of this dataset",
+                f"rows of {length + 1} tokens are too short: nine of ten rows would be empty",
                 where="load(length=...)",
                 next_step="a larger length, fewer fields, or fill='one_key', which cuts events",
             )

@@ -184,5 +184,5 @@ def _refuse_values(asked: TokenField, kind: Type, where: str) -> None:
         raise ConfigError(
             f"column {asked.column!r} holds {kind.name}, which cannot hold the category {beyond[0]}",
             where=where,
-            next_step=f"leave it out: {limits.min} to {limits.max} can be there",
+            next_step=f"leave it out: the column holds {limits.min} to {limits.max}",
         )

@@ -177,7 +177,7 @@ def _refuse_events(length: int, asked: Asked) -> None:
     """Refuse more events than the offsets of a batch can count."""
     if asked.rows * length > _MOST_EVENTS:
         raise ConfigError(
-            f"{asked.rows:,} rows of {length:,} events are {asked.rows * length:,}, and a batch has at most "
+            f"the batch needs {asked.rows * length:,} events ({asked.rows:,} rows of {length:,}), but the maximum is "
             f"{_MOST_EVENTS:,}",
             where="load(length=..., batch_size=...)",
             next_step="a smaller length or batch_size, or more ranks",

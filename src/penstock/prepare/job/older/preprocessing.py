@@ -61,8 +61,8 @@ def _refuse_without_paths(job: Mapping[str, Any], written: Mapping[str, Any], bl
     if "stages" not in job and all(shares.values()):
         lines["stages"] = [{"split": {"by": "game_id", **shares}}]
     raise ConfigError(
-        f"{BLOCK}: says how samples are kept, but not where they come from or where they go: "
-        f"{' and '.join(f'`{key}:`' for key in absent)} {'is' if len(absent) == 1 else 'are'} not there",
+        f"{BLOCK}: only says how samples are stored: "
+        f"{' and '.join(f'`{key}:`' for key in absent)} {'is' if len(absent) == 1 else 'are'} missing",
         next_step=f"add these lines to the file; paths are relative to it:\n{job_text(lines).rstrip()}"
         + (_other_input(block) if "input" in absent else ""),
     )

@@ -61,7 +61,7 @@ class SplitByCount(SplitByHash, Applies):
         if self.total > MOST:
             raise ConfigError(
                 f"the counts add up to {self.total:,}, and exact counts go up to {MOST:,}",
-                next_step="use shares, such as {test: 0.1}: of so many, they differ from exact counts by less than 1%",
+                next_step="use shares, such as {test: 0.1}: of counts this large, they differ by less than 1%",
             )
 
     @property

@@ -64,7 +64,7 @@ class Tokenize(Locates, TakesText):
             if named != "" and is_added is not True:
                 shown = is_added if isinstance(is_added, str) else str(is_added).lower()
                 raise ConfigError(
-                    f"{kind}: {named!r} would not be added, because add_{kind} is {shown}",
+                    f"{kind}: {named!r} has no effect, because add_{kind} is {shown}",
                     next_step=f"write `add_{kind}: true` too, or leave {kind} out",
                 )
 
