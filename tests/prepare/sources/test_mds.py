@@ -169,6 +169,74 @@ def test_other_encodings_are_refused_with_those_that_are_read(tmp_path, word):
         survey(tmp_path / "a.mds")
 
 
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("ndarray:float32:0", r"column 'x' is an array float32\[0\], which has a dimension of 0; from 1 to"),
+        ("ndarray:float32:2,0", r"float32\[2, 0\], which has a dimension of 0; from 1 to 2,147,483,647 are read"),
+        (
+            "ndarray:float32:x",
+            "column 'x' is stored as .*, and 'x' is no shape: a shape has whole numbers, such as 2,3",
+        ),
+        ("ndarray:float32:2,", "'2,' is no shape"),
+        ("ndarray:float32:-3", "'-3' is no shape"),
+        ("ndarray:int8:9999999999", "a dimension of 9,999,999,999"),
+        ("ndarray:int8:65536,65536", "which takes 4,294,967,296 bytes, and a shard has no room"),
+    ],
+)
+def test_a_shape_that_no_column_can_have_is_refused(tmp_path, word, told):
+    (tmp_path / "a.mds").write_bytes(shard_bytes({"x": (word, 0)}, [(b"",)]))
+    with pytest.raises(InputError, match=told) as caught:
+        survey(tmp_path / "a.mds")
+    assert caught.value.where == str(tmp_path / "a.mds")
+    assert "another encoding" in caught.value.next_step
+
+
+@pytest.mark.parametrize(("shape", "told"), [((2, 0), r"float32\[\*, 0\]"), ((0, 5, 0), r"float32\[\*, 5, 0\]")])
+def test_arrays_with_an_inner_dimension_of_0_are_refused(tmp_path, shape, told):
+    (tmp_path / "a.mds").write_bytes(shard_bytes({"x": ("ndarray", None)}, [(array(34, *shape),)] * 2))
+    with pytest.raises(InputError, match=f"column 'x' is an array {told}, which has a dimension of 0") as caught:
+        survey(tmp_path / "a.mds")
+    assert "another encoding" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"column_encodings": [5]}, r"column 0 of its description \('x'\) has the encoding 5, which is not text"),
+        ({"column_encodings": [None]}, "has the encoding None, which is not text"),
+        ({"column_names": [5]}, r"column 0 of its description \(5\) has the name 5, which is not text"),
+        ({"column_names": [None]}, "has the name None, which is not text"),
+        ({"column_names": ["\ud800"]}, "which is not text"),
+        ({"column_names": "x"}, "column_names is 'x', not a list"),
+        ({"column_sizes": ["4"]}, "its values are said to have 4 bytes"),
+        (
+            {"column_names": ["x", "x"], "column_encodings": ["int8", "int8"], "column_sizes": [1, 1]},
+            "column 1 of its description has the name 'x', and so has another one",
+        ),
+    ],
+)
+def test_a_description_with_other_than_names_and_encodings_is_damage(tmp_path, change, told):
+    folder = write_texts(tmp_path / "data", ["a", "b"], 1)
+    (folder / "index.json").unlink()
+    with_facts(folder / "shard.00001.mds", change)
+    job = job_of(folder / "*.mds", tmp_path)
+    with pytest.raises(InputError, match=told) as caught:
+        penstock.plan(job)
+    assert caught.value.where == str(folder / "shard.00001.mds")
+    assert "on_bad_input: set_aside" in caught.value.next_step
+    penstock.run({**job, "on_bad_input": "set_aside"})
+    assert penstock.open(tmp_path / "out")[:].to_pylist() == [{"number": 0, "text": "a"}]
+
+
+def with_facts(path: Path, change: dict[str, Any]) -> None:
+    """Write a shard of one sample whose description is changed."""
+    facts = {"column_names": ["x"], "column_encodings": ["int32"], "column_sizes": [4], **change}
+    described = json.dumps(facts).encode()
+    at = 12 + len(described)
+    path.write_bytes(struct.pack("<3I", 1, at, at + 4) + described + bytes(4))
+
+
 def array(code: int, *shape: int, data: bytes = b"") -> bytes:
     return bytes([code, len(shape) << 2, *shape]) + data
 
@@ -222,6 +290,32 @@ def test_an_index_that_does_not_fit_is_refused(tmp_path, change, told):
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match=told):
         penstock.plan(job_of(folder, tmp_path))
+
+
+@pytest.mark.parametrize("below", [False, True], ids=["named itself", "in a folder that is named"])
+@pytest.mark.parametrize(
+    ("index", "told"),
+    [
+        ('{"version": 2}', "this index has no list `shards`, and .* lie beside it, such as shard.00000.mds"),
+        ('{"version": 2, "shards": {}}', "this index has no list `shards`"),
+        ('[{"a": 1}]', "this index has no list `shards`"),
+        ('{"version": 2, "sha', "this index is not JSON"),
+    ],
+)
+def test_an_index_without_shards_is_not_taken_for_data(tmp_path, index, told, below):
+    folder = write_texts(tmp_path / "data" / "train", ["a", "b"], 1)
+    (folder / "index.json").write_text(index)
+    with pytest.raises(InputError, match=told) as caught:
+        penstock.plan(job_of(folder.parent if below else folder, tmp_path))
+    assert caught.value.where == str(folder / "index.json")
+    assert "bring back the index" in caught.value.next_step
+    assert len(rows_of(job_of(folder / "*.mds", tmp_path))) == 2
+
+
+def test_a_table_may_be_called_index_where_no_shards_are(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "index.json").write_text('{"a": 1}\n')
+    assert rows_of(job_of(tmp_path / "data", tmp_path)) == [{"a": 1}]
 
 
 def test_a_split_is_a_folder_and_its_name_no_option(tmp_path):

@@ -5,17 +5,20 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+import penstock
 from penstock.base.errors import ConfigError
-from penstock.prepare.stages import build_stage
+from penstock.prepare.stages import build_stage, statistics
 from penstock.prepare.stages.fitting.quantiles import CELLS_PER_BIN, keys_of, values_of
 from penstock.show.contents.inspect import inspect_facts, inspect_tables
 from tests.loader.making import prepare
@@ -189,3 +192,61 @@ def test_inspect_shows_how_many_bins_a_column_has(tmp_path):
     console.print(*inspect_tables(facts), sep="\n")
     shown = next(line for line in console.export_text().splitlines() if line.strip().startswith("errors  "))
     assert shown.split() == ["errors", "8", "1", "100.0%", "100.0%", "0", "0"]
+
+
+def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.set_column(2, "seconds", pc.multiply(batch["seconds"], 2.0))
+
+
+class Unknown(penstock.Stage):
+    def __call__(self, rows: penstock.Rows) -> penstock.Rows:
+        return rows
+
+
+class Statistics(statistics.Statistics):
+    """Of a user: what it does to rows is not known."""
+
+
+@pytest.mark.parametrize(
+    ("changing", "name"),
+    [
+        ({"select": {"user": "user", "at": "at", "seconds": "user"}}, "select"),
+        ({"normalize": ["seconds"]}, "normalize"),
+        ({"cast": {"columns": {"seconds": "float32"}, "lossy": True}}, "cast"),
+        ({"filter": "seconds > 0"}, "filter"),
+        ({"dedup": {"column": "name"}}, "dedup"),
+        ({"split": {"test": 0.1}}, "split"),
+        ({"split": {"test": 10}}, "split"),
+        (doubled, ".*doubled"),
+        ({f"{__name__}:Unknown": {}}, ".*Unknown"),
+        ({f"{__name__}:Statistics": {"columns": ["seconds"]}}, ".*Statistics"),
+    ],
+)
+def test_bins_before_a_stage_that_may_change_values_or_rows_are_refused(tmp_path, changing, name):
+    table = VISITS.append_column("name", pa.array([f"{number}" for number in range(4000)]))
+    stages = [{"bins": {"seconds": 16}}, {"statistics": ["seconds"]}, changing]
+    with pytest.raises(ConfigError, match=rf"stages\[0\]\.bins: .*, but comes before stages\[2\]\.{name}") as caught:
+        prepare(tmp_path / "before", table, stages)
+    assert re.fullmatch(rf"move `bins` behind stages\[2\]\.{name}", caught.value.next_step)
+    output = prepare(tmp_path / "behind", table, [*stages[1:][::-1], stages[0]])
+    assert json.loads((output / "artifacts/bins.json").read_text())["seconds"]["bins"] == 16
+
+
+def test_the_last_stage_that_may_change_something_is_the_one_to_move_bins_behind(tmp_path):
+    stages = [{"bins": {"seconds": 16}}, {"filter": "seconds > 0"}, GROUP, {"filter": "user > 2"}]
+    with pytest.raises(ConfigError, match=r"stages\[3\]\.filter"):
+        prepare(tmp_path, VISITS, stages)
+
+
+def test_other_measuring_stages_may_follow(tmp_path):
+    stages = [{"bins": {"seconds": 16}}, {"statistics": ["seconds"]}, {"bins": {"user": 4}}, GROUP]
+    output = prepare(tmp_path, VISITS, stages)
+    loader = penstock.load(output, batch_size=4, length=200, fields={"at": "time", "seconds": "bins"}, workers=0)
+    loader.batch(0)
+    assert not loader.stats().counts["values_too_small"] + loader.stats().counts["values_too_large"]
+
+
+def test_bins_of_packed_documents_are_refused_because_nothing_uses_them(tmp_path):
+    table = pa.table({"tokens": pa.array([[1, 2, 3]] * 50, pa.list_(pa.uint16())), "score": np.arange(50.0)})
+    with pytest.raises(ConfigError, match="for fields of events, but pack makes rows of tokens"):
+        prepare(tmp_path, table, [{"bins": {"score": 4}}, {"pack": 16}])

@@ -251,6 +251,11 @@ def changes_values(stage: Stage) -> bool:
     return isinstance(stage, Applies) and not isinstance(stage, Splits)
 
 
+def only_measures(stage: Stage) -> bool:
+    """Whether it changes no value, and leaves out no row that has a key. Nobody knows that of a user's own stage."""
+    return isinstance(stage, Fits) and not isinstance(stage, Binds) and not stage.code()
+
+
 def busy_threads(stages: Sequence[Stage]) -> int:
     """Threads that the stages keep busy, 0 if a process is one thread."""
     return max((stage.threads() for stage in stages if isinstance(stage, UsesThreads)), default=0)

@@ -12,7 +12,7 @@ from penstock.prepare.job.config import Config
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.sources import File
 from penstock.prepare.sources.datasets import prepared
-from penstock.prepare.sources.datasets.mds_index import INDEX, is_mds, shard_files
+from penstock.prepare.sources.datasets.mds_index import INDEX, is_mds, refuse_without_shards, shard_files
 from penstock.prepare.sources.datasets.saved import UNNAMED, is_saved, saved_files, saved_name
 from penstock.prepare.sources.row_range import RowRange
 from penstock.prepare.survey import listing
@@ -53,16 +53,21 @@ def listed_files(number: int, source: SourceConfig, place: str) -> list[str] | N
     """The files of a folder that says itself which they are: of the `datasets` library, or of MosaicML Streaming."""
     if is_saved(place):
         return saved_files(place, source.whole_split)
-    if source.format in ("auto", "mds") and is_mds(place):
-        refuse_split_of_files(number, source)
-        return shard_files(place)
+    if source.format in ("auto", "mds"):
+        refuse_without_shards(place)
+        if is_mds(place):
+            refuse_split_of_files(number, source)
+            return shard_files(place)
     return None
 
 
 def refuse_inner_shards(folder: str, files: Iterable[str]) -> None:
     """Refuse a folder around datasets of MosaicML Streaming: which of its files are read, their own folders say."""
     for file in files:
-        if os.path.basename(file) == INDEX and is_mds(os.path.dirname(file)):
+        if os.path.basename(file) != INDEX:
+            continue
+        refuse_without_shards(os.path.dirname(file))
+        if is_mds(os.path.dirname(file)):
             raise InputError(
                 "a folder inside of this one is a dataset of MosaicML Streaming",
                 where=f"{os.path.dirname(file)}, in {folder}",

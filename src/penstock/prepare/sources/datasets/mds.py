@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.base.errors import InputError
 from penstock.prepare.rows.rows import Array, Rows, SetAside
 from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
+from penstock.prepare.sources.datasets.mds_columns import NoArray
 from penstock.prepare.sources.datasets.mds_index import INDEX, shard_facts
 from penstock.prepare.sources.datasets.mds_shard import Damage, Shard, open_shard
 from penstock.prepare.sources.reading.bad_text import sound_text
@@ -78,10 +79,14 @@ def _refuse_other_index(location: str, shard: Shard) -> None:
 
 def _settle(shard: Shard, values: dict[str, list[bytes]]) -> None:
     """Give columns the types that only the first sample tells."""
-    try:
-        settled = {name: shard.columns[name].settled(first) for name, (first, *_) in values.items()}
-    except ValueError as error:
-        raise Damage(f"the first sample has no array: {error}") from error
+    settled = {}
+    for name, (first, *_) in values.items():
+        try:
+            settled[name] = shard.columns[name].settled(first)
+        except NoArray as error:
+            raise Damage(f"column {name!r}: the first sample has no array: {error}") from error
+        except ValueError as error:
+            raise ValueError(f"column {name!r} is {error}") from error
     shard.columns = {**shard.columns, **settled}
 
 

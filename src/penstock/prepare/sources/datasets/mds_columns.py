@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +31,12 @@ _ARRAY_CODES = {
     66: "float64",
 }
 _SHAPE_TYPES = ("<u1", "<u2", "<u4", "<u8")
+_MOST = 2**31 - 1  # of a dimension, as Arrow counts
+_SAMPLE_BYTES = 2**32  # a shard has no place for more
+
+
+class NoArray(Exception):
+    """A value that is not an array of its column."""
 
 
 class Encoding(ABC):
@@ -70,9 +77,28 @@ def encoding_of(word: str) -> Encoding:
     kind, _, shape = rest.partition(":")
     if name == "ndarray" and kind in ("", *_NUMBERS) and not (shape and not kind):
         dtype = np.dtype(kind) if kind else None
-        return Arrays(dtype, tuple(map(int, shape.split(",")))) if dtype and shape else AnyArrays(dtype, None)
+        return Arrays(dtype, _dimensions(word, dtype, shape)) if dtype and shape else AnyArrays(dtype, None)
     known = ", ".join(("int", *_NUMBERS, *_TEXTS, *_BYTES, "ndarray"))
     raise ValueError(f"stored as {word!r}, and these are read: {known}")
+
+
+def _dimensions(word: str, dtype: np.dtype[Any], shape: str) -> tuple[int, ...]:
+    texts = shape.split(",")
+    if not all(re.fullmatch("[0-9]{1,10}", text) for text in texts):
+        raise ValueError(f"stored as {word!r}, and {shape!r} is no shape: a shape has whole numbers, such as 2,3")
+    dimensions = tuple(map(int, texts))
+    _refuse_dimensions(dtype, dimensions, dimensions)
+    if (size := math.prod(dimensions) * dtype.itemsize) >= _SAMPLE_BYTES:
+        raise ValueError(f"stored as {word!r}, which takes {size:,} bytes, and a shard has no room for such samples")
+    return dimensions
+
+
+def _refuse_dimensions(dtype: np.dtype[Any], shape: Sequence[object], dimensions: Sequence[int]) -> None:
+    """Raise ValueError for a dimension that a list of Arrow cannot have."""
+    if wrong := [size for size in dimensions if not 0 < size <= _MOST]:
+        raise ValueError(
+            f"an array {_shown(dtype, shape)}, which has a dimension of {wrong[0]:,}; from 1 to {_MOST:,} are read"
+        )
 
 
 @dataclass(frozen=True)
@@ -142,8 +168,9 @@ class AnyArrays(Encoding):
         return pa.list_(_fixed(pa.from_numpy_dtype(self.dtype), self.inner))
 
     def settled(self, first: bytes) -> AnyArrays:
-        """Raises ValueError for a value that is no array."""
+        """Raises NoArray for a value that is none, and ValueError for one whose type no column can have."""
         dtype, shape, _ = _described(first, self.dtype)
+        _refuse_dimensions(dtype, ("*", *shape[1:]), shape[1:])
         return AnyArrays(dtype, shape[1:], self.dtype is None)
 
     def decode(self, values: Sequence[bytes]) -> tuple[pa.Array, Bad]:
@@ -154,10 +181,10 @@ class AnyArrays(Encoding):
             try:
                 dtype, shape, data = _described(value, None if self.brings_type else self.dtype)
                 if (dtype, shape[1:]) != (self.dtype, self.inner):
-                    raise ValueError(
+                    raise NoArray(
                         f"it is {_shown(dtype, shape)}, and the first is {_shown(self.dtype, ('*', *self.inner))}"
                     )
-            except ValueError as error:
+            except NoArray as error:
                 bad[number] = str(error)
                 shape, data = (0,), b""
             lengths.append(shape[0])
@@ -171,18 +198,18 @@ def _described(value: bytes, dtype: np.dtype[Any] | None) -> tuple[np.dtype[Any]
     at = 0
     if dtype is None:
         if not value or value[0] not in _ARRAY_CODES:
-            raise ValueError(f"{value[:1]!r} stands for no type of array")
+            raise NoArray(f"{value[:1]!r} stands for no type of array")
         dtype, at = np.dtype(_ARRAY_CODES[value[0]]), 1
     if len(value) <= at or value[at] < 4:
-        raise ValueError("it says no shape")
+        raise NoArray("it says no shape")
     dimensions, kind = value[at] >> 2, np.dtype(_SHAPE_TYPES[value[at] & 3])
     end = at + 1 + dimensions * kind.itemsize
     if len(value) < end:
-        raise ValueError(f"it ends inside of its shape, which has {dimensions} numbers")
+        raise NoArray(f"it ends inside of its shape, which has {dimensions} numbers")
     shape = tuple(np.frombuffer(value[at + 1 : end], kind).tolist())
     data, size = value[end:], math.prod(shape) * dtype.itemsize
     if len(data) != size:
-        raise ValueError(f"it has {len(data):,} bytes of numbers, and {_shown(dtype, shape)} takes {size:,}")
+        raise NoArray(f"it has {len(data):,} bytes of numbers, and {_shown(dtype, shape)} takes {size:,}")
     return dtype, shape, data
 
 

@@ -12,7 +12,7 @@ import xxhash
 
 from penstock.base.errors import InputError
 from penstock.base.files import ReadFile
-from penstock.prepare.sources.registry import compression_of
+from penstock.prepare.sources.registry import COMPRESSIONS, compression_of
 
 INDEX = "index.json"
 _AT_ONCE = 1 << 20
@@ -57,6 +57,25 @@ def is_mds(place: str) -> bool:
     except InputError:
         return False
     return isinstance(facts, dict) and isinstance(facts.get("shards"), list)
+
+
+def refuse_without_shards(place: str) -> None:
+    """Refuse a folder with shards whose index does not say which they are: the index is no data."""
+    path = os.path.join(place, INDEX)
+    if not os.path.isfile(path) or is_mds(place):
+        return
+    if found := min(filter(_is_shard, os.listdir(place)), default=""):
+        _parsed(path, *_version(path))  # an index that is not JSON is refused as such
+        raise InputError(
+            f"this index has no list `shards`, and shards of MosaicML Streaming lie beside it, such as {found}",
+            where=path,
+            next_step="bring back the index of the dataset, or name the shards to read them without it: "
+            f"{os.path.join(place, '*' + found[found.lower().rindex('.mds') :])}",
+        )
+
+
+def _is_shard(name: str) -> bool:
+    return name.lower().endswith(tuple(f".mds{packed}" for packed in ("", *COMPRESSIONS)))
 
 
 def shard_files(place: str) -> list[str]:
@@ -154,4 +173,5 @@ def _parsed(path: str, *version: int) -> Any:  # noqa: ARG001
         with ReadFile(path) as file:
             return json.loads(file.read())
     except (ValueError, RecursionError) as error:
-        raise InputError(f"this index is not JSON: {error}", where=path) from error
+        what = f"this index is not JSON: {error}"
+        raise InputError(what, where=path, next_step="bring back the index of the dataset") from error

@@ -23,6 +23,7 @@ from penstock.prepare.sources.registry import compression_of
 _OFFSET = np.dtype("<u4")
 _DESCRIPTION_BYTES = 1 << 24  # at most
 _READ_AT_ONCE = 1 << 24
+_DESCRIBED = ("column_names", "column_encodings", "column_sizes")
 
 
 class Damage(Exception):
@@ -107,11 +108,12 @@ def _opened(stream: BinaryIO) -> Shard:
 def _columns(data: bytes, at: int) -> dict[str, Encoding]:
     try:
         facts: dict[str, Any] = json.loads(data)
-        described = list(zip(facts["column_names"], facts["column_encodings"], facts["column_sizes"], strict=True))
+        described = list(zip(*(_listed(facts, key) for key in _DESCRIBED), strict=True))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Damage(f"at byte {at:,} it has no description of its columns: {type(error).__name__}: {error}") from error
-    columns = {}
-    for name, word, size in described:
+    columns: dict[str, Encoding] = {}
+    for number, (name, word, size) in enumerate(described):
+        _refuse_names(number, name, word, columns)
         try:
             columns[name] = encoding_of(word)
         except ValueError as error:
@@ -121,6 +123,26 @@ def _columns(data: bytes, at: int) -> dict[str, Encoding]:
     if not columns:
         raise Damage(f"at byte {at:,} it describes no columns")
     return columns
+
+
+def _listed(facts: dict[str, Any], key: str) -> list[Any]:
+    if not isinstance(found := facts[key], list):
+        raise TypeError(f"{key} is {found!r}, not a list")
+    return found
+
+
+def _refuse_names(number: int, name: Any, word: Any, before: Mapping[str, Encoding]) -> None:
+    """Raise Damage for a column whose name or encoding is no text, or whose name another one has."""
+    for what, each in (("name", name), ("encoding", word)):
+        if not _is_text(each):
+            raise Damage(f"column {number} of its description ({name!r}) has the {what} {each!r}, which is not text")
+    if name in before:
+        raise Damage(f"column {number} of its description has the name {name!r}, and so has another one")
+
+
+def _is_text(value: Any) -> bool:
+    """JSON can write half a surrogate pair, which no text has."""
+    return isinstance(value, str) and value == value.encode(errors="replace").decode()
 
 
 def _read(stream: BinaryIO, size: int, at: int) -> bytes:

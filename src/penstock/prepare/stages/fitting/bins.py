@@ -1,5 +1,6 @@
 """Bins: edges of ranges that hold about equally many values of a column, as an artifact. `load(fields=)` uses them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -8,19 +9,23 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.fitting.quantiles import CELLS_PER_BIN, PACKED_BYTES, Quantiles
-from penstock.prepare.stages.interfaces import Fit, Fits
+from penstock.prepare.stages.interfaces import Fit, Fits, MindsPlace, Named, only_measures
 from penstock.prepare.stages.stage import require_columns
+from penstock.prepare.stages.text.pack import Pack
 
 MOST_BINS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bins(Fits):
+class Bins(Fits, MindsPlace):
     """`bins: {rtt: 256}` finds 256 ranges of `rtt` with equally many training rows, and writes `artifacts/bins.json`.
 
     Rows pass through unchanged. `load(fields={"rtt": "bins"})` then gives each range a token. The artifact has the
     edges and the exact number of values in each bin. A value that many rows have is in one bin, so that there may be
     fewer bins than asked for. No bin is empty. Nulls, NaNs and infinities are counted, and are in no bin.
+
+    Put it behind every stage that changes columns or leaves out rows: only `group`, `statistics` and other `bins` may
+    follow. Before `group`, it also measures the rows without a key that `group` sets aside.
     """
 
     smaller_states: ClassVar[str] = "fewer bins"
@@ -38,6 +43,24 @@ class Bins(Fits):
         for name, count in self.columns.items():
             if not 2 <= count <= MOST_BINS:
                 raise ConfigError(f"{name}: {count} bins; a column has from 2 to {MOST_BINS:,}")
+
+    def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:  # noqa: ARG002
+        """The edges are those of the values that `load` is given."""
+        changing = [number for number, (_, stage) in enumerate(behind) if not only_measures(stage)]
+        if not changing:
+            return
+        name, stage = behind[changing[-1]]
+        if isinstance(stage, Pack):
+            raise ConfigError(
+                f"its edges are for fields of events, but {name} makes rows of tokens",
+                next_step="leave `bins` out; `statistics` measures columns of documents",
+            )
+        place = f"stages[{len(before) + 1 + changing[-1]}].{name}"
+        raise ConfigError(
+            f"it measures the values that `load` uses its edges for, but comes before {place}, which may change or "
+            "leave out what was measured",
+            next_step=f"move `bins` behind {place}",
+        )
 
     def __call__(self, rows: Rows) -> Rows:
         return rows
