@@ -272,7 +272,7 @@ def test_a_ready_built_in_stage_is_its_name():
         (_two, "_two is called as _two(batch, other), but a stage is called differently", "def my_stage(batch, *"),
         (_samples, "_samples yields, but a stage returns one record batch", "input: {files: ..., function: ...}"),
         ({_plus_option: {"numbr": 1}}, "unknown option 'numbr'. Options: number. Did you mean 'number'?", ""),
-        ({_plus_option: {"number": object()}}, "option 'number' is a object, but options are numbers", "partial"),
+        ({_plus_option: {"number": object()}}, "option 'number' is an object, but options are what a job", "partial"),
         ({_plus_option: {"number": abs}}, "option 'number' is a builtin_function_or_method, but options", "partial"),
         (Plain(), "Plain uses 'Plain', a ", "frozen dataclasses"),
         (42, "one stage with its options", ""),
