@@ -14,7 +14,7 @@ import sys
 import types
 import typing
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.base.fingerprint import digest
@@ -33,6 +33,8 @@ _NAMED = (
     types.WrapperDescriptorType,
     types.ClassMethodDescriptorType,
 )
+_NUMBERS = (bool, int, float, complex, decimal.Decimal, fractions.Fraction)
+_SEEDED = (str, bytes, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, uuid.UUID)
 _NO_IDENTITY = "has no identity that a later run could check"
 
 
@@ -64,6 +66,32 @@ def value_token(value: Any, token: Token) -> Any:
         made_by = token(value.default_factory) if kind is collections.defaultdict else None
         return [kind.__name__, made_by, *([token(key), token(each)] for key, each in value.items())]
     return _python_token(value, token) or _library_token(value, token)
+
+
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """Values of a set in one order, however they came into it; as they come, if they are no plain values."""
+    try:
+        return sorted(values, key=lambda each: repr(_plain_token(each)))
+    except NoIdentity:
+        return list(values)
+
+
+def is_in_one_order(value: Any) -> bool:
+    """Whether the hash of a value, and so the order of a set of such values, is equal in all processes."""
+    if type(value) in (tuple, frozenset):
+        return all(map(is_in_one_order, value))
+    return type(value) in _NUMBERS and value == value
+
+
+def is_in_one_order_by_seed(value: Any) -> bool:
+    """Whether its hash is equal in all processes that have one PYTHONHASHSEED. Others are made of addresses."""
+    if type(value) in (tuple, frozenset):
+        return all(map(is_in_one_order_by_seed, value))
+    return type(value) in _SEEDED or (value is None and sys.version_info >= (3, 12)) or is_in_one_order(value)
+
+
+def _plain_token(value: Any) -> Any:
+    return value_token(value, _plain_token)
 
 
 def _python_token(value: Any, token: Token) -> Any:
