@@ -3,16 +3,13 @@
 from penstock.base.machine import cpu_count
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.stores import refuse_file
-from penstock.base.user_code.carried import refuse_own_order
 from penstock.prepare.budget.means import Means
 from penstock.prepare.engines.choosing import open_trial
 from penstock.prepare.engines.trial import in_folder
 from penstock.prepare.job.config import Config
-from penstock.prepare.job.stage_list import carried_targets
 from penstock.prepare.passes.cutting import cut_passes
 from penstock.prepare.plan import measuring
 from penstock.prepare.plan.plan import Plan, make_plan
-from penstock.prepare.plan.settings import strategy_of
 from penstock.prepare.run.exports import refuse_columns, refuse_export
 from penstock.prepare.survey.taking import take_survey
 
@@ -20,8 +17,6 @@ from penstock.prepare.survey.taking import take_survey
 def plan_of(config: Config) -> Plan:
     refuse_file(config.output_path)
     refuse_export(config)
-    for target in carried_targets(config.stages, config.input) if strategy_of(config).is_inside else ():
-        refuse_own_order(target)
     budget, cores = make_budget(config.memory), cpu_count().amount
     with open_trial(config, _left_of(budget)) as trial:
         survey = take_survey(config, trial.scout, budget)

@@ -94,8 +94,8 @@ def refuse_own_order(target: str) -> None:
     for owner, name in carried(target).identity.sets if is_carried(target) and sys.flags.hash_randomization else ():
         raise ConfigError(
             printable(
-                f"{owner} uses {name!r}, a set, which has another order in each process. Workers have one order, but "
-                "without workers the tasks are done in this process"
+                f"{owner} uses {name}: the order of a set, and `hash`, differ between processes. Workers have one hash "
+                "seed, but without workers the tasks are done in this process, which has another"
             ),
             next_step="sort it into a tuple (or dict.fromkeys(sorted(it)), in which `in` is as fast); or set "
             "`workers: 1`; or start Python with PYTHONHASHSEED=0, as workers are",

@@ -7,6 +7,7 @@ they have in this process; here, classes keep the order of their definition, and
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import io
 import operator
@@ -64,7 +65,13 @@ def _pickler() -> Any:
 
         def _class(self, kind: type, make: Any, arguments: Any, state: Any, *others: Any) -> Any:
             attributes, slots = state
-            return (make, arguments, (_as_defined(kind, attributes), slots), *others)
+            attributes = _as_defined(kind, attributes)
+            if issubclass(kind, enum.Enum):  # cloudpickle leaves out aliases, and flags of several bits
+                bases, name, qualname, _, *more = arguments
+                members = {member: each.value for member, each in kind.__members__.items()}
+                arguments = (bases, name, qualname, members, *more)
+                attributes = {name: each for name, each in attributes.items() if name not in members}
+            return (make, arguments, (attributes, slots), *others)
 
     return Pickler
 
@@ -85,6 +92,12 @@ def _copying_pickler() -> Any:
             number = len(self._sets)
             self._sets[id(value)] = (number, value)
             return number, type(value), in_order(value)
+
+        def reducer_override(self, value: Any) -> Any:
+            if not (hasattr(type(value), "_reduce_states") and hasattr(value, "py_func")):
+                return super().reducer_override(value)
+            # A function of numba, which would find itself in this process, compiled with the globals of another time.
+            return _empty, (type(value),), value._reduce_states(), None, None, _fill_compiled
 
         def _class(self, kind: type, make: Any, arguments: Any, state: Any, *others: Any) -> Any:
             """A name of its own makes a copy in this process too, where cloudpickle would find the class itself."""
@@ -130,6 +143,18 @@ def _as_defined(kind: type, attributes: dict[str, Any]) -> dict[str, Any]:
         if name in attributes or is_repeated:
             found[name] = attributes.get(name, value)
     return {**found, **attributes}
+
+
+def _empty(kind: Any) -> Any:
+    return kind.__new__(kind)
+
+
+def _fill_compiled(function: Any, state: dict[str, Any]) -> None:
+    """Make what was empty a function of numba: only now, because it may call itself."""
+    function.__init__(state["py_func"], state["locals"], state["targetoptions"])
+    for signature in state["sigs"]:
+        function.compile(signature)
+    function._can_compile = state["can_compile"]
 
 
 def _sentinel_name(value: Any) -> str:

@@ -27,9 +27,10 @@ from penstock.base.user_code.classes import (
     dataclass_settings,
     field_settings,
     slots_of,
+    written_doc,
 )
-from penstock.base.user_code.modules import imported, is_library, module_digest
-from penstock.base.user_code.values import NoIdentity, is_in_one_order, is_in_one_order_by_seed, value_token
+from penstock.base.user_code.modules import imported, is_library, module_digest, values_set_since
+from penstock.base.user_code.values import NoIdentity, in_order, is_in_one_order, is_in_one_order_by_seed, value_token
 
 _SESSIONS = (None, "__main__", "__mp_main__")  # modules that no other process can import
 _GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"))
@@ -88,7 +89,9 @@ def refuse_other_modules(name: str, identity: Identity) -> None:
 
 
 def plain_digest(value: Any) -> str:
-    """Digest of a plain value; nothing for one that holds functions, classes or objects."""
+    """Digest of a plain value, or of the home and name of a function or class; nothing for other objects."""
+    if isinstance(value, types.FunctionType | type):
+        return fingerprint([value.__module__, value.__qualname__])
     try:
         return fingerprint(_constant(value))
     except (NoIdentity, RecursionError):  # the latter of a list that contains itself
@@ -167,6 +170,8 @@ class _Portrait:
         if isinstance(value, types.FunctionType | type):
             return self._by_name(value) or self._number(value)
         if isinstance(value, types.ModuleType):
+            if value.__name__ in _SESSIONS:
+                raise _refusal(place, value, "is another program in each process", "name its values without it; ")
             return self._module(value.__name__)
         if id(value) in self._around:
             raise _refusal(place, value, "contains itself")
@@ -235,7 +240,9 @@ class _Portrait:
         if module is None or is_library(name) or not getattr(module, "__file__", None):
             return ["module", name]
         self.modules[name] = module_digest(module)
-        return ["module", name, self.modules[name]]
+        changed = {(home, constant): plain_digest(now) for home, constant, _, now in values_set_since(module)}
+        self.settings |= changed
+        return ["module", name, self.modules[name], *([key, word] for key, word in changed.items())]
 
     def _module_used(self, module: types.ModuleType, names: set[str]) -> list[Any]:
         """Word for a module of which code uses these names: modules inside it count, and values that it holds now."""
@@ -246,13 +253,17 @@ class _Portrait:
         return [self._module(module.__name__), inner, self._settings(module, found)]
 
     def _settings(self, module: types.ModuleType, found: dict[str, Any]) -> list[Any]:
-        """Plain values of a module. Workers import it: what a script has set there since would be lost on the way."""
+        """Values of a module. Workers import it: what a script has set there since would be lost on the way."""
         known = [(name, plain_digest(value)) for name, value in found.items()]
         self.settings |= {(module.__name__, name): word for name, word in known if word}
-        return [[name, word] for name, word in known if word]
+        ours = {name: value for name, value in found.items() if getattr(value, "__module__", "") in _SESSIONS[1:]}
+        described = [[name, self.token(value, Place(module.__name__, name))] for name, value in ours.items()]
+        return [*([name, word] for name, word in known if word), *described]
 
-    def _import(self, name: str) -> list[Any]:
+    def _import(self, name: str, place: Place) -> list[Any]:
         module = imported(name)
+        if name.partition(".")[0] in _SESSIONS:
+            raise _refusal(place, module, "is another program in each process", "name its values without it; ")
         return ["module", name] if module is None else self._module(module.__name__)
 
     def _number(self, thing: Any) -> list[Any]:
@@ -270,23 +281,24 @@ class _Portrait:
     def _function(self, function: types.FunctionType) -> list[Any]:
         owner, code = name_of(function), function.__code__
         self.files.add(code.co_filename)
+        self.sets += [Place(owner, word) for word in sorted(set(_orders_in(code)))]
         searched = _only_searched(code)
         used = [[name, self._global(function, name, searched)] for name in sorted(set(_globals_of(code)))]
-        used += [["import", self._import(name)] for name in sorted(set(_imports_of(code)))]
+        used += [["import", self._import(name, Place(owner, name))] for name in sorted(set(_imports_of(code)))]
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         captured = [[name, self._cell(cell, Place(owner, name), searched)] for name, cell in cells]
         given = [
             self.token(each, Place(owner, "a default")) for each in (function.__defaults__, function.__kwdefaults__)
         ]
-        own = {name: value for name, value in vars(function).items() if not name.startswith("__")}
-        attributes = [[name, self.token(value, Place(owner, f"{owner}.{name}"))] for name, value in sorted(own.items())]
+        own = sorted(vars(function).items())  # also __wrapped__
+        attributes = [[name, self.token(value, Place(owner, f"{owner}.{name}"))] for name, value in own]
         words = annotations_of(function)
         return ["function", owner, _code_token(code), used, captured, given, attributes, words]
 
     def _global(self, function: types.FunctionType, name: str, searched: set[str]) -> Any:
         if name in function.__globals__:
             value = function.__globals__[name]
-            if isinstance(value, types.ModuleType):
+            if isinstance(value, types.ModuleType) and value.__name__ not in _SESSIONS:
                 return self._module_used(value, set(_names_in(function.__code__)))
             return self._named(value, Place(name_of(function), name), searched)
         return ["builtin", name] if hasattr(builtins, name) else ["undefined", name]
@@ -307,7 +319,8 @@ class _Portrait:
         bases = [self.token(base, Place(kind.__name__, base.__name__)) for base in kind.__bases__]
         facts = [[name, self.token(value, Place(kind.__name__, name))] for name, value in class_facts(kind)]
         made_by = self.token(type(kind), Place(kind.__name__, "its metaclass"))
-        return ["class", kind.__name__, made_by, bases, facts, self._fields(kind), annotations_of(kind)]
+        words = [written_doc(kind), annotations_of(kind)]
+        return ["class", kind.__name__, made_by, bases, facts, self._fields(kind), words]
 
     def _fields(self, kind: type) -> Any:
         """Fields of a dataclass, members of an enum."""
@@ -348,6 +361,19 @@ def _only_searched(code: types.CodeType) -> set[str]:
                 (searched if is_searched else others).add(step.argval)
         pending += [each for each in pending.pop(0).co_consts if isinstance(each, types.CodeType)]
     return searched - others
+
+
+def _orders_in(code: types.CodeType) -> Iterator[str]:
+    """What the code and the code inside it do that follows the hash seed: `hash`, and a loop over a written set."""
+    steps = list(dis.get_instructions(code))
+    for step, following in itertools.pairwise(steps):
+        if step.opname in _GLOBAL and step.argval == "hash":
+            yield "hash"
+        if isinstance(step.argval, frozenset) and following.opname == "GET_ITER":
+            yield f"{{{', '.join(map(repr, in_order(step.argval)))}}}"
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _orders_in(each)
 
 
 def _imports_of(code: types.CodeType) -> Iterator[str]:

@@ -6,6 +6,7 @@ import collections
 import datetime
 import decimal
 import fractions
+import inspect
 import logging
 import operator
 import pathlib
@@ -99,12 +100,14 @@ def _python_token(value: Any, token: Token) -> Any:
     kind = type(value)
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         return ["namedtuple", token(kind), *map(token, value)]
+    if kind is inspect.Signature and " at 0x" not in str(value):
+        return ["signature", str(value)]
     if kind is slice:
         return ["slice", token(value.start), token(value.stop), token(value.step)]
     if kind is re.Pattern:
         return ["pattern", token(value.pattern), value.flags]
     if isinstance(value, pathlib.PurePath) and kind.__module__.startswith("pathlib"):
-        return ["path", str(value)]
+        return ["path", str(value), *([] if kind is type(pathlib.Path()) else [kind.__name__])]
     if isinstance(value, logging.Logger):  # pickled by its name; it decides no byte
         return ["logger", value.name]
     if kind in _CALLERS:
@@ -144,7 +147,10 @@ def _numpy_token(value: Any, token: Token) -> Any:
         if value.dtype.names:  # by field: bytes between fields may be anything
             return ["array", token(value.dtype), list(value.shape), *(token(value[name]) for name in value.dtype.names)]
         data = digest(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-        return ["array", token(value.dtype), list(value.shape), data]
+        is_turned = (
+            value.flags.f_contiguous and not value.flags.c_contiguous
+        )  # sums go another way, and round otherwise
+        return ["array", token(value.dtype), list(value.shape), data, *(["F"] if is_turned else [])]
     if isinstance(value, np.void) and value.dtype.names:
         return ["scalar", token(np.array(value))]
     if isinstance(value, np.generic):
@@ -190,5 +196,8 @@ def _as_python(value: Any, kind: Any) -> Any:
 
 def _numba_token(value: Any, token: Token) -> Any:
     if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
-        return ["numba", token(value.py_func), token(value.targetoptions)]
+        signatures = (
+            [] if value._can_compile else [str(each) for each in value.nopython_signatures]
+        )  # as its author wrote
+        return ["numba", token(value.py_func), token(value.targetoptions), *signatures]
     raise NoIdentity(_NO_IDENTITY)

@@ -159,8 +159,8 @@ def _digest_of(function: Any) -> str:
     identity = identity_of(function)
     for owner, name in identity.sets:
         raise ConfigError(
-            f"{owner} uses {name!r}, a set, which has another order in each process: a resumed run would make other "
-            "batches",
+            f"{owner} uses {name}: the order of a set, and `hash`, differ between processes, so a resumed run would "
+            "make other batches",
             where="load(encode=...)",
             next_step="sort it into a tuple, or into dict.fromkeys(sorted(it)), in which `in` is as fast",
         )
