@@ -734,7 +734,7 @@ def test_data_larger_than_memory_gives_the_same_bytes(load, datasets, kind):
         ({"columns": ["rt"]}, "'rt'"),
         ({"columns": []}, "no column"),
         ({"memory": "plenty"}, "plenty"),
-        ({"batch_size": 10**6, "epochs": 1}, "and a batch takes 1,000,000"),
+        ({"batch_size": 10**6, "epochs": 1}, "but a batch needs 1,000,000"),
         ({"split": "tset"}, "'tset'"),
         ({"length": 5}, "length=5"),
     ],

@@ -6,11 +6,8 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.events import Observer
-from penstock.base.user_code.carried import refuse_changed
 from penstock.prepare.job.config import Config, load_config
-from penstock.prepare.job.stage_list import carried_targets
 from penstock.prepare.plan.plan import Plan
-from penstock.prepare.plan.settings import strategy_of
 from penstock.prepare.planning import plan_of
 from penstock.prepare.run.exports import make_export
 from penstock.prepare.run.halves import halves_of, merge_batches
@@ -30,14 +27,14 @@ def plan(job: Job) -> Plan:
         A Plan, which `penstock.run` takes.
     """
     if isinstance(job, Config):
-        _refuse_changed(job, strategy_of(job).is_inside)
+        _refuse_changed(job)
     return plan_of(_config(job))
 
 
 def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
     """Prepare the dataset, resuming where an earlier run stopped. `observe` is called with each event."""
     if isinstance(job, Plan):
-        _refuse_changed(job.config, job.workers == 0)
+        _refuse_changed(job.config)
     if isinstance(job, Plan) and not job.config.intermediate_dir:
         return _run(job, observe, redo)
     for part in halves_of(job.config if isinstance(job, Plan) else _config(job), plan if redo else None):
@@ -60,13 +57,11 @@ def _run(planned: Plan, observe: Observer | None, redo: bool) -> Manifest:
     return manifest
 
 
-def _refuse_changed(config: Config, is_inside: bool) -> None:
-    """Refuse a job that is no longer the one that its Config or Plan describes. Workers have code as it was then."""
+def _refuse_changed(config: Config) -> None:
+    """Refuse a job whose items are no longer those that its Config or Plan describes; its functions are copies."""
     for source in config.input:
         if source.items:
             source.items.refuse_changed()
-    for target in carried_targets(config.stages, config.input) if is_inside else ():
-        refuse_changed(target)
 
 
 def _config(job: Job) -> Config:

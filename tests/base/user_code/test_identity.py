@@ -65,7 +65,7 @@ def _digest(code: str, file: str = "<cell>") -> str:
     return identity_of(space["function"]).digest
 
 
-def _using(value: str) -> str:
+def using(value: str) -> str:
     return f"value = {value}\ndef function(x):\n    return value\n"
 
 
@@ -77,7 +77,7 @@ def test_all_values_have_an_identity_that_does_not_depend_on_the_process(tmp_pat
 
 
 def test_no_two_values_are_taken_for_one_another():
-    digests = [_digest(_using(value)) for value in VALUES]
+    digests = [_digest(using(value)) for value in VALUES]
     assert len(set(digests)) == len(VALUES)
 
 
@@ -206,7 +206,7 @@ def test_an_annotation_counts_without_the_address_of_an_object():
     ],
 )
 def test_values_of_arrow_count_exactly(one, other):
-    assert _digest(_using(one)) != _digest(_using(other))
+    assert _digest(using(one)) != _digest(using(other))
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_values_of_arrow_count_exactly(one, other):
 )
 def test_values_of_arrow_that_python_cannot_hold_are_refused(value):
     with pytest.raises(ConfigError, match="has no identity"):
-        _digest(_using(value))
+        _digest(using(value))
 
 
 def test_an_object_that_is_a_dataclass_and_a_container_is_refused():
@@ -366,3 +366,56 @@ def test_of_functions_with_one_name_in_one_module_each_is_itself(tmp_path, monke
     first, last = importlib.import_module("made_in_a_loop").every
     assert target_of(last) == "made_in_a_loop:function"
     assert load_object(target_of(first))(5) == 5
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "after"),
+    [
+        ("class C:\n    z = 1\n    a = 1\ndef function(x):\n    return vars(C)\n", "z = 1\n    a =", "a = 1\n    z ="),
+        ("class C:\n    'hello'\ndef function(x):\n    return C.__doc__\n", "hello", "bye"),
+        ("class C:\n    __slots__ = ('z', 'a')\ndef function(x):\n    return C.__slots__\n", "'z', 'a'", "'a', 'z'"),
+        ("def other(x):\n    return 1\ndef function(x):\n    return 2\nfunction.__wrapped__ = other\n", "1", "3"),
+        ("held = np.ones((2, 3), order='C')\ndef function(x):\n    return held.sum()\n", "'C'", "'F'"),
+        ("held = pathlib.PurePosixPath('a')\ndef function(x):\n    return held\n", "PurePosix", "PureWindows"),
+        ("import numba\n@numba.njit('int64(int64)')\ndef f(x):\n    return x\ndef function(x):\n    return f(x)\n",
+         "int64(int64)", "float64(float64)"),
+    ],
+)  # fmt: skip
+def test_what_a_function_can_tell_apart_counts(code, before, after):
+    assert _digest(code) == _digest("\n" + code)
+    assert _digest(code) != _digest(code.replace(before, after))
+
+
+def test_sending_an_object_does_not_change_the_identity_of_its_class():
+    space: dict[str, object] = {"__name__": "__main__"}
+    code = "@dataclasses.dataclass\nclass D:\n    a: int = 1\nheld = D()\ndef function(x):\n    return held\n"
+    exec(compile(PREAMBLE + code, "<cell>", "exec"), space)
+    before = identity_of(space["function"]).digest
+    target_of(space["function"])
+    assert identity_of(space["function"]).digest == before
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import settings\nsettings.helper = lambda x: $\ndef function(x):\n    return settings.helper(x)\n",
+        "import settings\nsettings.LIMIT = $\ndef function(x):\n    return settings.limit()\n",
+        "import settings\nfrom settings import limit\nsettings.LIMIT = $\ndef function(x):\n    return limit()\n",
+    ],
+)
+def test_whatever_a_script_sets_in_a_module_that_a_function_uses_counts(tmp_path, code):
+    (tmp_path / "settings.py").write_text("LIMIT = 1\ndef limit():\n    return LIMIT\ndef helper(x):\n    return x\n")
+    assert _told(code.replace("$", "2"), tmp_path) != _told(code.replace("$", "3"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import __main__\nBY = 1\ndef function(x):\n    return __main__.BY\n",
+        "BY = 1\ndef function(x):\n    from __main__ import BY\n    return BY\n",
+        "import __main__\nheld = [__main__]\ndef function(x):\n    return held[0].BY\n",
+    ],
+)
+def test_the_main_module_is_refused_which_is_another_program_in_each_process(code):
+    with pytest.raises(ConfigError, match="a module, which is another program in each process"):
+        _digest(code)

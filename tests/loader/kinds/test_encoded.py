@@ -92,6 +92,12 @@ def test_the_code_of_a_function_counts_and_not_its_name_alone(datasets):
         two.restore(one.state())
 
 
+def test_a_function_that_may_see_the_order_of_a_set_is_refused(datasets):
+    words = {"a", "b", "c"}
+    with pytest.raises(PenstockError, match="uses words: the order of a set, and `hash`, differ between processes"):
+        penstock.load(datasets.visits, batch_size=8, encode=lambda window: [len(window)] * len(list(words)), **OPTIONS)
+
+
 def test_threads_give_the_same_batches(datasets):
     options = {**OPTIONS, "encode": sums, "batch_size": 16}
     alone = penstock.load(datasets.visits, **options)

@@ -87,5 +87,5 @@ def test_tokens_have_no_nulls(datasets):
 def test_a_mask_needs_a_name_of_its_own(tmp_path):
     table = pa.table({"x": pa.array([1, None], pa.int32()), "x_valid": pa.array([1, 2], pa.int32())})
     path = prepare(tmp_path, table, [])
-    with pytest.raises(PenstockError, match="would be called 'x_valid'"):
+    with pytest.raises(PenstockError, match="the mask 'x_valid'"):
         penstock.load(path, batch_size=2, nulls=["x"], workers=0)

@@ -1,38 +1,31 @@
 """Carried code: functions and classes that no other process can import, by a name, and as bytes to send them.
 
 A function of a module is written `module:name` in a job. One of a script, a notebook or a closure is written
-`name@digest`, and this table has it: in the driver the function itself, in a worker the copy that it was sent.
+`name@digest`, and this table has it: in each process a copy, as it was when the job was planned.
 """
 
 from __future__ import annotations
 
-import functools
-import io
 import pickle
 import re
 import sys
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.base.errors import ConfigError, printable
-from penstock.base.user_code.identity import (
-    Identity,
-    find_in,
-    identity_of,
-    importable_name,
-    load_by_name,
-    name_of,
-    refuse_other_modules,
-)
+from penstock.base.user_code.copying import copied, copy_of, message_bytes
+from penstock.base.user_code.identity import Identity, identity_of, importable_name, name_of, refuse_other_modules
 
 _TARGET = re.compile(r"[A-Za-z_]\w*@[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
 class Carried:
-    """An object that is sent as `data`: itself, as it was when the job was planned, with all that it uses."""
+    """A copy of an object and all that it uses, as they were when the job was planned: the one that `data` makes.
+
+    The driver calls a copy too, so that tasks without workers see what a worker would see.
+    """
 
     thing: Any = field(repr=False)
     identity: Identity
@@ -64,7 +57,8 @@ def target_of(thing: Any) -> str:
         return known
     identity = identity_of(thing)
     target = f"{_plain(name_of(thing))}@{identity.digest[:12]}"
-    _table[target] = Carried(thing, identity, _pickled(thing))
+    if target not in _table:  # a copy may be at work already
+        _table[target] = _copied(thing, identity)
     return target
 
 
@@ -95,13 +89,16 @@ def refuse_other_values(target: str) -> None:
         refuse_other_modules(shown_name(target), carried(target).identity)
 
 
-def refuse_changed(target: str) -> None:
-    """In the driver: raise ConfigError if carried code, or a value that it uses, was changed since it was named."""
-    if is_carried(target) and identity_of(carried(target).thing).digest != carried(target).identity.digest:
+def refuse_own_order(target: str) -> None:
+    """In a driver that does the tasks: raise ConfigError if carried code may see the order that a set has here."""
+    for owner, name in carried(target).identity.sets if is_carried(target) and sys.flags.hash_randomization else ():
         raise ConfigError(
-            f"{shown_name(target)}, or a value that it uses, was changed since the job was planned. Without workers "
-            "the changed one would be called",
-            next_step="plan the job again, or give penstock.run the job itself",
+            printable(
+                f"{owner} uses {name}: the order of a set, and `hash`, differ between processes. Workers have one hash "
+                "seed, but without workers the tasks are done in this process, which has another"
+            ),
+            next_step="sort it into a tuple (or dict.fromkeys(sorted(it)), in which `in` is as fast); or set "
+            "`workers: 1`; or start Python with PYTHONHASHSEED=0, as workers are",
         )
 
 
@@ -114,9 +111,9 @@ def carried_files(target: str) -> frozenset[str]:
 
 
 def packed(message: Any) -> tuple[bytes, dict[str, Carried]]:
-    """(the message as bytes, the carried code that it names). Classes of this session go with it as values."""
-    classes = any(isinstance(each.thing, type) for each in _table.values())
-    data = _dumps(message) if classes else pickle.dumps(message, protocol=5)
+    """(the message as bytes, the carried code that it names). Classes of this session are among it."""
+    classes = {each.thing: target for target, each in _table.items() if isinstance(each.thing, type)}
+    data = message_bytes(message, classes, _thing) if classes else pickle.dumps(message, protocol=5)
     return data, {target: each for target, each in _table.items() if target.encode() in data}
 
 
@@ -125,43 +122,23 @@ def accept(table: Mapping[str, Carried]) -> None:
     _table.update(table)
 
 
+def _thing(target: str) -> Any:
+    return carried(target).thing
+
+
 def _unpacked(identity: Identity, data: bytes) -> Carried:
-    return Carried(pickle.loads(data), identity, data)
+    return Carried(copy_of(data), identity, data)
 
 
-def _pickled(thing: Any) -> bytes:
+def _copied(thing: Any, identity: Identity) -> Carried:
     try:
-        return _dumps(thing)
+        return _unpacked(identity, copied(thing))
     except Exception as error:
         raise ConfigError(
             printable(f"{name_of(thing)} cannot be sent to a worker: {type(error).__name__}: {error}"),
             next_step="make that object inside the function; or save the function in a module and give it as "
             "'module:name'",
         ) from error
-
-
-def _dumps(thing: Any) -> bytes:
-    import cloudpickle  # here: most jobs name their functions
-
-    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-        """Pickles importable objects by name, even if their module was imported again since."""
-
-        def reducer_override(self, value: Any) -> Any:
-            if isinstance(value, types.FunctionType | type) and value.__module__ != "builtins":
-                name = importable_name(value)
-                if name and find_in(value.__module__, value.__qualname__) is not value:
-                    return load_by_name, (name,)
-            if isinstance(value, functools._lru_cache_wrapper) and importable_name(value) is None:
-                return _cached, (value.__wrapped__, value.cache_parameters())
-            return super().reducer_override(value)
-
-    with io.BytesIO() as file:
-        Pickler(file, protocol=5).dump(thing)
-        return file.getvalue()
-
-
-def _cached(function: Any, parameters: Mapping[str, Any]) -> Any:
-    return functools.lru_cache(**parameters)(function)
 
 
 def _plain(name: str) -> str:

@@ -16,11 +16,12 @@ _METHODS = (types.FunctionType, staticmethod, classmethod, property, functools.c
 _ENUM_WORDS = frozenset(("_generate_next_value_", "_new_member_", "_use_args_", "_value_repr_", "_unhashable_values_"))
 _NAMEDTUPLE_WORDS = frozenset(("__new__", "_make", "_replace", "_asdict", "__repr__", "__getnewargs__", "__replace__"))
 _PYTHON_WORDS = frozenset((
-    "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__slots__", "__annotations__", "__annotate__",
+    "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__annotate__",
     "__annotate_func__", "__annotations_cache__", "__conditional_annotations__", "__static_attributes__",
     "__firstlineno__", "__orig_bases__", "__parameters__", "__type_params__", "__abstractmethods__", "_abc_impl",
     "__match_args__", "__dataclass_fields__", "__dataclass_params__", "__protocol_attrs__", "_is_protocol",
     "_is_runtime_protocol", "__non_callable_proto_members__", "__classcell__",
+    "__slotnames__",  # pickling an object adds it to its class
 ))  # fmt: skip
 
 
@@ -36,6 +37,11 @@ def class_facts(kind: type) -> Iterator[tuple[str, Any]]:
             continue
         if not _is_generated(value):
             yield name, value
+
+
+def written_doc(kind: type) -> str | None:
+    """The docstring of a class, which code may read. That of @dataclass follows from the fields."""
+    return None if "__dataclass_fields__" in vars(kind) else vars(kind).get("__doc__")
 
 
 def dataclass_settings(kind: type) -> str:

@@ -12,9 +12,10 @@ import dis
 import enum
 import functools
 import importlib
+import itertools
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,9 +27,10 @@ from penstock.base.user_code.classes import (
     dataclass_settings,
     field_settings,
     slots_of,
+    written_doc,
 )
-from penstock.base.user_code.modules import imported, is_library, module_digest
-from penstock.base.user_code.values import NoIdentity, value_token
+from penstock.base.user_code.modules import imported, is_library, module_digest, values_set_since
+from penstock.base.user_code.values import NoIdentity, in_order, is_in_one_order, is_in_one_order_by_seed, value_token
 
 _SESSIONS = (None, "__main__", "__mp_main__")  # modules that no other process can import
 _GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"))
@@ -46,13 +48,15 @@ class Place(NamedTuple):
 class Identity:
     """`files` hold code that has no importable home; `modules` are the user's own that it imports, with their digests.
 
-    `settings` are plain values of those modules that the code uses, each with its digest.
+    `settings` are plain values of those modules that the code uses, each with its digest. `sets` are those whose order
+    it may see, which depends on the hash seed.
     """
 
     digest: str
     files: frozenset[str]
     modules: dict[str, str]
     settings: dict[tuple[str, str], str]
+    sets: tuple[Place, ...]
 
 
 def identity_of(function: Any) -> Identity:
@@ -63,7 +67,7 @@ def identity_of(function: Any) -> Identity:
     while portrait.pending:
         portrait.describe(portrait.pending.pop(0))
     whole = fingerprint([root, portrait.described])
-    return Identity(whole, frozenset(portrait.files), portrait.modules, portrait.settings)
+    return Identity(whole, frozenset(portrait.files), portrait.modules, portrait.settings, tuple(portrait.sets))
 
 
 def refuse_other_modules(name: str, identity: Identity) -> None:
@@ -85,7 +89,9 @@ def refuse_other_modules(name: str, identity: Identity) -> None:
 
 
 def plain_digest(value: Any) -> str:
-    """Digest of a plain value; nothing for one that holds functions, classes or objects."""
+    """Digest of a plain value, or of the home and name of a function or class; nothing for other objects."""
+    if isinstance(value, types.FunctionType | type):
+        return fingerprint([value.__module__, value.__qualname__])
     try:
         return fingerprint(_constant(value))
     except (NoIdentity, RecursionError):  # the latter of a list that contains itself
@@ -154,6 +160,7 @@ class _Portrait:
     files: set[str] = field(default_factory=set)
     modules: dict[str, str] = field(default_factory=dict)
     settings: dict[tuple[str, str], str] = field(default_factory=dict)
+    sets: list[Place] = field(default_factory=list)
     _numbers: dict[int, int] = field(default_factory=dict)
     _held: list[Any] = field(default_factory=list)  # so that no number of an object is given to another
     _around: list[int] = field(default_factory=list)  # values that are being described
@@ -163,6 +170,8 @@ class _Portrait:
         if isinstance(value, types.FunctionType | type):
             return self._by_name(value) or self._number(value)
         if isinstance(value, types.ModuleType):
+            if value.__name__ in _SESSIONS:
+                raise _refusal(place, value, "is another program in each process", "name its values without it; ")
             return self._module(value.__name__)
         if id(value) in self._around:
             raise _refusal(place, value, "contains itself")
@@ -190,10 +199,23 @@ class _Portrait:
             return ["enum", self.token(type(value), place), value.name, self.token(value.value, place)]
         if dataclasses.is_dataclass(value):
             return self._dataclass(value, place)
+        if type(value) in (set, frozenset):
+            self._note_order(value, place)
+        return self._plain(value, place)
+
+    def _plain(self, value: Any, place: Place) -> Any:
         try:
             return value_token(value, lambda inner: self.token(inner, place))
         except NoIdentity as error:
             raise _refusal(place, value, str(error)) from None
+
+    def _note_order(self, values: Iterable[Any], place: Place) -> None:
+        for each in values:
+            if not is_in_one_order_by_seed(each):
+                why = f"holds {each!r}: values of type {type(each).__name__} have another order in each process"
+                raise _refusal(place, values, why, "sort it into a tuple or a list; ")
+        if not all(map(is_in_one_order, values)):
+            self.sets.append(place)
 
     def _dataclass(self, value: Any, place: Place) -> Any:
         """Fields, and what was set besides them, in slots of other classes too; a cached property follows from both."""
@@ -218,7 +240,9 @@ class _Portrait:
         if module is None or is_library(name) or not getattr(module, "__file__", None):
             return ["module", name]
         self.modules[name] = module_digest(module)
-        return ["module", name, self.modules[name]]
+        changed = {(home, constant): plain_digest(now) for home, constant, _, now in values_set_since(module)}
+        self.settings |= changed
+        return ["module", name, self.modules[name], *([key, word] for key, word in changed.items())]
 
     def _module_used(self, module: types.ModuleType, names: set[str]) -> list[Any]:
         """Word for a module of which code uses these names: modules inside it count, and values that it holds now."""
@@ -229,13 +253,17 @@ class _Portrait:
         return [self._module(module.__name__), inner, self._settings(module, found)]
 
     def _settings(self, module: types.ModuleType, found: dict[str, Any]) -> list[Any]:
-        """Plain values of a module. Workers import it: what a script has set there since would be lost on the way."""
+        """Values of a module. Workers import it: what a script has set there since would be lost on the way."""
         known = [(name, plain_digest(value)) for name, value in found.items()]
         self.settings |= {(module.__name__, name): word for name, word in known if word}
-        return [[name, word] for name, word in known if word]
+        ours = {name: value for name, value in found.items() if getattr(value, "__module__", "") in _SESSIONS[1:]}
+        described = [[name, self.token(value, Place(module.__name__, name))] for name, value in ours.items()]
+        return [*([name, word] for name, word in known if word), *described]
 
-    def _import(self, name: str) -> list[Any]:
+    def _import(self, name: str, place: Place) -> list[Any]:
         module = imported(name)
+        if name.partition(".")[0] in _SESSIONS:
+            raise _refusal(place, module, "is another program in each process", "name its values without it; ")
         return ["module", name] if module is None else self._module(module.__name__)
 
     def _number(self, thing: Any) -> list[Any]:
@@ -253,39 +281,46 @@ class _Portrait:
     def _function(self, function: types.FunctionType) -> list[Any]:
         owner, code = name_of(function), function.__code__
         self.files.add(code.co_filename)
-        used = [[name, self._global(function, name)] for name in sorted(set(_globals_of(code)))]
-        used += [["import", self._import(name)] for name in sorted(set(_imports_of(code)))]
+        self.sets += [Place(owner, word) for word in sorted(set(_orders_in(code)))]
+        searched = _only_searched(code)
+        used = [[name, self._global(function, name, searched)] for name in sorted(set(_globals_of(code)))]
+        used += [["import", self._import(name, Place(owner, name))] for name in sorted(set(_imports_of(code)))]
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        captured = [[name, self._cell(cell, Place(owner, name))] for name, cell in cells]
+        captured = [[name, self._cell(cell, Place(owner, name), searched)] for name, cell in cells]
         given = [
             self.token(each, Place(owner, "a default")) for each in (function.__defaults__, function.__kwdefaults__)
         ]
-        own = {name: value for name, value in vars(function).items() if not name.startswith("__")}
-        attributes = [[name, self.token(value, Place(owner, f"{owner}.{name}"))] for name, value in sorted(own.items())]
+        own = sorted(vars(function).items())  # also __wrapped__
+        attributes = [[name, self.token(value, Place(owner, f"{owner}.{name}"))] for name, value in own]
         words = annotations_of(function)
         return ["function", owner, _code_token(code), used, captured, given, attributes, words]
 
-    def _global(self, function: types.FunctionType, name: str) -> Any:
+    def _global(self, function: types.FunctionType, name: str, searched: set[str]) -> Any:
         if name in function.__globals__:
             value = function.__globals__[name]
-            if isinstance(value, types.ModuleType):
+            if isinstance(value, types.ModuleType) and value.__name__ not in _SESSIONS:
                 return self._module_used(value, set(_names_in(function.__code__)))
-            return self.token(value, Place(name_of(function), name))
+            return self._named(value, Place(name_of(function), name), searched)
         return ["builtin", name] if hasattr(builtins, name) else ["undefined", name]
 
-    def _cell(self, cell: types.CellType, place: Place) -> Any:
+    def _cell(self, cell: types.CellType, place: Place, searched: set[str]) -> Any:
         try:
             value = cell.cell_contents
         except ValueError:
             return ["unset"]
-        return self.token(value, place)
+        return self._named(value, place, searched)
+
+    def _named(self, value: Any, place: Place, searched: set[str]) -> Any:
+        """Word for a value that code names. Of a set that it only searches, it does not see the order."""
+        is_searched = type(value) in (set, frozenset) and place.name in searched
+        return self._plain(value, place) if is_searched else self.token(value, place)
 
     def _class(self, kind: type) -> list[Any]:
         bases = [self.token(base, Place(kind.__name__, base.__name__)) for base in kind.__bases__]
-        by_name = sorted(class_facts(kind), key=lambda fact: fact[0])
-        facts = [[name, self.token(value, Place(kind.__name__, name))] for name, value in by_name]
+        facts = [[name, self.token(value, Place(kind.__name__, name))] for name, value in class_facts(kind)]
         made_by = self.token(type(kind), Place(kind.__name__, "its metaclass"))
-        return ["class", kind.__name__, made_by, bases, facts, self._fields(kind), annotations_of(kind)]
+        words = [written_doc(kind), annotations_of(kind)]
+        return ["class", kind.__name__, made_by, bases, facts, self._fields(kind), words]
 
     def _fields(self, kind: type) -> Any:
         """Fields of a dataclass, members of an enum."""
@@ -311,6 +346,34 @@ def _globals_of(code: types.CodeType) -> Iterator[str]:
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
             yield from _globals_of(each)
+
+
+def _only_searched(code: types.CodeType) -> set[str]:
+    """Names that the code and the code inside it use on the right of `in` only."""
+    searched: set[str] = set()
+    others: set[str] = set()
+    pending = [code]
+    while pending:
+        steps = list(dis.get_instructions(pending[0]))
+        for step, following in itertools.zip_longest(steps, steps[1:]):
+            if isinstance(step.argval, str) and step.opname != "LOAD_CLOSURE":
+                is_searched = step.opname.startswith("LOAD_") and following and following.opname == "CONTAINS_OP"
+                (searched if is_searched else others).add(step.argval)
+        pending += [each for each in pending.pop(0).co_consts if isinstance(each, types.CodeType)]
+    return searched - others
+
+
+def _orders_in(code: types.CodeType) -> Iterator[str]:
+    """What the code and the code inside it do that follows the hash seed: `hash`, and a loop over a written set."""
+    steps = list(dis.get_instructions(code))
+    for step, following in itertools.pairwise(steps):
+        if step.opname in _GLOBAL and step.argval == "hash":
+            yield "hash"
+        if isinstance(step.argval, frozenset) and following.opname == "GET_ITER":
+            yield f"{{{', '.join(map(repr, in_order(step.argval)))}}}"
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _orders_in(each)
 
 
 def _imports_of(code: types.CodeType) -> Iterator[str]:
@@ -351,11 +414,11 @@ def _constant(value: Any) -> Any:
     return value_token(value, _constant)
 
 
-def _refusal(place: Place, value: Any, why: str) -> ConfigError:
+def _refusal(place: Place, value: Any, why: str, or_else: str = "") -> ConfigError:
     kind = type(value)
     word = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return ConfigError(
         printable(f"{place.owner} uses {place.name!r}, a {word}, which {why}"),
-        next_step="make it inside the function, or let the function use plain values (numbers, text, numpy arrays, "
-        "frozen dataclasses); or save the function in a module and give it as 'module:name'",
+        next_step=f"{or_else}make it inside the function, or let the function use plain values (numbers, text, numpy "
+        "arrays, frozen dataclasses); or save the function in a module and give it as 'module:name'",
     )

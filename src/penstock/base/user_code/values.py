@@ -6,6 +6,7 @@ import collections
 import datetime
 import decimal
 import fractions
+import inspect
 import logging
 import operator
 import pathlib
@@ -14,7 +15,7 @@ import sys
 import types
 import typing
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.base.fingerprint import digest
@@ -33,6 +34,8 @@ _NAMED = (
     types.WrapperDescriptorType,
     types.ClassMethodDescriptorType,
 )
+_NUMBERS = (bool, int, float, complex, decimal.Decimal, fractions.Fraction)
+_SEEDED = (str, bytes, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, uuid.UUID)
 _NO_IDENTITY = "has no identity that a later run could check"
 
 
@@ -66,17 +69,45 @@ def value_token(value: Any, token: Token) -> Any:
     return _python_token(value, token) or _library_token(value, token)
 
 
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """Values of a set in one order, however they came into it; as they come, if they are no plain values."""
+    try:
+        return sorted(values, key=lambda each: repr(_plain_token(each)))
+    except NoIdentity:
+        return list(values)
+
+
+def is_in_one_order(value: Any) -> bool:
+    """Whether the hash of a value, and so the order of a set of such values, is equal in all processes."""
+    if type(value) in (tuple, frozenset):
+        return all(map(is_in_one_order, value))
+    return type(value) in _NUMBERS and value == value
+
+
+def is_in_one_order_by_seed(value: Any) -> bool:
+    """Whether its hash is equal in all processes that have one PYTHONHASHSEED. Others are made of addresses."""
+    if type(value) in (tuple, frozenset):
+        return all(map(is_in_one_order_by_seed, value))
+    return type(value) in _SEEDED or (value is None and sys.version_info >= (3, 12)) or is_in_one_order(value)
+
+
+def _plain_token(value: Any) -> Any:
+    return value_token(value, _plain_token)
+
+
 def _python_token(value: Any, token: Token) -> Any:
     """Word for an object of Python's own library; None for any other."""
     kind = type(value)
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         return ["namedtuple", token(kind), *map(token, value)]
+    if kind is inspect.Signature and " at 0x" not in str(value):
+        return ["signature", str(value)]
     if kind is slice:
         return ["slice", token(value.start), token(value.stop), token(value.step)]
     if kind is re.Pattern:
         return ["pattern", token(value.pattern), value.flags]
     if isinstance(value, pathlib.PurePath) and kind.__module__.startswith("pathlib"):
-        return ["path", str(value)]
+        return ["path", str(value), *([] if kind is type(pathlib.Path()) else [kind.__name__])]
     if isinstance(value, logging.Logger):  # pickled by its name; it decides no byte
         return ["logger", value.name]
     if kind in _CALLERS:
@@ -116,7 +147,10 @@ def _numpy_token(value: Any, token: Token) -> Any:
         if value.dtype.names:  # by field: bytes between fields may be anything
             return ["array", token(value.dtype), list(value.shape), *(token(value[name]) for name in value.dtype.names)]
         data = digest(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-        return ["array", token(value.dtype), list(value.shape), data]
+        is_turned = (
+            value.flags.f_contiguous and not value.flags.c_contiguous
+        )  # sums go another way, and round otherwise
+        return ["array", token(value.dtype), list(value.shape), data, *(["F"] if is_turned else [])]
     if isinstance(value, np.void) and value.dtype.names:
         return ["scalar", token(np.array(value))]
     if isinstance(value, np.generic):
@@ -162,5 +196,8 @@ def _as_python(value: Any, kind: Any) -> Any:
 
 def _numba_token(value: Any, token: Token) -> Any:
     if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
-        return ["numba", token(value.py_func), token(value.targetoptions)]
+        signatures = (
+            [] if value._can_compile else [str(each) for each in value.nopython_signatures]
+        )  # as its author wrote
+        return ["numba", token(value.py_func), token(value.targetoptions), *signatures]
     raise NoIdentity(_NO_IDENTITY)

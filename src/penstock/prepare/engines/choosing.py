@@ -2,11 +2,13 @@
 
 from penstock.base.events.log import EventLog
 from penstock.base.stores.store import Store
+from penstock.base.user_code.carried import refuse_own_order
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.inline import InlineEngine, InlineTrial
 from penstock.prepare.engines.local import LocalEngine
 from penstock.prepare.engines.trial import Trial
 from penstock.prepare.job.config import Config
+from penstock.prepare.job.stage_list import carried_targets
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.plan.settings import strategy_of
 
@@ -18,7 +20,9 @@ def make_engine(plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...]) 
 
 
 def open_trial(config: Config, limit: int) -> Trial | InlineTrial:
-    """`limit` is what it may hold, in bytes."""
+    """`limit` is what it may hold, in bytes. Functions that need the hash seed of a worker are refused without one."""
     if strategy_of(config).is_inside:
+        for target in carried_targets(config.stages, config.input):
+            refuse_own_order(target)
         return InlineTrial()
     return Trial(config.task_timeout, limit, passes_over_hangs=config.on_bad_input == "set_aside")

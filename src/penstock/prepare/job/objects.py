@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from penstock.base.errors import ConfigError
 from penstock.base.user_code.carried import target_of
 from penstock.base.user_code.identity import name_of
+from penstock.prepare.job.option_values import written_options
 from penstock.prepare.job.stage_list import stage_errors
 from penstock.prepare.stages import BUILT_IN
 from penstock.prepare.stages.stage import Stage
@@ -42,9 +44,8 @@ def _stage_mapping(number: int, entry: Any) -> dict[str, Any]:
         raise ValueError(f"stages[{number}]: one stage with its options, such as `- filter: rtt > 0`")
     ((name, options),) = entry.items()
     with stage_errors(number, name_of(name) if callable(name) else str(name)):
-        if callable(name):  # a function as an option of a function is refused: it would get a name in its place
-            return {target_of(name): _named(options) if isinstance(name, type) else options}
-        return {str(name): _named(options)}
+        is_function = callable(name) and not isinstance(name, type)
+        return {target_of(name) if callable(name) else str(name): written_options(options, not is_function)}
 
 
 def _ready_stage(number: int, stage: Stage) -> dict[str, Any]:
@@ -54,16 +55,18 @@ def _ready_stage(number: int, stage: Stage) -> dict[str, Any]:
     with stage_errors(number, kind.__name__):
         target = target_of(kind)
     fields = [each.name for each in dataclasses.fields(stage) if each.init]
-    return {own.get(target, target): {name: getattr(stage, name) for name in fields}}
+    return {own.get(target, target): {name: _field(getattr(stage, name)) for name in fields}}
 
 
-def _named(options: Any) -> Any:
-    """Options with functions by name, however deep."""
-    if isinstance(options, dict):
-        return {key: _named(value) for key, value in options.items()}
-    if type(options) in (list, tuple):
-        return type(options)(map(_named, options))
-    return target_of(options) if callable(options) else options
+def _field(value: Any) -> Any:
+    """Value of a field as its type reads it from a job file."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _field(getattr(value, each.name)) for each in dataclasses.fields(value) if each.init}
+    if type(value) in (list, tuple):
+        return [_field(each) for each in value]
+    return {key: _field(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
 @contextmanager

@@ -236,6 +236,8 @@ class SourceConfig(BaseModel):
         dumped["missing"] |= {name: for_json(value) for name, value in floats.items()}
         for name in ("function", "batch_rows", "schema", "floats", "missing") if not self.function else ():
             del dumped[name]
+        if self.samples is not None and list(self.samples) != sorted(self.samples):
+            dumped["columns"] = list(self.samples)  # their order, which JSON does not count
         if self.function and self.samples is not None:
             dumped["floats"] = self.floats or "float32"  # it decides nothing here; older manifests say so
         if not self.npz:

@@ -59,9 +59,20 @@ def describe_stage(name: str, stage: Stage) -> dict[str, Any]:
     described: dict[str, Any] = {name: stage.describe()}
     if stage.code():
         described["code"] = [code_identity(target) for target in stage.code()]
+        keys = [list(each) for each in _mappings(list(stage.describe().values()))]
+        described |= {"keys": keys} if any(each != sorted(each) for each in keys) else {}
     if stage.version > 1:
         described["version"] = stage.version
     return described
+
+
+def _mappings(described: Any) -> Iterator[dict[str, Any]]:
+    """Mappings among the options, by the order of their keys, which a function can tell and JSON does not count."""
+    if isinstance(described, dict):
+        yield described
+        yield from _mappings([described[key] for key in sorted(described)])
+    elif isinstance(described, list | tuple):
+        yield from (each for inner in described for each in _mappings(inner))
 
 
 @contextmanager

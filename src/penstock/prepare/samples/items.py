@@ -94,6 +94,11 @@ def _digest(values: Any) -> str:
 
 def _inner(number: int) -> Callable[[Any], Any]:
     def token(value: Any) -> Any:
+        if isinstance(value, set | frozenset):
+            raise ConfigError(
+                f"items: item {number:,} has a {type(value).__name__}, whose order is another one in each process",
+                next_step="give the function a sorted list",
+            )
         try:
             return value_token(value, token)
         except NoIdentity as error:

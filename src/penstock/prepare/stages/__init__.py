@@ -91,9 +91,12 @@ def _build_class(kind: type[Stage], written: Any) -> Stage:
         if option not in names:
             raise ConfigError(f"unknown option {option!r}. Options: {', '.join(names)}.{did_you_mean(option, names)}")
     try:
-        return TypeAdapter(kind).validate_python(options)
+        stage: Stage = TypeAdapter(kind).validate_python(options)
     except ValidationError as error:
         raise ConfigError(first_problem(error)) from error
+    if kind.describe is Stage.describe:
+        _refuse_unwritable(stage.describe(), "give the field a type that JSON has, or return JSON from `describe`")
+    return stage
 
 
 def _refuse_uncalled(kind: type[Stage]) -> None:
@@ -149,8 +152,8 @@ def _build_function(function: Callable[..., Any], target: str, written: Any) -> 
         signature.bind(None, **options)
     except (TypeError, ValueError) as error:  # ValueError: a function in C that does not tell its parameters
         raise ConfigError(f"{shown_name(target)} does not take these options: {error}") from error
-    _refuse_objects(options)
-    return FunctionStage(target=target, options=options)
+    _refuse_unwritable(options, "write it as text, and read it in the function")
+    return FunctionStage(target=target, options=dict(sorted(options.items())))  # as JSON, which has no order of them
 
 
 def _refuse_unknown(options: dict[str, Any], names: list[str], parameters: list[inspect.Parameter]) -> None:
@@ -193,13 +196,19 @@ def _is_required(parameter: inspect.Parameter) -> bool:
     return parameter.default is inspect.Parameter.empty and parameter.kind not in _COLLECTING
 
 
-def _refuse_objects(options: dict[str, Any]) -> None:
+def _refuse_unwritable(options: dict[str, Any], next_step: str) -> None:
     """Options are written into the manifest: only what JSON holds."""
     for name, value in options.items():
         try:
             canonical_json(value)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise ConfigError(
-                f"option {name!r} is a {type(value).__name__}, but options are numbers, text, lists and mappings",
-                next_step=f"capture it in the function instead: functools.partial(my_stage, {name}=...)",
+                f"option {name!r} is {value!r}, which the manifest cannot hold: {error}",
+                next_step="write NaN and infinities as text, and read them in the code: float('inf')",
+            ) from error
+        except TypeError as error:
+            raise ConfigError(
+                f"option {name!r} is a {type(value).__name__}, but the manifest holds numbers, text, lists and "
+                "mappings",
+                next_step=next_step,
             ) from error

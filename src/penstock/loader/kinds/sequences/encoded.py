@@ -31,7 +31,7 @@ class Encoded:
 
     def __init__(self, raw: Raw, function: Any, max_tokens: int | None) -> None:
         self._raw, self._function, self._called = raw, function, f"encode={name_of(function)}"
-        self._digest = identity_of(function).digest[:_SHORT]
+        self._digest = _digest_of(function)
         self.streams, self.tables = raw.streams, raw.tables
         self.hold, self.holds = raw.hold, raw.holds
         self._rows_at_once = max(1, _WINDOW_BYTES // batch_bytes(raw.layout, 1))
@@ -165,6 +165,19 @@ class Encoded:
     def _refused(self, what: str, next_step: str = "") -> TaskError:
         usual = "return the same names, shapes and dtypes for every window: a dict of arrays, or one list of token ids"
         return TaskError(f"{self._called} {what}", where="load(encode=...)", next_step=next_step or usual)
+
+
+def _digest_of(function: Any) -> str:
+    """Identity of the function in the recipe. One that may see the order of a set is refused."""
+    identity = identity_of(function)
+    for owner, name in identity.sets:
+        raise ConfigError(
+            f"{owner} uses {name}: the order of a set, and `hash`, differ between processes, so a resumed run would "
+            "make other batches",
+            where="load(encode=...)",
+            next_step="sort it into a tuple, or into dict.fromkeys(sorted(it)), in which `in` is as fast",
+        )
+    return identity.digest[:_SHORT]
 
 
 def _as_arrays(result: Any, called: str) -> Any:
