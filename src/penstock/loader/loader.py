@@ -185,7 +185,11 @@ class Loader(Shown):
         return self.state_at(self.step)
 
     def state_at(self, step: int) -> dict[str, Any]:
-        """State before batch `step`, for a consumer that is not where the loader is."""
+        """State before another batch, for a consumer that is not where the loader is.
+
+        Args:
+            step: Number of the batch that comes next.
+        """
         return self._parts.recipe.state(step, self._parts.phases)
 
     def restore(self, state: Mapping[str, Any], phases: Sequence[Mapping[str, Any]] | None = None) -> None:

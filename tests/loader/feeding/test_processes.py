@@ -352,7 +352,7 @@ def test_a_lambda_or_a_local_function_is_refused_before_anything_is_started():
 
     for function in (lambda batch: batch, local, functools.partial(local)):
         for refuse in (check_sendable, lambda function: Processes(function, 1)):
-            with pytest.raises(ConfigError, match="by its name") as caught:
+            with pytest.raises(ConfigError, match="import functions by name") as caught:
                 refuse(function)
             assert "top level of a module, or run map in threads" in str(caught.value.next_step)
     check_sendable(functools.partial(transforms.return_this, {"x": np.zeros(2)}))

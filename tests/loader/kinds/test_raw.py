@@ -304,7 +304,7 @@ def test_a_flipped_byte_is_named(datasets, tmp_path, monkeypatch, plain, column)
         ({"length": 5, "window": "last", "documents": "varlen"}, "documents='varlen' is an option for packed rows"),
         ({"length": 5, "window": "last", "max_tokens": 8}, "max_tokens=8"),
         ({"length": 5, "encode": "tokens"}, "encode='tokens'"),
-        ({"length": 2**30, "window": "last"}, r"8 rows of 1,073,741,824 events are 8,589,934,592"),
+        ({"length": 2**30, "window": "last"}, r"needs 8,589,934,592 events \(8 rows of 1,073,741,824\)"),
         ({"length": 10**7, "window": "last", "memory": "500MB"}, "batches do not fit: 8 rows take"),
         ({"encode": None, "window": "last"}, "window='last'"),
         ({"encode": None, "min_length": 3}, "min_length=3"),

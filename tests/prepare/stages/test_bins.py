@@ -250,3 +250,8 @@ def test_bins_of_packed_documents_are_refused_because_nothing_uses_them(tmp_path
     table = pa.table({"tokens": pa.array([[1, 2, 3]] * 50, pa.list_(pa.uint16())), "score": np.arange(50.0)})
     with pytest.raises(ConfigError, match="for fields of events, but pack makes rows of tokens"):
         prepare(tmp_path, table, [{"bins": {"score": 4}}, {"pack": 16}])
+
+
+def test_bins_of_a_column_twice_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="column 'seconds' has bins of an earlier `bins` already"):
+        prepare(tmp_path, VISITS, [{"bins": {"seconds": 16}}, GROUP, {"bins": {"seconds": 8}}])

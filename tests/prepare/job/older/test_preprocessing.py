@@ -117,7 +117,7 @@ def test_a_mistake_in_the_block_is_told_with_its_line(tmp_path, block, line, mes
 def test_what_the_block_cannot_say_is_asked_for(missing):
     job = {"input": FUNCTION, "output": "out", "preprocessing": WHOLE}
     del job[missing]
-    with pytest.raises(ConfigError, match=f"`{missing}:` is not there") as caught:
+    with pytest.raises(ConfigError, match=f"`{missing}:` is missing") as caught:
         understood(job)
     lines = {"input": "\ninput: {files: games, function: 'features:samples'}", "output": "\noutput: data/processed"}
     assert lines[missing] in caught.value.next_step
@@ -126,7 +126,7 @@ def test_what_the_block_cannot_say_is_asked_for(missing):
 def test_a_plain_config_is_told_the_very_lines_to_add_and_they_do(tmp_path):
     data = {"data_root": "data/games", "processed_dir": "data/ready", "train_ratio": 0.8}
     plain = {"seed": 42, "data": {**data, "val_ratio": 0.15, "test_ratio": 0.05}, "preprocessing": WHOLE}
-    with pytest.raises(ConfigError, match="`input:` and `output:` are not there") as caught:
+    with pytest.raises(ConfigError, match="`input:` and `output:` are missing") as caught:
         understood(plain)
     told, merging = caught.value.next_step.split("For batch files that are there already, the input is\n")
     lines = told.partition("\n")[2].partition("\nfeatures:samples is your own function")[0]

@@ -46,6 +46,12 @@ class Bins(Fits, MindsPlace):
 
     def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:  # noqa: ARG002
         """The edges are those of the values that `load` is given."""
+        for name, stage in before:
+            if isinstance(stage, Bins) and (twice := sorted(self.columns.keys() & stage.columns.keys())):
+                raise ConfigError(
+                    f"column {twice[0]!r} has bins of an earlier `{name}` already, and `load` can use one",
+                    next_step="leave one of them out",
+                )
         changing = [number for number, (_, stage) in enumerate(behind) if not only_measures(stage)]
         if not changing:
             return
