@@ -354,3 +354,20 @@ def test_reading_from_a_piece_on_gives_the_lines_of_reading_all(tmp_path, first)
     places = [Place(first, first + number) for number in range(5)]
     whole, parts = (lines_at(str(tmp_path / "a.txt"), places, counts) for counts in (True, False))
     assert {place: line.data for place, line in whole.items()} == {place: line.data for place, line in parts.items()}
+
+
+def test_a_row_of_csv_that_python_cannot_read_is_a_problem_and_not_an_exception(tmp_path):
+    output, _ = _prepare_kind(tmp_path, "csv")
+    path = tmp_path / "data" / "a.csv"
+    path.write_bytes(path.read_bytes().replace(b"gate", b"ga\rte").replace(b'"', b""))
+    with penstock.load(output, batch_size=4, workers=0) as loader:
+        assert all(each.document is None and each.problem for each in loader.origin(0, tmp_path / "data"))
+
+
+def test_a_json_array_of_origins_can_be_excluded(packed, tmp_path):
+    with penstock.load(packed, batch_size=4, workers=0) as loader:
+        found = loader.origin(0)[:2]
+    (tmp_path / "dump.json").write_text(json.dumps([each._asdict() for each in found], indent=1))
+    with penstock.load(packed, batch_size=4, workers=0, exclude=tmp_path / "dump.json") as loader:
+        left = {(each.file, each.position) for each in loader.origin(0)}
+    assert not left & {(each.file, each.position) for each in found}

@@ -227,7 +227,7 @@ def test_bins_before_a_stage_that_may_change_values_or_rows_are_refused(tmp_path
     stages = [{"bins": {"seconds": 16}}, {"statistics": ["seconds"]}, changing]
     with pytest.raises(ConfigError, match=rf"stages\[0\]\.bins: .*, but comes before stages\[2\]\.{name}") as caught:
         prepare(tmp_path / "before", table, stages)
-    assert re.fullmatch(rf"move `bins` behind stages\[2\]\.{name}", caught.value.next_step)
+    assert re.fullmatch(rf"move `bins` after stages\[2\]\.{name}", caught.value.next_step)
     output = prepare(tmp_path / "behind", table, [*stages[1:][::-1], stages[0]])
     assert json.loads((output / "artifacts/bins.json").read_text())["seconds"]["bins"] == 16
 

@@ -290,7 +290,7 @@ class _Portrait:
         given = [
             self.token(each, Place(owner, "a default")) for each in (function.__defaults__, function.__kwdefaults__)
         ]
-        own = sorted(vars(function).items())  # also __wrapped__
+        own = sorted(each for each in vars(function).items() if each[0] == "__wrapped__" or each[0][:2] != "__")
         attributes = [[name, self.token(value, Place(owner, f"{owner}.{name}"))] for name, value in own]
         words = annotations_of(function)
         return ["function", owner, _code_token(code), used, captured, given, attributes, words]

@@ -147,9 +147,8 @@ def _numpy_token(value: Any, token: Token) -> Any:
         if value.dtype.names:  # by field: bytes between fields may be anything
             return ["array", token(value.dtype), list(value.shape), *(token(value[name]) for name in value.dtype.names)]
         data = digest(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-        is_turned = (
-            value.flags.f_contiguous and not value.flags.c_contiguous
-        )  # sums go another way, and round otherwise
+        # In another order of memory, sums go another way, and round otherwise.
+        is_turned = value.flags.f_contiguous and not value.flags.c_contiguous
         return ["array", token(value.dtype), list(value.shape), data, *(["F"] if is_turned else [])]
     if isinstance(value, np.void) and value.dtype.names:
         return ["scalar", token(np.array(value))]
@@ -196,8 +195,7 @@ def _as_python(value: Any, kind: Any) -> Any:
 
 def _numba_token(value: Any, token: Token) -> Any:
     if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
-        signatures = (
-            [] if value._can_compile else [str(each) for each in value.nopython_signatures]
-        )  # as its author wrote
+        # Signatures that its author wrote.
+        signatures = [] if value._can_compile else [str(each) for each in value.nopython_signatures]
         return ["numba", token(value.py_func), token(value.targetoptions), *signatures]
     raise NoIdentity(_NO_IDENTITY)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from penstock.base.errors import ConfigError
@@ -13,11 +14,12 @@ from penstock.base.paths import normal_path
 from penstock.base.stores import is_served
 from penstock.loader.batches import SegmentOrigin
 
+_MOST_SHOWN = 200  # characters of a line
 _HASH = re.compile(r"[0-9a-f]{16}")
 _USAGE = (
-    'one per line: file:position; 16 hexadecimal digits, the hash of the text; [source, "file", position] where inputs '
-    'have files of the same name; or {"dataset": "prepared", "source": 0, "file": "a.jsonl", "position": 17}, as '
-    "loader.origin(k) has them"
+    "one per line, or one JSON array: file:position; 16 hexadecimal digits, the hash of the text; "
+    '[source, "file", position] where inputs have files of the same name; or {"dataset": "prepared", "source": 0, '
+    '"file": "a.jsonl", "position": 17}, as loader.origin(k) has them'
 )
 
 
@@ -65,14 +67,28 @@ def read_lines(given: str | os.PathLike[str] | Sequence[Any]) -> list[Line]:
     return lines
 
 
-def _lines_of(path: str | os.PathLike[str]) -> list[str]:
-    """Lines of a file with or without a byte order mark, less comments and blank ones."""
+def _lines_of(path: str | os.PathLike[str]) -> list[Any]:
+    """Entries of a file with or without a byte order mark: a JSON array of origins, or lines that are no comments."""
     try:
         with open(path, encoding="utf-8-sig") as file:
-            return [line.strip() for line in file if line.strip() and not line.startswith("# ")]
+            whole = file.read()
+        return _entries_of(whole) or [
+            line.strip() for line in whole.split("\n") if line.strip() and not line.startswith("# ")
+        ]
     except (OSError, UnicodeDecodeError) as error:
         reason = "it is not UTF-8" if isinstance(error, ValueError) else error.strerror or str(error)
         raise ConfigError(f"the list to exclude cannot be read: {reason}", where=os.fspath(path)) from error
+
+
+def _entries_of(whole: str) -> list[Any]:
+    """Origins of one JSON array, as a dump of `loader.origin(k)` has them; none if the text is something else."""
+    if not whole.lstrip().startswith("["):
+        return []
+    try:
+        entries = json.loads(whole)
+    except ValueError:
+        return []
+    return entries if all(isinstance(each, Mapping | list) for each in entries) else []
 
 
 def _parsed(line: Any) -> Line:
@@ -91,8 +107,12 @@ def _parsed(line: Any) -> Line:
         return Place(str(file), int(position), int(source))
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"{line!r} is neither an origin nor a hash", where="load(exclude=...)", next_step=_USAGE
+            f"{_shortened(repr(line))} is neither an origin nor a hash", where="load(exclude=...)", next_step=_USAGE
         ) from error
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def _of_mapping(told: Mapping[str, Any]) -> Line:
@@ -102,8 +122,11 @@ def _of_mapping(told: Mapping[str, Any]) -> Line:
     if not isinstance(told["file"], str):
         raise TypeError("the origin is not known")
     dataset, source = told.get("dataset"), told.get("source")
+    if not isinstance(dataset, str | None):
+        raise TypeError("a dataset is named by its path")
     return Place(told["file"], int(told["position"]), source if source is None else int(source), dataset)
 
 
+@lru_cache(maxsize=1024)  # a list names few datasets, many times
 def _real(path: str) -> str:
     return normal_path(path) if is_served(path) else os.path.realpath(path)

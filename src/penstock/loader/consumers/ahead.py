@@ -19,7 +19,7 @@ T = TypeVar("T")
 HandOut = Callable[[], T]
 _MOST = 1024  # batches
 _RESTS = 0.6  # of a step
-_SHORTEST_REST = 0.001  # seconds, while as many are placed as may be
+_SHORTEST_REST, _LONGEST_REST = 0.001, 0.1  # seconds; after a pause, a step is no measure for the next
 
 
 class Ahead(Shown, Generic[T]):
@@ -172,6 +172,6 @@ class Placer(Generic[T]):
         if not placed:
             return 0
         if placed < self._ahead:
-            return _RESTS * self._step_seconds - since
+            return min(_RESTS * self._step_seconds, _LONGEST_REST) - since
         # The step of the next batch. Where that is late, look again ever more rarely.
-        return max((1 + _RESTS) * self._step_seconds - since, _RESTS * since, _SHORTEST_REST)
+        return min(max((1 + _RESTS) * self._step_seconds - since, _RESTS * since, _SHORTEST_REST), _LONGEST_REST)

@@ -52,7 +52,7 @@ class DatasetProgress:
 
 @dataclass(frozen=True, repr=False)
 class Stats(Shown):
-    """What a loader did so far, and why the training waits for it. `loader.stats()` makes one.
+    """Counts and times of a loader so far, and why the training waits for it. `loader.stats()` makes one.
 
     The first batch starts the clock: rows, tokens and seconds count from the second on. Values of the batches made
     include those that are ready and were not taken yet.
@@ -66,7 +66,7 @@ class Stats(Shown):
         first_batch_seconds: Time that the first batch took.
         wait_seconds: Time that the consumer spent in `next()`.
         padding: Share of the places in rows that hold no token.
-        tokens_per_second: The same per second.
+        tokens_per_second: Useful tokens per second.
         stages: Seconds in each stage of making batches, summed over all threads: order, read, encode, map.
         made: Batches made.
         threads: Threads that make batches now; 0 if each batch is made when it is asked for.

@@ -37,7 +37,7 @@ def inputs_by_dataset(given: Inputs | None, paths: Sequence[str]) -> dict[str, l
 
 def _dataset_called(name: Any, paths: Sequence[str]) -> str:
     """The dataset of this path, or with a folder of this name."""
-    written = os.fspath(name)
+    written = os.fspath(name) if isinstance(name, os.PathLike) else str(name)
     own = [path for path in paths if normal_path(path) == normal_path(dataset_path(written))]
     own = own or [path for path in paths if os.path.basename(normal_path(path)) == written]
     if len(own) != 1:
@@ -51,4 +51,9 @@ def _dataset_called(name: Any, paths: Sequence[str]) -> str:
 
 
 def _folders(given: Any) -> list[str]:
-    return [os.fspath(each) for each in ([given] if isinstance(given, str | os.PathLike) else given)]
+    folders = [given] if isinstance(given, str | os.PathLike) else given
+    if not isinstance(folders, Sequence) or not all(isinstance(each, str | os.PathLike) for each in folders):
+        raise ConfigError(
+            f"inputs={given!r} is no folder", where=_WHERE, next_step="give a folder, or a list of one per input"
+        )
+    return [os.fspath(each) for each in folders]

@@ -54,8 +54,11 @@ def _ready_stage(number: int, stage: Stage) -> dict[str, Any]:
     own = {target: name for name, target in BUILT_IN.items()}
     with stage_errors(number, kind.__name__):
         target = target_of(kind)
-    fields = [each.name for each in dataclasses.fields(stage) if each.init]
-    return {own.get(target, target): {name: _field(getattr(stage, name)) for name in fields}}
+        fields = [each.name for each in dataclasses.fields(stage) if each.init]
+        try:
+            return {own.get(target, target): {name: _field(getattr(stage, name)) for name in fields}}
+        except RecursionError:
+            raise ConfigError("its fields contain themselves, which a job file cannot say") from None
 
 
 def _field(value: Any) -> Any:
@@ -64,6 +67,8 @@ def _field(value: Any) -> Any:
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {each.name: _field(getattr(value, each.name)) for each in dataclasses.fields(value) if each.init}
+    if isinstance(value, set | frozenset):
+        return sorted(map(_field, value), key=repr)
     if type(value) in (list, tuple):
         return [_field(each) for each in value]
     return {key: _field(each) for key, each in value.items()} if isinstance(value, dict) else value

@@ -57,7 +57,7 @@ class Survey:
 
     @property
     def kept_of_origins(self) -> dict[str, Any]:
-        """Which origins are kept, for the description of the job."""
+        """Kept origins, for the description of the job."""
         hashes = {"content_hashes": True} if HASH in self.origin_columns else {}
         return {"provenance": True, **hashes} if self.origin_columns else {}
 

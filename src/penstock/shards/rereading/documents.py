@@ -4,6 +4,7 @@ A document is shown only if its text has the hash that was stored when the datas
 it is the one whose text has the hash.
 """
 
+import csv
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ def reread(
         return {place: _checked(found, hashes[place]) for place, found in _read(path, options, hashes, counts)}
     except OSError as error:
         problem = f"the file cannot be read: {error.strerror or error}"
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, csv.Error, ValueError) as error:
         problem = f"the file cannot be read: {str(error).partition(chr(10))[0]}"
     return {place: Reread(None, None, problem) for place in hashes}
 

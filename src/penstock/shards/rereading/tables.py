@@ -6,6 +6,7 @@ The header ends where the first piece begins. With quotes that may hold newlines
 import codecs
 import csv
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from penstock.shards.rereading.lines import Place, is_tabbed, lines_at, open_file
 
 _AT_ONCE = 1 << 20
+_limit_in_use = threading.Lock()
 
 
 class Row(NamedTuple):
@@ -39,7 +41,7 @@ def _in_one_piece(path: str, delimiter: str, encoding: str, left: set[Place]) ->
     with open_file(path) as stream:
         pieces = codecs.iterdecode(iter(lambda: stream.read(_AT_ONCE), b""), encoding, "surrogateescape")
         reader = csv.reader(_lines(pieces), delimiter=delimiter)
-        next(reader, None)
+        next((values for values in reader if values), None)  # the header; blank lines may come before it
         line, record = reader.line_num + 1, 0
         for values in reader:
             if values:  # a blank line is no row
@@ -69,9 +71,10 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def _values_of_any_size() -> Iterator[None]:
-    """Python's own parser refuses values of more than 128 KiB, unless it is told otherwise."""
-    before = csv.field_size_limit(sys.maxsize)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
+    """Python's own parser refuses values of more than 128 KiB, unless the whole process is told otherwise."""
+    with _limit_in_use:
+        before = csv.field_size_limit(sys.maxsize)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)

@@ -55,10 +55,12 @@ def _log_bytes(store: Store) -> int:
 def recorded(store: Store) -> Iterator[Event]:
     """Events of the last run that ended in the output."""
     events: list[Event] = []
-    for line, _ in whole_lines(store, 0):
-        with suppress(ValueError):
+    for line, _ in whole_lines(store, 0) if store.exists(EVENTS) else ():
+        with suppress(ValueError, KeyError, TypeError):  # a line that a crash cut
             event = cast(Event, json.loads(line))
-            events = [event] if event["event"] == "start" else [*events, event]
+            if event["event"] == "start":
+                events.clear()
+            events.append(event)
     return iter(events)
 
 

@@ -172,7 +172,7 @@ def _refuse_unfit(pair: _Pair) -> None:
 
 
 def _refuse_short(pair: _Pair) -> None:
-    """Refuse a .bin file that ends before its last sequence, or behind the last of an index that leaves out nothing."""
+    """Refuse a .bin file that is shorter than its index says; or longer, unless the index leaves out sequences."""
     last = pair.header.sequences - 1
     place, length = int(pair.pointers(last, last + 1)[0]), int(pair.lengths(last, last + 1)[0])
     end = place + length * pair.header.dtype.itemsize
@@ -183,7 +183,8 @@ def _refuse_short(pair: _Pair) -> None:
             f"the sequences of its index take {end:,} bytes, and it has {pair.token_bytes:,}: the index may be that of "
             "another .bin file",
             pair.tokens.path,
-            "bring the .idx file that was written with it",
+            "bring the .idx file that was written with it; or, if the rest is left out on purpose, cut the .bin file "
+            f"to {end:,} bytes",
         )
 
 

@@ -24,8 +24,9 @@ class Bins(Fits, MindsPlace):
     edges and the exact number of values in each bin. A value that many rows have is in one bin, so that there may be
     fewer bins than asked for. No bin is empty. Nulls, NaNs and infinities are counted, and are in no bin.
 
-    Put it behind every stage that changes columns or leaves out rows: only `group`, `statistics` and other `bins` may
-    follow. Before `group`, it also measures the rows without a key that `group` sets aside.
+    Put it after every stage that changes columns or leaves out rows, and after stages of your own: only `group`,
+    `statistics` and other `bins` may follow. Before `group`, it also measures the rows without a key, which
+    `group` sets aside.
     """
 
     smaller_states: ClassVar[str] = "fewer bins"
@@ -65,7 +66,7 @@ class Bins(Fits, MindsPlace):
         raise ConfigError(
             f"it measures the values that `load` uses its edges for, but comes before {place}, which may change or "
             "leave out what was measured",
-            next_step=f"move `bins` behind {place}",
+            next_step=f"move `bins` after {place}",
         )
 
     def __call__(self, rows: Rows) -> Rows:
