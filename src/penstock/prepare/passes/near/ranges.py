@@ -16,6 +16,7 @@ from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter
 from penstock.shards.columns import FileFacts
 
 FOLDER = f"{STATE}/near"
+NUMBER_BITS = np.uint64(32)  # of a document: below, its number in its slice; above, the slice
 WORD = 1 << 64
 END = WORD * WORD
 _LOWS = "lows"  # the second words of the first and the last entry of each block
