@@ -64,10 +64,11 @@ def graded(seed: int, families: int = 8, members: int = 5) -> list[str]:
     chance = random.Random(seed)
     texts: list[str] = []
     for _ in range(families):
-        text = " ".join(words(chance, chance.randrange(6, 120)))
+        count = chance.randrange(6, 120)
+        text = " ".join(words(chance, count))
         texts.append(text)
         for _ in range(members - 1):
-            text = with_changes(text, chance.randrange(0, 4), chance)
+            text = with_changes(text, chance.randrange(0, 2 + count // 8), chance)
             texts.append(text)
     chance.shuffle(texts)
     return texts
