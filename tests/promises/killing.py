@@ -86,7 +86,7 @@ SHAPES = {
     "direct arrays": ("move.",),
     "placed arrays": ("move.", "place."),
     "text": ("match.", "pack."),
-    "near-duplicates": ("match.", "near."),
+    "near-duplicates": ("match.", "pair.", "verify.", "choose."),
 }
 
 

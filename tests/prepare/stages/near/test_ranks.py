@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.stages.near.ranks import Rank, require_ranks
+from penstock.prepare.stages.dedup.near.ranks import Rank, require_ranks
 from tests.prepare.rows.making import VALUES, raw, typed
 from tests.prepare.stages.near.texts import texts
 

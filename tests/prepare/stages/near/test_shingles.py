@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.prepare.stages.near import shingles, units
-from penstock.prepare.stages.near.shingles import Giant, Shingling
+from penstock.prepare.stages.dedup.near import shingles, units
+from penstock.prepare.stages.dedup.near.shingles import Giant, Shingling
 from tests.prepare.stages.near.texts import SPACES, texts
 from tests.promises import near_reference
 from tests.promises.near_reference import Near

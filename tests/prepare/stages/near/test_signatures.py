@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.prepare.stages.near import shingles, signatures, units
-from penstock.prepare.stages.near.shingles import Giant, Hashed, Shingling
-from penstock.prepare.stages.near.signatures import Banding
+from penstock.prepare.stages.dedup.near import shingles, signatures, units
+from penstock.prepare.stages.dedup.near.shingles import Giant, Hashed, Shingling
+from penstock.prepare.stages.dedup.near.signatures import Banding
 from tests.prepare.stages.near.texts import texts
 
 BANDINGS = st.sampled_from([Banding(1, 1), Banding(20, 6), Banding(60, 2), Banding(7, 3)])
