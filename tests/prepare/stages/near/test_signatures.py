@@ -143,4 +143,4 @@ def test_keys_are_what_they_always_were():
     assert [int(np.bitwise_xor.reduce(row)) for row in keys] == PINNED
 
 
-PINNED: list[int] = []
+PINNED = [14341956405955249951, 8365608991155968143, 3011340737033059743]
