@@ -1,12 +1,13 @@
-"""Kept: a dataset -> the origins that it keeps, and the folders of its input. Used by origins.py."""
+"""Kept: a dataset -> the origins that it keeps, and the documents of its input, read again. Used by origins.py."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.base.errors import ConfigError
 from penstock.base.stores import open_store
@@ -15,9 +16,20 @@ from penstock.shards.manifest import Manifest, read_artifact, read_manifest
 from penstock.shards.origins import HASH, Origins, has_hashes, origin_list, read_origins
 from penstock.shards.packed import TOKENIZER
 from penstock.shards.record import Columns
+from penstock.shards.rereading.documents import NO_HASH, Reread, reread
+from penstock.shards.rereading.lines import Place
 
 UNKNOWN = -1  # in place of an origin, which is never negative
 Marks = list[tuple[int, int | None]]  # origins, and content hashes if the dataset keeps them
+_NO_FOLDER = "nobody knows where the input is: name its folder, inputs="
+
+
+class Document(NamedTuple):
+    """Where a document is in the input: the number of its source, its file, and the place in it."""
+
+    source: int
+    file: str
+    place: Place
 
 
 @dataclass(frozen=True)
@@ -94,3 +106,20 @@ class Kept:
         except ValueError:
             return unknown
         return run.get("folders") or unknown
+
+    def documents(self, hashes: Mapping[Document, int | None]) -> dict[Document, Reread]:
+        """The documents as the input has them, by their content hashes. Every file is read once."""
+        by_file: dict[tuple[int, str], dict[Place, int | None]] = {}
+        for (source, file, place), each in hashes.items():
+            by_file.setdefault((source, file), {})[place] = each
+        found: dict[Document, Reread] = {}
+        for (source, file), places in by_file.items():
+            read = self._read(source, file, places)
+            found |= {Document(source, file, place): each for place, each in read.items()}
+        return found
+
+    def _read(self, source: int, file: str, hashes: Mapping[Place, int | None]) -> dict[Place, Reread]:
+        folder = self.folders[source]
+        if folder is None or (self.inputs is None and not self.has_hashes):
+            return dict.fromkeys(hashes, Reread(None, None, _NO_FOLDER if folder is None else NO_HASH))
+        return reread(os.path.join(folder, file), self.sources[source], hashes, counts=self.inputs is not None)
