@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE
 from penstock.shards.manifest import Manifest, read_artifact, read_manifest
-from penstock.shards.origins import HASH, Origins, has_hashes, origin_list, read_origins
+from penstock.shards.origins import HASH, Origin, Origins, has_hashes, origin_list, read_origins
 from penstock.shards.packed import TOKENIZER
 from penstock.shards.record import Columns
 from penstock.shards.rereading.documents import NO_HASH, Reread, reread
@@ -22,14 +22,6 @@ from penstock.shards.rereading.lines import Place
 UNKNOWN = -1  # in place of an origin, which is never negative
 Marks = list[tuple[int, int | None]]  # origins, and content hashes if the dataset keeps them
 _NO_FOLDER = "nobody knows where the input is: name its folder, inputs="
-
-
-class Document(NamedTuple):
-    """Where a document is in the input: the number of its source, its file, and the place in it."""
-
-    source: int
-    file: str
-    place: Place
 
 
 @dataclass(frozen=True)
@@ -107,15 +99,16 @@ class Kept:
             return unknown
         return run.get("folders") or unknown
 
-    def documents(self, hashes: Mapping[Document, int | None]) -> dict[Document, Reread]:
-        """The documents as the input has them, by their content hashes. Every file is read once."""
+    def documents(self, hashes: Mapping[Origin, int | None]) -> dict[Origin, Reread]:
+        """Documents of the input, read again and checked by their content hashes. Every file is read once."""
         by_file: dict[tuple[int, str], dict[Place, int | None]] = {}
-        for (source, file, place), each in hashes.items():
-            by_file.setdefault((source, file), {})[place] = each
-        found: dict[Document, Reread] = {}
+        for origin, each in hashes.items():
+            place = Place(self.table.first_of(origin), origin.position)
+            by_file.setdefault((origin.source, origin.file), {})[place] = each
+        found: dict[Origin, Reread] = {}
         for (source, file), places in by_file.items():
             read = self._read(source, file, places)
-            found |= {Document(source, file, place): each for place, each in read.items()}
+            found |= {Origin(source, file, place.position): each for place, each in read.items()}
         return found
 
     def _read(self, source: int, file: str, hashes: Mapping[Place, int | None]) -> dict[Place, Reread]:

@@ -10,13 +10,12 @@ import numpy as np
 from penstock.base.errors import ConfigError
 from penstock.loader.batches import Array, Inputs, SegmentOrigin
 from penstock.loader.order.inputs import inputs_by_dataset
-from penstock.loader.order.kept import UNKNOWN, Document, Kept, Marks
+from penstock.loader.order.kept import UNKNOWN, Kept, Marks
 from penstock.loader.order.order import Held, Stream
 from penstock.loader.tables import Shard
-from penstock.shards.origins import NO_ORIGINS
+from penstock.shards.origins import NO_ORIGINS, Origin
 from penstock.shards.packed import count_documents
 from penstock.shards.rereading.documents import Reread
-from penstock.shards.rereading.lines import Place
 
 _UNKNOWN = Reread(None, None, "this dataset keeps no origins")
 
@@ -62,12 +61,11 @@ class _Segment:
     document: Reread = _UNKNOWN
 
     @property
-    def place(self) -> Document:
-        source, file, position = self.kept.table.of(self.value)
-        return Document(source, file, Place(self.kept.table.piece_of(self.value).first, position))
+    def place(self) -> Origin:
+        return self.kept.table.of(self.value)
 
     def origin(self) -> SegmentOrigin:
-        source, file, position = (None, None, None) if self.value == UNKNOWN else self.kept.table.of(self.value)
+        source, file, position = (None, None, None) if self.value == UNKNOWN else self.place
         text, line, problem = self.document
         place = (self.row, self.number, self.kept.path, source, file, position, len(self.tokens))
         written = None if self.hash is None else f"{self.hash:016x}"
