@@ -69,8 +69,9 @@ def _with_rest(regions: list[list[Part]], texts: Texts, at: Place) -> Difference
 
 
 def _words(text: str, first: int, last: int) -> Spans:
+    """Words that begin before `last`, up to the size of a window."""
     spans: Spans = []
-    while len(spans) < _WINDOW and (found := _WORD.match(text, first, last)):
+    while len(spans) < _WINDOW and (found := _WORD.match(text, first)) and found.start(1) < last:
         spans.append(found.span(1))
         first = found.end()
     return spans
@@ -105,7 +106,8 @@ def _region(texts: Texts, spans: Sequence[Spans], group: Sequence[Operation]) ->
     parts = []
     for kind, low, high, first, last in group:
         survivor, document = _between(texts[0], spans[0][low:high]), _between(texts[1], spans[1][first:last])
-        parts.append({"both": survivor} if kind == "equal" else {"survivor": survivor, "document": document})
+        both = {"both": " ".join(survivor.split())}
+        parts.append(both if kind == "equal" else {"survivor": _short(survivor), "document": _short(document)})
     return parts
 
 
@@ -121,7 +123,7 @@ def _replaced(texts: Texts, at: Place, end: Place) -> list[Part]:
 
 
 def _between(text: str, words: Spans) -> str:
-    return _short(text[words[0][0] : words[-1][1]]) if words else ""
+    return text[words[0][0] : words[-1][1]] if words else ""
 
 
 def _short(text: str) -> str:

@@ -71,10 +71,12 @@ def _pair_facts(kept: Kept, pair: Mapping[str, Any]) -> Facts:
     origins = {side: Origin(*(pair[f"{begin}{name}"] for name in Origin._fields)) for side, begin in _SIDES.items()}
     hashes = {origins[side]: pair.get(f"{begin}hash") for side, begin in _SIDES.items()}
     read = kept.documents(hashes)
-    texts = [read[each].text or "" for each in origins.values()]
-    is_known = all(read[each].text is not None for each in origins.values())
     facts = {side: _document_facts(each, hashes[each], read[each]) for side, each in origins.items()}
-    compared = differences(*texts)._asdict() if is_known else None
+    survivor, document = (read[each].text for each in origins.values())
+    compared = None
+    if survivor is not None and document is not None:
+        found = differences(survivor, document)
+        compared = {"regions": found.regions, "rest": dict(zip(_SIDES, found.rest, strict=True))}
     return {"similarity": pair["similarity"], **facts, "differences": compared}
 
 
@@ -135,9 +137,10 @@ def _head(word: str, document: Facts, several: bool) -> str:
 
 def _remarks(pair: Facts) -> Iterator[RenderableType]:
     compared = pair["differences"]
-    if not compared["regions"] and not any(compared["rest"]):
+    rest = compared["rest"].values()
+    if not compared["regions"] and not any(rest):
         is_equal = pair["survivor"]["hash"] == pair["document"]["hash"]
         yield Text("The texts are equal." if is_equal else "The words are equal; white space differs.")
-    if any(compared["rest"]):
-        left, right = map(format_count, compared["rest"])
+    if any(rest):
+        left, right = map(format_count, rest)
         yield Text(f"Not compared: the last {left} characters of the one, {right} of the other.", style="dim")
