@@ -1,7 +1,6 @@
 """Duplicates: a dataset that near_dedup made -> pairs of its near-duplicates, read again from the input, compared."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -118,9 +117,11 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     missing = f"; {counted(facts['not_compared'], 'more pair')} not compared" if facts["not_compared"] else ""
     compared = counted(facts["candidates"], "compared pair")
     yield "pairs", f"{format_count(facts['similar'])} similar of {compared}{missing}"
-    found = math.floor(1000 * facts["detection"]) / 10
-    words = f"{facts['threshold']}; {facts['bands']} bands of {facts['rows']} rows find {found}% of the pairs at it"
-    yield "threshold", words
+    found = f"{min(facts['detection'], 0.999):.1%}"
+    yield (
+        "threshold",
+        f"{facts['threshold']}; {facts['bands']} bands of {facts['rows']} rows find {found} of the pairs at it",
+    )
 
 
 def _similarity(value: float) -> str:
