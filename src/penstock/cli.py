@@ -431,11 +431,11 @@ def inspect(
         show(found, origin_tables, as_json)
         return
     if duplicates:
-        from penstock.show.contents.duplicates import duplicate_facts, duplicate_tables
+        from penstock.show.contents.duplicates import duplicate_tables
 
         refuse_without_tokens(view)
         with waiting("reading"):
-            found = duplicate_facts(path, records, input)
+            found = inspect_facts(path, duplicates=records, inputs=input)
         show(found, duplicate_tables, as_json)
         return
     with waiting("reading"):

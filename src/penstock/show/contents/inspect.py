@@ -1,10 +1,11 @@
 """Inspect: an output folder or .arrayrecord files -> what they hold, finished or not. Next: inspect_tables.py."""
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 from penstock.base.stores import open_store
+from penstock.loader.batches import Inputs
+from penstock.loader.order.inputs import inputs_by_dataset
 from penstock.shards.dataset import is_bare, older_files, open_dataset
 from penstock.shards.manifest import read_manifest
 from penstock.show.contents.arrayrecord_files import file_facts
@@ -20,7 +21,7 @@ def inspect_facts(
     split: str | None = None,
     records: int = 3,
     duplicates: int | None = None,
-    inputs: Sequence[str] | None = None,
+    inputs: Inputs | None = None,
 ) -> dict[str, Any]:
     """Contents of a dataset or of .arrayrecord files: splits, columns, account, keys, a few records decoded.
 
@@ -28,15 +29,16 @@ def inspect_facts(
         path: Folder that `penstock.run` wrote, finished or not, or .arrayrecord files.
         split: Split whose records are shown. Default: the first that has records.
         records: Number of records to show. Default: 3.
-        duplicates: Number of near-duplicates to compare with the documents that stayed. Then all else is left out.
-        inputs: With `duplicates`, folder of each input of the job, if the input was moved. Lines are counted then.
+        duplicates: Number of near-duplicates to show beside the documents that stayed, and nothing else. Default: none.
+        inputs: With `duplicates`, folder of each input of the job; then lines are counted. Default: where the job read
+            its input.
 
     Returns:
         The facts that `penstock inspect --json` prints. An unfinished dataset says how far it is.
     """
     path = os.fspath(path)
     if duplicates is not None:
-        return duplicate_facts(path, duplicates, inputs)
+        return duplicate_facts(path, duplicates, inputs_by_dataset(inputs, [path])[path])
     if is_bare(path) or older_files(path):
         return file_facts(path, split, records)
     store = open_store(path)
