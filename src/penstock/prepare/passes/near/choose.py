@@ -1,4 +1,4 @@
-"""Choose: the last of the five passes: similar pairs -> which documents lose; and the evidence of each. Next: evidence.py."""
+"""Choose: the last of the five passes: similar pairs -> which documents lose, and why. Next: evidence.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -16,9 +16,8 @@ from penstock.prepare.ledger import IDENTITY, LedgerRow
 from penstock.prepare.passes import Lost, Report, Task, Work
 from penstock.prepare.passes.near.pairing import NUMBER_BITS
 from penstock.prepare.passes.near.ranges import FOLDER, pieces_of
-from penstock.prepare.rows.container import Array
 from penstock.prepare.stages.dedup.near.chosen import DOCUMENTS, LOSER, LOST, PARTS
-from penstock.prepare.stages.dedup.runs import KEY, RunsWriter, open_written
+from penstock.prepare.stages.dedup.runs import KEY, Array, RunsWriter, open_written
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import Step
 

@@ -13,7 +13,7 @@ from penstock.prepare.rows.container import Array
 from penstock.prepare.stages.dedup.near.chosen import LOSER, LOST, groups_of
 from penstock.prepare.stages.dedup.near.near_dedup import NearDedup
 from penstock.shards.columns import FileFacts, commit_file
-from penstock.shards.origins import SUMMARY, Origins
+from penstock.shards.origins import DUPLICATES, NEAR_SUMMARY, Origins
 
 _ROWS_PER_FILE = 1 << 18
 
@@ -55,9 +55,8 @@ class Removals:
         for number, count in sorted(self.removed.items()):
             share = count / self.documents[number]
             if share > near.warns_above:
-                said.append(
-                    f"WARNING: {titles[number]} loses {share:.0%} of its documents ({count:,} of {self.documents[number]:,})"
-                )
+                of = f"({count:,} of {self.documents[number]:,})"
+                said.append(f"WARNING: {titles[number]} loses {share:.0%} of its documents {of}")
         if self.not_compared:
             said.append(f"{self.not_compared:,} pairs of bands with many documents were not compared")
         return "near_dedup: " + "; ".join(said)
@@ -70,11 +69,11 @@ def write_evidence(
     table = _Table.of(origins)
     found = (groups_of(store, losers, LOST, LOSER, number) for number in range(slices))
     files = tuple(
-        commit_file(store, f"{FOLDER}/{number:05d}.parquet", table.parquet(some))
+        commit_file(store, f"{DUPLICATES}/{number:05d}.parquet", table.parquet(some))
         for number, some in enumerate(_in_files(each[np.argsort(each["number"])] for each in found))
     )
     summary = json.dumps(removals.summary(near), indent=1).encode() + b"\n"
-    return files, commit_file(store, SUMMARY, summary)
+    return files, commit_file(store, NEAR_SUMMARY, summary)
 
 
 def _in_files(found: Iterator[Array]) -> Iterator[Array]:

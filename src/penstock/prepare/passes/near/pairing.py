@@ -1,7 +1,7 @@
 """Pairing: a range of band keys -> the documents that share one, two by two. The worker's half of pair.py.
 
-Of a band with more than REPRESENTATIVES + 1 documents, each is paired with those that rank first. So the pairs of a band
-grow with its documents and not with their square; how many were left out is counted.
+In a band with more than REPRESENTATIVES + 1 documents, each is paired with those that rank first. So the pairs of a
+band grow with its documents, not with their square. Pairs that are left out are counted.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Verify: a pass over ranges of documents -> the pairs that are similar, with their exact similarity. Next: choose.py."""
+"""Verify: a pass over ranges of documents -> the pairs that are similar, and how similar. Next: choose.py."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Verifying: pairs of documents -> the pairs that are similar, by their sets of shingles. The worker's half of verify.py."""
+"""Verifying: pairs of documents -> those that are similar, by their shingles. The worker's half of verify.py."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -73,7 +73,8 @@ def _distinct(piece: Piece) -> Array:
     pairs, _ = piece.read()
     pairs = pairs[np.lexsort((pairs["high"], pairs["low"]))]
     same = (pairs["high"][1:] == pairs["high"][:-1]) & (pairs["low"][1:] == pairs["low"][:-1])
-    return pairs[np.append(np.ones(min(1, len(pairs)), bool), ~same)]
+    kept: Array = pairs[np.append(np.ones(min(1, len(pairs)), bool), ~same)]
+    return kept
 
 
 @dataclass(frozen=True)

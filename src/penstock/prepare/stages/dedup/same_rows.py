@@ -1,4 +1,4 @@
-"""Same rows: counts the rows of a slice as they come by again, and refuses a slice that gives others the second time."""
+"""Same rows: counts the rows of a slice as they come by again, and refuses other rows than the first time."""
 
 from dataclasses import dataclass
 
@@ -32,6 +32,6 @@ class SameRows:
         return TaskError(
             f"{self.stage} got {now} documents from a slice that had {self.expected:,} when they were {self.did}",
             where=f"slice {self.number}",
-            next_step=f"a stage before {self.stage}, or the input, gave other rows the second time: make it deterministic and "
-            "run again",
+            next_step=f"a stage before {self.stage}, or the input, gave other rows the second time: make it "
+            "deterministic and run again",
         )

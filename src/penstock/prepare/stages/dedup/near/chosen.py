@@ -44,7 +44,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Losers:
-    """Files with the documents of each slice that lose; those of its bands; reasons by source; a line for the screen."""
+    """Files with the documents that lose, and with the bands, by slice; reasons by source; a line for the screen."""
 
     files: tuple[FileFacts, ...]
     signed: tuple[FileFacts, ...]

@@ -26,10 +26,11 @@ _MOST_ROWS = 12
 class NearDedup(Binds, MindsPlace, TakesText):
     """`near_dedup`, or `near_dedup: {threshold: 0.8, keep: longest}`: keep one of documents that are nearly the same.
 
-    The similarity of two documents is the share of their shingles that both have (Jaccard). A shingle is 5 `words` in a row, or
-    8 `characters` in documents of scripts without spaces. Candidates are found by MinHash (`bands`, `rows`), and every pair is
-    verified before a document is removed. `keep` says which document stays: `first`, `longest`, or `{column: quality, order:
-    desc}`. `act: mark` removes nothing and adds the column `near_duplicate_of`. The evidence is in duplicates/.
+    The similarity of two documents is the share of their shingles that both have (Jaccard). A shingle is 5 `words` in
+    a row, or 8 `characters` in scripts without spaces. MinHash finds candidates (`bands`, `rows`), and every pair is
+    verified before a document is removed. `keep` says which document stays: `first`, `longest`, or
+    `{column: quality, order: desc}`. `act: mark` removes nothing and adds the column `near_duplicate_of`. Removed
+    documents are listed in duplicates/, each with the one that stayed and their similarity.
     """
 
     column: str = "text"
@@ -52,9 +53,8 @@ class NearDedup(Binds, MindsPlace, TakesText):
             if not 0 <= getattr(self, name) <= MOST_UNITS:
                 raise ConfigError(f"{name}: {getattr(self, name):,} is not between 1 and {MOST_UNITS}")
         if self.bands < 1 or self.rows < 0 or self.bands * max(self.rows, 1) > MOST_PLACES:
-            raise ConfigError(
-                f"bands: {self.bands:,} and rows: {self.rows:,} must be at least 1, and their product at most {MOST_PLACES:,}"
-            )
+            asked = f"bands: {self.bands:,} and rows: {self.rows:,}"
+            raise ConfigError(f"{asked} must be at least 1, and their product at most {MOST_PLACES:,}")
         if isinstance(self.keep, dict):
             self._refuse_unknown(self.keep)
         self.warns_above  # noqa: B018
@@ -99,7 +99,7 @@ class NearDedup(Binds, MindsPlace, TakesText):
             return Rank(self.keep["column"], order)
         return Rank(self.column, by_length=True) if self.keep == "longest" else None
 
-    def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:
+    def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:  # noqa: ARG002
         """Documents are compared as they were read, not as records."""
         refuse_records(before)
         if format in ("arrays", "npz"):

@@ -1,9 +1,10 @@
 """Signatures: the shingles of documents -> one key per band. Documents that are alike share some. Next: passes/near/.
 
-A signature has a place for each row of each band. Every place holds the least value of a shingle there, so two documents
-agree in a place with a chance that is their similarity. Shingles are spread over the places, round after round, until
-every place has one ("Fast Similarity Sketching", Dahlgaard, Knudsen and Thorup, 2017): a long document needs one or two rounds
-instead of one hash per place and shingle. What is empty after ROUNDS is filled as in plain MinHash.
+A signature has a place for each row of each band. Each place holds the least value of the shingles there, so two
+documents agree in a place with a probability that is their similarity. Shingles are spread over the places, round after
+round, until every place has one ("Fast Similarity Sketching", Dahlgaard, Knudsen and Thorup, 2017). A long document
+needs one or two rounds, instead of one hash per shingle and place. Places that are empty after ROUNDS are filled as in
+plain MinHash.
 """
 
 from dataclasses import dataclass
