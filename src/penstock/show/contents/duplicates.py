@@ -15,14 +15,13 @@ from penstock.loader.order.kept import Kept
 from penstock.shards import arrow as pa
 from penstock.shards.columns import damaged_file
 from penstock.shards.manifest import Manifest, read_artifact, read_manifest
-from penstock.shards.origins import Origin
+from penstock.shards.origins import DUPLICATES, NEAR_SUMMARY, Origin
 from penstock.shards.rereading.documents import Reread
 from penstock.show.contents.differences import differences
 from penstock.show.contents.side_by_side import SideBySide
 from penstock.show.tables import make_list, make_table
 
 Facts = dict[str, Any]
-SUMMARY, FOLDER = "artifacts/near_duplicates.json", "duplicates/"
 _MOST_CHARACTERS = 10_000  # of a text in JSON
 _AT_ONCE = 1 << 16
 _SIDES = {"survivor": "survivor_", "document": ""}  # the columns of each begin with
@@ -33,7 +32,7 @@ def duplicate_facts(path: str, most: int, inputs: Sequence[str] | None = None) -
     """Counts of near_dedup, and the pairs that are the least similar. `inputs` are the folders of the input."""
     store = open_store(path)
     manifest = read_manifest(store)
-    summary = read_artifact(store, manifest, SUMMARY)
+    summary = read_artifact(store, manifest, NEAR_SUMMARY)
     if summary is None:
         raise ConfigError(
             "this dataset was made without near_dedup, and has no near-duplicates to show",
@@ -53,7 +52,7 @@ def _least_similar(path: str, manifest: Manifest, most: int) -> list[Facts]:
     import pyarrow.parquet
 
     store, found = open_store(path), None
-    for name in (file.file for file in manifest.artifacts if file.file.startswith(FOLDER)):
+    for name in (file.file for file in manifest.artifacts if file.file.startswith(f"{DUPLICATES}/")):
         try:
             with store.open(name) as handle, pyarrow.parquet.ParquetFile(handle) as file:
                 for batch in file.iter_batches(_AT_ONCE):
