@@ -14,7 +14,6 @@ import pytest
 
 import penstock
 from penstock.cli import main
-from tests.show.contents.near_by_hand import fake
 
 NAME = "we\x1b[31mird [bold] <b>ü.jsonl"
 TEXTS = [f"Report {number}: " + " ".join(f"line{number}x{word}" for word in range(80)) for number in range(5)]
@@ -28,7 +27,8 @@ def make_input(folder: Path, texts: list[str], name: str = NAME) -> Path:
 
 
 def prepare(source: Path, output: Path, **options: Any) -> Path:
-    fake([{"path": str(source), "text_column": "body"}], str(output), **options)
+    job = {"input": {"path": str(source), "text_column": "body"}, "output": str(output), "memory": "2GB", "workers": 0}
+    penstock.run({**job, "stages": ["clean", "near_dedup"], **options})
     return output
 
 
@@ -148,8 +148,8 @@ def test_documents_of_every_format_are_read_again(tmp_path, ending):
             gzip.compress("".join(json.dumps({"body": text}) + "\n" for text in texts).encode())
         )
     kind = {"format": "text"} if ending == "txt" else {"text_column": "body"}
-    fake([{"path": str(folder), **kind}], str(tmp_path / "out"))
-    (pair,) = pairs_of(tmp_path / "out")
+    output = prepare(folder, tmp_path / "out", input={"path": str(folder), **kind})
+    (pair,) = pairs_of(output)
     assert (pair["survivor"]["text"], pair["document"]["text"]) == (texts[0], texts[5])
 
 
@@ -165,3 +165,32 @@ def test_a_dataset_without_near_dedup_is_refused_with_the_next_step(tmp_path, ca
 def test_options_of_a_batch_are_refused(made, capfd):
     assert main(["inspect", str(made), "--duplicates", "--batch", "3"]) == 2
     assert "--batch" in capfd.readouterr().err
+
+
+def test_without_content_hashes_no_document_is_shown(tmp_path):
+    output = prepare(make_input(tmp_path / "in", [*TEXTS, OTHER]), tmp_path / "out", provenance="origins")
+    (pair,) = pairs_of(output)
+    assert pair["document"]["problem"] == "the dataset keeps no content hashes, so a document cannot be checked"
+    assert pair["document"]["hash"] is None
+
+
+def test_marked_documents_are_shown_too(tmp_path):
+    stages = ["clean", {"near_dedup": {"act": "mark"}}]
+    output = prepare(make_input(tmp_path / "in", [*TEXTS, OTHER]), tmp_path / "out", stages=stages)
+    (pair,) = pairs_of(output)
+    assert (pair["survivor"]["text"], pair["document"]["text"]) == (TEXTS[0], OTHER)
+
+
+def test_a_dataset_without_near_duplicates_says_so(tmp_path, capfd):
+    output = prepare(make_input(tmp_path / "in", TEXTS), tmp_path / "out")
+    assert "5, 0 near-duplicates (0.0%)" in shown(capfd, output, "--duplicates")
+
+
+def test_documents_of_a_dataset_are_read_from_the_first_input(tmp_path):
+    first = tmp_path / "first"
+    source = {"path": str(make_input(tmp_path / "in", [*TEXTS, OTHER])), "text_column": "body"}
+    penstock.run({"input": source, "output": str(first), "stages": ["clean"], "workers": 0})
+    output = prepare(first, tmp_path / "out", input=str(first))
+    (pair,) = pairs_of(output, inputs=[str(tmp_path / "in")])
+    assert (pair["survivor"]["text"], pair["document"]["text"]) == (TEXTS[0], OTHER)
+    assert pair["document"]["file"] == NAME
