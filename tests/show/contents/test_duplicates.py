@@ -80,7 +80,7 @@ def test_a_narrow_terminal_shows_one_above_the_other(made, capfd, monkeypatch, w
 
 def test_the_summary_says_how_many_there_are(made, capfd):
     told = shown(capfd, made, "--duplicates", "-n", "0")
-    assert "7, 2 near-duplicates (28.6%)" in told
+    assert "7; 2 near-duplicates (28.6%) removed" in told
     assert "threshold  0.8; 20 bands of 6 rows find 99.8% of the pairs at it" in told
 
 
@@ -174,16 +174,26 @@ def test_without_content_hashes_no_document_is_shown(tmp_path):
     assert pair["document"]["hash"] is None
 
 
-def test_marked_documents_are_shown_too(tmp_path):
+def test_marked_documents_are_shown_too(tmp_path, capfd):
     stages = ["clean", {"near_dedup": {"act": "mark"}}]
     output = prepare(make_input(tmp_path / "in", [*TEXTS, OTHER]), tmp_path / "out", stages=stages)
     (pair,) = pairs_of(output)
     assert (pair["survivor"]["text"], pair["document"]["text"]) == (TEXTS[0], OTHER)
+    assert "1 near-duplicate (16.7%) marked" in shown(capfd, output, "--duplicates")
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: data.replace(b"PAR1", b"XXXX")])
+def test_damaged_evidence_is_named(tmp_path, capfd, damage):
+    output = prepare(make_input(tmp_path / "in", [*TEXTS, OTHER]), tmp_path / "out")
+    (file,) = (output / "duplicates").iterdir()
+    file.write_bytes(damage(file.read_bytes()))
+    assert main(["inspect", str(output), "--duplicates"]) == 6
+    assert "duplicates/00000.parquet" in capfd.readouterr().err
 
 
 def test_a_dataset_without_near_duplicates_says_so(tmp_path, capfd):
     output = prepare(make_input(tmp_path / "in", TEXTS), tmp_path / "out")
-    assert "5, 0 near-duplicates (0.0%)" in shown(capfd, output, "--duplicates")
+    assert "5; 0 near-duplicates (0.0%) removed" in shown(capfd, output, "--duplicates")
 
 
 def test_documents_of_a_dataset_are_read_from_the_first_input(tmp_path):

@@ -25,6 +25,7 @@ Facts = dict[str, Any]
 _MOST_CHARACTERS = 10_000  # of a text in JSON
 _AT_ONCE = 1 << 16
 _SIDES = {"survivor": "survivor_", "document": ""}  # the columns of each begin with
+_DONE = {"remove": "removed", "mark": "marked"}
 _LEGEND = "[+...+] only in the document that stayed, [-...-] only in the other one"
 
 
@@ -59,7 +60,7 @@ def _least_similar(path: str, manifest: Manifest, most: int) -> list[Facts]:
                     rows = pa.Table.from_batches([batch])
                     found = rows if found is None else pa.concat_tables([found, rows]).unify_dictionaries()
                     found = found.take(np.argsort(found["similarity"].to_numpy(), kind="stable")[:most])
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
             raise damaged_file(name, "is not the file that was written") from error
     return [] if found is None else found.to_pylist()
 
@@ -111,8 +112,9 @@ def duplicate_tables(facts: Facts) -> Iterator[RenderableType]:
 
 
 def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
-    removed = f"{counted(facts['removed'], 'near-duplicate')} ({facts['removed'] / max(1, facts['documents']):.1%})"
-    yield "documents", f"{format_count(facts['documents'])}, {removed}"
+    share = f"{facts['removed'] / max(1, facts['documents']):.1%}"
+    found = f"{counted(facts['removed'], 'near-duplicate')} ({share}) {_DONE[facts['act']]}"
+    yield "documents", f"{format_count(facts['documents'])}; {found}"
     missing = f"; {counted(facts['not_compared'], 'more pair')} not compared" if facts["not_compared"] else ""
     compared = counted(facts["candidates"], "compared pair")
     yield "pairs", f"{format_count(facts['similar'])} similar of {compared}{missing}"
