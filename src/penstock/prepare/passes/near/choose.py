@@ -39,7 +39,7 @@ class Choosing(OwnTasks):
 
     @property
     def _titles(self) -> list[str]:
-        return [str(source.path or source.files or number) for number, source in enumerate(self.job.config.input)]
+        return [", ".join(source.patterns) or str(number) for number, source in enumerate(self.job.config.input)]
 
     def _removals(self, left: Left) -> Removals:
         def total(name: str, pass_number: int) -> int:
