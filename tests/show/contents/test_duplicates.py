@@ -132,23 +132,23 @@ def test_huge_documents_are_cut(tmp_path, capfd):
     assert len(told) < 4000
 
 
-@pytest.mark.parametrize("ending", ["parquet", "jsonl.gz", "csv", "txt"])
+@pytest.mark.parametrize("ending", ["parquet", "jsonl.gz", "csv", "txt", "py"])
 def test_documents_of_every_format_are_read_again(tmp_path, ending):
     folder, texts = tmp_path / "in", [*TEXTS, TEXTS[0].replace("line0x40", "other")]
     folder.mkdir()
     if ending == "parquet":
         pq.write_table(pa.table({"body": texts}), folder / "a.parquet")
-    elif ending == "txt":
+    elif ending in ("txt", "py"):
         for number, text in enumerate(texts):
-            (folder / f"{number}.txt").write_text(text)
+            (folder / f"{number}.{ending}").write_text(text)
     elif ending == "csv":
         (folder / "a.csv").write_text("\n".join(["id,body", *(f"1,{text}" for text in texts), ""]))
     else:
         (folder / "a.jsonl.gz").write_bytes(
             gzip.compress("".join(json.dumps({"body": text}) + "\n" for text in texts).encode())
         )
-    kind = {"format": "text"} if ending == "txt" else {"text_column": "body"}
-    output = prepare(folder, tmp_path / "out", input={"path": str(folder), **kind})
+    kind = {"format": "text"} if ending in ("txt", "py") else {"text_column": "body"}
+    output = prepare(folder, tmp_path / "out", input={"path": f"{folder}/*.{ending}", **kind})
     (pair,) = pairs_of(output)
     assert (pair["survivor"]["text"], pair["document"]["text"]) == (texts[0], texts[5])
 
