@@ -97,4 +97,5 @@ def _entries(pairs: Array) -> Array:
     losers = np.empty(len(pairs), LOSER)
     losers["number"], losers["origin"] = (pairs["low"] & _NUMBER), pairs["origin"]
     losers["survivor"], losers["similarity"] = pairs["other_origin"], pairs["similarity"]
+    losers["hash"], losers["survivor_hash"] = pairs["hash"], pairs["other_hash"]
     return losers

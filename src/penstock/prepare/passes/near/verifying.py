@@ -21,7 +21,7 @@ from penstock.shards.manifest import Step
 # `high` and `low` are the rank and the number of the document that loses if the other stays.
 SIMILAR = np.dtype(
     [("high", "<u8"), ("low", "<u8"), ("rank", "<u8"), ("other", "<u8"), ("origin", "<i8"), ("other_origin", "<i8")]
-    + [("source", "<i8"), ("similarity", "<f8")]
+    + [("source", "<i8"), ("similarity", "<f8"), ("hash", "<u8"), ("other_hash", "<u8")]
 )
 COMPARED, ALIKE = "compared", "similar"
 _PAIRS_AT_ONCE = 1 << 16
@@ -203,5 +203,5 @@ def _similar(known: Known, ones: Array, others: Array, common: Array, threshold:
         one["source"],
     )
     found["rank"], found["other"], found["other_origin"] = other["rank"], other["high"], other["origin"]
-    found["similarity"] = similarity[kept]
+    found["similarity"], found["hash"], found["other_hash"] = similarity[kept], one["hash"], other["hash"]
     return found
