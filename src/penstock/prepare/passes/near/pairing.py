@@ -90,7 +90,7 @@ def _sorted(pairs: Sequence[Array]) -> Array:
 
 
 def _pairs_of(piece: Piece, counted: _Counted) -> Iterator[Array]:
-    if piece.entries <= _AT_ONCE or not piece.is_one_word:
+    if piece.found or piece.most_entries <= _AT_ONCE or not piece.is_one_word:
         known = _known(piece)
         counted.entries += len(known)
         yield from _pairs(known[np.lexsort((known["document"], known["rank"], known["key"]))], counted)
