@@ -21,7 +21,7 @@ import yaml
 import penstock
 from penstock.base.stores import open_store
 from penstock.shards.manifest import read_manifest
-from penstock.shards.origins import ORIGIN, Origins, read_origins
+from penstock.shards.origins import ORIGIN, Origins, content_hash, read_origins
 from tests.promises import near_reference, text_making
 from tests.promises.killing import assert_no_leftovers
 from tests.promises.near_reference import Near
@@ -29,6 +29,8 @@ from tests.promises.near_reference import Near
 SURE = {"bands": 60, "rows": 2}  # misses a pair of similarity 0.5 with a chance of 3e-8
 MARK = "near_duplicate_of"
 EVIDENCE = ("source", "file", "position", "survivor_source", "survivor_file", "survivor_position", "similarity")
+HASHED = ("source", "file", "position", "hash", "survivor_source", "survivor_file", "survivor_position")
+HASHED += ("survivor_hash", "similarity")
 
 # Texts.
 
@@ -92,7 +94,7 @@ class Corpus:
     def places(self) -> list[tuple[int, str, int]]:
         """Source, file and row of each document."""
         return [
-            (source, f"{number}.parquet", row)
+            (source, f"{number:03}.parquet", row)
             for source, files in enumerate(self.sources)
             for number, file in enumerate(files)
             for row in range(len(file))
@@ -107,7 +109,7 @@ class Corpus:
                 ids = pa.array(range(first, first + len(texts)), pa.int64())
                 more = {name: values.slice(first, len(texts)) for name, values in self.columns.items()}
                 table = pa.table({"id": ids, "text": pa.array(texts, pa.string()), **more})
-                pq.write_table(table, folder / f"source-{source}" / f"{number}.parquet", row_group_size=group)
+                pq.write_table(table, folder / f"source-{source}" / f"{number:03}.parquet", row_group_size=group)
                 first += len(texts)
         return [{"path": str(folder / f"source-{source}")} for source in range(len(self.sources))]
 
@@ -155,6 +157,8 @@ def assert_like_reference(output: Path, corpus: Corpus, near: dict[str, Any]) ->
     else:
         _assert_marked(output, corpus, removed)
     assert evidence_of(output) == expected_evidence(corpus, removed)
+    hashes = [content_hash((text or "").encode()) for text in corpus.texts]
+    assert hashes_of(output) == [(hashes[each], hashes[removed[each].survivor]) for each in sorted(removed)]
     _assert_counted(output, corpus, near, removed)
     kept = penstock.verify(output)
     assert kept.ok, kept.problems
@@ -204,7 +208,7 @@ def evidence_of(output: Path) -> list[tuple[Any, ...]]:
     lines: list[tuple[Any, ...]] = []
     for path in evidence_files(output):
         table = pq.read_table(path)
-        assert table.schema.names == list(EVIDENCE)
+        assert table.schema.names == list(HASHED)
         assert [table.schema.field(name).type for name in ("source", "position", "similarity")] == [
             pa.int32(),
             pa.int64(),
@@ -212,6 +216,12 @@ def evidence_of(output: Path) -> list[tuple[Any, ...]]:
         ]
         lines += [tuple(line[name] for name in EVIDENCE) for line in table.to_pylist()]
     return lines
+
+
+def hashes_of(output: Path) -> list[tuple[int, int]]:
+    """Content hashes of each removed document and its survivor."""
+    tables = [pq.read_table(path) for path in evidence_files(output)]
+    return [(line["hash"], line["survivor_hash"]) for table in tables for line in table.to_pylist()]
 
 
 def expected_evidence(corpus: Corpus, removed: dict[int, near_reference.Removed]) -> list[tuple[Any, ...]]:

@@ -108,7 +108,7 @@ def test_the_survivor_is_the_first_that_stayed_among_those_that_are_similar(tmp_
     a, b, c = CHAIN
     for texts in ([a, c, b], [c, a, b]):
         (line,) = near_making.evidence_of(run(tmp_path / texts[0][:2], in_files(texts, 1), BY_WORD))
-        assert line[:6] == (0, "0.parquet", 2, 0, "0.parquet", 0)
+        assert line[:6] == (0, "000.parquet", 2, 0, "000.parquet", 0)
 
 
 def test_a_long_chain_keeps_every_second_document(tmp_path):
@@ -480,7 +480,7 @@ def test_of_thousands_that_differ_in_one_number_one_stays_and_the_pairs_not_comp
     assert near_making.ids_of(tmp_path / "out") == [0, 700]
     evidence = near_making.evidence_of(tmp_path / "out")
     assert len(evidence) == count - 1
-    assert {line[3:6] for line in evidence} == {(0, "0.parquet", 0)}
+    assert {line[3:6] for line in evidence} == {(0, "000.parquet", 0)}
     counts = near_making.counts_of(tmp_path / "out")
     assert count - 1 <= counts["similar"] <= counts["candidates"] <= SURE["bands"] * 8 * count
     assert counts["not_compared"] > 0
@@ -492,6 +492,19 @@ def test_identical_documents_without_number_cost_no_more_than_eight_comparisons_
     penstock.run(near_making.write_job(tmp_path / "job.yaml", data, {}, slice_size="20kB"))
     assert near_making.ids_of(tmp_path / "out") == [0]
     assert near_making.counts_of(tmp_path / "out")["candidates"] <= 8 * len(texts)
+
+
+def test_many_slices_with_many_documents_each_are_compared_like_few(tmp_path):
+    """So many that a block of bands of each slice is more than what is sorted at a time."""
+    chance = random.Random(20)
+    texts = [" ".join(near_making.words(chance, 9)) for _ in range(80 * 260)]
+    for number in range(0, len(texts), 100):
+        texts[number] = f" {texts[number // 2]}"
+    data = in_files(texts, files=80).write(tmp_path / "data", group=1000)
+    penstock.run(near_making.write_job(tmp_path / "job.yaml", data, {}, slice_size="10kB"))
+    first: dict[str, int] = {}
+    removed = {number for number, text in enumerate(texts) if first.setdefault(text.strip(), number) != number}
+    assert near_making.ids_of(tmp_path / "out") == [each for each in range(len(texts)) if each not in removed]
 
 
 # Refusals.

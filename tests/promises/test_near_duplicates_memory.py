@@ -114,7 +114,7 @@ def test_giant_documents_in_lines_of_json_are_compared_within_memory(tmp_path):
 
 
 ALIKE = 200_000 if workshop.THOROUGH else 20_000
-FILLER = " ".join(f"word{number}" for number in range(20))
+FILLER = " ".join(f"word{number}" for number in range(30))
 
 
 @pytest.mark.parametrize("near", [{}, SURE] if workshop.THOROUGH else [{}], ids=str)
