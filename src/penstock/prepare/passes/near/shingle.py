@@ -15,7 +15,7 @@ from penstock.prepare.rows.marks import origins_of
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup.near.chosen import NUMBER
 from penstock.prepare.stages.dedup.near.ranks import Rank
-from penstock.prepare.stages.dedup.near.shingles import Giant, Shingling
+from penstock.prepare.stages.dedup.near.shingles import Giant, Shingling, distinct
 from penstock.prepare.stages.dedup.runs import RunsWriter
 from penstock.shards.origins import HASH
 
@@ -82,4 +82,4 @@ class Sets:
 def _sets(hashes: Array, bounds: Array) -> list[Array]:
     """The distinct hashes of each document, ascending."""
     edges = np.append(bounds, len(hashes)).tolist()
-    return [np.unique(hashes[first:last]) for first, last in itertools.pairwise(edges)]
+    return [distinct(hashes[first:last]) for first, last in itertools.pairwise(edges)]
