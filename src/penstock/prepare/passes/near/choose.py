@@ -45,7 +45,7 @@ class Choosing(OwnTasks):
         def total(name: str, pass_number: int) -> int:
             return sum(row.states[name] for row in left.rows[pass_number])
 
-        documents: dict[int, int] = {}
+        documents = dict.fromkeys(range(len(self.job.config.input)), 0)
         for row in left.rows[self.signed]:
             for source, count in row.states[SOURCES].items():
                 documents[int(source)] = documents.get(int(source), 0) + count

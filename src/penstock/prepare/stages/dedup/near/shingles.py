@@ -178,4 +178,5 @@ def _between(hashes: Array, low: int, high: int) -> Array:
 def distinct(hashes: Array) -> Array:
     """Each hash once, ascending. np.unique takes twice as long for sets of this size."""
     ordered = np.sort(hashes)
-    return ordered[np.append(np.ones(min(1, len(ordered)), bool), ordered[1:] != ordered[:-1])]
+    found: Array = ordered[np.append(np.ones(min(1, len(ordered)), bool), ordered[1:] != ordered[:-1])]
+    return found
