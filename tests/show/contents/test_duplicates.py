@@ -20,6 +20,12 @@ TEXTS = [f"Report {number}: " + " ".join(f"line{number}x{word}" for word in rang
 OTHER = TEXTS[0].replace("line0x40", "\x1b[2Jother\x9b")
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of pytest-xdist have 80 columns."""
+    monkeypatch.setenv("COLUMNS", "120")
+
+
 def make_input(folder: Path, texts: list[str], name: str = NAME) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text("".join(json.dumps({"title": "t", "body": text}) + "\n" for text in texts))
