@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.stores.store import Store
+from penstock.prepare.passes.near.pairing import REPRESENTATIVES
 from penstock.prepare.rows.container import Array
 from penstock.prepare.stages.dedup.near.chosen import LOSER, LOST, groups_of
 from penstock.prepare.stages.dedup.near.near_dedup import NearDedup
@@ -52,14 +53,18 @@ class Removals:
     def words(self, near: NearDedup, titles: Sequence[str]) -> str:
         """A line for the screen: what was found, and which sources lose more than `warn_above`."""
         removed, documents = sum(self.removed.values()), sum(self.documents.values())
-        said = [f"{removed:,} of {documents:,} documents are near-duplicates ({self.compared:,} pairs were compared)"]
+        marked, loses = (", and are marked", "would lose") if near.act == "mark" else ("", "loses")
+        found = f"{removed:,} of {documents:,} documents are near-duplicates{marked}"
+        said = [f"{found} ({self.compared:,} pairs were compared)"]
         for number, count in sorted(self.removed.items()):
             share = count / self.documents[number]
             if share > near.warns_above:
                 of = f"({count:,} of {self.documents[number]:,})"
-                said.append(f"WARNING: {titles[number]} loses {share:.0%} of its documents {of}")
+                said.append(f"WARNING: {titles[number]} {loses} {share:.0%} of its documents {of}")
         if self.not_compared:
-            said.append(f"{self.not_compared:,} pairs of bands with many documents were not compared")
+            said.append(
+                f"in bands with more than {REPRESENTATIVES + 1} documents, {self.not_compared:,} pairs were not compared"
+            )
         return "near_dedup: " + "; ".join(said)
 
 
