@@ -65,7 +65,7 @@ def _frame(threshold: float) -> list[str]:
         lines.append(f'<text x="{x:.1f}" y="{BOTTOM + 18}" {CENTERED} fill="#444">{tenth / 10:.1f}</text>')
     x = _x(threshold)
     lines.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{BOTTOM}" stroke="#888" stroke-dasharray="2 3"/>')
-    lines.append(f'<text x="{x + 6:.1f}" y="{BOTTOM - 8}" fill="#666">threshold</text>')
+    lines.append(f'<text x="{x + 6:.1f}" y="{TOP + 60}" fill="#666">threshold</text>')
     return lines
 
 
@@ -79,10 +79,11 @@ def _drawn(series: Series) -> list[str]:
 
 
 def _legend(series: list[Series]) -> list[str]:
-    lines = []
+    left, lines = int(_x(0.82)), []
     for number, each in enumerate(series):
         y = BOTTOM - 72 + 18 * number
-        words = f"{each.name}, {each.bands} bands of {each.rows}: measured, and theory (dashed)"
-        lines.append(f'<circle cx="{LEFT + 290}" cy="{y - 4}" r="4" fill="{each.color}"/>')
-        lines.append(f'<text x="{LEFT + 300}" y="{y}" font-size="10" fill="{each.color}">{words}</text>')
+        words = f"{each.name}, {each.bands} bands of {each.rows}"
+        lines.append(f'<circle cx="{left}" cy="{y - 4}" r="4" fill="{each.color}"/>')
+        lines.append(f'<text x="{left + 10}" y="{y}" fill="{each.color}">{words}</text>')
+    lines.append(f'<text x="{left + 10}" y="{BOTTOM - 72 + 18 * len(series)}" fill="#666">dashed: theory</text>')
     return lines

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.baselines.near_kept import batches
-from penstock.prepare.stages.near.shingles import Giant, Shingling
-from penstock.prepare.stages.near.signatures import Banding
+from penstock.prepare.stages.dedup.near.shingles import Giant, Shingling
+from penstock.prepare.stages.dedup.near.signatures import Banding
 
 BANDS, ROWS, WORDS, CHARACTERS = 20, 6, 5, 8
 
