@@ -26,6 +26,7 @@ LEAST_WORDS, MOST_WORDS = 60, 1_200
 LEAST, CHAIN_LEAST = 0.5, 0.8
 STRANGER = 0.3  # originals are less similar than this
 FILES = 4
+FIRST_WITHOUT_SPACES = "\u0e00"  # Thai, and all scripts after it
 GAPS = re.compile(r"(\s+)")
 LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", "u1")
 
@@ -92,11 +93,16 @@ def originals(real: Path, count: int, random: Random) -> list[str]:
 
 
 def _texts(real: Path) -> Iterator[str]:
-    """Of distinct documents."""
+    """Of distinct documents, in scripts with spaces."""
     for path in sorted(real.glob("*.parquet")):
         for row in pq.read_table(path, columns=["id", "text"]).to_pylist():
-            if not row["id"].endswith(COPY):
+            if not row["id"].endswith(COPY) and _has_spaces(row["text"]):
                 yield row["text"]
+
+
+def _has_spaces(text: str) -> bool:
+    """Whether it is written in a script with spaces between words: penstock compares others by their characters."""
+    return sum(each >= FIRST_WITHOUT_SPACES for each in text) < len(text) / 10
 
 
 def _piece(text: str, wanted: int, random: Random) -> str:
