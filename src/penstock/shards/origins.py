@@ -20,6 +20,8 @@ from penstock.shards.manifest import Manifest, read_artifact
 from penstock.shards.schema import Field, Schema
 
 ORIGIN, HASH = "_origin", "_origin_hash"
+# What a job with near_dedup leaves: a column of `act: mark`, the documents that were removed, and what was found.
+SURVIVOR, DUPLICATES, NEAR_SUMMARY = "near_duplicate_of", "duplicates", "artifacts/near_duplicates.json"
 NO_ORIGINS = "prepare it again with `provenance: true`; a record of `group` is made of many rows, and has no origin"
 TABLE = "artifacts/origins.json"
 _BITS = 63  # of an int64 without its sign

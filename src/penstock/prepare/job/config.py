@@ -27,7 +27,7 @@ from penstock.prepare.stages.stage import Stage
 
 _MOST_SECONDS = 10**8  # three years: the clock of the system cannot wait for ever
 _TEXT_SLICE = "16MB"  # of a text job, unless it says another
-_OF_DOCUMENTS = {"clean", "dedup", "tokenize", "pack"}  # stages that take documents
+_OF_DOCUMENTS = {"clean", "dedup", "near_dedup", "tokenize", "pack"}  # stages that take documents
 
 
 Place = str | os.PathLike[str]

@@ -11,11 +11,12 @@ from penstock.prepare.passes.folds.trying.first_rows import try_first_rows
 from penstock.prepare.passes.job import Job
 from penstock.prepare.passes.kinds import SHARDS, SoFar, last_fold
 from penstock.prepare.passes.match.kind import MATCH
+from penstock.prepare.passes.near.kind import NEAR
 from penstock.prepare.passes.text.kind import TEXT
 from penstock.prepare.survey.survey import Survey
 
 # They are asked in this order. The first ending that answers is taken, so shards, which take any rows, are the last.
-KINDS = (TEXT, ARRAYS, EXCHANGE, MATCH, SHARDS)
+KINDS = (TEXT, ARRAYS, EXCHANGE, MATCH, NEAR, SHARDS)
 
 
 def cut_passes(config: Config, survey: Survey, allowed: int) -> tuple[Job, tuple[Pass, ...]]:

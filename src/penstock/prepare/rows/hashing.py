@@ -26,12 +26,12 @@ def hash_array(array: pa.Array) -> Array:
         array = array.cast(pa.int8())
     if array.null_count:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
-        hashes = np.full(len(array), _mix(np.array([_NULL]))[0])
+        hashes = np.full(len(array), mix(np.array([_NULL]))[0])
         hashes[valid] = hash_array(array.drop_null())
         return hashes
     if is_text(array.type):
         return _hash_text(array.cast(pa.large_binary()))
-    return _mix(_words(array))
+    return mix(_words(array))
 
 
 def hash_distinct(array: pa.Array) -> Array:
@@ -39,7 +39,7 @@ def hash_distinct(array: pa.Array) -> Array:
     if not is_text(array.type) and not pa.types.is_dictionary(array.type):
         return hash_array(array)
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    hashes = np.append(hash_array(encoded.dictionary), _mix(np.array([_NULL])))
+    hashes = np.append(hash_array(encoded.dictionary), mix(np.array([_NULL])))
     indices = encoded.indices
     if indices.null_count:
         indices = indices.cast(pa.int64()).fill_null(-1)
@@ -51,12 +51,12 @@ def hash_positions(paths: Sequence[str], files: Array | None, ordinals: Array) -
     """Hashes of the rows at these ordinals. `files` has the number of each row's path; none: all are of the first."""
     known = np.array([_xxh3(path.encode()) for path in paths])
     hashes = np.full(len(ordinals), known[0]) if files is None else known[files]
-    return combine(hashes, _mix(ordinals.astype("u8")))
+    return combine(hashes, mix(ordinals.astype("u8")))
 
 
 def combine(left: Array, right: Array) -> Array:
     with np.errstate(over="ignore"):
-        return _mix(left * np.uint64(3) + right)
+        return mix(left * np.uint64(3) + right)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -102,24 +102,29 @@ def _as_text(value: Any) -> str:
 
 
 def _hash_text(array: pa.Array) -> Array:
-    """Text of up to 64 bytes word by word over all rows at once, longer text by xxh3."""
     if not len(array):
         return np.zeros(0, "u8")
     offsets = np.frombuffer(array.buffers()[1], "i8")[array.offset : array.offset + len(array) + 1]
-    starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
-    size = int(offsets[-1] - offsets[0])
-    padded = np.zeros(size + 8, "u1")
-    if size:
-        padded[:size] = np.frombuffer(array.buffers()[2], "u1")[offsets[0] : offsets[-1]]
+    data = np.frombuffer(array.buffers()[2] or b"", "u1")[offsets[0] : offsets[-1]]
+    return hash_ranges(data, offsets[:-1] - offsets[0], np.diff(offsets))
+
+
+def hash_ranges(data: Array, starts: Array, lengths: Array) -> Array:
+    """A hash of each range of bytes: of up to 64 bytes word by word over all ranges at once, of more by xxh3."""
+    hashes = mix(lengths.astype("u8"))
+    for row in np.flatnonzero(lengths > _SHORT):
+        hashes[row] = _xxh3(data[starts[row] : starts[row] + lengths[row]].data)
+    is_short = lengths <= _SHORT
+    if not is_short.any():
+        return hashes
+    padded = np.zeros(len(data) + 8, "u1")
+    padded[: len(data)] = data
     words = np.ndarray(len(padded) - 7, "<u8", padded.data, strides=(1,))  # a word may start at any byte
-    hashes = _mix(lengths.astype("u8"))
-    for number in range(int(-(-lengths[lengths <= _SHORT].max(initial=0) // 8))):
-        rows = np.flatnonzero((lengths > 8 * number) & (lengths <= _SHORT))
+    for number in range(int(-(-lengths[is_short].max() // 8))):
+        rows = np.flatnonzero((lengths > 8 * number) & is_short)
         left = np.minimum(lengths[rows] - 8 * number, 8).astype("u8")
         mask = ~np.uint64(0) >> (np.uint64(64) - np.uint64(8) * left)
         hashes[rows] = combine(hashes[rows], words[starts[rows] + 8 * number] & mask)
-    for row in np.flatnonzero(lengths > _SHORT):
-        hashes[row] = _xxh3(padded.data[starts[row] : starts[row] + lengths[row]])
     return hashes
 
 
@@ -127,7 +132,7 @@ def _xxh3(data: bytes | memoryview) -> np.uint64:
     return np.uint64(xxhash.xxh3_64_intdigest(data))
 
 
-def _mix(words: Array) -> Array:
+def mix(words: Array) -> Array:
     """Splitmix64's finish: every input bit reaches every output bit."""
     with np.errstate(over="ignore"):
         words = words + _INCREMENT

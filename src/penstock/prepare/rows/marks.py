@@ -42,17 +42,22 @@ def with_origins(rows: Rows, bits: int, columns: tuple[str, ...], per_segment: b
 
     With `per_segment` they are lists. A row that brings no origins of its documents has one, which is its own.
     """
-    files = np.zeros(len(rows), "i8") if rows.files is None else rows.files
-    pieces = rows.beside.get(PIECE, np.array(rows.pieces or (0,) * len(rows.paths), "i8")[files])
     hashes = rows.beside.get(HASH, np.zeros(len(rows), "u8"))
-    flat, offsets = _flat(pieces, "i8")
-    values = {ORIGIN: encode_origins(flat, _flat(rows.beside.get(POSITION, rows.ordinals), "i8")[0], bits)}
-    values[HASH] = _flat(hashes, "u8")[0]
+    origins, offsets = origins_of(rows, bits)
+    values = {ORIGIN: origins, HASH: _flat(hashes, "u8")[0]}
     batch = rows.batch
     for name in columns:
         array = pa.array(values[name])
         batch = batch.append_column(name, pa.ListArray.from_arrays(offsets, array) if per_segment else array)
     return rows.with_batch(batch)
+
+
+def origins_of(rows: Rows, bits: int) -> tuple[Array, pa.Array]:
+    """Origins of all rows, one row after the other, and where those of each row begin."""
+    files = np.zeros(len(rows), "i8") if rows.files is None else rows.files
+    pieces = rows.beside.get(PIECE, np.array(rows.pieces or (0,) * len(rows.paths), "i8")[files])
+    flat, offsets = _flat(pieces, "i8")
+    return encode_origins(flat, _flat(rows.beside.get(POSITION, rows.ordinals), "i8")[0], bits), offsets
 
 
 def _flat(values: Array, dtype: str) -> tuple[Array, pa.Array]:

@@ -12,6 +12,7 @@ from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, read_manife
 # Names that only penstock gives; a person's file that lies among them is left alone.
 _OURS = re.compile(
     r"[^/]+/\d{5}-of-\d{5}\.[^/]+|batch_+\d+(_+\d+)*\.npz|rejected/((records-\d+-)?\d{5}|files)\.jsonl|artifacts/[^/]+\.json"
+    r"|duplicates/\d{5}\.parquet"
 )
 
 

@@ -28,6 +28,7 @@ BUILT_IN = {
     "dedup": "penstock.prepare.stages.dedup.dedup:Dedup",
     "filter": "penstock.prepare.stages.filter:Filter",
     "group": "penstock.prepare.stages.group:Group",
+    "near_dedup": "penstock.prepare.stages.dedup.near.near_dedup:NearDedup",
     "normalize": "penstock.prepare.stages.normalize:Normalize",
     "pack": "penstock.prepare.stages.text.pack:Pack",
     "select": "penstock.prepare.stages.select:Select",

@@ -158,7 +158,15 @@ class Splits(Stage, ABC):
 # When it is planned and run.
 
 
-class UsesThreads(Stage, ABC):
+class Says(Stage, ABC):
+    """A stage that has something to tell before it is run."""
+
+    @abstractmethod
+    def says(self) -> str:
+        """A line for the screen. Empty: nothing."""
+
+
+class UsesThreads(Says, ABC):
     """A stage with an engine that keeps several threads of a process busy."""
 
     assumed_bytes: ClassVar[int]  # that a process of it holds, where nothing is measured
@@ -262,6 +270,6 @@ def busy_threads(stages: Sequence[Stage]) -> int:
 
 
 def notes_of(stages: Sequence[Stage]) -> list[str]:
-    """Lines for the screen: how stages do their work here."""
-    said = (stage.says() for stage in stages if isinstance(stage, UsesThreads))
+    """Lines for the screen: how stages do their work here, and what they have found."""
+    said = (stage.says() for stage in stages if isinstance(stage, Says))
     return [note for note in said if note]

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.base.errors import TaskError
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.room import Room
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup.runs import Array, RunsFile, RunsWriter, open_written
+from penstock.prepare.stages.dedup.same_rows import SameRows
 from penstock.prepare.stages.interfaces import Ends, Opens
 from penstock.prepare.stages.stage import Stage
 from penstock.shards.columns import FileFacts
@@ -74,16 +74,10 @@ class Matched(Opens):
         keys = open_written(store, self.found.keys[number])
         losers = [open_written(store, each) for each in self.found.losers]
         found = read_losers(keys, losers, number)
-        return _Leaving(keep=self.keep, losers=found, hashed=keys.file.facts["rows"], number=number, place=_Place())
+        same = SameRows("dedup", "hashed", number, keys.file.facts["rows"])
+        return _Leaving(keep=self.keep, losers=found, same=same)
 
     def closed(self) -> None: ...  # what was opened belongs to its task
-
-
-@dataclass
-class _Place:
-    """Rows of a slice that have come by."""
-
-    rows: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,27 +86,13 @@ class _Leaving(Ends):
 
     keep: bool
     losers: tuple[Array, Array]  # a bit for each row
-    hashed: int
-    number: int
-    place: _Place
+    same: SameRows
 
     def __call__(self, rows: Rows) -> Rows:
-        start, count = self.place.rows, len(rows)
-        self.place.rows += count
-        if self.place.rows > self.hashed:
-            raise self._other_rows(f"more than {self.hashed:,}")
+        start, count = self.same.start_of(rows), len(rows)
         duplicates, seen = (bits_of(each, start, count) for each in self.losers)
         rows = rows.keep(~seen, REASONS[SEEN], self.keep)
         return rows.keep(~duplicates[~seen], REASONS[DUPLICATE], self.keep)
 
     def ended(self) -> None:
-        if self.place.rows != self.hashed:
-            raise self._other_rows(f"{self.place.rows:,}")
-
-    def _other_rows(self, now: str) -> TaskError:
-        return TaskError(
-            f"dedup got {now} documents from a slice that had {self.hashed:,} when they were hashed",
-            where=f"slice {self.number}",
-            next_step="a stage before dedup, or the input, gave other rows the second time: make it deterministic and "
-            "run again",
-        )
+        self.same.ended()

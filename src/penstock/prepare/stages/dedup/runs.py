@@ -67,14 +67,16 @@ def repeats(keys: Array) -> Array:
 class RunsWriter:
     """Takes sorted runs, and arrays beside them in `file`; the file appears when the stack is left."""
 
-    def __init__(self, store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any], lasting: bool) -> None:
-        self._dtype = dtype
+    def __init__(
+        self, store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any], lasting: bool, block: int = _BLOCK_KEYS
+    ) -> None:
+        self._dtype, self._block = dtype, block
         self.file = container.begin_container(store, name, stack, lasting)
         self._blocks: list[Array] = [np.zeros(0, _BLOCK)]
 
     def write(self, entries: Array) -> None:
         """One run, or the next piece of one: keys ascend."""
-        starts = np.arange(0, len(entries), _BLOCK_KEYS)
+        starts = np.arange(0, len(entries), self._block)
         edges = np.append(starts, len(entries))
         blocks = np.zeros(len(starts), _BLOCK)
         blocks["start"], blocks["checksum"] = self.file.write(container.bytes_of(entries), edges * self._dtype.itemsize)
@@ -102,7 +104,7 @@ class RunsFile:
     def between(self, low: int, high: int) -> Array:
         """Entries whose first word is at least `low` and below `high`, run after run."""
         blocks = self.blocks[(self.blocks["last"] >= np.uint64(low)) & (self.blocks["first"] <= np.uint64(high - 1))]
-        pieces = [self._read(block) for block in blocks]
+        pieces = [self.read(block) for block in blocks]
         entries = np.concatenate(pieces) if pieces else np.zeros(0, self.dtype)
         return entries[(entries["high"] >= np.uint64(low)) & (entries["high"] <= np.uint64(high - 1))]
 
@@ -123,9 +125,10 @@ class RunsFile:
 
     def _some_at_a_time(self, blocks: Array) -> Iterator[Array]:
         for first in range(0, len(blocks), _BLOCKS_AT_ONCE):
-            yield np.concatenate([self._read(block) for block in blocks[first : first + _BLOCKS_AT_ONCE]])
+            yield np.concatenate([self.read(block) for block in blocks[first : first + _BLOCKS_AT_ONCE]])
 
-    def _read(self, block: Any) -> Array:
+    def read(self, block: Any) -> Array:
+        """Entries of one block."""
         start, count, _, _, checksum = block.tolist()
         return np.frombuffer(self.file.block(start, count * self.dtype.itemsize, checksum), self.dtype)
 

@@ -1,0 +1,127 @@
+"""Evidence: the documents that lose -> duplicates/*.parquet, which names each with its survivor, and a summary."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.base.stores.store import Store
+from penstock.prepare.rows.container import Array
+from penstock.prepare.stages.dedup.near.chosen import LOSER, LOST, groups_of
+from penstock.prepare.stages.dedup.near.near_dedup import NearDedup
+from penstock.shards.columns import FileFacts, commit_file
+from penstock.shards.origins import DUPLICATES, NEAR_SUMMARY, Origins
+
+_ROWS_PER_FILE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Removals:
+    """Documents and removals by source, and what was compared for them."""
+
+    documents: Mapping[int, int]
+    removed: Mapping[int, int]
+    compared: int
+    similar: int
+    not_compared: int
+
+    def summary(self, near: NearDedup) -> dict[str, object]:
+        sources = [
+            {"source": number, "documents": count, "removed": self.removed.get(number, 0)}
+            for number, count in sorted(self.documents.items())
+        ]
+        banding = near.banding
+        return {
+            "documents": sum(self.documents.values()),
+            "removed": sum(self.removed.values()),
+            "act": near.act,
+            "candidates": self.compared,
+            "similar": self.similar,
+            "not_compared": self.not_compared,
+            "sources": sources,
+            "threshold": near.threshold,
+            "bands": banding.bands,
+            "rows": banding.rows,
+            "detection": round(banding.detection(near.threshold), 6),
+        }
+
+    def words(self, near: NearDedup, titles: Sequence[str]) -> str:
+        """A line for the screen: what was found, and which sources lose more than `warn_above`."""
+        removed, documents = sum(self.removed.values()), sum(self.documents.values())
+        said = [f"{removed:,} of {documents:,} documents are near-duplicates ({self.compared:,} pairs were compared)"]
+        for number, count in sorted(self.removed.items()):
+            share = count / self.documents[number]
+            if share > near.warns_above:
+                of = f"({count:,} of {self.documents[number]:,})"
+                said.append(f"WARNING: {titles[number]} loses {share:.0%} of its documents {of}")
+        if self.not_compared:
+            said.append(f"{self.not_compared:,} pairs of bands with many documents were not compared")
+        return "near_dedup: " + "; ".join(said)
+
+
+def write_evidence(
+    store: Store, losers: Sequence[FileFacts], slices: int, origins: Origins, near: NearDedup, removals: Removals
+) -> tuple[tuple[FileFacts, ...], FileFacts]:
+    """The files of the evidence, and the summary."""
+    table = _Table.of(origins)
+    found = (groups_of(store, losers, LOST, LOSER, number) for number in range(slices))
+    files = tuple(
+        commit_file(store, f"{DUPLICATES}/{number:05d}.parquet", table.parquet(some))
+        for number, some in enumerate(_in_files(each[np.argsort(each["number"])] for each in found))
+    )
+    summary = json.dumps(removals.summary(near), indent=1).encode() + b"\n"
+    return files, commit_file(store, NEAR_SUMMARY, summary)
+
+
+def _in_files(found: Iterator[Array]) -> Iterator[Array]:
+    """As many losers as a file has, at a time."""
+    held: list[Array] = []
+    for some in found:
+        held.append(some)
+        while sum(map(len, held)) >= _ROWS_PER_FILE:
+            losers = np.concatenate(held)
+            yield losers[:_ROWS_PER_FILE]
+            held = [losers[_ROWS_PER_FILE:]]
+    if sum(map(len, held)):
+        yield np.concatenate(held)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Files and sources by number of the piece, as arrays."""
+
+    shift: int
+    sources: Array
+    file_of: Array  # number of each piece's name among the names
+    names: pa.Array
+
+    @classmethod
+    def of(cls, origins: Origins) -> "_Table":
+        names = sorted({piece.file for piece in origins.pieces})
+        numbers = {name: number for number, name in enumerate(names)}
+        files = np.array([numbers[piece.file] for piece in origins.pieces], "i4")
+        return cls(
+            origins.shift,
+            np.array([piece.source for piece in origins.pieces], "i4"),
+            files,
+            pa.array(names, pa.string()),
+        )
+
+    def parquet(self, losers: Array) -> bytes:
+        columns = {
+            **self._columns("", losers["origin"]),
+            **self._columns("survivor_", losers["survivor"]),
+            "similarity": losers["similarity"],
+        }
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table(columns), sink, compression="zstd", store_schema=False)
+        return bytes(sink.getvalue())
+
+    def _columns(self, prefix: str, origins: Array) -> dict[str, Array | pa.Array]:
+        pieces = origins >> self.shift
+        files = pa.DictionaryArray.from_arrays(self.file_of[pieces], self.names)
+        positions = origins & ((1 << self.shift) - 1)
+        return {f"{prefix}source": self.sources[pieces], f"{prefix}file": files, f"{prefix}position": positions}

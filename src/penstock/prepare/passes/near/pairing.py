@@ -1,0 +1,149 @@
+"""Pairing: a range of band keys -> the documents that share one, two by two. The worker's half of pair.py.
+
+In a band with more than REPRESENTATIVES + 1 documents, each is paired with those that rank first. So the pairs of a
+band grow with its documents, not with their square. Pairs that are left out are counted.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.base.faults import crash_point
+from penstock.base.fingerprint import fingerprint
+from penstock.base.stores import open_store
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.ledger import IDENTITY, LedgerRow
+from penstock.prepare.passes import Lost, Report, Task, Work
+from penstock.prepare.passes.near.ranges import FOLDER, WORD, OrderedWriter, Piece, pieces_of
+from penstock.prepare.rows.container import Array
+from penstock.prepare.stages.dedup.near.chosen import PAIRED, PARTS
+from penstock.prepare.stages.dedup.runs import open_written
+from penstock.shards.columns import FileFacts
+from penstock.shards.manifest import Step
+
+PAIR = np.dtype([("high", "<u8"), ("low", "<u8")])  # documents: the one that loses if they are alike, the other
+REPRESENTATIVES = 8
+NOT_COMPARED = "not_compared"
+NUMBER_BITS = np.uint64(32)  # of a document in its slice; the slice is above
+_AT_ONCE = 1 << 18  # band keys: 40 MB while they are sorted, and their pairs
+_KNOWN = np.dtype([("key", "<u8"), ("rank", "<u8"), ("document", "<u8")])
+
+
+@dataclass(frozen=True)
+class PairWork(Work):
+    number: int  # of the pass
+    signed: tuple[FileFacts, ...]  # of each slice, in their order
+    ranges: int
+
+    @property
+    def identity(self) -> str:
+        return fingerprint([each.digest for each in self.signed])
+
+    def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
+        store, number = open_store(self.root), task.input.number
+        files = [open_written(store, each) for each in self.signed]
+        low, high = (WORD * WORD * each // self.ranges // WORD * WORD for each in (number, number + 1))
+        counted = _Counted()
+        with ExitStack() as stack:
+            writer = OrderedWriter(store, f"{FOLDER}/{self.number}-{number:05d}.pairs", stack, PAIR)
+            parts = 0
+            for parts, pairs in enumerate(pairs_in(pieces_of(files, _AT_ONCE, low, high), counted), start=1):
+                writer.write(pairs)
+                numbers = np.unique(np.concatenate([pairs["high"], pairs["low"]]))
+                slices = np.searchsorted(numbers >> NUMBER_BITS, np.arange(len(files) + 1, dtype="u8"))
+                writer.file.put_groups(f"{PAIRED} {parts - 1}", numbers.astype("<u4"), slices)
+                report(counted.entries)
+            facts = writer.finish({PARTS: parts})
+        crash_point("pair.before_ledger")
+        steps = {"pair": Step("pair", "", counted.entries, counted.entries)}
+        states = {IDENTITY: self.identity, NOT_COMPARED: counted.not_compared}
+        return LedgerRow(task.name, task.fingerprint, spill=facts, steps=steps, states=states, boot=store.session)
+
+
+@dataclass
+class _Counted:
+    entries: int = 0
+    not_compared: int = 0
+    waiting: list[Array] = field(default_factory=list)
+
+
+def pairs_in(pieces: Iterator[Piece], counted: _Counted) -> Iterator[Array]:
+    """The pairs of all bands, each once per run, in runs that are sorted."""
+    waiting: list[Array] = []
+    for piece in pieces:
+        for pairs in _pairs_of(piece, counted):
+            waiting.append(pairs)
+            if sum(map(len, waiting)) >= _AT_ONCE:
+                yield _sorted(waiting)
+                waiting = []
+    if waiting:
+        yield _sorted(waiting)
+
+
+def _sorted(pairs: Sequence[Array]) -> Array:
+    found = np.concatenate(pairs)
+    found = found[np.lexsort((found["low"], found["high"]))]
+    first = np.ones(len(found), bool)
+    first[1:] = (found["high"][1:] != found["high"][:-1]) | (found["low"][1:] != found["low"][:-1])
+    return found[first]
+
+
+def _pairs_of(piece: Piece, counted: _Counted) -> Iterator[Array]:
+    if piece.entries <= _AT_ONCE or not piece.is_one_word:
+        known = _known(piece)
+        counted.entries += len(known)
+        yield from _pairs(known[np.lexsort((known["document"], known["rank"], known["key"]))], counted)
+    else:
+        yield from _pairs_of_large_band(piece, counted)
+
+
+def _known(piece: Piece) -> Array:
+    """Keys, ranks and documents. Without `keep`, the document is its rank."""
+    entries, slices = piece.read()
+    known = np.empty(len(entries), _KNOWN)
+    known["key"], known["document"] = entries["high"], slices.astype("u8") << NUMBER_BITS | entries["number"]
+    known["rank"] = entries["rank"] if "rank" in (entries.dtype.names or ()) else 0
+    return known
+
+
+def _pairs(known: Array, counted: _Counted) -> Iterator[Array]:
+    """Pairs of sorted entries: each with those of its band that rank before it, as far as they are representatives."""
+    begins = np.append(True, known["key"][1:] != known["key"][:-1])
+    starts = np.flatnonzero(begins)
+    sizes = np.diff(np.append(starts, len(known)))
+    counted.not_compared += _left_out(sizes)
+    first = np.repeat(starts, sizes)
+    places = np.arange(len(known)) - first
+    for place in range(min(REPRESENTATIVES, int(sizes.max(initial=1)) - 1)):
+        later = np.flatnonzero(places > place)
+        pairs = np.empty(len(later), PAIR)
+        pairs["high"], pairs["low"] = known["document"][later], known["document"][first[later] + place]
+        yield pairs
+
+
+def _left_out(sizes: Array) -> int:
+    """Pairs of bands with so many documents that are not compared."""
+    further = np.maximum(sizes - REPRESENTATIVES - 1, 0).astype(object)
+    return int((further * (further + 1) // 2).sum())
+
+
+def _pairs_of_large_band(piece: Piece, counted: _Counted) -> Iterator[Array]:
+    """Pairs of one band that does not fit in memory: its representatives first, then slice by slice."""
+    first, size = np.zeros(0, _KNOWN), 0
+    for part in piece.by_file():
+        known = _known(part)
+        size += len(known)
+        first = np.concatenate([first, known])
+        first = first[np.lexsort((first["document"], first["rank"]))][:REPRESENTATIVES]
+    counted.entries += size
+    counted.not_compared += _left_out(np.array([size]))
+    yield from _pairs(first, _Counted())
+    for part in piece.by_file():
+        others = _known(part)["document"]
+        others = others[~np.isin(others, first["document"])]
+        for each in first["document"]:
+            pairs = np.empty(len(others), PAIR)
+            pairs["high"], pairs["low"] = others, each
+            yield pairs

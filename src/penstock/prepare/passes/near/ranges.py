@@ -1,0 +1,130 @@
+"""Ranges: sorted runs in many files -> their entries in order, as many at a time as there is memory for.
+
+Entries are sorted by two words, `high` and `low`. A range is two numbers of 128 bits: the words one after the other.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.base.stores.store import STATE, Store
+from penstock.prepare.rows.container import Array
+from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter
+from penstock.shards.columns import FileFacts
+
+FOLDER = f"{STATE}/near"
+WORD = 1 << 64
+END = WORD * WORD
+_LOWS = "lows"  # the second words of the first and the last entry of each block
+_TABLE = np.dtype([("file", "<i8"), ("block", "<i8"), ("count", "<i8")] + [(name, "<u8") for name in "abcd"])
+
+
+class OrderedWriter:
+    """A RunsWriter for entries with two words."""
+
+    def __init__(self, store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any], block: int = 512) -> None:
+        self._runs, self._block = RunsWriter(store, name, stack, dtype, lasting=False, block=block), block
+        self.file = self._runs.file
+        self._lows: list[Array] = [np.zeros((0, 2), "<u8")]
+
+    def write(self, entries: Array) -> None:
+        """One run: entries ascend."""
+        if len(entries):
+            starts = np.arange(0, len(entries), self._block)
+            last = np.minimum(starts + self._block, len(entries)) - 1
+            self._lows.append(np.stack([entries["low"][starts], entries["low"][last]], axis=1))
+            self._runs.write(entries)
+
+    def finish(self, facts: dict[str, Any]) -> FileFacts:
+        self.file.put(_LOWS, np.concatenate(self._lows).reshape(-1))
+        return self._runs.finish(facts)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range, and the blocks that reach into it."""
+
+    files: Sequence[RunsFile]
+    blocks: Array
+    low: int
+    high: int
+
+    @property
+    def entries(self) -> int:
+        return int(self.blocks["count"].sum())
+
+    @property
+    def is_one_word(self) -> bool:
+        """Whether all entries have the same first word, and the second cannot divide them."""
+        return self.high - self.low <= WORD
+
+    def read(self) -> tuple[Array, Array]:
+        """The entries, as they lie in the files, and the number of each one's file."""
+        found, numbers = [], []
+        for file, block in zip(self.blocks["file"].tolist(), self.blocks["block"].tolist(), strict=True):
+            entries = self.files[file].read(self.files[file].blocks[block])
+            entries = entries[_reach(entries["high"], _second(entries), self.low, self.high)]
+            found.append(entries)
+            numbers.append(np.full(len(entries), file))
+        if not found:
+            return np.zeros(0, self.files[0].dtype if self.files else _TABLE), np.zeros(0, "i8")
+        return np.concatenate(found), np.concatenate(numbers)
+
+    def by_file(self) -> Iterator["Piece"]:
+        for file in np.unique(self.blocks["file"]):
+            yield Piece(self.files, self.blocks[self.blocks["file"] == file], self.low, self.high)
+
+    def within(self, low: int, high: int) -> "Piece":
+        a, b, c, d = (self.blocks[name] for name in "abcd")
+        reach = _after(c, d, low) & ~_after(a, b, high)
+        return Piece(self.files, self.blocks[reach], low, high)
+
+
+def pieces_of(files: Sequence[RunsFile], most: int, low: int = 0, high: int = END) -> Iterator[Piece]:
+    """The range in pieces of at most `most` entries, in order. A piece with one first word may be larger."""
+    yield from _divided(Piece(files, _table(files), 0, END).within(low, high), most)
+
+
+def _divided(piece: Piece, most: int) -> Iterator[Piece]:
+    step = 1 if piece.files and _LOWS in piece.files[0].file.facts["arrays"] else WORD
+    if not len(piece.blocks):
+        return
+    if piece.entries <= most or piece.high - piece.low <= step:
+        yield piece
+        return
+    middle = (piece.low + piece.high) // 2 // step * step
+    yield from _divided(piece.within(piece.low, middle), most)
+    yield from _divided(piece.within(middle, piece.high), most)
+
+
+def _table(files: Sequence[RunsFile]) -> Array:
+    """All blocks, with the words of the first and the last entry of each."""
+    tables = [np.zeros(0, _TABLE)]
+    for number, file in enumerate(files):
+        table = np.zeros(len(file.blocks), _TABLE)
+        table["file"], table["block"], table["count"] = number, np.arange(len(table)), file.blocks["count"]
+        table["a"], table["c"], table["d"] = file.blocks["first"], file.blocks["last"], WORD - 1
+        if _LOWS in file.file.facts["arrays"]:
+            table["b"], table["d"] = file.file.array(_LOWS).reshape(-1, 2).T
+        tables.append(table)
+    return np.concatenate(tables)
+
+
+def _second(entries: Array) -> Array:
+    return entries["low"] if "low" in (entries.dtype.names or ()) else np.zeros(len(entries), "u8")
+
+
+def _reach(high: Array, low: Array, first: int, last: int) -> Array:
+    return _after(high, low, first) & ~_after(high, low, last)
+
+
+def _after(high: Array, low: Array, number: int) -> Array:
+    """Whether the words are at least this number."""
+    if number >= END:
+        return np.zeros(len(high), bool)
+    first, second = np.uint64(number // WORD), np.uint64(number % WORD)
+    found: Array = (high > first) | ((high == first) & (low >= second))
+    return found

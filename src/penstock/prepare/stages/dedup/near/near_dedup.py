@@ -1,0 +1,147 @@
+"""Near dedup: set aside documents that are nearly the same as one that stays. Next: passes/near/, which finds them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.rows.rows import Rows
+from penstock.prepare.stages.dedup.near.chosen import InPairs, NearMatched, Pairs, with_survivors
+from penstock.prepare.stages.dedup.near.ranks import Rank, require_ranks
+from penstock.prepare.stages.dedup.near.shingles import MOST_UNITS, Shingling
+from penstock.prepare.stages.dedup.near.signatures import MOST_PLACES, Banding
+from penstock.prepare.stages.interfaces import Binds, MindsPlace, Named, TakesText, refuse_records
+from penstock.prepare.stages.stage import Stage, require_columns
+from penstock.prepare.stages.text.clean import require_text
+from penstock.shards.origins import SURVIVOR
+
+_WORDS, _CHARACTERS = 5, 8
+_DETECTION = 0.995  # of documents at the threshold, where `rows` is not given
+_MOST_ROWS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearDedup(Binds, MindsPlace, TakesText):
+    """`near_dedup`, or `near_dedup: {threshold: 0.8, keep: longest}`: keep one of documents that are nearly the same.
+
+    The similarity of two documents is the share of their shingles that both have (Jaccard). A shingle is 5 `words` in
+    a row, or 8 `characters` in scripts without spaces. MinHash finds candidates (`bands`, `rows`), and every pair is
+    verified before a document is removed. `keep` says which document stays: `first`, `longest`, or
+    `{column: quality, order: desc}`. `act: mark` removes nothing and adds the column `near_duplicate_of`. Removed
+    documents are listed in duplicates/, each with the one that stayed and their similarity.
+    """
+
+    column: str = "text"
+    threshold: float = 0.8
+    words: int = 0
+    characters: int = 0
+    bands: int = 20
+    rows: int = 0
+    keep: Literal["first", "longest"] | dict[str, str] = "first"
+    act: Literal["remove", "mark"] = "remove"
+    warn_above: float | str = "50%"
+
+    unit_in, unit_out = "documents", "documents"
+    holds_much = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= 1:
+            raise ConfigError(f"threshold: {self.threshold:g} is not above 0 and at most 1")
+        for name in ("words", "characters"):
+            if not 0 <= getattr(self, name) <= MOST_UNITS:
+                raise ConfigError(f"{name}: {getattr(self, name):,} is not between 1 and {MOST_UNITS}")
+        if self.bands < 1 or self.rows < 0 or self.bands * max(self.rows, 1) > MOST_PLACES:
+            asked = f"bands: {self.bands:,} and rows: {self.rows:,}"
+            raise ConfigError(f"{asked} must be at least 1, and their product at most {MOST_PLACES:,}")
+        if isinstance(self.keep, dict):
+            self._refuse_unknown(self.keep)
+        self.warns_above  # noqa: B018
+
+    def _refuse_unknown(self, keep: dict[str, str]) -> None:
+        if set(keep) - {"column", "order"} or "column" not in keep or keep.get("order", "desc") not in ("desc", "asc"):
+            raise ConfigError(
+                f"keep: {keep} is not understood",
+                next_step="keep: first, keep: longest, or keep: {column: quality, order: desc} (or asc)",
+            )
+
+    @property
+    def warns_above(self) -> float:
+        """Share of a source's documents above which its removals are named on the screen."""
+        written = str(self.warn_above)
+        try:
+            share = float(written.removesuffix("%")) / (100 if written.endswith("%") else 1)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            raise ConfigError(f"warn_above: {written} is not a share", next_step="write 50%, or 0.5; 100% never warns")
+        return share
+
+    @property
+    def shingling(self) -> Shingling:
+        """Nothing said: words, or characters, by the script of each document."""
+        if self.words or self.characters:
+            return Shingling(self.words, self.characters)
+        return Shingling(_WORDS, _CHARACTERS)
+
+    @property
+    def banding(self) -> Banding:
+        """Without `rows`, as many as still find 99.5% of the documents at the threshold."""
+        most = range(min(_MOST_ROWS, MOST_PLACES // self.bands), 0, -1)
+        found = (each for each in most if Banding(self.bands, each).detection(self.threshold) >= _DETECTION)
+        return Banding(self.bands, self.rows or next(found, 1))
+
+    @property
+    def rank(self) -> Rank | None:
+        if isinstance(self.keep, dict):
+            order: Any = self.keep.get("order", "desc")
+            return Rank(self.keep["column"], order)
+        return Rank(self.column, by_length=True) if self.keep == "longest" else None
+
+    def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:  # noqa: ARG002
+        """Documents are compared as they were read, not as records."""
+        refuse_records(before)
+        if format in ("arrays", "npz"):
+            raise ConfigError(
+                f"near_dedup compares documents, but format: {format} holds samples", next_step="format: safetensors"
+            )
+        if any(isinstance(stage, NearDedup) for _, stage in before):
+            raise ConfigError("a job has one near_dedup", next_step="run a second job on the output of the first")
+
+    def bind(self, artifact: Any) -> Stage:
+        if isinstance(artifact, Pairs):
+            return InPairs(pairs=artifact)
+        return NearMatched(act=self.act, found=artifact)
+
+    def __call__(self, rows: Rows) -> Rows:
+        """Before anything is known, while a little of the job is tried."""
+        return with_survivors(rows) if self.act == "mark" else rows
+
+    def output_schema(self, schema: pa.Schema, sample: pa.RecordBatch) -> pa.Schema:  # noqa: ARG002
+        require_text(schema, self.column)
+        if self.rank and not self.rank.by_length:
+            require_columns(schema, [self.rank.column])
+            require_ranks(schema, self.rank.column)
+        if self.act == "mark":
+            if SURVIVOR in schema.names:
+                raise ConfigError(f"there is already a column {SURVIVOR!r}", next_step="rename it with `select` first")
+            return schema.append(pa.field(SURVIVOR, pa.int64()))
+        return schema
+
+    def needs(self, after: frozenset[str] | None) -> frozenset[str] | None:
+        own = {self.column, *([self.rank.column] if self.rank else [])}
+        return None if after is None else (after | own) - {SURVIVOR}
+
+    def describe(self) -> dict[str, Any]:
+        shingling, banding = self.shingling, self.banding
+        return {
+            "column": self.column,
+            "threshold": self.threshold,
+            "words": shingling.words,
+            "characters": shingling.characters,
+            "bands": banding.bands,
+            "rows": banding.rows,
+            "keep": self.keep,
+            "act": self.act,
+        }
