@@ -88,7 +88,9 @@ class Runs:
         self._clear(output, command[2])
         watched = watch(command, QUIET)
         tries.sort(key=lambda each: each.wall_seconds)
-        return replace(tries[len(tries) // 2], peak_bytes=watched.peak_bytes) if tries else watched
+        cost = replace(tries[len(tries) // 2], peak_bytes=watched.peak_bytes) if tries else watched
+        print(cost.row(command[2]), file=sys.stderr)
+        return cost
 
     def _clear(self, output: Path, words: str) -> None:
         shutil.rmtree(output, ignore_errors=True)
