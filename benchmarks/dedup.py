@@ -35,7 +35,7 @@ from penstock.base.sizes import parse_size
 MUCH = "4GB"  # as much as the others take
 LEAST = 0.5  # threshold of the run that shows which pairs are candidates
 MILLION = 1_000_000
-PICTURE = Path("docs/pictures/near-duplicates-detection.svg")
+PICTURE = Path("docs/pictures/near-duplicates-measured.svg")
 OURS, THEIRS = "#1565c0", "#e65100"
 
 

@@ -378,14 +378,15 @@ def export(
     show(facts, exported_tables, as_json)
 
 
-_ORIGIN_INPUT = "With --origins: folder of the input, one per input of the job; counts line numbers."
+_ORIGIN_INPUT = "With --origins or --duplicates: folder of the input, one per input of the job; counts line numbers."
+_DUPLICATES = "Show near-duplicates beside the documents that stayed, the least similar first; -n says how many."
 
 
 @app.command()
 def inspect(
     path: Looked,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Show records of this split.")] = None,
-    records: Annotated[int, typer.Option("--records", "-n", min=0, help="How many records to show.")] = 3,
+    records: Annotated[int, typer.Option("--records", "-n", min=0, help="How many records or pairs to show.")] = 3,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show a training batch, decoded.")] = False,
     rejected: Annotated[
         bool, typer.Option("--rejected", help="Show rows that were set aside, with file, position and reason.")
@@ -393,6 +394,7 @@ def inspect(
     origins: Annotated[
         bool, typer.Option("--origins", help="Show which documents or samples a training batch holds.")
     ] = False,
+    duplicates: Annotated[bool, typer.Option("--duplicates", help=_DUPLICATES)] = False,
     input: Annotated[list[str] | None, _option("--input -i", "PATH", _ORIGIN_INPUT, callback=_local)] = None,
     batch: Annotated[int | None, _with_tokens("--batch", "K", "Number of the batch. Default: 0.", min=0)] = None,
     rows: Annotated[int | None, _with_tokens("--rows", "N", "Number of rows to show. Default: 3.", min=0)] = None,
@@ -410,7 +412,8 @@ def inspect(
 ) -> None:
     """Show a dataset or .arrayrecord files: splits, schema, account, keys, a few records; or a training batch."""
     from penstock.show.console import show, waiting
-    from penstock.show.contents.inspect import inspect_facts, inspect_tables
+    from penstock.show.contents.inspect import inspect_facts
+    from penstock.show.contents.inspect_tables import inspect_tables
     from penstock.show.contents.tokens import refuse_without_tokens, token_facts, token_tables
 
     view: dict[str, Any] = {"batch": batch, "rows": rows, "batch_size": batch_size, "length": length}
@@ -426,6 +429,14 @@ def inspect(
         with waiting("reading"):
             found = origin_facts(path, split, view, input)
         show(found, origin_tables, as_json)
+        return
+    if duplicates:
+        from penstock.show.contents.duplicates import duplicate_tables
+
+        refuse_without_tokens(view)
+        with waiting("reading"):
+            found = inspect_facts(path, duplicates=records, inputs=input)
+        show(found, duplicate_tables, as_json)
         return
     with waiting("reading"):
         if tokens:

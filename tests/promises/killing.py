@@ -81,7 +81,13 @@ def crash_points() -> list[str]:
 
 # How the names begin of the points that a job passes: those of every run, and those of its shape.
 EVERY_RUN = ("commit.", "run.", "task.")
-SHAPES = {"rows": (), "direct arrays": ("move.",), "placed arrays": ("move.", "place."), "text": ("match.", "pack.")}
+SHAPES = {
+    "rows": (),
+    "direct arrays": ("move.",),
+    "placed arrays": ("move.", "place."),
+    "text": ("match.", "pack."),
+    "near-duplicates": ("match.", "pair.", "verify.", "choose."),
+}
 
 
 def points_of(shape: str) -> list[str]:

@@ -267,7 +267,7 @@ def test_decoding_of_old_records_is_not_taken_for_a_slow_disk(old, workers):
             return
     else:
         raise AssertionError(told)
-    if workers == 8:
+    if workers == 8 and free_cores() >= 1.6:  # else others use all cores, and the verdict says that
         assert "one thread at a time reads these files: prepare them as columns (penstock run)" in stats.verdict
 
 

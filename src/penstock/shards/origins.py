@@ -6,8 +6,10 @@ hash of each document's text as the input has it: xxh3 with 64 bits, of UTF-8.
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,8 +87,16 @@ class Origins:
 
     def first_of(self, origin: Origin) -> int:
         """First position of the piece that holds a position."""
-        own = (each.first for each in self.pieces if (each.source, each.file) == origin[:2])
-        return max(first for first in own if first <= origin.position)
+        firsts = self._firsts[origin.source, origin.file]
+        return firsts[bisect_right(firsts, origin.position) - 1]
+
+    @cached_property
+    def _firsts(self) -> dict[tuple[int, str], list[int]]:
+        """First positions of all pieces of a file, in order."""
+        found: dict[tuple[int, str], list[int]] = {}
+        for piece in sorted(self.pieces, key=lambda each: each.first):
+            found.setdefault((piece.source, piece.file), []).append(piece.first)
+        return found
 
     def encode(self) -> bytes:
         """One line per piece: people search for names in it."""

@@ -20,7 +20,8 @@ import penstock
 from penstock.base.errors import ConfigError
 from penstock.prepare.stages import build_stage, statistics
 from penstock.prepare.stages.fitting.quantiles import CELLS_PER_BIN, keys_of, values_of
-from penstock.show.contents.inspect import inspect_facts, inspect_tables
+from penstock.show.contents.inspect import inspect_facts
+from penstock.show.contents.inspect_tables import inspect_tables
 from tests.loader.making import prepare
 from tests.prepare.stages.rows import make_rows
 

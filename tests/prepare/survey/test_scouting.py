@@ -151,6 +151,15 @@ def test_counting_samples_ends_when_it_takes_long(tmp_path):
     assert 1 <= len(CALLED) <= 4
 
 
+def test_a_file_counts_as_tried_only_if_the_function_was_called_on_it(tmp_path):
+    """Planning measures the files that were tried. One that was not may end the process that measures."""
+    files = write(tmp_path, *["1"] * 6)
+    source = SourceConfig(files="any", function=f"{HERE}:words")
+    declared = declared_schema({"value": "int8", "name": "string"}, {})
+    found = scout(files, source.options(declared), "float32", {}, tell=lambda _: time.sleep(0.015))
+    assert list(found.tried) == CALLED
+
+
 # When they tell nothing.
 
 

@@ -1,8 +1,9 @@
-"""Kept: a dataset -> the origins that it keeps, and the folders of its input. Used by origins.py."""
+"""Kept: a dataset -> the origins that it keeps, and the documents of its input, read again. Used by origins.py."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +13,15 @@ from penstock.base.errors import ConfigError
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE
 from penstock.shards.manifest import Manifest, read_artifact, read_manifest
-from penstock.shards.origins import HASH, Origins, has_hashes, origin_list, read_origins
+from penstock.shards.origins import HASH, Origin, Origins, has_hashes, origin_list, read_origins
 from penstock.shards.packed import TOKENIZER
 from penstock.shards.record import Columns
+from penstock.shards.rereading.documents import NO_HASH, Reread, reread
+from penstock.shards.rereading.lines import Place
 
 UNKNOWN = -1  # in place of an origin, which is never negative
 Marks = list[tuple[int, int | None]]  # origins, and content hashes if the dataset keeps them
+_NO_FOLDER = "nobody knows where the input is: name its folder, inputs="
 
 
 @dataclass(frozen=True)
@@ -94,3 +98,21 @@ class Kept:
         except ValueError:
             return unknown
         return run.get("folders") or unknown
+
+    def documents(self, hashes: Mapping[Origin, int | None]) -> dict[Origin, Reread]:
+        """Documents of the input, read again and checked by their content hashes. Every file is read once."""
+        by_file: dict[tuple[int, str], dict[Place, int | None]] = {}
+        for origin, each in hashes.items():
+            place = Place(self.table.first_of(origin), origin.position)
+            by_file.setdefault((origin.source, origin.file), {})[place] = each
+        found: dict[Origin, Reread] = {}
+        for (source, file), places in by_file.items():
+            read = self._read(source, file, places)
+            found |= {Origin(source, file, place.position): each for place, each in read.items()}
+        return found
+
+    def _read(self, source: int, file: str, hashes: Mapping[Place, int | None]) -> dict[Place, Reread]:
+        folder = self.folders[source]
+        if folder is None or (self.inputs is None and not self.has_hashes):
+            return dict.fromkeys(hashes, Reread(None, None, _NO_FOLDER if folder is None else NO_HASH))
+        return reread(os.path.join(folder, file), self.sources[source], hashes, counts=self.inputs is not None)

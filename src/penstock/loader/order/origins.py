@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,12 +13,10 @@ from penstock.loader.order.inputs import inputs_by_dataset
 from penstock.loader.order.kept import UNKNOWN, Kept, Marks
 from penstock.loader.order.order import Held, Stream
 from penstock.loader.tables import Shard
-from penstock.shards.origins import NO_ORIGINS
+from penstock.shards.origins import NO_ORIGINS, Origin
 from penstock.shards.packed import count_documents
-from penstock.shards.rereading.documents import NO_HASH, Reread, reread
-from penstock.shards.rereading.lines import Place
+from penstock.shards.rereading.documents import Reread
 
-_NO_FOLDER = "nobody knows where the input is: name its folder, inputs="
 _UNKNOWN = Reread(None, None, "this dataset keeps no origins")
 
 
@@ -44,9 +41,9 @@ def origins_of(
     found = list(_segments_of(held, batch, shards, of))
     for kept in datasets:
         own = [each for each in found if each.kept is kept and each.value != UNKNOWN]
-        documents = _documents(kept, own)
+        documents = kept.documents({each.place: each.hash for each in own})
         for each in own:
-            each.document = documents[each.value]
+            each.document = documents[each.place]
     for each in found:
         yield each.origin()
 
@@ -63,8 +60,12 @@ class _Segment:
     hash: int | None
     document: Reread = _UNKNOWN
 
+    @property
+    def place(self) -> Origin:
+        return self.kept.table.of(self.value)
+
     def origin(self) -> SegmentOrigin:
-        source, file, position = (None, None, None) if self.value == UNKNOWN else self.kept.table.of(self.value)
+        source, file, position = (None, None, None) if self.value == UNKNOWN else self.place
         text, line, problem = self.document
         place = (self.row, self.number, self.kept.path, source, file, position, len(self.tokens))
         written = None if self.hash is None else f"{self.hash:016x}"
@@ -99,23 +100,3 @@ def _tokens_of(batch: Mapping[str, Array], row: int) -> list[tuple[int, list[int
     """Number and tokens of each segment of a row."""
     numbers, tokens = batch["inputs_segmentation"][row], batch["inputs"][row]
     return [(number, tokens[numbers == number].tolist()) for number in np.unique(numbers[numbers > 0]).tolist()]
-
-
-def _documents(kept: Kept, segments: Sequence[_Segment]) -> dict[int, Reread]:
-    """The document of each origin, read again from its file; every file is read once."""
-    by_file: dict[tuple[int, str], dict[Place, _Segment]] = {}
-    for each in segments:
-        source, file, position = kept.table.of(each.value)
-        place = Place(kept.table.piece_of(each.value).first, position)
-        by_file.setdefault((source, file), {})[place] = each
-    found: dict[int, Reread] = {}
-    for (source, file), places in by_file.items():
-        folder = kept.folders[source]
-        if folder is None or (kept.inputs is None and not kept.has_hashes):
-            read = dict.fromkeys(places, Reread(None, None, _NO_FOLDER if folder is None else NO_HASH))
-        else:
-            hashes = {place: each.hash for place, each in places.items()}
-            path = os.path.join(folder, file)
-            read = reread(path, kept.sources[source], hashes, counts=kept.inputs is not None)
-        found |= {each.value: read[place] for place, each in places.items()}
-    return found

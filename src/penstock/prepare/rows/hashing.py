@@ -111,21 +111,23 @@ def _hash_text(array: pa.Array) -> Array:
 
 def hash_ranges(data: Array, starts: Array, lengths: Array) -> Array:
     """A hash of each range of bytes: of up to 64 bytes word by word over all ranges at once, of more by xxh3."""
-    hashes = mix(lengths.astype("u8"))
-    for row in np.flatnonzero(lengths > _SHORT):
-        hashes[row] = _xxh3(data[starts[row] : starts[row] + lengths[row]].data)
-    is_short = lengths <= _SHORT
-    if not is_short.any():
-        return hashes
-    padded = np.zeros(len(data) + 8, "u1")
+    padded = np.zeros(len(data) + _SHORT, "u1")
     padded[: len(data)] = data
     words = np.ndarray(len(padded) - 7, "<u8", padded.data, strides=(1,))  # a word may start at any byte
-    for number in range(int(-(-lengths[is_short].max() // 8))):
-        rows = np.flatnonzero((lengths > 8 * number) & is_short)
-        left = np.minimum(lengths[rows] - 8 * number, 8).astype("u8")
-        mask = ~np.uint64(0) >> (np.uint64(64) - np.uint64(8) * left)
-        hashes[rows] = combine(hashes[rows], words[starts[rows] + 8 * number] & mask)
+    hashes: Array = combine(_OF_LENGTHS[np.minimum(lengths, _SHORT)], words[starts] & _masks(lengths))
+    hashes[lengths == 0] = _OF_LENGTHS[0]
+    longest = int(lengths.max(initial=0))
+    for place in range(8, min(longest, _SHORT), 8):
+        rows = np.flatnonzero(lengths > place)
+        hashes[rows] = combine(hashes[rows], words[starts[rows] + place] & _masks(lengths[rows] - place))
+    for row in np.flatnonzero(lengths > _SHORT) if longest > _SHORT else ():
+        hashes[row] = _xxh3(data[starts[row] : starts[row] + lengths[row]].data)
     return hashes
+
+
+def _masks(lengths: Array) -> Array:
+    """Masks of the bytes that belong to a range with so many left, at most a word."""
+    return _MASKS[np.minimum(lengths, 8)]
 
 
 def _xxh3(data: bytes | memoryview) -> np.uint64:
@@ -140,3 +142,7 @@ def mix(words: Array) -> Array:
         words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         mixed: Array = words ^ (words >> np.uint64(31))
         return mixed
+
+
+_OF_LENGTHS = mix(np.arange(_SHORT + 1, dtype="u8"))
+_MASKS = np.array([(1 << 8 * count) - 1 for count in range(9)], "u8")

@@ -37,7 +37,7 @@ class Scouted:
     samples: SampleSchema
     sample: pa.RecordBatch
     stored_row_bytes: float
-    tried: tuple[str, ...]  # files that were read to their end
+    tried: tuple[str, ...]  # files that were read, a table at least in part
 
 
 Scout = Callable[[Sequence[File], SourceOptions, str | None, dict[str, Any]], Scouted]
@@ -84,13 +84,13 @@ def scout(
         tell(file.path)
         reading = _reading(file, options)
         for piece in _pieces(file, options):
-            if rows and time.monotonic() > started + _SECONDS:
-                break  # a table may have thousands of pieces
             for each in readable(piece, reading):
                 rows += len(each)
                 if sum(batch.num_rows for batch in batches) < _SAMPLES:
                     batches.append(each.batch)
             size += piece.bytes
+            if rows and time.monotonic() > started + _SECONDS:
+                break  # a table may have thousands of pieces
         tried.append(PATH if options.items else file.path)
         if rows and time.monotonic() > started + _SECONDS:
             break

@@ -71,7 +71,9 @@ def _read(
         yield from (
             (place, _Found(rows[place].values, rows[place].number) if place in rows else _Found([])) for place in places
         )
-    elif not has_lines(path) or (options.get("encoding") and (is_json(path) or options.get("document") == "line")):
+    elif not (has_lines(path) or options.get("format") == "text") or (
+        options.get("encoding") and (is_json(path) or options.get("document") == "line")
+    ):
         yield from ((place, _Found([], None, OTHER_FORMAT)) for place in places)
     elif is_json(path) or options.get("document") == "line":
         lines = lines_at(path, places, counts)

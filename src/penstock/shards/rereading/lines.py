@@ -102,10 +102,14 @@ def _compression(path: str) -> str | None:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends, some at a time: streams of Arrow have no lines."""
-    rest = b""
+    """Lines with their ends, some at a time: streams of Arrow have no lines. Long lines are joined once."""
+    begun: list[bytes] = []
     while data := stream.read(_AT_ONCE):
-        *whole, rest = (rest + data).split(b"\n")
-        yield from (line + b"\n" for line in whole)
-    if rest:
+        first, *others = data.split(b"\n")
+        begun.append(first)
+        if others:
+            yield b"".join(begun) + b"\n"
+            yield from (line + b"\n" for line in others[:-1])
+            begun = [others[-1]]
+    if rest := b"".join(begun):
         yield rest

@@ -117,6 +117,17 @@ _MEANINGS: dict[str, dict[str, str]] = {
         "keep": "write duplicates to rejected/",
     },
     "filter": {"where": "conditions that must all hold", "keep": "write rows that are set aside to rejected/"},
+    "near_dedup": {
+        "column": "column to compare",
+        "threshold": "similarity from which two documents are near-duplicates, above 0 and at most 1",
+        "words": "words per shingle; default: 5, or 8 characters in scripts without spaces",
+        "characters": "characters per shingle; alone, for all scripts",
+        "bands": "bands of the signatures; more find more pairs, and need more disk",
+        "rows": "rows per band; fewer find more pairs. Default: the most that find 99.5% of the pairs at the threshold",
+        "keep": "which document stays: the first by position, the longest, or {column: quality, order: desc}",
+        "act": "remove near-duplicates, or mark them in the column near_duplicate_of",
+        "warn_above": "share of a source's documents; a source that loses more is named on the screen",
+    },
     "normalize": {"method": "mean 0 and standard deviation 1", "type": "type of the normalized column"},
     "pack": {
         "length": "tokens per row, 2 to 16,777,216",

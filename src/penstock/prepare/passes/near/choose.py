@@ -17,7 +17,7 @@ from penstock.prepare.stages.dedup.near.chosen import REASON, Losers
 
 @dataclass(frozen=True)
 class Choosing(OwnTasks):
-    reads, writes, rows_per_second, bytes_per_row = "similar pairs", "losers", 1e6, 10
+    reads, writes, rows_per_second, bytes_per_row = "similar pairs", "losers", 1e6, 16
     task_count = 1  # documents are visited one after the other, in the order of their ranks
     read_at_end = True
 
@@ -39,13 +39,13 @@ class Choosing(OwnTasks):
 
     @property
     def _titles(self) -> list[str]:
-        return [str(source.path or source.files or number) for number, source in enumerate(self.job.config.input)]
+        return [", ".join(source.patterns) or str(number) for number, source in enumerate(self.job.config.input)]
 
     def _removals(self, left: Left) -> Removals:
         def total(name: str, pass_number: int) -> int:
             return sum(row.states[name] for row in left.rows[pass_number])
 
-        documents: dict[int, int] = {}
+        documents = dict.fromkeys(range(len(self.job.config.input)), 0)
         for row in left.rows[self.signed]:
             for source, count in row.states[SOURCES].items():
                 documents[int(source)] = documents.get(int(source), 0) + count
@@ -54,8 +54,6 @@ class Choosing(OwnTasks):
         return Removals(documents, removed, compared, similar, total(NOT_COMPARED, self.signed + 1))
 
     def finish(self, left: Left, store: Store) -> Finished:
-        losers, survey = spills_of(left, self.number), self.job.survey
-        files, summary = write_evidence(
-            store, losers, len(survey.slices), survey.origins, self.near, self._removals(left)
-        )
+        losers = spills_of(left, self.number)
+        files, summary = write_evidence(store, losers, self.job.survey, self.near, self._removals(left))
         return Finished(files=files, summaries=(summary,))

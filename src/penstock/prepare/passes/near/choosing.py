@@ -14,8 +14,8 @@ from penstock.base.stores import open_store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import IDENTITY, LedgerRow
 from penstock.prepare.passes import Lost, Report, Task, Work
-from penstock.prepare.passes.near.pairing import NUMBER_BITS
-from penstock.prepare.passes.near.ranges import FOLDER, pieces_of
+from penstock.prepare.passes.near.ranges import FOLDER, NUMBER_BITS, pieces_of
+from penstock.prepare.passes.near.verifying import in_order
 from penstock.prepare.stages.dedup.near.chosen import DOCUMENTS, LOSER, LOST, PARTS
 from penstock.prepare.stages.dedup.runs import KEY, Array, RunsWriter, open_written
 from penstock.shards.columns import FileFacts
@@ -47,8 +47,7 @@ class ChooseWork(Work):
                 store, f"{FOLDER}/{self.number}-{task.input.number:05d}.losers", stack, KEY, lasting=False
             )
             for parts, piece in enumerate(pieces_of(files, _PAIRS_AT_ONCE), start=1):
-                pairs, _ = piece.read()
-                pairs = np.sort(pairs, order=["high", "low", "rank", "other"])
+                pairs = in_order(piece.read()[0])
                 lost_ones = pairs[losers.choose(pairs)]
                 lost_ones = lost_ones[np.argsort(lost_ones["low"])]
                 bounds = np.searchsorted(lost_ones["low"] >> NUMBER_BITS, np.arange(len(self.signed) + 1, dtype="u8"))
@@ -98,4 +97,5 @@ def _entries(pairs: Array) -> Array:
     losers = np.empty(len(pairs), LOSER)
     losers["number"], losers["origin"] = (pairs["low"] & _NUMBER), pairs["origin"]
     losers["survivor"], losers["similarity"] = pairs["other_origin"], pairs["similarity"]
+    losers["hash"], losers["survivor_hash"] = pairs["hash"], pairs["other_hash"]
     return losers

@@ -12,8 +12,9 @@ from penstock.base.stores.store import Store
 from penstock.prepare.rows.container import Array
 from penstock.prepare.stages.dedup.near.chosen import LOSER, LOST, groups_of
 from penstock.prepare.stages.dedup.near.near_dedup import NearDedup
+from penstock.prepare.survey.survey import Survey
 from penstock.shards.columns import FileFacts, commit_file
-from penstock.shards.origins import DUPLICATES, NEAR_SUMMARY, Origins
+from penstock.shards.origins import DUPLICATES, HASH, NEAR_SUMMARY, Origins
 
 _ROWS_PER_FILE = 1 << 18
 
@@ -63,11 +64,11 @@ class Removals:
 
 
 def write_evidence(
-    store: Store, losers: Sequence[FileFacts], slices: int, origins: Origins, near: NearDedup, removals: Removals
+    store: Store, losers: Sequence[FileFacts], survey: Survey, near: NearDedup, removals: Removals
 ) -> tuple[tuple[FileFacts, ...], FileFacts]:
     """The files of the evidence, and the summary."""
-    table = _Table.of(origins)
-    found = (groups_of(store, losers, LOST, LOSER, number) for number in range(slices))
+    table = _Table.of(survey.origins, HASH in survey.origin_columns)
+    found = (groups_of(store, losers, LOST, LOSER, number) for number in range(len(survey.slices)))
     files = tuple(
         commit_file(store, f"{DUPLICATES}/{number:05d}.parquet", table.parquet(some))
         for number, some in enumerate(_in_files(each[np.argsort(each["number"])] for each in found))
@@ -91,15 +92,16 @@ def _in_files(found: Iterator[Array]) -> Iterator[Array]:
 
 @dataclass(frozen=True)
 class _Table:
-    """Files and sources by number of the piece, as arrays."""
+    """Files and sources by number of the piece, as arrays; and whether the job keeps content hashes."""
 
     shift: int
     sources: Array
     file_of: Array  # number of each piece's name among the names
     names: pa.Array
+    has_hashes: bool
 
     @classmethod
-    def of(cls, origins: Origins) -> "_Table":
+    def of(cls, origins: Origins, has_hashes: bool) -> "_Table":
         names = sorted({piece.file for piece in origins.pieces})
         numbers = {name: number for number, name in enumerate(names)}
         files = np.array([numbers[piece.file] for piece in origins.pieces], "i4")
@@ -108,20 +110,22 @@ class _Table:
             np.array([piece.source for piece in origins.pieces], "i4"),
             files,
             pa.array(names, pa.string()),
+            has_hashes,
         )
 
     def parquet(self, losers: Array) -> bytes:
         columns = {
-            **self._columns("", losers["origin"]),
-            **self._columns("survivor_", losers["survivor"]),
+            **self._columns("", losers["origin"], losers["hash"]),
+            **self._columns("survivor_", losers["survivor"], losers["survivor_hash"]),
             "similarity": losers["similarity"],
         }
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table(columns), sink, compression="zstd", store_schema=False)
         return bytes(sink.getvalue())
 
-    def _columns(self, prefix: str, origins: Array) -> dict[str, Array | pa.Array]:
+    def _columns(self, prefix: str, origins: Array, hashes: Array) -> dict[str, Array | pa.Array]:
         pieces = origins >> self.shift
         files = pa.DictionaryArray.from_arrays(self.file_of[pieces], self.names)
         positions = origins & ((1 << self.shift) - 1)
-        return {f"{prefix}source": self.sources[pieces], f"{prefix}file": files, f"{prefix}position": positions}
+        places = {f"{prefix}source": self.sources[pieces], f"{prefix}file": files, f"{prefix}position": positions}
+        return {**places, f"{prefix}hash": hashes} if self.has_hashes else places

@@ -16,7 +16,7 @@ from penstock.base.stores import open_store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import IDENTITY, LedgerRow
 from penstock.prepare.passes import Lost, Report, Task, Work
-from penstock.prepare.passes.near.ranges import FOLDER, WORD, OrderedWriter, Piece, pieces_of
+from penstock.prepare.passes.near.ranges import FOLDER, NUMBER_BITS, WORD, OrderedWriter, Piece, pieces_of
 from penstock.prepare.rows.container import Array
 from penstock.prepare.stages.dedup.near.chosen import PAIRED, PARTS
 from penstock.prepare.stages.dedup.runs import open_written
@@ -26,7 +26,6 @@ from penstock.shards.manifest import Step
 PAIR = np.dtype([("high", "<u8"), ("low", "<u8")])  # documents: the one that loses if they are alike, the other
 REPRESENTATIVES = 8
 NOT_COMPARED = "not_compared"
-NUMBER_BITS = np.uint64(32)  # of a document in its slice; the slice is above
 _AT_ONCE = 1 << 18  # band keys: 40 MB while they are sorted, and their pairs
 _KNOWN = np.dtype([("key", "<u8"), ("rank", "<u8"), ("document", "<u8")])
 
@@ -91,7 +90,7 @@ def _sorted(pairs: Sequence[Array]) -> Array:
 
 
 def _pairs_of(piece: Piece, counted: _Counted) -> Iterator[Array]:
-    if piece.entries <= _AT_ONCE or not piece.is_one_word:
+    if piece.found or piece.most_entries <= _AT_ONCE or not piece.is_one_word:
         known = _known(piece)
         counted.entries += len(known)
         yield from _pairs(known[np.lexsort((known["document"], known["rank"], known["key"]))], counted)

@@ -5,7 +5,7 @@ Entries are sorted by two words, `high` and `low`. A range is two numbers of 128
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter
 from penstock.shards.columns import FileFacts
 
 FOLDER = f"{STATE}/near"
+NUMBER_BITS = np.uint64(32)  # of a document: below, its number in its slice; above, the slice
 WORD = 1 << 64
 END = WORD * WORD
 _LOWS = "lows"  # the second words of the first and the last entry of each block
@@ -51,10 +52,21 @@ class Piece:
     blocks: Array
     low: int
     high: int
+    found: tuple[Array, Array] | None = None  # what `read` gives, if it was read already
 
     @property
-    def entries(self) -> int:
+    def most_entries(self) -> int:
+        """Upper bound: blocks that reach over an end of the range count as a whole."""
         return int(self.blocks["count"].sum())
+
+    def estimate(self) -> float:
+        """Number of entries, if those of each block are spread evenly."""
+        width = float(self.high - self.low)
+        first = _distance(self.blocks["a"], self.blocks["b"], self.low)
+        last = _distance(self.blocks["c"], self.blocks["d"], self.low)
+        inside = np.clip(last, 0.0, width) - np.clip(first, 0.0, width)
+        shares = np.where(last > first, inside / np.maximum(last - first, 1.0), 1.0)
+        return float((self.blocks["count"] * shares).sum())
 
     @property
     def is_one_word(self) -> bool:
@@ -63,15 +75,23 @@ class Piece:
 
     def read(self) -> tuple[Array, Array]:
         """The entries, as they lie in the files, and the number of each one's file."""
-        found, numbers = [], []
+        return self.found or self.read_at_most(self.most_entries) or self._nothing()
+
+    def read_at_most(self, most: int) -> tuple[Array, Array] | None:
+        """None where there are more entries."""
+        found, numbers, count = [], [], 0
         for file, block in zip(self.blocks["file"].tolist(), self.blocks["block"].tolist(), strict=True):
             entries = self.files[file].read(self.files[file].blocks[block])
             entries = entries[_reach(entries["high"], _second(entries), self.low, self.high)]
             found.append(entries)
             numbers.append(np.full(len(entries), file))
-        if not found:
-            return np.zeros(0, self.files[0].dtype if self.files else _TABLE), np.zeros(0, "i8")
-        return np.concatenate(found), np.concatenate(numbers)
+            count += len(entries)
+            if count > most:
+                return None
+        return (np.concatenate(found), np.concatenate(numbers)) if found else self._nothing()
+
+    def _nothing(self) -> tuple[Array, Array]:
+        return np.zeros(0, self.files[0].dtype if self.files else _TABLE), np.zeros(0, "i8")
 
     def by_file(self) -> Iterator["Piece"]:
         for file in np.unique(self.blocks["file"]):
@@ -84,7 +104,10 @@ class Piece:
 
 
 def pieces_of(files: Sequence[RunsFile], most: int, low: int = 0, high: int = END) -> Iterator[Piece]:
-    """The range in pieces of at most `most` entries, in order. A piece with one first word may be larger."""
+    """The range in pieces of about `most` entries, in order. A piece that cannot be divided may be larger.
+
+    Where there are many runs, most blocks reach over the ends of a piece: entries count, not blocks.
+    """
     yield from _divided(Piece(files, _table(files), 0, END).within(low, high), most)
 
 
@@ -92,8 +115,11 @@ def _divided(piece: Piece, most: int) -> Iterator[Piece]:
     step = 1 if piece.files and _LOWS in piece.files[0].file.facts["arrays"] else WORD
     if not len(piece.blocks):
         return
-    if piece.entries <= most or piece.high - piece.low <= step:
+    if piece.most_entries <= most or piece.high - piece.low <= step:
         yield piece
+        return
+    if piece.estimate() <= most and (found := piece.read_at_most(2 * most)):
+        yield replace(piece, found=found)
         return
     middle = (piece.low + piece.high) // 2 // step * step
     yield from _divided(piece.within(piece.low, middle), most)
@@ -119,6 +145,18 @@ def _second(entries: Array) -> Array:
 
 def _reach(high: Array, low: Array, first: int, last: int) -> Array:
     return _after(high, low, first) & ~_after(high, low, last)
+
+
+def _distance(high: Array, low: Array, number: int) -> Array:
+    """By how much the words are above this number."""
+    first, second = np.uint64(number // WORD), np.uint64(number % WORD)
+    return _difference(high, first) * float(WORD) + _difference(low, second)
+
+
+def _difference(words: Array, word: np.uint64) -> Array:
+    above: Array = words >= word
+    with np.errstate(over="ignore"):
+        return np.where(above, (words - word).astype("f8"), -(word - words).astype("f8"))
 
 
 def _after(high: Array, low: Array, number: int) -> Array:

@@ -15,13 +15,14 @@ from penstock.prepare.rows.marks import origins_of
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup.near.chosen import NUMBER
 from penstock.prepare.stages.dedup.near.ranks import Rank
-from penstock.prepare.stages.dedup.near.shingles import Giant, Shingling
+from penstock.prepare.stages.dedup.near.shingles import Giant, Shingling, distinct
 from penstock.prepare.stages.dedup.runs import RunsWriter
+from penstock.shards.origins import HASH
 
 # A piece of a document's set of shingles: `high` is the document's number in its slice. Most sets are one piece.
 SET = np.dtype(
     [("high", "<u8"), ("start", "<i8"), ("count", "<i8"), ("checksum", "<u8"), ("origin", "<i8"), ("rank", "<u8")]
-    + [("source", "<i8")]
+    + [("source", "<i8"), ("hash", "<u8")]
 )
 
 
@@ -63,6 +64,7 @@ class Sets:
         )
         entries["high"], entries["origin"] = numbers[rows_of], origins_of(rows, self._into.bits)[0][rows_of]
         entries["source"] = rows.source
+        entries["hash"] = rows.beside.get(HASH, np.zeros(len(rows), "u8"))[rows_of]
         ranks = self._into.rank.of(rows.batch) if self._into.rank else numbers | np.uint64(self._slice << 32)
         entries["rank"] = ranks[rows_of]
         self._writer.write(entries[np.argsort(entries["high"], kind="stable")])
@@ -80,4 +82,4 @@ class Sets:
 def _sets(hashes: Array, bounds: Array) -> list[Array]:
     """The distinct hashes of each document, ascending."""
     edges = np.append(bounds, len(hashes)).tolist()
-    return [np.unique(hashes[first:last]) for first, last in itertools.pairwise(edges)]
+    return [distinct(hashes[first:last]) for first, last in itertools.pairwise(edges)]

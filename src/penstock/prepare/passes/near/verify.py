@@ -11,7 +11,7 @@ from penstock.prepare.passes.near.verifying import VerifyWork
 
 @dataclass(frozen=True)
 class Verifying(OwnTasks):
-    held_bytes, reads, writes, rows_per_second, bytes_per_row = 96 << 20, "pairs", "similar pairs", 5e4, 80
+    held_bytes, reads, writes, rows_per_second, bytes_per_row = 96 << 20, "pairs", "similar pairs", 5e4, 96
 
     @property
     def task_count(self) -> int:

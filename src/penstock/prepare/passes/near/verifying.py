@@ -12,8 +12,7 @@ from penstock.base.stores import open_store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import IDENTITY, LedgerRow
 from penstock.prepare.passes import Lost, Report, Task, Work
-from penstock.prepare.passes.near.pairing import NUMBER_BITS
-from penstock.prepare.passes.near.ranges import FOLDER, WORD, OrderedWriter, Piece, pieces_of
+from penstock.prepare.passes.near.ranges import FOLDER, NUMBER_BITS, WORD, OrderedWriter, Piece, pieces_of
 from penstock.prepare.rows.container import Array
 from penstock.prepare.stages.dedup.runs import RunsFile, open_written
 from penstock.shards.columns import FileFacts
@@ -22,7 +21,7 @@ from penstock.shards.manifest import Step
 # `high` and `low` are the rank and the number of the document that loses if the other stays.
 SIMILAR = np.dtype(
     [("high", "<u8"), ("low", "<u8"), ("rank", "<u8"), ("other", "<u8"), ("origin", "<i8"), ("other_origin", "<i8")]
-    + [("source", "<i8"), ("similarity", "<f8")]
+    + [("source", "<i8"), ("similarity", "<f8"), ("hash", "<u8"), ("other_hash", "<u8")]
 )
 COMPARED, ALIKE = "compared", "similar"
 _PAIRS_AT_ONCE = 1 << 16
@@ -53,7 +52,7 @@ class VerifyWork(Work):
             for piece in pieces_of(files, _PAIRS_AT_ONCE, low, high):
                 pairs = _distinct(piece)
                 similar = [np.zeros(0, SIMILAR), *compare(pairs, sets, self.threshold)]
-                writer.write(np.sort(np.concatenate(similar), order=["high", "low", "rank", "other"]))
+                writer.write(in_order(np.concatenate(similar)))
                 compared, alike = compared + len(pairs), alike + sum(map(len, similar))
                 report(compared)
             facts = writer.finish({})
@@ -61,6 +60,12 @@ class VerifyWork(Work):
         steps = {"verify": Step("verify", "", compared, compared)}
         states = {IDENTITY: self.identity, COMPARED: compared, ALIKE: alike}
         return LedgerRow(task.name, task.fingerprint, spill=facts, steps=steps, states=states, boot=store.session)
+
+
+def in_order(pairs: Array) -> Array:
+    """Similar pairs by the rank of the document that may lose, then by that of the other."""
+    found: Array = pairs[np.lexsort((pairs["other"], pairs["rank"], pairs["low"], pairs["high"]))]
+    return found
 
 
 def _first_of(slice_number: int) -> int:
@@ -198,5 +203,5 @@ def _similar(known: Known, ones: Array, others: Array, common: Array, threshold:
         one["source"],
     )
     found["rank"], found["other"], found["other_origin"] = other["rank"], other["high"], other["origin"]
-    found["similarity"] = similarity[kept]
+    found["similarity"], found["hash"], found["other_hash"] = similarity[kept], one["hash"], other["hash"]
     return found

@@ -19,7 +19,10 @@ from penstock.shards.columns import FileFacts
 from penstock.shards.origins import SURVIVOR
 
 PAIRED, LOST, PARTS, DOCUMENTS = "paired", "lost", "parts", "documents"  # in files that passes leave for each other
-LOSER = np.dtype([("number", "<u4"), ("origin", "<i8"), ("survivor", "<i8"), ("similarity", "<f8")])
+LOSER = np.dtype(
+    [("number", "<u4"), ("origin", "<i8"), ("survivor", "<i8"), ("similarity", "<f8"), ("hash", "<u8")]
+    + [("survivor_hash", "<u8")]
+)
 NUMBER = "number"  # beside rows: of a document among those of its slice
 REASON = "near-duplicate"
 _NONE = np.zeros(0, "i8")

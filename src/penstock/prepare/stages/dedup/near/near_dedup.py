@@ -35,10 +35,10 @@ class NearDedup(Binds, MindsPlace, TakesText):
 
     column: str = "text"
     threshold: float = 0.8
-    words: int = 0
-    characters: int = 0
+    words: int | None = None
+    characters: int | None = None
     bands: int = 20
-    rows: int = 0
+    rows: int | None = None
     keep: Literal["first", "longest"] | dict[str, str] = "first"
     act: Literal["remove", "mark"] = "remove"
     warn_above: float | str = "50%"
@@ -50,10 +50,12 @@ class NearDedup(Binds, MindsPlace, TakesText):
         if not 0 < self.threshold <= 1:
             raise ConfigError(f"threshold: {self.threshold:g} is not above 0 and at most 1")
         for name in ("words", "characters"):
-            if not 0 <= getattr(self, name) <= MOST_UNITS:
-                raise ConfigError(f"{name}: {getattr(self, name):,} is not between 1 and {MOST_UNITS}")
-        if self.bands < 1 or self.rows < 0 or self.bands * max(self.rows, 1) > MOST_PLACES:
-            asked = f"bands: {self.bands:,} and rows: {self.rows:,}"
+            units = getattr(self, name)
+            if units is not None and not 1 <= units <= MOST_UNITS:
+                raise ConfigError(f"{name}: {units:,} is not between 1 and {MOST_UNITS}")
+        rows = 1 if self.rows is None else self.rows
+        if self.bands < 1 or rows < 1 or self.bands * rows > MOST_PLACES:
+            asked = f"bands: {self.bands:,} and rows: {rows:,}"
             raise ConfigError(f"{asked} must be at least 1, and their product at most {MOST_PLACES:,}")
         if isinstance(self.keep, dict):
             self._refuse_unknown(self.keep)
@@ -82,7 +84,7 @@ class NearDedup(Binds, MindsPlace, TakesText):
     def shingling(self) -> Shingling:
         """Nothing said: words, or characters, by the script of each document."""
         if self.words or self.characters:
-            return Shingling(self.words, self.characters)
+            return Shingling(self.words or 0, self.characters or 0)
         return Shingling(_WORDS, _CHARACTERS)
 
     @property

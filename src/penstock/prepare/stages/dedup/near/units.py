@@ -39,6 +39,8 @@ class Units:
 def spaces_in(data: Array) -> Array:
     """Whether each byte belongs to white space."""
     found: Array = _SPACES[data]
+    if data.max(initial=0) < 0xC2:
+        return found
     for length, leads, table in ((2, (0xC2, 0xC2), _TWO_BYTES), (3, (0xE1, 0xE3), _THREE_BYTES)):
         at, points = _code_points(data, length, *leads)
         for start in (at[table[points]] + step for step in range(length)):
@@ -51,7 +53,7 @@ def count_unspaced(data: Array, offsets: Array) -> tuple[Array, Array]:
 
     Where there are none of the former, bytes stand for the latter.
     """
-    if not (data >= 0xE0).any():
+    if data.max(initial=0) < 0xE0:
         return np.zeros(len(offsets) - 1, "i8"), np.diff(offsets)
     return _within(_unspaced(data), offsets), _within(np.flatnonzero(_begins(data)), offsets)
 

@@ -1,0 +1,90 @@
+"""Ranks: numbers in the order of the values, of any type; nulls and NaN behind all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.base.errors import ConfigError
+from penstock.prepare.stages.dedup.near.ranks import Rank, require_ranks
+from tests.prepare.rows.making import VALUES, raw, typed
+from tests.prepare.stages.near.texts import texts
+
+RANKED = [
+    "int64", "uint64", "int8", "uint16", "float64", "float32", "bool", "timestamp", "zoned", "date32", "date64",
+    "time32", "time64", "duration",
+]  # fmt: skip
+
+
+def ranks_of(array: pa.Array, order: Any = "desc") -> list[int]:
+    found = Rank("quality", order).of(pa.RecordBatch.from_arrays([array], ["quality"]))
+    assert found.dtype == np.dtype("u8")
+    return found.tolist()
+
+
+def is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+@given(kind=st.sampled_from(RANKED), order=st.sampled_from(["asc", "desc"]), data=st.data())
+def test_ranks_have_the_order_of_the_values(kind, order, data):
+    """The last two values of 64 bits may share a rank, so that nulls have one of their own."""
+    arrow, values = VALUES[kind]
+    array = typed(data.draw(st.lists(st.none() | values, max_size=8)), arrow)
+    start = data.draw(st.integers(0, len(array)))
+    assert ranks_of(array.slice(start), order) == ranks_of(array, order)[start:]
+    found, ranks = raw(array), ranks_of(array, order)
+    worst = LAST[kind][order == "asc"] if kind in LAST else ()
+    for one, first in zip(found, ranks, strict=True):
+        for other, second in zip(found, ranks, strict=True):
+            if is_missing(one) or is_missing(other):
+                assert (first < second) == (is_missing(other) and not is_missing(one))
+            elif {one, other} != set(worst):
+                assert (first < second) == (one < other if order == "asc" else one > other), (one, other)
+
+
+LAST = {
+    "int64": ((-(2**63), -(2**63) + 1), (2**63 - 2, 2**63 - 1)),
+    "uint64": ((0, 1), (2**64 - 2, 2**64 - 1)),
+}
+
+
+def test_whole_numbers_beyond_what_a_float_can_tell_apart_are_told_apart():
+    exact = [2**53, 2**53 + 1, 2**62, 2**62 + 1]
+    assert ranks_of(pa.array(exact), "asc") == sorted(set(ranks_of(pa.array(exact), "asc")))
+    large = [2**63 - 1, 2**63, 2**63 + 1, 2**64 - 3]
+    assert ranks_of(pa.array(large, pa.uint64()), "asc") == sorted(set(ranks_of(pa.array(large, pa.uint64()), "asc")))
+
+
+def test_both_zeros_are_one_value_and_infinities_are_the_ends():
+    values = pa.array([-math.inf, -1.0, -0.0, 0.0, 5e-324, 1.0, math.inf, math.nan, None])
+    ranks = ranks_of(values, "asc")
+    assert ranks[2] == ranks[3]
+    assert ranks[7] == ranks[8]
+    assert sorted(set(ranks)) == list(dict.fromkeys(ranks))
+
+
+@given(documents=st.lists(st.none() | texts, max_size=8), large=st.booleans())
+def test_the_longest_by_bytes_ranks_first(documents, large):
+    array = pa.array(documents, pa.large_string() if large else pa.string())
+    found = Rank("text", by_length=True).of(pa.RecordBatch.from_arrays([array], ["text"])).tolist()
+    lengths = [len((text or "").encode()) for text in documents]
+    for one, first in zip(lengths, found, strict=True):
+        assert [first < second for second in found] == [one > other for other in lengths]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.list_(pa.int8()), pa.dictionary(pa.int8(), pa.string())])
+def test_a_column_that_has_no_order_of_numbers_or_times_is_refused(kind):
+    with pytest.raises(ConfigError, match="'quality'"):
+        require_ranks(pa.schema([("quality", kind)]), "quality")
+
+
+@pytest.mark.parametrize("kind", RANKED)
+def test_a_column_of_numbers_or_times_is_not(kind):
+    require_ranks(pa.schema([("quality", VALUES[kind][0])]), "quality")
