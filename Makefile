@@ -8,7 +8,7 @@ ADAPTERS_READY := $(VENV)/.adapters-ready
 PEERS := .venv-peers
 DOCS := .venv-docs
 
-.PHONY: demo test proofs test-all installed promises bench bench-events bench-loader bench-arrays bench-text check format lint types layers docs reference clean
+.PHONY: demo test proofs test-all installed promises bench bench-events bench-loader bench-arrays bench-text bench-dedup check format lint types layers docs reference clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -75,11 +75,15 @@ bench-arrays: $(READY) $(PEERS)/.ready
 $(PEERS)-text/.ready: benchmarks/text-requirements.txt constraints.txt
 	$(PYTHON) -m venv $(PEERS)-text
 	$(PEERS)-text/bin/python -m pip install --quiet --disable-pip-version-check -r $< -c constraints.txt
+	$(PEERS)-text/bin/python -m pip install --quiet --disable-pip-version-check --no-deps text-dedup==0.4.0 click-option-group==0.5.9
 	@touch $@
 
 bench-text: $(READY) $(PEERS)-text/.ready
 	$(BIN)/python -m benchmarks.corpus --folder build/bench-text
 	$(BIN)/python -m benchmarks.text --folder build/bench-text --peers-python $(PEERS)-text/bin/python
+
+bench-dedup: $(READY) $(PEERS)-text/.ready
+	$(BIN)/python -m benchmarks.dedup --folder build/bench-dedup --peers-python $(PEERS)-text/bin/python
 
 check: lint types layers test
 

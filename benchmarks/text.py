@@ -16,12 +16,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import resource
 import shutil
-import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +30,7 @@ from benchmarks.baselines.text_measured import REPORT
 from benchmarks.baselines.text_seed import LENGTH, MIN_TOKENS
 from benchmarks.corpus import KEYS, MADE, make_corpus, make_distinct, tokenizer
 from benchmarks.figures import Figures, call, median
-from benchmarks.watch import Cost, settle, watch
+from benchmarks.watch import Cost, settle, timed, watch
 from penstock.base.sizes import parse_size
 
 Stages = list[Any]
@@ -199,12 +195,7 @@ class Bench:
 
     def _alone(self, command: list[str], output: Path) -> Cost:
         self._clear(command, output)
-        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        done = subprocess.run(command, env={**os.environ, **QUIET}, stdout=subprocess.DEVNULL, check=False)
-        wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode:
-            raise SystemExit(f"exit {done.returncode}: {' '.join(command)}")
-        return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 0)
+        return timed(command, QUIET)
 
     def _watched(self, command: list[str], output: Path) -> Cost:
         self._clear(command, output)
