@@ -136,7 +136,6 @@ class Compares(Binds, ABC):
     """A stage that leaves out rows with a value of `column` that another row had before."""
 
     column: str
-    most_rows_per_slice: ClassVar[int]  # short ones are stored in few bytes, and cost as much as others
 
 
 Decide = Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]  # hashes of positions -> split numbers

@@ -25,6 +25,7 @@ class Stage:
     unit_in: ClassVar[str] = ""  # what it calls its rows; a stage that says nothing takes them as they come
     unit_out: ClassVar[str] = ""
     counts: ClassVar[str] = ""  # a unit inside its rows; the account of that unit begins with this stage
+    most_rows_per_slice: ClassVar[int] = 0  # where short rows cost as much as long ones; 0: any number
     holds_much: ClassVar[bool] = False  # in every process: neither fewer workers nor fewer columns make it less
 
     @classmethod

@@ -12,7 +12,7 @@ from penstock.base.stores.store import OtherFolder
 from penstock.prepare.sources import Reading, Source, SourceOptions, source_of
 from penstock.prepare.sources.row_range import RowRange, pieces_in_range
 from penstock.prepare.sources.slices import Segment, Slice, cut_slices
-from penstock.prepare.stages.interfaces import Compares, HoldsFolders
+from penstock.prepare.stages.interfaces import HoldsFolders
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.survey.agreement import BadFile
 from penstock.prepare.survey.lineage import Lineage
@@ -143,7 +143,7 @@ def slices_of(
     """At most so many files per slice as the sources say, and so many rows as the stages say."""
     by_sources = (source_of(name).most_files(files) for name in formats)
     most = min((most for most in by_sources if most is not None), default=None)
-    by_stages = (stage.most_rows_per_slice for stage in stages if isinstance(stage, Compares))
+    by_stages = (stage.most_rows_per_slice for stage in stages if stage.most_rows_per_slice)
     return cut_slices(pieces, slice_bytes, most, min(by_stages, default=None))
 
 

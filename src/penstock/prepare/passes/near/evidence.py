@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from penstock.base.stores.store import Store
 from penstock.prepare.passes.near.pairing import REPRESENTATIVES
 from penstock.prepare.rows.container import Array
-from penstock.prepare.stages.dedup.near.chosen import LOSER, LOST, groups_of
+from penstock.prepare.stages.dedup.near.chosen import losers_of
 from penstock.prepare.stages.dedup.near.near_dedup import NearDedup
 from penstock.prepare.survey.survey import Survey
 from penstock.shards.columns import FileFacts, commit_file
@@ -62,9 +62,8 @@ class Removals:
                 of = f"({count:,} of {self.documents[number]:,})"
                 said.append(f"WARNING: {titles[number]} {loses} {share:.0%} of its documents {of}")
         if self.not_compared:
-            said.append(
-                f"in bands with more than {REPRESENTATIVES + 1} documents, {self.not_compared:,} pairs were not compared"
-            )
+            bands = f"in bands with more than {REPRESENTATIVES + 1} documents"
+            said.append(f"{bands}, {self.not_compared:,} pairs were not compared")
         return "near_dedup: " + "; ".join(said)
 
 
@@ -73,10 +72,10 @@ def write_evidence(
 ) -> tuple[tuple[FileFacts, ...], FileFacts]:
     """The files of the evidence, and the summary."""
     table = _Table.of(survey.origins, HASH in survey.origin_columns)
-    found = (groups_of(store, losers, LOST, LOSER, number) for number in range(len(survey.slices)))
+    found = (losers_of(store, losers, number) for number in range(len(survey.slices)))
     files = tuple(
         commit_file(store, f"{DUPLICATES}/{number:05d}.parquet", table.parquet(some))
-        for number, some in enumerate(_in_files(each[np.argsort(each["number"])] for each in found))
+        for number, some in enumerate(_in_files(found))
     )
     summary = json.dumps(removals.summary(near), indent=1).encode() + b"\n"
     return files, commit_file(store, NEAR_SUMMARY, summary)

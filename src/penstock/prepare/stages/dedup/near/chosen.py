@@ -1,6 +1,6 @@
 """Chosen: near_dedup when an earlier pass has found something: which documents are in pairs, and which of them lose."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -28,13 +28,19 @@ REASON = "near-duplicate"
 _NONE = np.zeros(0, "i8")
 
 
-def groups_of(store: Store, files: Sequence[FileFacts], name: str, dtype: np.dtype[Any], number: int) -> Array:
-    """What all parts of all files have for one slice."""
-    found = [np.zeros(0, dtype)]
+def groups_in(
+    store: Store, files: Sequence[FileFacts], name: str, dtype: np.dtype[Any], number: int
+) -> Iterator[Array]:
+    """What each part of each file has for one slice."""
     for file in (open_written(store, each).file for each in files):
         for part in range(file.facts[PARTS]):
-            found.append(np.frombuffer(file.group(f"{name} {part}", number, f"slice {number}"), dtype))
-    return np.concatenate(found)
+            yield np.frombuffer(file.group(f"{name} {part}", number, f"slice {number}"), dtype)
+
+
+def losers_of(store: Store, files: Sequence[FileFacts], number: int) -> Array:
+    """The documents of one slice that lose, by number."""
+    losers = np.concatenate([np.zeros(0, LOSER), *groups_in(store, files, LOST, LOSER, number)])
+    return losers[np.argsort(losers["number"])]
 
 
 @dataclass(frozen=True)
@@ -62,21 +68,24 @@ class InPairs(Opens):
     pairs: Pairs
 
     def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
-        numbers = np.unique(groups_of(store, self.pairs.files, PAIRED, np.dtype("<u4"), number))
-        return _Paired(numbers=numbers, same=_same(store, self.pairs.signed, number))
+        same = _same(store, self.pairs.signed, number)
+        paired = np.zeros(same.expected, bool)
+        for numbers in groups_in(store, self.pairs.files, PAIRED, np.dtype("<u4"), number):
+            paired[numbers] = True
+        return _Paired(paired=paired, same=same)
 
     def closed(self) -> None: ...  # what was opened belongs to its task
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Paired(Ends):
-    numbers: Array
+    paired: Array  # whether each document of the slice is
     same: SameRows
 
     def __call__(self, rows: Rows) -> Rows:
         start = self.same.start_of(rows)
         rows = with_numbers(rows, start)
-        return rows.keep(np.isin(rows.beside[NUMBER], _between(self.numbers, start, len(rows))), "in no pair")
+        return rows.keep(self.paired[start : start + len(rows)], "in no pair")
 
     def ended(self) -> None:
         self.same.ended()
@@ -93,8 +102,7 @@ class NearMatched(Opens, Says):
         return self.found.words
 
     def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
-        losers = groups_of(store, self.found.files, LOST, LOSER, number)
-        losers = losers[np.argsort(losers["number"])]
+        losers = losers_of(store, self.found.files, number)
         same = _same(store, self.found.signed, number)
         return (_Marking if self.act == "mark" else _Removing)(losers=losers, reasons=self.found.reasons, same=same)
 
@@ -140,11 +148,6 @@ def with_survivors(rows: Rows, numbers: Array = _NONE, survivors: Array = _NONE)
 def with_numbers(rows: Rows, start: int) -> Rows:
     """The rows with their numbers among those of the slice, beside the columns."""
     return replace(rows, beside={**rows.beside, NUMBER: np.arange(start, start + len(rows))})
-
-
-def _between(numbers: Array, start: int, count: int) -> Array:
-    low, high = np.searchsorted(numbers, [start, start + count])
-    return numbers[low:high]
 
 
 def _same(store: Store, signed: Sequence[FileFacts], number: int) -> SameRows:

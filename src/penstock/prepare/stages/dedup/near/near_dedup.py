@@ -45,6 +45,7 @@ class NearDedup(Binds, MindsPlace, TakesText):
 
     unit_in, unit_out = "documents", "documents"
     holds_much = True
+    most_rows_per_slice = 1 << 18  # of which a task holds what its documents lose to: 12 MB
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
