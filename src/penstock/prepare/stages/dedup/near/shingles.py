@@ -27,8 +27,7 @@ from penstock.prepare.stages.dedup.near.units import (
 from penstock.shards.arrays import text_parts
 
 MOST_UNITS = 100
-# Of documents that are hashed together. Half of the bytes took a tenth longer, 64 KiB twice as long.
-_TOGETHER_BYTES, _TOGETHER_DOCUMENTS = 1 << 20, 1 << 12
+_MOST_DOCUMENTS = 1 << 12  # that are hashed together
 _RANGE_BYTES = 8 << 20  # of a giant's text per range of hashes: at most 4 million of them
 CHUNK = 1 << 16  # hashes of a set that are read at a time
 _FACTORS = mix(np.arange(MOST_UNITS + 2, dtype="u8")) | np.uint64(1)
@@ -126,11 +125,11 @@ class Shingling:
 
 
 def _portions(offsets: Array) -> Iterator[tuple[int, int]]:
-    """Ranges of documents of about _TOGETHER_BYTES; one that is larger is alone."""
+    """Ranges of documents of about PORTION_BYTES; one that is larger is alone."""
     first, count = 0, len(offsets) - 1
     while first < count:
-        last = int(np.searchsorted(offsets, offsets[first] + _TOGETHER_BYTES, side="right")) - 1
-        last = min(max(last, first + 1), first + _TOGETHER_DOCUMENTS, count)
+        last = int(np.searchsorted(offsets, offsets[first] + PORTION_BYTES, side="right")) - 1
+        last = min(max(last, first + 1), first + _MOST_DOCUMENTS, count)
         yield first, last
         first = last
 
