@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.prepare.stages.dedup.near import shingles, signatures, units
+from penstock.prepare.stages.dedup.near import signatures
 from penstock.prepare.stages.dedup.near.shingles import Giant, Hashed, Shingling
 from penstock.prepare.stages.dedup.near.signatures import Banding
+from tests.prepare.stages.near.test_shingles import portions_of
 from tests.prepare.stages.near.texts import texts
 
 BANDINGS = st.sampled_from([Banding(1, 1), Banding(20, 6), Banding(60, 2), Banding(7, 3)])
@@ -49,9 +50,7 @@ def test_how_many_values_are_in_memory_decides_no_key(sets, banding, at_once):
 def test_a_giant_document_has_the_keys_that_it_has_as_a_whole(documents, size, banding):
     array = pa.array(documents, pa.string())
     expected = keys_in(array, banding)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shingles, "PORTION_BYTES", size)
-        patch.setattr(units, "PORTION_BYTES", size)
+    with portions_of(size):
         assert keys_in(array, banding) == expected
 
 
@@ -72,9 +71,7 @@ def test_a_giant_of_very_many_shingles_has_the_keys_that_it_has_as_a_whole():
     array = pa.array([text])
     banding = Banding(20, 6)
     (whole,) = [banding.keys(each) for each in Shingling(5, 0).of(array)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shingles, "PORTION_BYTES", 1 << 16)
-        patch.setattr(units, "PORTION_BYTES", 1 << 16)
+    with portions_of(1 << 16):
         (giant,) = Shingling(5, 0).of(array)
         assert isinstance(giant, Giant)
         assert np.array_equal(banding.giant_keys(giant), whole)
