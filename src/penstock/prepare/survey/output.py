@@ -13,7 +13,7 @@ from penstock.prepare.stages.text.pack import Pack
 from penstock.prepare.survey.checking import Checked
 from penstock.prepare.survey.formats import refuse_unfit_format
 from penstock.prepare.survey.lineage import Lineage, lineage_of, text_of
-from penstock.shards.origins import HASH, ORIGIN, with_origins
+from penstock.shards.origins import HASH, ORIGIN, SURVIVOR, with_origins
 from penstock.shards.schema import Schema
 
 _OF_COLUMNS = ("safetensors", "npy")
@@ -44,6 +44,7 @@ def kept_origins(config: Config, checked: Checked, formats: Sequence[str], slice
     columns = (ORIGIN, HASH) if hashed or (has_hashes and config.provenance != "origins") else (ORIGIN,)
     is_packed = bool(checked.stages) and isinstance(checked.stages[-1], Pack)
     _refuse_taken(checked.output, columns)
+    _refuse_old_marks(checked.output, lineage)
     per_segment = is_packed or lineage.per_segment
     return KeptOrigins(with_origins(checked.output, columns, per_segment), hashed, lineage)
 
@@ -79,3 +80,12 @@ def _refuse_taken(output: Schema, columns: Sequence[str]) -> None:
                 f"there is already a column {field.name!r}, in which the origins of rows are kept",
                 next_step=f"provenance: false, or rename it first: `select: {{new_name: {field.name}}}`",
             )
+
+
+def _refuse_old_marks(output: Schema, lineage: Lineage) -> None:
+    """Refuse marks of near-duplicates that an input brings: origins have other numbers in the new dataset."""
+    if lineage.tables and any(field.name == SURVIVOR for field in output):
+        raise ConfigError(
+            f"the column {SURVIVOR!r} names origins of the input, which have other numbers in a new dataset",
+            next_step="leave it out with `select`, behind a `filter` by it if you like",
+        )

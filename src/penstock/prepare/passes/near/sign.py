@@ -38,13 +38,14 @@ class SignaturesInto(Into):
 
 
 class Bands:
-    """The band keys of one slice, in sorted runs."""
+    """The band keys of one slice, in sorted runs of as many documents each, whatever batches they come in."""
 
     def __init__(self, into: SignaturesInto, store: Store, name: str, stack: ExitStack) -> None:
         self._into, self._dtype = into, RANKED if into.rank else BAND
         self._writer = RunsWriter(store, name, stack, self._dtype, lasting=False, block=_BLOCK_ENTRIES)
+        self._per_run = max(1, _RUN_ENTRIES // into.banding.bands)
         self._waiting: list[Array] = []
-        self._held = self._documents = 0
+        self._documents = self._complete = self._written = 0  # seen; all of these have keys; all of these are in runs
         self._sources: dict[str, int] = {}
 
     def write(self, rows: Rows) -> None:
@@ -60,23 +61,27 @@ class Bands:
             entries["number"] = (self._documents + documents)[:, None]
             if ranks is not None:
                 entries["rank"] = ranks[documents][:, None]
-            self._add(entries.reshape(-1))
+            self._add(entries)
         self._documents += len(rows)
         self._sources[str(rows.source)] = self._sources.get(str(rows.source), 0) + len(rows)
 
     def _add(self, entries: Array) -> None:
-        if self._held + len(entries) > _RUN_ENTRIES:
-            self._put_run()
-        self._waiting.append(entries)
-        self._held += len(entries)
+        """Documents come in portions. When one comes that is behind all others, these have all come."""
+        first, last = int(entries["number"][0, 0]), int(entries["number"][-1, 0])
+        while first >= self._complete >= self._written + self._per_run:
+            self._put_run(self._written + self._per_run)
+        self._waiting.append(entries.reshape(-1))
+        self._complete = max(self._complete, last + 1)
 
-    def _put_run(self) -> None:
-        if self._held:
-            entries = np.concatenate(self._waiting)
-            self._writer.write(entries[np.argsort(entries["high"], kind="stable")])
-        self._waiting, self._held = [], 0
+    def _put_run(self, end: int) -> None:
+        """The documents before `end` that are in no run yet."""
+        waiting = np.concatenate(self._waiting)
+        is_in = waiting["number"] < end
+        run, self._waiting, self._written = waiting[is_in], [waiting[~is_in]], end
+        self._writer.write(run[np.lexsort((run["number"], run["high"]))])
 
     def finish(self) -> Produced:
-        self._put_run()
+        while self._written < self._documents:
+            self._put_run(min(self._written + self._per_run, self._documents))
         spill = self._writer.finish({DOCUMENTS: self._documents})
         return Produced(spill=spill, states={SOURCES: self._sources}, lasting=False)

@@ -15,6 +15,7 @@ from penstock.prepare.stages.dedup.near.signatures import MOST_PLACES, Banding
 from penstock.prepare.stages.interfaces import Binds, MindsPlace, Named, TakesText, refuse_records
 from penstock.prepare.stages.stage import Stage, require_columns
 from penstock.prepare.stages.text.clean import require_text
+from penstock.prepare.stages.text.pack import Pack
 from penstock.shards.origins import SURVIVOR
 
 _WORDS, _CHARACTERS = 5, 8
@@ -102,12 +103,17 @@ class NearDedup(Binds, MindsPlace, TakesText):
             return Rank(self.keep["column"], order)
         return Rank(self.column, by_length=True) if self.keep == "longest" else None
 
-    def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:  # noqa: ARG002
+    def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:
         """Documents are compared as they were read, not as records."""
         refuse_records(before)
         if format in ("arrays", "npz"):
             raise ConfigError(
                 f"near_dedup compares documents, but format: {format} holds samples", next_step="format: safetensors"
+            )
+        if self.act == "mark" and any(isinstance(stage, Pack) and SURVIVOR not in stage.keep for _, stage in behind):
+            raise ConfigError(
+                f"act: mark adds the column {SURVIVOR}, which `pack` leaves out",
+                next_step="act: remove; or leave `pack` to a second job, after a filter",
             )
         if any(isinstance(stage, NearDedup) for _, stage in before):
             raise ConfigError("a job has one near_dedup", next_step="run a second job on the output of the first")
