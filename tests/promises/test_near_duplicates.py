@@ -618,3 +618,16 @@ def test_evidence_is_there_whatever_the_format_of_the_output(tmp_path):
         job = near_making.write_job(tmp_path / format_name / "job.yaml", data, {}, **keys)
         penstock.run(job)
         assert near_making.evidence_of(Path(job.parent / "out")) == expected, format_name
+
+
+def test_marks_that_would_be_lost_or_wrong_in_silence_are_refused(tmp_path):
+    data = in_files(near_making.planted(15, 20)).write(tmp_path / "data")
+    marked = near_making.write_job(tmp_path / "marked" / "job.yaml", data, {"act": "mark"})
+    penstock.run(marked)
+    again = {"input": str(marked.parent / "out"), "output": str(tmp_path / "again"), "stages": ["clean"]}
+    with pytest.raises(penstock.ConfigError, match="near_duplicate_of"):
+        penstock.run(again)
+    penstock.run({**again, "stages": [{"select": ["text"]}, "clean"]})
+    packed = ["near_dedup", {"tokenize": {"tokenizer": "tokenizer.json"}}, {"pack": 64}]
+    with pytest.raises(penstock.ConfigError, match="`pack` leaves out"):
+        penstock.plan({**again, "input": data, "stages": [{"near_dedup": {"act": "mark"}}, *packed[1:]]})

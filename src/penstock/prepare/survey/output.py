@@ -44,7 +44,7 @@ def kept_origins(config: Config, checked: Checked, formats: Sequence[str], slice
     columns = (ORIGIN, HASH) if hashed or (has_hashes and config.provenance != "origins") else (ORIGIN,)
     is_packed = bool(checked.stages) and isinstance(checked.stages[-1], Pack)
     _refuse_taken(checked.output, columns)
-    _refuse_old_marks(checked.output, lineage)
+    _refuse_old_marks(checked, lineage)
     per_segment = is_packed or lineage.per_segment
     return KeptOrigins(with_origins(checked.output, columns, per_segment), hashed, lineage)
 
@@ -82,9 +82,10 @@ def _refuse_taken(output: Schema, columns: Sequence[str]) -> None:
             )
 
 
-def _refuse_old_marks(output: Schema, lineage: Lineage) -> None:
+def _refuse_old_marks(checked: Checked, lineage: Lineage) -> None:
     """Refuse marks of near-duplicates that an input brings: origins have other numbers in the new dataset."""
-    if lineage.tables and any(field.name == SURVIVOR for field in output):
+    is_kept = any(field.name == SURVIVOR for field in checked.output)
+    if lineage.tables and is_kept and SURVIVOR in checked.given[0].names:
         raise ConfigError(
             f"the column {SURVIVOR!r} names origins of the input, which have other numbers in a new dataset",
             next_step="leave it out with `select`, behind a `filter` by it if you like",
