@@ -55,7 +55,8 @@ def _least_similar(path: str, manifest: Manifest, most: int) -> list[Facts]:
     store, found = open_store(path), None
     for name in (file.file for file in manifest.artifacts if file.file.startswith(f"{DUPLICATES}/")):
         try:
-            with store.open(name) as handle, pyarrow.parquet.ParquetFile(handle) as file:
+            data = read_artifact(store, manifest, name) or b""
+            with pyarrow.parquet.ParquetFile(pa.BufferReader(data)) as file:
                 for batch in file.iter_batches(_AT_ONCE):
                     rows = pa.Table.from_batches([batch])
                     found = rows if found is None else pa.concat_tables([found, rows]).unify_dictionaries()

@@ -40,7 +40,6 @@ def sets_of(array: pa.Array, shingling: tuple[int, int]) -> list[set[int]]:
 def portions_of(size: int) -> Iterator[None]:
     """A document of more bytes than these is a giant, which comes in portions of as many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shingles, "_TOGETHER_BYTES", size)
         patch.setattr(shingles, "PORTION_BYTES", size)
         patch.setattr(units, "PORTION_BYTES", size)
         patch.setattr(shingles, "_RANGE_BYTES", 12 * size)

@@ -7,7 +7,7 @@ from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means
 from penstock.prepare.passes import Finished, Learned, LedgerRows, Left
 from penstock.prepare.passes.near.choosing import REMOVED, ChooseWork
-from penstock.prepare.passes.near.evidence import Removals, write_evidence
+from penstock.prepare.passes.near.evidence import Removals, Removed, write_evidence
 from penstock.prepare.passes.near.own import OwnTasks, spills_of
 from penstock.prepare.passes.near.pairing import NOT_COMPARED
 from penstock.prepare.passes.near.sign import SOURCES
@@ -54,6 +54,7 @@ class Choosing(OwnTasks):
         return Removals(documents, removed, compared, similar, total(NOT_COMPARED, self.signed + 1))
 
     def finish(self, left: Left, store: Store) -> Finished:
-        losers = spills_of(left, self.number)
-        files, summary = write_evidence(store, losers, self.job.survey, self.near, self._removals(left))
+        documents = [sum(row.states[SOURCES].values()) for row in left.rows[self.signed]]
+        removed = Removed(spills_of(left, self.number), documents)
+        files, summary = write_evidence(store, removed, self.job.survey, self.near, self._removals(left))
         return Finished(files=files, summaries=(summary,))

@@ -1,10 +1,11 @@
 """Choosing: similar pairs, in the order of ranks -> which documents lose, and to which. The worker's half of choose.py.
 
-A document loses if one that stays is similar. So there are no chains: what a document loses to is in the dataset.
+A document is removed if a similar document stays. There are no chains: the survivor is always in the dataset.
 """
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class ChooseWork(Work):
     similar: tuple[FileFacts, ...]
     signed: tuple[FileFacts, ...]  # of each slice, in their order
 
-    @property
+    @cached_property
     def identity(self) -> str:
         return fingerprint([each.digest for each in (*self.similar, *self.signed)])
 

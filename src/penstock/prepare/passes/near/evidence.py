@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from penstock.base.stores.store import Store
 from penstock.prepare.passes.near.pairing import REPRESENTATIVES
 from penstock.prepare.rows.container import Array
-from penstock.prepare.stages.dedup.near.chosen import losers_of
+from penstock.prepare.stages.dedup.near.chosen import LOSER, losers_of
 from penstock.prepare.stages.dedup.near.near_dedup import NearDedup
 from penstock.prepare.survey.survey import Survey
 from penstock.shards.columns import FileFacts, commit_file
@@ -63,19 +63,36 @@ class Removals:
                 said.append(f"WARNING: {titles[number]} {loses} {share:.0%} of its documents {of}")
         if self.not_compared:
             bands = f"in bands with more than {REPRESENTATIVES + 1} documents"
-            said.append(f"{bands}, {self.not_compared:,} pairs were not compared")
+            said.append(f"{bands}, {self.not_compared:,} pairs were not compared, counted in each band")
         return "near_dedup: " + "; ".join(said)
 
 
+@dataclass(frozen=True)
+class Removed:
+    """Files with the documents of each slice that lose, and the number of documents that each slice has."""
+
+    files: Sequence[FileFacts]
+    documents: Sequence[int]
+
+    def in_order(self, store: Store) -> Iterator[Array]:
+        """All losers by position, of a range of documents at a time: a slice may have any number of them."""
+        for number, documents in enumerate(self.documents):
+            for low in range(0, documents, _ROWS_PER_FILE):
+                some = [np.zeros(0, LOSER)]
+                for losers in losers_of(store, self.files, number):
+                    some.append(losers[(losers["number"] >= low) & (losers["number"] < low + _ROWS_PER_FILE)])
+                found = np.concatenate(some)
+                yield found[np.argsort(found["number"])]
+
+
 def write_evidence(
-    store: Store, losers: Sequence[FileFacts], survey: Survey, near: NearDedup, removals: Removals
+    store: Store, removed: Removed, survey: Survey, near: NearDedup, removals: Removals
 ) -> tuple[tuple[FileFacts, ...], FileFacts]:
     """The files of the evidence, and the summary."""
     table = _Table.of(survey.origins, HASH in survey.origin_columns)
-    found = (losers_of(store, losers, number) for number in range(len(survey.slices)))
     files = tuple(
         commit_file(store, f"{DUPLICATES}/{number:05d}.parquet", table.parquet(some))
-        for number, some in enumerate(_in_files(found))
+        for number, some in enumerate(_in_files(removed.in_order(store)))
     )
     summary = json.dumps(removals.summary(near), indent=1).encode() + b"\n"
     return files, commit_file(store, NEAR_SUMMARY, summary)
@@ -84,13 +101,15 @@ def write_evidence(
 def _in_files(found: Iterator[Array]) -> Iterator[Array]:
     """As many losers as a file has, at a time."""
     held: list[Array] = []
+    count = 0
     for some in found:
         held.append(some)
-        while sum(map(len, held)) >= _ROWS_PER_FILE:
+        count += len(some)
+        if count >= _ROWS_PER_FILE:
             losers = np.concatenate(held)
             yield losers[:_ROWS_PER_FILE]
-            held = [losers[_ROWS_PER_FILE:]]
-    if sum(map(len, held)):
+            held, count = [losers[_ROWS_PER_FILE:]], count - _ROWS_PER_FILE
+    if count:
         yield np.concatenate(held)
 
 

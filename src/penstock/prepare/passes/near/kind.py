@@ -8,7 +8,8 @@ from penstock.prepare.passes.near.pair import Pairing
 from penstock.prepare.passes.near.shingle import SetsInto
 from penstock.prepare.passes.near.sign import SignaturesInto
 from penstock.prepare.passes.near.verify import Verifying
-from penstock.prepare.stages.dedup.near.near_dedup import NearDedup
+from penstock.prepare.rows.container import FORMAT
+from penstock.prepare.stages.dedup.near.near_dedup import VERSION, NearDedup
 
 
 def _nearly_the_same(so_far: SoFar, number: int) -> SoFar:
@@ -21,7 +22,7 @@ def _nearly_the_same(so_far: SoFar, number: int) -> SoFar:
             f"stages[{number}].near_dedup: its evidence names the origins of documents, but the job keeps none",
             next_step="provenance: true",
         )
-    own = {"near_dedup": stage.describe()}
+    own = {"near_dedup": stage.signing(), "version": VERSION, "container": FORMAT}
     bands = SignaturesInto(first, stage.column, stage.shingling, stage.banding, stage.rank)
     sets = SetsInto(first + 2, stage.column, stage.shingling, stage.rank, bits)
     signing = Ending("bands", into=bands, only=own, for_others=True, word="signing", shown=(number,))

@@ -7,7 +7,7 @@ from penstock.prepare.budget.means import Means, Projection, Settings, memory_wi
 from penstock.prepare.passes import Facts, Holds, Left, Need, Pass, Task, in_ranges
 from penstock.prepare.passes.job import Job
 from penstock.prepare.rows.container import FORMAT
-from penstock.prepare.stages.dedup.near.near_dedup import NearDedup
+from penstock.prepare.stages.dedup.near.near_dedup import VERSION, NearDedup
 from penstock.shards.columns import FileFacts
 
 _MOST_RANGES = 1024
@@ -33,7 +33,7 @@ class OwnTasks(Pass):
     reads: ClassVar[str]
     writes: ClassVar[str]
     rows_per_second: ClassVar[float]
-    bytes_per_row: ClassVar[int]  # left for the next pass, per document of the input: a guess on the safe side
+    bytes_per_row: ClassVar[int]  # left for the next pass, per document of the input, where few bands are large
 
     @property
     def near(self) -> NearDedup:
@@ -47,8 +47,9 @@ class OwnTasks(Pass):
         return max(1, min(_MOST_RANGES, self.job.rows * self.near.banding.bands >> 19))
 
     def tasks(self, above: str) -> tuple[Task, ...]:
-        ranges: list[Any] = [(KeyRange(number), [number]) for number in range(self.task_count)]
-        only = {"near_dedup": self.near.describe(), "container": FORMAT}
+        count = self.task_count
+        ranges: list[Any] = [(KeyRange(number), [number, count]) for number in range(count)]
+        only = {"near_dedup": self.near.describe(), "version": VERSION, "container": FORMAT}
         return self.job.make_tasks(self, above, self.stage, ranges, only)
 
     def holds(self, means: Means) -> Holds:

@@ -6,7 +6,8 @@ band grow with its documents, not with their square. Pairs that are left out are
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class PairWork(Work):
     signed: tuple[FileFacts, ...]  # of each slice, in their order
     ranges: int
 
-    @property
+    @cached_property
     def identity(self) -> str:
         return fingerprint([each.digest for each in self.signed])
 
@@ -65,18 +66,19 @@ class PairWork(Work):
 class _Counted:
     entries: int = 0
     not_compared: int = 0
-    waiting: list[Array] = field(default_factory=list)
 
 
 def pairs_in(pieces: Iterator[Piece], counted: _Counted) -> Iterator[Array]:
-    """The pairs of all bands, each once per run, in runs that are sorted."""
+    """Pairs of all bands, in sorted runs without repeats."""
     waiting: list[Array] = []
+    held = 0
     for piece in pieces:
         for pairs in _pairs_of(piece, counted):
             waiting.append(pairs)
-            if sum(map(len, waiting)) >= _AT_ONCE:
+            held += len(pairs)
+            if held >= _AT_ONCE:
                 yield _sorted(waiting)
-                waiting = []
+                waiting, held = [], 0
     if waiting:
         yield _sorted(waiting)
 
@@ -108,7 +110,7 @@ def _known(piece: Piece) -> Array:
 
 
 def _pairs(known: Array, counted: _Counted) -> Iterator[Array]:
-    """Pairs of sorted entries: each with those of its band that rank before it, as far as they are representatives."""
+    """Pairs of sorted entries: each document with the representatives of its band that rank before it."""
     begins = np.append(True, known["key"][1:] != known["key"][:-1])
     starts = np.flatnonzero(begins)
     sizes = np.diff(np.append(starts, len(known)))
@@ -123,8 +125,8 @@ def _pairs(known: Array, counted: _Counted) -> Iterator[Array]:
 
 
 def _left_out(sizes: Array) -> int:
-    """Pairs of bands with so many documents that are not compared."""
-    further = np.maximum(sizes - REPRESENTATIVES - 1, 0).astype(object)
+    """Number of pairs that are left out in bands of these sizes."""
+    further = (sizes[sizes > REPRESENTATIVES + 1] - REPRESENTATIVES - 1).astype(object)
     return int((further * (further + 1) // 2).sum())
 
 

@@ -75,7 +75,9 @@ class Piece:
 
     def read(self) -> tuple[Array, Array]:
         """The entries, as they lie in the files, and the number of each one's file."""
-        return self.found or self.read_at_most(self.most_entries) or self._nothing()
+        found = self.found or self.read_at_most(self.most_entries)
+        assert found
+        return found
 
     def read_at_most(self, most: int) -> tuple[Array, Array] | None:
         """None where there are more entries."""
@@ -88,19 +90,23 @@ class Piece:
             count += len(entries)
             if count > most:
                 return None
-        return (np.concatenate(found), np.concatenate(numbers)) if found else self._nothing()
-
-    def _nothing(self) -> tuple[Array, Array]:
-        return np.zeros(0, self.files[0].dtype if self.files else _TABLE), np.zeros(0, "i8")
+        return np.concatenate(found), np.concatenate(numbers)
 
     def by_file(self) -> Iterator["Piece"]:
         for file in np.unique(self.blocks["file"]):
             yield Piece(self.files, self.blocks[self.blocks["file"] == file], self.low, self.high)
 
     def within(self, low: int, high: int) -> "Piece":
-        a, b, c, d = (self.blocks[name] for name in "abcd")
-        reach = _after(c, d, low) & ~_after(a, b, high)
-        return Piece(self.files, self.blocks[reach], low, high)
+        return Piece(self.files, self.blocks[_reaching(self.blocks, low, high)], low, high)
+
+    def narrowed(self, step: int) -> "Piece":
+        """The same entries in a range without empty ends: halving it comes to an end soon."""
+        if not len(self.blocks):
+            return self
+        first = min(zip(self.blocks["a"].tolist(), self.blocks["b"].tolist(), strict=True))
+        last = max(zip(self.blocks["c"].tolist(), self.blocks["d"].tolist(), strict=True))
+        low, high = first[0] * WORD + first[1], last[0] * WORD + last[1] + 1
+        return replace(self, low=max(self.low, low // step * step), high=min(self.high, -(-high // step) * step))
 
 
 def pieces_of(files: Sequence[RunsFile], most: int, low: int = 0, high: int = END) -> Iterator[Piece]:
@@ -108,26 +114,24 @@ def pieces_of(files: Sequence[RunsFile], most: int, low: int = 0, high: int = EN
 
     Where there are many runs, most blocks reach over the ends of a piece: entries count, not blocks.
     """
-    yield from _divided(Piece(files, _table(files), 0, END).within(low, high), most)
+    step = 1 if files and _LOWS in files[0].file.facts["arrays"] else WORD
+    waiting = [Piece(files, _table(files, low, high), low, high).narrowed(step)]
+    while waiting:
+        piece = waiting.pop()
+        if not len(piece.blocks):
+            continue
+        if piece.most_entries <= most or piece.high - piece.low <= step:
+            yield piece
+        elif piece.estimate() <= most and (found := piece.read_at_most(2 * most)):
+            yield replace(piece, found=found)
+        else:
+            middle = (piece.low + piece.high) // 2 // step * step
+            halves = piece.within(middle, piece.high), piece.within(piece.low, middle)
+            waiting += [each.narrowed(step) for each in halves]
 
 
-def _divided(piece: Piece, most: int) -> Iterator[Piece]:
-    step = 1 if piece.files and _LOWS in piece.files[0].file.facts["arrays"] else WORD
-    if not len(piece.blocks):
-        return
-    if piece.most_entries <= most or piece.high - piece.low <= step:
-        yield piece
-        return
-    if piece.estimate() <= most and (found := piece.read_at_most(2 * most)):
-        yield replace(piece, found=found)
-        return
-    middle = (piece.low + piece.high) // 2 // step * step
-    yield from _divided(piece.within(piece.low, middle), most)
-    yield from _divided(piece.within(middle, piece.high), most)
-
-
-def _table(files: Sequence[RunsFile]) -> Array:
-    """All blocks, with the words of the first and the last entry of each."""
+def _table(files: Sequence[RunsFile], low: int, high: int) -> Array:
+    """Blocks that reach into a range, with the words of the first and the last entry of each."""
     tables = [np.zeros(0, _TABLE)]
     for number, file in enumerate(files):
         table = np.zeros(len(file.blocks), _TABLE)
@@ -135,8 +139,13 @@ def _table(files: Sequence[RunsFile]) -> Array:
         table["a"], table["c"], table["d"] = file.blocks["first"], file.blocks["last"], WORD - 1
         if _LOWS in file.file.facts["arrays"]:
             table["b"], table["d"] = file.file.array(_LOWS).reshape(-1, 2).T
-        tables.append(table)
+        tables.append(table[_reaching(table, low, high)])
     return np.concatenate(tables)
+
+
+def _reaching(blocks: Array, low: int, high: int) -> Array:
+    found: Array = _after(blocks["c"], blocks["d"], low) & ~_after(blocks["a"], blocks["b"], high)
+    return found
 
 
 def _second(entries: Array) -> Array:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -37,7 +38,7 @@ class VerifyWork(Work):
     threshold: float
     ranges: int
 
-    @property
+    @cached_property
     def identity(self) -> str:
         return fingerprint([each.digest for each in (*self.pairs, *self.sets)])
 
@@ -105,9 +106,8 @@ class Sets:
     def find(self, documents: Array) -> Known:
         """Facts of these documents, which ascend."""
         found = []
-        slices = documents >> NUMBER_BITS
-        for each in np.unique(slices).tolist():
-            numbers = documents[slices == each] & np.uint64(_NUMBER)
+        slices, starts = np.unique(documents >> NUMBER_BITS, return_index=True)
+        for each, numbers in zip(slices.tolist(), np.split(documents & np.uint64(_NUMBER), starts[1:]), strict=True):
             for entries in self.files[each].near(numbers):
                 wanted = entries[np.isin(entries["high"], numbers)]
                 wanted["high"] |= np.uint64(each) << NUMBER_BITS

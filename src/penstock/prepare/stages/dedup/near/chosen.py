@@ -23,6 +23,7 @@ LOSER = np.dtype(
     [("number", "<u4"), ("origin", "<i8"), ("survivor", "<i8"), ("similarity", "<f8"), ("hash", "<u8")]
     + [("survivor_hash", "<u8")]
 )
+_SURVIVED = np.dtype([("number", "<u4"), ("survivor", "<i8")])
 NUMBER = "number"  # beside rows: of a document among those of its slice
 REASON = "near-duplicate"
 _NONE = np.zeros(0, "i8")
@@ -37,10 +38,9 @@ def groups_in(
             yield np.frombuffer(file.group(f"{name} {part}", number, f"slice {number}"), dtype)
 
 
-def losers_of(store: Store, files: Sequence[FileFacts], number: int) -> Array:
-    """The documents of one slice that lose, by number."""
-    losers = np.concatenate([np.zeros(0, LOSER), *groups_in(store, files, LOST, LOSER, number)])
-    return losers[np.argsort(losers["number"])]
+def losers_of(store: Store, files: Sequence[FileFacts], number: int) -> Iterator[Array]:
+    """The documents of one slice that lose, some at a time."""
+    return groups_in(store, files, LOST, LOSER, number)
 
 
 @dataclass(frozen=True)
@@ -102,40 +102,50 @@ class NearMatched(Opens, Says):
         return self.found.words
 
     def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
-        losers = losers_of(store, self.found.files, number)
         same = _same(store, self.found.signed, number)
-        return (_Marking if self.act == "mark" else _Removing)(losers=losers, reasons=self.found.reasons, same=same)
+        if self.act == "mark":
+            return _Marking(survivors=self._survivors(store, number), same=same)
+        stays = np.ones(same.expected, bool)
+        for losers in losers_of(store, self.found.files, number):
+            stays[losers["number"]] = False
+        return _Removing(stays=stays, reasons=self.found.reasons, same=same)
+
+    def _survivors(self, store: Store, number: int) -> Array:
+        """Numbers of the documents that lose, ascending, with the origins of their survivors."""
+        found = [each[list(_SURVIVED.names or ())] for each in losers_of(store, self.found.files, number)]
+        survivors = np.concatenate([np.zeros(0, _SURVIVED), *(each.astype(_SURVIVED) for each in found)])
+        return survivors[np.argsort(survivors["number"])]
 
     def closed(self) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Removing(Ends):
-    losers: Array  # by number
+    stays: Array  # whether each document of the slice does
     reasons: tuple[str, ...]  # by source
     same: SameRows
 
     def __call__(self, rows: Rows) -> Rows:
-        numbers, _ = self._lost(rows)
-        kept = np.ones(len(rows), bool)
-        kept[numbers] = False
-        return rows.keep(kept, self.reasons[rows.source])
+        start = self.same.start_of(rows)
+        return rows.keep(self.stays[start : start + len(rows)], self.reasons[rows.source])
 
     def ended(self) -> None:
         self.same.ended()
 
-    def _lost(self, rows: Rows) -> tuple[Array, Array]:
-        """Numbers in these rows of those that lose, and the origins of what stays in their place."""
-        start = self.same.start_of(rows)
-        low, high = np.searchsorted(self.losers["number"], [start, start + len(rows)])
-        some = self.losers[low:high]
-        return some["number"].astype("i8") - start, some["survivor"]
-
 
 @dataclass(frozen=True, kw_only=True)
-class _Marking(_Removing):
+class _Marking(Ends):
+    survivors: Array
+    same: SameRows
+
     def __call__(self, rows: Rows) -> Rows:
-        return with_survivors(rows, *self._lost(rows))
+        start = self.same.start_of(rows)
+        low, high = np.searchsorted(self.survivors["number"], [start, start + len(rows)])
+        some = self.survivors[low:high]
+        return with_survivors(rows, some["number"].astype("i8") - start, some["survivor"])
+
+    def ended(self) -> None:
+        self.same.ended()
 
 
 def with_survivors(rows: Rows, numbers: Array = _NONE, survivors: Array = _NONE) -> Rows:

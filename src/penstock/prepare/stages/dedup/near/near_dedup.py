@@ -18,6 +18,7 @@ from penstock.prepare.stages.text.clean import require_text
 from penstock.prepare.stages.text.pack import Pack
 from penstock.shards.origins import SURVIVOR
 
+VERSION = 1  # of band keys, representatives and scripts: raised when the same options come to find other pairs
 _WORDS, _CHARACTERS = 5, 8
 _DETECTION = 0.995  # of documents at the threshold, where `rows` is not given
 _MOST_ROWS = 12
@@ -46,7 +47,7 @@ class NearDedup(Binds, MindsPlace, TakesText):
 
     unit_in, unit_out = "documents", "documents"
     holds_much = True
-    most_rows_per_slice = 1 << 18  # of which a task holds what its documents lose to: 12 MB
+    most_rows_per_slice = 1 << 18
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
@@ -143,14 +144,17 @@ class NearDedup(Binds, MindsPlace, TakesText):
         return None if after is None else (after | own) - {SURVIVOR}
 
     def describe(self) -> dict[str, Any]:
-        shingling, banding = self.shingling, self.banding
+        return {**self.signing(), "threshold": self.threshold, "act": self.act}
+
+    def signing(self) -> dict[str, Any]:
+        """Options that decide band keys and sets."""
+        shingling, banding, rank = self.shingling, self.banding, self.rank
+        by_column = {"column": rank.column, "order": rank.order} if rank and not rank.by_length else None
         return {
             "column": self.column,
-            "threshold": self.threshold,
             "words": shingling.words,
             "characters": shingling.characters,
             "bands": banding.bands,
             "rows": banding.rows,
-            "keep": self.keep,
-            "act": self.act,
+            "keep": by_column or self.keep,
         }

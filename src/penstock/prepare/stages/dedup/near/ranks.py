@@ -30,8 +30,8 @@ class Rank:
         if self.by_length:
             values = pc.fill_null(pc.binary_length(values), 0).cast(pa.int64())
         words, valid = _ascending(values)
-        ranks = ~words if self.order == "desc" else words
-        found: Array = np.where(valid, np.minimum(ranks, _LAST - np.uint64(1)), _LAST)
+        highest = np.minimum(words, _LAST - np.uint64(1))  # the last number is for those without a value
+        found: Array = np.where(valid, _LAST - np.uint64(1) - highest if self.order == "desc" else highest, _LAST)
         return found
 
 

@@ -15,9 +15,10 @@ from penstock.prepare.rows.hashing import Array, mix
 from penstock.prepare.stages.dedup.near.shingles import Giant, Hashed
 
 ROUNDS = 32
+_ROUNDS_WITH_REPEATS = 11  # few documents are left then: short ones, and those that repeat themselves
 _VALUE_BITS = np.uint64(48)  # below the number of the round
 _EMPTY = ~np.uint64(0)
-_MOST_DISTINCT = 1 << 14  # with more shingles than that, one round leaves no place empty: e**-136 at most
+_PLACES_AT_ONCE = 1 << 19  # 4 MiB
 _AT_ONCE = 1 << 17  # values in memory: 1 MiB
 _SEEDS = mix(np.arange(1 << 13, dtype="u8"))  # of rounds, then of places, then of bands
 MOST_PLACES = 1 << 11
@@ -34,17 +35,28 @@ class Banding:
 
     def keys(self, hashed: Hashed) -> Array:
         """The keys of each document, a row per document."""
-        return self._keys(self._signatures(hashed.hashes, hashed.bounds))
+        edges = np.append(hashed.bounds, len(hashed.hashes))
+        some = range(0, len(hashed.bounds), max(1, _PLACES_AT_ONCE // self.places))
+        parts = [edges[start : start + some.step + 1] for start in some]
+        signed = [
+            self._keys(self._signatures(hashed.hashes[each[0] : each[-1]], each[:-1] - each[0])) for each in parts
+        ]
+        return np.concatenate(signed)
 
     def giant_keys(self, giant: Giant) -> Array:
         """The keys of one document, whose shingles are never in memory at once."""
         least, distinct = self._start(1), np.zeros(0, "u8")
         for hashes in giant.portions():
             self._spread(least, hashes, np.zeros(len(hashes), "i8"), 0)
-            if len(distinct) <= _MOST_DISTINCT:
+            if len(distinct) <= self._few:
                 distinct = np.unique(np.concatenate([distinct, hashes]))
-        few = len(distinct) <= _MOST_DISTINCT
+        few = len(distinct) <= self._few
         return self._keys(self._signatures(distinct, np.zeros(1, "i8")) if few else least.reshape(1, -1))
+
+    @property
+    def _few(self) -> int:
+        """With more shingles, one round leaves a place empty with a probability below e**-120."""
+        return 128 * self.places
 
     @property
     def places(self) -> int:
@@ -64,6 +76,8 @@ class Banding:
                 return least.reshape(-1, self.places)
             left = open_ones[documents]
             hashes, documents = hashes[left], documents[left]
+            if number == _ROUNDS_WITH_REPEATS:
+                hashes, documents = _without_repeats(hashes, documents)
         return self._filled(least.reshape(-1, self.places), hashes, documents)
 
     def _spread(self, least: Array, hashes: Array, documents: Array, number: int) -> None:
@@ -100,3 +114,11 @@ class Banding:
         for row in range(self.rows):
             total = mix(total ^ values[:, :, row])
         return total
+
+
+def _without_repeats(hashes: Array, documents: Array) -> tuple[Array, Array]:
+    """Each shingle of a document once; documents stay in their order."""
+    order = np.lexsort((hashes, documents))
+    hashes, documents = hashes[order], documents[order]
+    kept = np.append(True, (hashes[1:] != hashes[:-1]) | (documents[1:] != documents[:-1]))
+    return hashes[kept], documents[kept]
