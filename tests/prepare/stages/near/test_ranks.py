@@ -88,3 +88,13 @@ def test_a_column_that_has_no_order_of_numbers_or_times_is_refused(kind):
 @pytest.mark.parametrize("kind", RANKED)
 def test_a_column_of_numbers_or_times_is_not(kind):
     require_ranks(pa.schema([("quality", VALUES[kind][0])]), "quality")
+
+
+@pytest.mark.parametrize("kind", ["uint64", "int64"])
+def test_small_numbers_have_an_order_whatever_nulls_take(kind):
+    """A null has the last number of 64 bits; 0 and 1 of a uint64 are common values and must not share one with it."""
+    values = [0, 1, 2] if kind == "uint64" else [-(2**63) + 2, -(2**63) + 3, 0]
+    array = pa.array([*values, None], kind)
+    for order, least_last in (("asc", [0, 1, 2, 3]), ("desc", [2, 1, 0, 3])):
+        assert np.argsort(ranks_of(array, order), kind="stable").tolist() == least_last
+        assert len(set(ranks_of(array, order))) == 4
