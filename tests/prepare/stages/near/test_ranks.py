@@ -96,5 +96,6 @@ def test_small_numbers_have_an_order_whatever_nulls_take(kind):
     values = [0, 1, 2] if kind == "uint64" else [-(2**63) + 2, -(2**63) + 3, 0]
     array = pa.array([*values, None], kind)
     for order, least_last in (("asc", [0, 1, 2, 3]), ("desc", [2, 1, 0, 3])):
-        assert np.argsort(ranks_of(array, order), kind="stable").tolist() == least_last
-        assert len(set(ranks_of(array, order))) == 4
+        ranks = ranks_of(array, order)
+        assert sorted(range(4), key=ranks.__getitem__) == least_last
+        assert len(set(ranks)) == 4
