@@ -204,6 +204,7 @@ def test_a_corpus_without_a_document_is_an_empty_dataset(tmp_path):
     run(tmp_path, in_files([], files=2), {})
 
 
+@pytest.mark.thorough
 def test_many_languages_and_lengths_are_judged_as_by_plain_python(tmp_path):
     """Empty ones, exact repeats, repeats but for white space, NULs, and what looks like a special token."""
     run(tmp_path, in_files(text_making.documents(150, 5)), {"words": 3, "characters": 4, **SURE}, slice_size="3kB")
@@ -494,6 +495,7 @@ def test_identical_documents_without_number_cost_no_more_than_eight_comparisons_
     assert near_making.counts_of(tmp_path / "out")["candidates"] <= 8 * len(texts)
 
 
+@pytest.mark.thorough
 def test_many_slices_with_many_documents_each_are_compared_like_few(tmp_path):
     """So many that a block of bands of each slice is more than what is sorted at a time."""
     chance = random.Random(20)

@@ -228,7 +228,7 @@ def test_a_job_of_near_duplicates_passes_its_crash_points_and_no_others(clean):
     assert {"pair.before_ledger", "verify.before_ledger", "choose.before_ledger"} <= clean.points
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", POINTS if workshop.THOROUGH else POINTS[::4])
 def test_a_crash_at_every_named_point_is_recovered_from(clean, die, tmp_path, point):
     job = clean.job(tmp_path / "job.yaml")
     die(job, point)
@@ -284,6 +284,7 @@ def test_sigkill_of_the_driver_at_random_moments_is_recovered_from(clean, tmp_pa
     clean.assert_recovers(job)
 
 
+@pytest.mark.thorough
 def test_sigkill_of_workers_at_random_moments_is_recovered_from(clean, tmp_path):
     job = clean.job(tmp_path / "job.yaml", workers=2)
     output = tmp_path / "out"
@@ -292,7 +293,7 @@ def test_sigkill_of_workers_at_random_moments_is_recovered_from(clean, tmp_path)
     clean.assert_recovers(job)
 
 
-@pytest.mark.parametrize("kind", PASSES)
+@pytest.mark.parametrize("kind", PASSES if workshop.THOROUGH else ["pair", "choose"])
 def test_a_lost_ledger_row_of_a_pass_costs_no_byte(clean, die, tmp_path, kind):
     """Its task is done again, from what the passes before it left, and so are those behind it if they must."""
     job = clean.job(tmp_path / "job.yaml")
@@ -302,6 +303,7 @@ def test_a_lost_ledger_row_of_a_pass_costs_no_byte(clean, die, tmp_path, kind):
     clean.assert_recovers(job)
 
 
+@pytest.mark.thorough
 def test_every_operation_of_a_run_may_fail(few, tmp_path):
     """The first of each kind on each kind of file that only near-duplicates have; all of them in a thorough run."""
     plan = penstock.plan(few.job(tmp_path / "job.yaml"))
