@@ -45,7 +45,7 @@ def write(folder: Path, documents: list[Document], files: int = 3, **types: pa.D
 
 def run(folder: Path, data: Path, pack: dict[str, Any], before: list[Any] | None = None, **keys: Any) -> Path:
     job = {"input": str(data), "output": str(folder / "out"), "stages": [*(before or []), {"pack": pack}], "workers": 0}
-    penstock.run({**job, "memory": "1GB", "slice_size": "2kB", **keys})
+    penstock.run({**job, "memory": "4GB", "slice_size": "2kB", **keys})
     return folder / "out"
 
 
@@ -230,7 +230,7 @@ def test_columns_that_cannot_stand_beside_tokens_are_refused_before_anything_is_
 
 def test_the_plan_counts_kept_columns_in_memory_and_on_disk(tmp_path):
     data = write(tmp_path / "data", make_documents(1, count=300))
-    job = {"input": str(data), "output": str(tmp_path / "out"), "workers": 0, "memory": "1GB"}
+    job = {"input": str(data), "output": str(tmp_path / "out"), "workers": 0, "memory": "4GB"}
     plain, kept = (
         penstock.plan({**job, "stages": [{"pack": {"length": 1 << 20, "keep": keep}}]}).passes[-1].projected
         for keep in ([], ["source"])
