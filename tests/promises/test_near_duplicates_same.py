@@ -26,6 +26,7 @@ from tests.promises.killing import assert_no_leftovers, points_of
 from tests.promises.near_making import SURE, Corpus
 
 NEAR = {"threshold": 0.6, "words": 3, "keep": {"column": "quality"}, **SURE}
+pytestmark = pytest.mark.thorough
 PASSES = ("sign", "pair", "shingle", "verify", "choose")
 KILLS = 30 if workshop.THOROUGH else 2
 

@@ -122,16 +122,3 @@ def test_a_run_of_one_word_is_one_shingle_and_a_few_words_are_other_ones():
     assert hashed[0] == hashed[1]
     assert hashed[4] == hashed[5]
     assert len(set(map(frozenset, hashed))) == 4
-
-
-@pytest.mark.proof
-def test_a_text_of_megabytes_has_the_shingles_of_plain_python():
-    """Real portions, with words and white space across their edges; and words longer than a portion."""
-    chance = np.random.default_rng(1)
-    numbers = chance.integers(0, 50_000, 250_000)
-    spaces = np.array([" ", "\n", "\u3000", "  ", "\u2003\t"])[chance.integers(0, 5, len(numbers))]
-    large = "".join(f"{number}{space}" for number, space in zip(numbers, spaces, strict=True))
-    for text in (large, f"{'x' * 1_500_000} {large[:100_000]} {'y' * 1_200_000}", "xy" * 700_000):
-        for shingling in ((5, 0), (0, 8)):
-            (found,) = sets_of(pa.array([text]), shingling)
-            assert len(found) == len(near_reference.shingles(text, Near(*(0.8, *shingling))))
