@@ -34,6 +34,7 @@ def test_planted_copies_are_removed_and_nothing_else(tmp_path):
     run(tmp_path, in_files(near_making.planted(1)), {}, slice_size="40kB")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("keep", ["first", "longest", {"column": "quality", "order": "asc"}], ids=str)
 def test_planted_copies_are_removed_whichever_of_them_stays(tmp_path, seed, keep):
@@ -42,6 +43,7 @@ def test_planted_copies_are_removed_whichever_of_them_stays(tmp_path, seed, keep
     run(tmp_path, in_files(texts, quality=quality), {"keep": keep}, slice_size="40kB")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("threshold", [0.5, 0.65, 0.8, 1.0])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_similarities_of_all_sizes_are_held_against_the_threshold(tmp_path, seed, threshold):
@@ -56,6 +58,7 @@ FEW_WORDS = st.lists(st.sampled_from("abcd"), max_size=12)
 FAMILIES = st.lists(st.lists(st.tuples(FEW_WORDS, st.sampled_from(text_making.SPACES[:-1])), max_size=8), max_size=12)
 
 
+@pytest.mark.thorough
 @settings(max_examples=200 if workshop.THOROUGH else 6, suppress_health_check=list(HealthCheck))
 @given(
     families=FAMILIES,
@@ -76,6 +79,7 @@ def test_any_documents_of_few_words_are_judged_as_by_plain_python(
     run(tmp_path_factory.mktemp("any"), in_files(texts or ["alone"], files=2), near, slice_size="300B")
 
 
+@pytest.mark.thorough
 def test_a_similarity_equal_to_the_threshold_is_similar(tmp_path):
     shared = "one two three four five six seven eight"
     texts = [f"{shared} nine", f"{shared} ten"]  # 8 of 10 words
@@ -84,6 +88,7 @@ def test_a_similarity_equal_to_the_threshold_is_similar(tmp_path):
         assert near_making.ids_of(run(tmp_path / f"{threshold}", in_files(texts, 1), near)) == kept
 
 
+@pytest.mark.thorough
 def test_shingles_are_a_set_so_neither_repeats_nor_order_beyond_them_count(tmp_path):
     texts = ["a a a a a", "a a a a a a a a a", "a b a b a b a", "b a b a b a b a b a", "a b c", "c b a"]
     output = run(tmp_path, in_files(texts, 1), {})
@@ -104,6 +109,7 @@ def test_the_ends_of_a_chain_stay_because_what_removed_its_middle_is_not_like_it
     assert near_making.ids_of(run(tmp_path / "acb", in_files([a, c, b]), BY_WORD)) == [0, 1]
 
 
+@pytest.mark.thorough
 def test_the_survivor_is_the_first_that_stayed_among_those_that_are_similar(tmp_path):
     a, b, c = CHAIN
     for texts in ([a, c, b], [c, a, b]):
@@ -116,6 +122,7 @@ def test_a_long_chain_keeps_every_second_document(tmp_path):
     assert near_making.ids_of(run(tmp_path, in_files(texts), BY_WORD)) == list(range(0, 30, 2))
 
 
+@pytest.mark.thorough
 def test_the_longest_is_the_one_of_most_bytes_and_the_first_of_equal_ones(tmp_path):
     text = " ".join(near_making.words(random.Random(1), 200))
     texts = [f"{text} eee", f"{text} éé", f"{text} aaaa", f"{text} 水"]  # 3, 4, 4 and 3 bytes
@@ -145,6 +152,7 @@ def _with_qualities(seed: int, kind: str) -> Corpus:
     return in_files(texts, quality=QUALITIES[kind].take(pa.array(values)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", ["desc", "asc"])
 @pytest.mark.parametrize("kind", QUALITIES)
 def test_the_best_by_a_column_of_any_type_stays_and_nulls_and_nan_come_last(tmp_path, kind, order):
@@ -155,6 +163,7 @@ def test_the_best_by_a_column_of_any_type_stays_and_nulls_and_nan_come_last(tmp_
     assert not any(value is None or value != value for value in kept)
 
 
+@pytest.mark.thorough
 def test_the_highest_stays_unless_the_lowest_is_asked_for(tmp_path):
     corpus = _with_qualities(4, "int64")
     outputs = [
@@ -191,15 +200,18 @@ ODD: dict[str, list[str | None]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ODD)
 def test_odd_documents_are_judged_as_by_plain_python(tmp_path, name):
     run(tmp_path, in_files(ODD[name], files=min(2, len(ODD[name]))), {})
 
 
+@pytest.mark.thorough
 def test_documents_that_differ_in_white_space_alone_are_one(tmp_path):
     assert near_making.ids_of(run(tmp_path, in_files(SPACED, 1), {})) == [0]
 
 
+@pytest.mark.thorough
 def test_a_corpus_without_a_document_is_an_empty_dataset(tmp_path):
     run(tmp_path, in_files([], files=2), {})
 
@@ -239,16 +251,19 @@ def _in_scripts(seed: int) -> list[str]:
     return [*texts, *(_with_another_character(text, chance) for text in texts)]
 
 
+@pytest.mark.thorough
 def test_documents_in_scripts_without_spaces_are_compared_by_characters(tmp_path):
     output = run(tmp_path, in_files(_in_scripts(1)), {})
     assert near_making.ids_of(output) == list(range(2 * len(SCRIPTS)))
 
 
+@pytest.mark.thorough
 def test_both_options_choose_by_script(tmp_path):
     corpus = in_files([*_in_scripts(2), *near_making.planted(2, 20)])
     run(tmp_path, corpus, {"words": 4, "characters": 6}, slice_size="40kB")
 
 
+@pytest.mark.thorough
 def test_words_alone_or_characters_alone_are_for_all_documents(tmp_path):
     scripts, english = _in_scripts(3), near_making.planted(3, 20)
     corpus = in_files([*scripts, *english])
@@ -257,6 +272,7 @@ def test_words_alone_or_characters_alone_are_for_all_documents(tmp_path):
     run(tmp_path / "characters", corpus, {"characters": 8}, slice_size="40kB")
 
 
+@pytest.mark.thorough
 def test_white_space_between_characters_counts_once_and_around_them_not_at_all(tmp_path):
     chance = random.Random(4)
     one, other = (_unspaced(chance, "Thai", 40) for _ in range(2))
@@ -265,6 +281,7 @@ def test_white_space_between_characters_counts_once_and_around_them_not_at_all(t
     assert near_making.ids_of(output) == [0, 2]
 
 
+@pytest.mark.thorough
 def test_a_document_of_several_scripts_is_compared_as_most_of_it_is(tmp_path):
     chance = random.Random(5)
     english = " ".join(near_making.words(chance, 120))
@@ -278,6 +295,7 @@ def test_a_document_of_several_scripts_is_compared_as_most_of_it_is(tmp_path):
 # Evidence, marks, and the account.
 
 
+@pytest.mark.thorough
 def test_every_removed_document_has_one_line_of_evidence_that_leads_to_both_texts(tmp_path):
     """Read as a user would: files of the input, rows of the evidence, similarity by hand."""
     corpus = in_files(near_making.graded(7))
@@ -297,6 +315,7 @@ def test_every_removed_document_has_one_line_of_evidence_that_leads_to_both_text
     assert not set(gone) & kept
 
 
+@pytest.mark.thorough
 def test_positions_of_lines_lead_back_to_their_texts(tmp_path):
     """In JSONL with blank lines, whose positions are bytes: those of the evidence are those of origins."""
     texts = near_making.graded(8)
@@ -319,6 +338,7 @@ def test_positions_of_lines_lead_back_to_their_texts(tmp_path):
     assert [record[MARK] for record in records] == marks
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("keep", ["first", "longest"])
 def test_marking_keeps_every_document_and_names_the_survivor(tmp_path, keep):
     corpus = in_files(near_making.graded(9))
@@ -330,6 +350,7 @@ def test_marking_keeps_every_document_and_names_the_survivor(tmp_path, keep):
     assert evidence[0] == evidence[1]
 
 
+@pytest.mark.thorough
 def test_a_later_stage_reads_the_mark(tmp_path):
     corpus, near = in_files(near_making.graded(10)), {"threshold": 0.6, "words": 2, **SURE}
     stages = [{"near_dedup": {**near, "act": "mark"}}, {"select": ["id", MARK]}]
@@ -338,12 +359,14 @@ def test_a_later_stage_reads_the_mark(tmp_path):
     assert marked == set(near_making.reference_of(corpus, near))
 
 
+@pytest.mark.thorough
 def test_an_output_without_a_near_duplicate_has_no_line_of_evidence_and_says_so(tmp_path):
     output = run(tmp_path, in_files(ODD["none similar"]), {})
     counts = near_making.counts_of(output)
     assert (counts["removed"], counts["similar"], counts["not_compared"]) == (0, 0, 0)
 
 
+@pytest.mark.thorough
 def test_empty_exact_and_filtered_documents_go_before_and_positions_are_still_those_of_the_input(tmp_path):
     """Behind `clean`, `dedup` and `filter`; in front of `tokenize` and `pack`."""
     texts: list[str | None] = []
@@ -378,6 +401,7 @@ def test_empty_exact_and_filtered_documents_go_before_and_positions_are_still_th
     assert steps["near_dedup"]["set_aside"] == {"near-duplicate": len(removed)}
 
 
+@pytest.mark.thorough
 def test_splits_share_no_near_duplicates(tmp_path):
     corpus = in_files(near_making.planted(12))
     stages = ["near_dedup", {"split": {"by": "id", "test": 0.4}}]
@@ -388,6 +412,7 @@ def test_splits_share_no_near_duplicates(tmp_path):
     assert sorted(found[0] + found[1]) == near_reference.stays(corpus.texts, Near())
 
 
+@pytest.mark.thorough
 def test_bad_utf8_is_set_aside_before_and_moves_no_position(tmp_path):
     texts = [text.encode() for text in near_making.planted(13, 30)]
     raw = [*texts[:10], b"bad \xff " * 30, *texts[10:], b"a lone surrogate \xed\xa0\x80"]
@@ -405,6 +430,7 @@ def test_bad_utf8_is_set_aside_before_and_moves_no_position(tmp_path):
     assert len(removed) > 3
 
 
+@pytest.mark.thorough
 def test_documents_of_an_earlier_dataset_are_marked_by_their_origins_here(tmp_path):
     corpus = in_files(near_making.graded(14))
     usual = {"slice_size": "2kB"}
@@ -433,6 +459,7 @@ def _two_sources(copied: int = 12) -> Corpus:
     return Corpus([[first[:10], first[10:]], [second]])
 
 
+@pytest.mark.thorough
 def test_removals_are_counted_for_each_source(tmp_path):
     output = run(tmp_path, _two_sources(), {}, slice_size="20kB")
     assert near_making.counts_of(output)["sources"] == [
@@ -441,10 +468,12 @@ def test_removals_are_counted_for_each_source(tmp_path):
     ]
 
 
+@pytest.mark.thorough
 def test_marks_and_evidence_reach_across_sources(tmp_path):
     run(tmp_path, _two_sources(), {"act": "mark", "keep": "longest"}, slice_size="20kB")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("warn_above", "warned"), [({}, True), ({"warn_above": "80%"}, False), ({"warn_above": "74%"}, True)], ids=str
 )
@@ -461,6 +490,7 @@ def test_a_source_that_loses_more_than_warn_above_is_named_on_the_screen(tmp_pat
         assert "12" in said
 
 
+@pytest.mark.thorough
 def test_no_source_is_named_where_little_is_lost(tmp_path):
     data = _two_sources(2).write(tmp_path / "data")
     done = workshop.on_screen(near_making.write_job(tmp_path / "job.yaml", data, {}, slice_size="20kB"), "run")
@@ -470,6 +500,7 @@ def test_no_source_is_named_where_little_is_lost(tmp_path):
 # Many documents that are alike.
 
 
+@pytest.mark.thorough
 def test_of_thousands_that_differ_in_one_number_one_stays_and_the_pairs_not_compared_are_counted(tmp_path):
     """2 million pairs are similar. Each document is compared with the first eight of a band, not with all."""
     count = 2000
@@ -487,6 +518,7 @@ def test_of_thousands_that_differ_in_one_number_one_stays_and_the_pairs_not_comp
     assert counts["not_compared"] > 0
 
 
+@pytest.mark.thorough
 def test_identical_documents_without_number_cost_no_more_than_eight_comparisons_each(tmp_path):
     texts = ["again and again and again"] * 3000
     data = in_files(texts).write(tmp_path / "data", group=500)
@@ -578,6 +610,7 @@ def test_a_column_that_has_the_name_of_the_mark_is_refused(tmp_path):
         penstock.run(near_making.write_job(tmp_path / "job.yaml", data, {"act": "mark"}))
 
 
+@pytest.mark.thorough
 def test_the_name_alone_takes_all_defaults(tmp_path):
     data = in_files(near_making.planted(15, 20)).write(tmp_path / "data")
     options = {"threshold": 0.8, "words": 5, "characters": 8, "bands": 20, "rows": 6, "keep": "first"}
@@ -591,6 +624,7 @@ def test_the_name_alone_takes_all_defaults(tmp_path):
     assert written[0] == written[1]
 
 
+@pytest.mark.thorough
 def test_another_column_is_compared_where_asked(tmp_path):
     texts = near_making.planted(16, 30)
     corpus = in_files([f"document {number}" for number in range(30)], body=pa.array(texts))
@@ -599,6 +633,7 @@ def test_another_column_is_compared_where_asked(tmp_path):
     assert near_making.ids_of(tmp_path / "out") == near_reference.stays(texts, Near())
 
 
+@pytest.mark.thorough
 def test_text_of_any_type_is_compared_like_any_other(tmp_path):
     texts = near_making.planted(17, 30)
     for name, array in {"large": pa.array(texts, pa.large_string()), "view": pa.array(texts, pa.string_view())}.items():
@@ -611,6 +646,7 @@ def test_text_of_any_type_is_compared_like_any_other(tmp_path):
         assert near_making.ids_of(job.parent / "out") == near_reference.stays(texts, Near()), name
 
 
+@pytest.mark.thorough
 def test_evidence_is_there_whatever_the_format_of_the_output(tmp_path):
     corpus = in_files(near_making.planted(18, 30))
     data = corpus.write(tmp_path / "data")
