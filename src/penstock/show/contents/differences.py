@@ -133,7 +133,7 @@ def _short(text: str) -> str:
 
 
 def _behind(spans: Sequence[Spans], operations: Sequence[Operation]) -> Place:
-    """Where the last words of the operations end, which are equal."""
+    """End of the last words of the operations, which are equal."""
     _, _, low, _, high = operations[-1]
     return spans[0][low - 1][1], spans[1][high - 1][1]
 

@@ -100,7 +100,7 @@ class Piece:
         return Piece(self.files, self.blocks[_reaching(self.blocks, low, high)], low, high)
 
     def narrowed(self, step: int) -> "Piece":
-        """The same entries in a range without empty ends: halving it comes to an end soon."""
+        """Piece with the same entries, in a range without empty ends: so it takes few steps to halve it."""
         if not len(self.blocks):
             return self
         first = min(zip(self.blocks["a"].tolist(), self.blocks["b"].tolist(), strict=True))
@@ -118,7 +118,7 @@ def pieces_of(files: Sequence[RunsFile], most: int, low: int = 0, high: int = EN
     waiting = [Piece(files, _table(files, low, high), low, high).narrowed(step)]
     while waiting:
         piece = waiting.pop()
-        if not len(piece.blocks):
+        if not len(piece.blocks) or piece.low >= piece.high:
             continue
         if piece.most_entries <= most or piece.high - piece.low <= step:
             yield piece

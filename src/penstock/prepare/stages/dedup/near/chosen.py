@@ -32,7 +32,7 @@ _NONE = np.zeros(0, "i8")
 def groups_in(
     store: Store, files: Sequence[FileFacts], name: str, dtype: np.dtype[Any], number: int
 ) -> Iterator[Array]:
-    """What each part of each file has for one slice."""
+    """Entries of one slice, part by part and file by file."""
     for file in (open_written(store, each).file for each in files):
         for part in range(file.facts[PARTS]):
             yield np.frombuffer(file.group(f"{name} {part}", number, f"slice {number}"), dtype)

@@ -20,7 +20,7 @@ _VALUE_BITS = np.uint64(48)  # below the number of the round
 _EMPTY = ~np.uint64(0)
 _PLACES_AT_ONCE = 1 << 19  # 4 MiB
 _AT_ONCE = 1 << 17  # values in memory: 1 MiB
-_SEEDS = mix(np.arange(1 << 13, dtype="u8"))  # of rounds, then of places, then of bands
+_SEEDS = mix(np.arange(1 << 13, dtype="u8"))  # of rounds and of places from the front, of bands from the back
 MOST_PLACES = 1 << 11
 
 

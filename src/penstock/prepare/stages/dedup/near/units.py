@@ -113,7 +113,7 @@ def _code_points(data: Array, length: int, low: int, high: int) -> tuple[Array, 
 
 
 def _unspaced(data: Array) -> Array:
-    """Where characters of scripts without spaces begin."""
+    """Offsets of the characters that belong to scripts without spaces."""
     at, points = _code_points(data, 3, 0xE0, 0xEF)
     lead, low, high = _IDEOGRAPHS_BEYOND
     beyond = np.flatnonzero(data[:-3] == lead)
