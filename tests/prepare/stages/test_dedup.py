@@ -27,7 +27,8 @@ from penstock.prepare.passes import Task
 from penstock.prepare.passes.match import hash as hashing_keys
 from penstock.prepare.passes.match import matching
 from penstock.prepare.passes.match.hash import KeysInto
-from penstock.prepare.passes.match.matching import KeyRange, MatchWork, match
+from penstock.prepare.passes.match.matching import MatchWork, match
+from penstock.prepare.passes.ranged import KeyRange
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup import runs
 from penstock.prepare.stages.dedup.losers import bits_of, read_losers, set_bits
@@ -83,7 +84,7 @@ def lost(folder: Store, keys: tuple[FileFacts, ...], losers: list[FileFacts]) ->
     for number, facts in enumerate(keys):
         file = open_written(folder, facts)
         rows = file.file.facts["rows"]
-        both = read_losers(file, [open_written(folder, each) for each in losers], number)
+        both = read_losers(folder, file, losers, number)
         found.append(tuple(bits_of(each, 0, rows).tolist() for each in both))
     return found
 
@@ -190,7 +191,9 @@ def test_matching_is_by_all_128_bits_at_both_ends_of_the_range(tmp_path_factory,
             if key in had or key in known:
                 expected.add((number, row, int(key not in had)))
             had.add(key)
-    losers = [pair for each in found for pair in zip(each.slices, each.numbers, each.reasons, strict=True)]
+    losers = [
+        (number, *loser) for each in found for number, loser in zip(each.slices, each.losers.tolist(), strict=True)
+    ]
     assert sorted(tuple(map(int, each)) for each in losers) == sorted(expected)
     new = [tuple(key) for each in found for key in each.new.tolist()]
     assert new == sorted(had - set(known))

@@ -9,11 +9,11 @@ from penstock.loader.order.inputs import inputs_by_dataset
 from penstock.shards.dataset import is_bare, older_files, open_dataset
 from penstock.shards.manifest import read_manifest
 from penstock.show.contents.arrayrecord_files import file_facts
+from penstock.show.contents.dataset_facts import dataset_facts
 from penstock.show.contents.duplicates import duplicate_facts
 from penstock.show.contents.summary import GROUP, bin_facts, packed_facts, read_summary
 from penstock.show.contents.unfinished import unfinished_facts
 from penstock.show.contents.values import decoded_rows, first_records
-from penstock.show.running.result import dataset_facts
 
 
 def inspect_facts(

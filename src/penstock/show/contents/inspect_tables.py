@@ -12,7 +12,7 @@ from penstock.show.contents.summary import bin_tables, key_tables, packed_tables
 from penstock.show.contents.unfinished import unfinished_lines
 from penstock.show.contents.values import record_tables
 from penstock.show.running.pass_table import memory_words
-from penstock.show.running.result import account_tables, group_lines
+from penstock.show.running.result import account_tables, found_lines
 from penstock.show.tables import by_workers, filled, input_words, make_list, make_table, split_table
 
 
@@ -57,5 +57,5 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if run:
         yield "made", f"{run['started']}, in {format_seconds(run['seconds'])}, {by_workers(run['workers'])}"
         yield "memory", memory_words(run)
-    yield from group_lines(facts)
+    yield from found_lines(facts)
     yield "stages", ", ".join(next(iter(stage)) for stage in facts["config"]["stages"]) or "none"

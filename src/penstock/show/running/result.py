@@ -1,8 +1,6 @@
 """Result: a run that has ended -> where every record went, what it cost, and how to open what it made."""
 
-import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -11,15 +9,13 @@ from rich.text import Text
 
 from penstock.base.sizes import counted, format_count, format_seconds, format_size
 from penstock.base.stores import open_store
-from penstock.base.stores.store import Store
 from penstock.prepare.passes.text.packing import TAIL
 from penstock.prepare.plan.plan import Plan
-from penstock.prepare.run.finishing import RUN
-from penstock.shards.manifest import Manifest, Step, dataset_id
+from penstock.shards.manifest import Manifest
 from penstock.shards.packed import TOKENS
-from penstock.shards.placed import SPLIT_PROOF
 from penstock.shards.schema import Field
 from penstock.show import tables
+from penstock.show.contents.dataset_facts import dataset_facts
 from penstock.show.running.pass_table import memory_words, pass_tables
 
 
@@ -27,61 +23,6 @@ def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str
     facts = dataset_facts(open_store(plan.config.output_path), manifest)
     survey = {"not_read": [asdict(each) for each in plan.survey.unread], "not_seen": list(plan.survey.not_seen)}
     return {"already_done": already_done, "export": plan.config.export_path or None, **survey, **facts}
-
-
-def dataset_facts(store: Store, manifest: Manifest) -> dict[str, Any]:
-    """Facts of the manifest and of the run that made it. `run` and `inspect` both show them."""
-    return {
-        "dataset": dataset_id(store),
-        "output": store.root,
-        "format": manifest.config["format"],
-        "input": {
-            **{name: manifest.input[name] for name in ("files", "bytes")},
-            "items": manifest.input.get("items", 0),
-        },
-        "splits": {split: _split_facts(manifest, split) for split in manifest.splits},
-        "files": len(manifest.files) + 1,
-        "bytes": sum(file.bytes for file in manifest.files),
-        "schema": [asdict(field) for field in manifest.schema],
-        "account": _step_facts(manifest.account),
-        "tokens": _step_facts(manifest.tokens),
-        "artifacts": [{"file": file.file, "bytes": file.bytes} for file in manifest.artifacts],
-        "groups": _read_json(store, SPLIT_PROOF),
-        "first_rejected": _first_rejected(store, manifest),
-        "batches": manifest.input.get("batches"),
-        "rejected": [{"file": file.file, "bytes": file.bytes} for file in manifest.rejected],
-        "run": _read_json(store, RUN),
-    }
-
-
-def _step_facts(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    return [{**asdict(step), "balances": step.balances} for step in steps]
-
-
-def _first_rejected(store: Store, manifest: Manifest) -> dict[str, Any]:
-    """The first line of `rejected/`, or nothing."""
-    for file in manifest.rejected:
-        with store.open(file.file) as handle:
-            line = handle.readline()
-        with suppress(ValueError):  # verify names it
-            found: dict[str, Any] = json.loads(line)
-            return found
-    return {}
-
-
-def _read_json(store: Store, name: str) -> dict[str, Any]:
-    """run.json and the like, or nothing: a dataset is whole without it."""
-    try:
-        facts: dict[str, Any] = json.loads(store.read(name)) if store.exists(name) else {}
-    except ValueError:
-        return {}
-    return facts
-
-
-def _split_facts(manifest: Manifest, split: str) -> dict[str, int]:
-    shards = manifest.splits[split]
-    size = sum(file.bytes for shard in shards for file in shard.files)
-    return {"records": manifest.records(split), "bytes": size, "shards": len(shards)}
 
 
 def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
@@ -93,7 +34,7 @@ def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield ""
     for table in pass_tables(facts["run"]):
         yield from (table, "")
-    yield tables.make_list([*group_lines(facts), *_lines(facts)])
+    yield tables.make_list([*found_lines(facts), *_lines(facts)])
 
 
 def account_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
@@ -106,11 +47,14 @@ def account_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     yield tables.balance_line([*facts["account"], *facts["tokens"]])
 
 
-def group_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The proof that a split by group leaks nothing."""
+def found_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The proof that a split by group leaks nothing, and where near-duplicates are shown."""
     if proof := facts["groups"]:
         counts = ", ".join(f"{count:,} in {split}" for split, count in proof["groups"].items())
         yield "groups", f"by {', '.join(proof['by'])}: {counts}; in two splits: {proof['groups_in_two_splits']:,}"
+    if near := facts["near_duplicates"]:
+        found = f"{near['removed']:,} of {counted(near['documents'], 'document')} are near-duplicates"
+        yield "alike", f"{found}; penstock inspect {facts['output']} --duplicates shows them"
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:

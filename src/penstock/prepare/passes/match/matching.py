@@ -6,17 +6,16 @@ Of equal keys the first by position wins, unless an earlier job has had it alrea
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from penstock.base.faults import crash_point
-from penstock.base.fingerprint import fingerprint
-from penstock.base.stores import open_store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import LedgerRow
-from penstock.prepare.passes import Lost, Report, Task, Work
-from penstock.prepare.stages.dedup.losers import DUPLICATE, SEEN, put_losers
+from penstock.prepare.passes import Lost, Report, Task
+from penstock.prepare.passes.ranged_work import RangedWork
+from penstock.prepare.stages.dedup.losers import DUPLICATE, LOSER, LOSERS, SEEN
+from penstock.prepare.stages.dedup.parts import PartsWriter
 from penstock.prepare.stages.dedup.remembered import Remembered
 from penstock.prepare.stages.dedup.runs import (
     END_OF_KEYS,
@@ -31,60 +30,47 @@ from penstock.prepare.stages.dedup.runs import (
     sort_order,
 )
 from penstock.shards.columns import FileFacts
-from penstock.shards.manifest import Step
 
 _KEYS_AT_ONCE = 1 << 18  # some 40 MB while they are sorted
 
 
 @dataclass(frozen=True)
-class KeyRange:
-    """One of the equal ranges into which all keys fall."""
-
-    number: int
-
-    def __str__(self) -> str:
-        return f"keys, range {self.number}"
-
-
-@dataclass(frozen=True)
-class MatchWork(Work):
-    number: int  # of the pass
+class MatchWork(RangedWork):
     keys: tuple[FileFacts, ...]  # of each slice, in their order
     remembered: Remembered | None
     ranges: int
 
-    @cached_property
-    def identity(self) -> str:
-        return fingerprint([each.digest for each in self.keys])
+    @property
+    def read(self) -> tuple[FileFacts, ...]:
+        return self.keys
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         """Write which rows of each slice lose, and, where they are to be remembered, the keys that are new."""
-        store = open_store(self.root)
+        store = self.store
         files = [open_written(store, each) for each in self.keys]
         found = match(files, self.remembered.open() if self.remembered else [], task.input.number, self.ranges)
         name = f"{KEYS}/{self.number}-{task.input.number:05d}.losers"
-        rows = parts = 0
+        rows = 0
         with ExitStack() as stack:
             writer = RunsWriter(store, name, stack, KEY, lasting=False)
-            for parts, each in enumerate(found, start=1):
-                put_losers(writer, parts - 1, each.slices, each.numbers, each.reasons, len(files))
+            parts = PartsWriter(writer.file, LOSERS, LOSER, len(files))
+            for each in found:
+                parts.add(each.slices, each.losers)
                 if self.remembered:
                     writer.write(each.new)
                 rows += len(each.slices) + len(each.new)
                 report(rows)
-            facts = writer.finish({"parts": parts})
+            facts = writer.finish(parts.finish())
         crash_point("match.before_ledger")
-        steps = {"match": Step("match", "", rows, rows)}
-        return LedgerRow(task.name, task.fingerprint, spill=facts, steps=steps, boot=store.session)
+        return self.row(task, "match", facts, rows, {})
 
 
 @dataclass(frozen=True)
 class Matched:
-    """Rows that lose (slice, number among its rows, why) and the keys that are new, which ascend."""
+    """Rows that lose, the slice of each, and the keys that are new, which ascend."""
 
     slices: Array
-    numbers: Array
-    reasons: Array
+    losers: Array
     new: Array
 
 
@@ -110,10 +96,11 @@ def _match_range(files: Sequence[RunsFile], remembered: Sequence[RunsFile], low:
     for file in remembered:
         seen[firsts] |= _are_in(entries[firsts], file)
     lost = repeated | seen
-    reasons = np.where(repeated, DUPLICATE, SEEN).astype("u1")
+    losers = np.empty(int(lost.sum()), LOSER)
+    losers["number"], losers["reason"] = entries["number"][lost], np.where(repeated, DUPLICATE, SEEN)[lost]
     new = np.empty(int((~lost).sum()), KEY)
     new["high"], new["low"] = entries["high"][~lost], entries["low"][~lost]
-    return Matched(slices[lost], entries["number"][lost], reasons[lost], new)
+    return Matched(slices[lost], losers, new)
 
 
 def _are_in(keys: Array, file: RunsFile) -> Array:

@@ -1,4 +1,4 @@
-"""Evidence: the documents that lose -> duplicates/*.parquet, which names each with its survivor, and a summary."""
+"""Evidence: the removed documents -> duplicates/*.parquet, which names each with its survivor, and a summary."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from penstock.base.stores.store import Store
 from penstock.prepare.passes.near.pairing import REPRESENTATIVES
 from penstock.prepare.rows.container import Array
-from penstock.prepare.stages.dedup.near.chosen import LOSER, losers_of
 from penstock.prepare.stages.dedup.near.near_dedup import NearDedup
+from penstock.prepare.stages.dedup.near.removed import REMOVAL, removals_in
 from penstock.prepare.survey.survey import Survey
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.origins import DUPLICATES, HASH, NEAR_SUMMARY, Origins
@@ -30,7 +30,10 @@ class Removals:
     similar: int
     not_compared: int
 
-    def summary(self, near: NearDedup) -> dict[str, object]:
+    def write(self, store: Store, near: NearDedup) -> FileFacts:
+        return commit_file(store, NEAR_SUMMARY, json.dumps(self._summary(near), indent=1).encode() + b"\n")
+
+    def _summary(self, near: NearDedup) -> dict[str, object]:
         sources = [
             {"source": number, "documents": count, "removed": self.removed.get(number, 0)}
             for number, count in sorted(self.documents.items())
@@ -67,48 +70,39 @@ class Removals:
         return "near_dedup: " + "; ".join(said)
 
 
-@dataclass(frozen=True)
-class Removed:
-    """Files with the documents of each slice that lose, and the number of documents that each slice has."""
-
-    files: Sequence[FileFacts]
-    documents: Sequence[int]
-
-    def in_order(self, store: Store) -> Iterator[Array]:
-        """All losers by position, of a range of documents at a time: a slice may have any number of them."""
-        for number, documents in enumerate(self.documents):
-            for low in range(0, documents, _ROWS_PER_FILE):
-                some = [np.zeros(0, LOSER)]
-                for losers in losers_of(store, self.files, number):
-                    some.append(losers[(losers["number"] >= low) & (losers["number"] < low + _ROWS_PER_FILE)])
-                found = np.concatenate(some)
-                yield found[np.argsort(found["number"])]
-
-
 def write_evidence(
-    store: Store, removed: Removed, survey: Survey, near: NearDedup, removals: Removals
-) -> tuple[tuple[FileFacts, ...], FileFacts]:
-    """The files of the evidence, and the summary."""
+    store: Store, files: Sequence[FileFacts], documents: Sequence[int], survey: Survey
+) -> tuple[FileFacts, ...]:
+    """The files of the evidence. `documents` has their number in each slice."""
     table = _Table.of(survey.origins, HASH in survey.origin_columns)
-    files = tuple(
+    return tuple(
         commit_file(store, f"{DUPLICATES}/{number:05d}.parquet", table.parquet(some))
-        for number, some in enumerate(_in_files(removed.in_order(store)))
+        for number, some in enumerate(_in_files(_in_order(store, files, documents)))
     )
-    summary = json.dumps(removals.summary(near), indent=1).encode() + b"\n"
-    return files, commit_file(store, NEAR_SUMMARY, summary)
+
+
+def _in_order(store: Store, files: Sequence[FileFacts], documents: Sequence[int]) -> Iterator[Array]:
+    """All removed documents by position, of a range of documents at a time: a slice may have any number of them."""
+    for number, count in enumerate(documents):
+        for low in range(0, count, _ROWS_PER_FILE):
+            some = [np.zeros(0, REMOVAL)]
+            for removals in removals_in(store, files, number):
+                some.append(removals[(removals["number"] >= low) & (removals["number"] < low + _ROWS_PER_FILE)])
+            found = np.concatenate(some)
+            yield found[np.argsort(found["number"])]
 
 
 def _in_files(found: Iterator[Array]) -> Iterator[Array]:
-    """As many losers as a file has, at a time."""
+    """As many as a file has, at a time."""
     held: list[Array] = []
     count = 0
     for some in found:
         held.append(some)
         count += len(some)
         if count >= _ROWS_PER_FILE:
-            losers = np.concatenate(held)
-            yield losers[:_ROWS_PER_FILE]
-            held, count = [losers[_ROWS_PER_FILE:]], count - _ROWS_PER_FILE
+            removals = np.concatenate(held)
+            yield removals[:_ROWS_PER_FILE]
+            held, count = [removals[_ROWS_PER_FILE:]], count - _ROWS_PER_FILE
     if count:
         yield np.concatenate(held)
 
@@ -136,11 +130,11 @@ class _Table:
             has_hashes,
         )
 
-    def parquet(self, losers: Array) -> bytes:
+    def parquet(self, removals: Array) -> bytes:
         columns = {
-            **self._columns("", losers["origin"], losers["hash"]),
-            **self._columns("survivor_", losers["survivor"], losers["survivor_hash"]),
-            "similarity": losers["similarity"],
+            **self._columns("", removals["origin"], removals["hash"]),
+            **self._columns("survivor_", removals["survivor"], removals["survivor_hash"]),
+            "similarity": removals["similarity"],
         }
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table(columns), sink, compression="zstd", store_schema=False)
@@ -148,7 +142,8 @@ class _Table:
 
     def _columns(self, prefix: str, origins: Array, hashes: Array) -> dict[str, Array | pa.Array]:
         pieces = origins >> self.shift
-        files = pa.DictionaryArray.from_arrays(self.file_of[pieces], self.names)
+        used, numbers = np.unique(self.file_of[pieces], return_inverse=True)
+        files = pa.DictionaryArray.from_arrays(numbers.astype("i4"), self.names.take(pa.array(used)))
         positions = origins & ((1 << self.shift) - 1)
         places = {f"{prefix}source": self.sources[pieces], f"{prefix}file": files, f"{prefix}position": positions}
         return {**places, f"{prefix}hash": hashes} if self.has_hashes else places

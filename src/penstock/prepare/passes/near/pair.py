@@ -5,19 +5,32 @@ from dataclasses import dataclass
 
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means
-from penstock.prepare.passes import Learned, LedgerRows, Left
-from penstock.prepare.passes.near.own import OwnTasks, spills_of
+from penstock.prepare.passes import Facts, Learned, LedgerRows, Left
+from penstock.prepare.passes.near.near_pass import NearPass
 from penstock.prepare.passes.near.pairing import PairWork
-from penstock.prepare.stages.dedup.near.chosen import Pairs
+from penstock.prepare.passes.near.sign import BLOCK
+from penstock.prepare.passes.ranged import spills_of
+from penstock.prepare.stages.dedup.near.paired import Pairs
 
 
 @dataclass(frozen=True)
-class Pairing(OwnTasks):
-    held_bytes, reads, writes, rows_per_second, bytes_per_row = 96 << 20, "bands", "pairs", 4e5, 160
+class Pairing(NearPass):
+    doing, writes, piece_bytes = "pairing near-duplicates", "pairs", 96 << 20
+    rows_per_second, bytes_per_row = 4e5, 160  # 10 pairs of a document, where few bands are large
+
+    @property
+    def blocks_per_row(self) -> float:
+        return self.near.banding.bands / BLOCK
+
+    def facts(self) -> Facts:
+        signed, shingled, last = self.keyed, self.keyed + 2, self.keyed + 4
+        how = f"pass {signed} signs them, passes {self.number} to {shingled + 1} find pairs and compare their shingles"
+        note = f"near_dedup compares all documents: {how}, pass {last} chooses which of them stay."
+        return self.told("bands", f"the bands of pass {signed}", note)
 
     def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> PairWork:  # noqa: ARG002
-        return PairWork(store.root, self.number, spills_of(left, self.signed), self.task_count)
+        return PairWork(store.root, self.number, spills_of(left.rows[self.keyed]), self.task_count)
 
     def learn(self, left: Left, rows: LedgerRows) -> Mapping[int, Learned]:
-        found = Pairs(tuple(row.spill for row in rows if row.spill), spills_of(left, self.signed))
+        found = Pairs(spills_of(rows), spills_of(left.rows[self.keyed]))
         return {self.stage: Learned(found, is_written=False)}

@@ -4,27 +4,36 @@ In a band with more than REPRESENTATIVES + 1 documents, each is paired with thos
 band grow with its documents, not with their square. Pairs that are left out are counted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from penstock.base.faults import crash_point
-from penstock.base.fingerprint import fingerprint
-from penstock.base.stores import open_store
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.ledger import IDENTITY, LedgerRow
-from penstock.prepare.passes import Lost, Report, Task, Work
-from penstock.prepare.passes.near.ranges import FOLDER, NUMBER_BITS, WORD, OrderedWriter, Piece, pieces_of
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.passes import Lost, Report, Task
+from penstock.prepare.passes.near.ranges import (
+    FOLDER,
+    NUMBER_BITS,
+    NUMBER_MASK,
+    WORD,
+    OrderedWriter,
+    Piece,
+    distinct_entries,
+    pieces_of,
+)
+from penstock.prepare.passes.ranged_work import RangedWork
 from penstock.prepare.rows.container import Array
-from penstock.prepare.stages.dedup.near.chosen import PAIRED, PARTS
+from penstock.prepare.stages.dedup.near.paired import PAIRED, PAIRED_NUMBER
+from penstock.prepare.stages.dedup.parts import PartsWriter
 from penstock.prepare.stages.dedup.runs import open_written
 from penstock.shards.columns import FileFacts
-from penstock.shards.manifest import Step
 
-PAIR = np.dtype([("high", "<u8"), ("low", "<u8")])  # documents: the one that loses if they are alike, the other
+PAIR = np.dtype(
+    [("high", "<u8"), ("low", "<u8")]
+)  # documents: the one that is removed if they are similar, and the other
 REPRESENTATIVES = 8
 NOT_COMPARED = "not_compared"
 _AT_ONCE = 1 << 18  # band keys: 40 MB while they are sorted, and their pairs
@@ -32,34 +41,30 @@ _KNOWN = np.dtype([("key", "<u8"), ("rank", "<u8"), ("document", "<u8")])
 
 
 @dataclass(frozen=True)
-class PairWork(Work):
-    number: int  # of the pass
+class PairWork(RangedWork):
     signed: tuple[FileFacts, ...]  # of each slice, in their order
     ranges: int
 
-    @cached_property
-    def identity(self) -> str:
-        return fingerprint([each.digest for each in self.signed])
+    @property
+    def read(self) -> tuple[FileFacts, ...]:
+        return self.signed
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
-        store, number = open_store(self.root), task.input.number
+        store, number = self.store, task.input.number
         files = [open_written(store, each) for each in self.signed]
         low, high = (WORD * WORD * each // self.ranges // WORD * WORD for each in (number, number + 1))
         counted = _Counted()
         with ExitStack() as stack:
             writer = OrderedWriter(store, f"{FOLDER}/{self.number}-{number:05d}.pairs", stack, PAIR)
-            parts = 0
-            for parts, pairs in enumerate(pairs_in(pieces_of(files, _AT_ONCE, low, high), counted), start=1):
+            parts = PartsWriter(writer.file, PAIRED, PAIRED_NUMBER, len(files))
+            for pairs in pairs_in(pieces_of(files, _AT_ONCE, low, high), counted):
                 writer.write(pairs)
-                numbers = np.unique(np.concatenate([pairs["high"], pairs["low"]]))
-                slices = np.searchsorted(numbers >> NUMBER_BITS, np.arange(len(files) + 1, dtype="u8"))
-                writer.file.put_groups(f"{PAIRED} {parts - 1}", numbers.astype("<u4"), slices)
+                documents = np.unique(np.concatenate([pairs["high"], pairs["low"]]))
+                parts.add(documents >> NUMBER_BITS, (documents & NUMBER_MASK).astype(PAIRED_NUMBER))
                 report(counted.entries)
-            facts = writer.finish({PARTS: parts})
+            facts = writer.finish(parts.finish())
         crash_point("pair.before_ledger")
-        steps = {"pair": Step("pair", "", counted.entries, counted.entries)}
-        states = {IDENTITY: self.identity, NOT_COMPARED: counted.not_compared}
-        return LedgerRow(task.name, task.fingerprint, spill=facts, steps=steps, states=states, boot=store.session)
+        return self.row(task, "pair", facts, counted.entries, {NOT_COMPARED: counted.not_compared})
 
 
 @dataclass
@@ -77,18 +82,10 @@ def pairs_in(pieces: Iterator[Piece], counted: _Counted) -> Iterator[Array]:
             waiting.append(pairs)
             held += len(pairs)
             if held >= _AT_ONCE:
-                yield _sorted(waiting)
+                yield distinct_entries(np.concatenate(waiting))
                 waiting, held = [], 0
     if waiting:
-        yield _sorted(waiting)
-
-
-def _sorted(pairs: Sequence[Array]) -> Array:
-    found = np.concatenate(pairs)
-    found = found[np.lexsort((found["low"], found["high"]))]
-    first = np.ones(len(found), bool)
-    first[1:] = (found["high"][1:] != found["high"][:-1]) | (found["low"][1:] != found["low"][:-1])
-    return found[first]
+        yield distinct_entries(np.concatenate(waiting))
 
 
 def _pairs_of(piece: Piece, counted: _Counted) -> Iterator[Array]:

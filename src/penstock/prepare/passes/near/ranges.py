@@ -12,11 +12,13 @@ import numpy as np
 
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.rows.container import Array
-from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter
+from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, repeats
 from penstock.shards.columns import FileFacts
 
 FOLDER = f"{STATE}/near"
 NUMBER_BITS = np.uint64(32)  # of a document: below, its number in its slice; above, the slice
+NUMBER_MASK = np.uint64((1 << 32) - 1)
+BLOCK = 512  # entries
 WORD = 1 << 64
 END = WORD * WORD
 _LOWS = "lows"  # the second words of the first and the last entry of each block
@@ -26,16 +28,16 @@ _TABLE = np.dtype([("file", "<i8"), ("block", "<i8"), ("count", "<i8")] + [(name
 class OrderedWriter:
     """A RunsWriter for entries with two words."""
 
-    def __init__(self, store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any], block: int = 512) -> None:
-        self._runs, self._block = RunsWriter(store, name, stack, dtype, lasting=False, block=block), block
+    def __init__(self, store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any]) -> None:
+        self._runs = RunsWriter(store, name, stack, dtype, lasting=False, block=BLOCK)
         self.file = self._runs.file
         self._lows: list[Array] = [np.zeros((0, 2), "<u8")]
 
     def write(self, entries: Array) -> None:
         """One run: entries ascend."""
         if len(entries):
-            starts = np.arange(0, len(entries), self._block)
-            last = np.minimum(starts + self._block, len(entries)) - 1
+            starts = np.arange(0, len(entries), BLOCK)
+            last = np.minimum(starts + BLOCK, len(entries)) - 1
             self._lows.append(np.stack([entries["low"][starts], entries["low"][last]], axis=1))
             self._runs.write(entries)
 
@@ -93,8 +95,9 @@ class Piece:
         return np.concatenate(found), np.concatenate(numbers)
 
     def by_file(self) -> Iterator["Piece"]:
-        for file in np.unique(self.blocks["file"]):
-            yield Piece(self.files, self.blocks[self.blocks["file"] == file], self.low, self.high)
+        starts = np.flatnonzero(np.diff(self.blocks["file"], prepend=-1))
+        for blocks in np.split(self.blocks, starts[1:]):
+            yield Piece(self.files, blocks, self.low, self.high)
 
     def within(self, low: int, high: int) -> "Piece":
         return Piece(self.files, self.blocks[_reaching(self.blocks, low, high)], low, high)
@@ -128,6 +131,12 @@ def pieces_of(files: Sequence[RunsFile], most: int, low: int = 0, high: int = EN
             middle = (piece.low + piece.high) // 2 // step * step
             halves = piece.within(middle, piece.high), piece.within(piece.low, middle)
             waiting += [each.narrowed(step) for each in halves]
+
+
+def distinct_entries(entries: Array) -> Array:
+    """Sorted entries by their two words, each once."""
+    entries = entries[np.lexsort((entries["low"], entries["high"]))]
+    return entries[~repeats(entries)]
 
 
 def _table(files: Sequence[RunsFile], low: int, high: int) -> Array:

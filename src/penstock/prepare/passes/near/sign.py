@@ -11,7 +11,7 @@ from penstock.prepare.passes.folds.sink import Into, Produced, Sink
 from penstock.prepare.passes.near.ranges import FOLDER
 from penstock.prepare.rows.container import Array
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.stages.dedup.near.chosen import DOCUMENTS
+from penstock.prepare.stages.dedup.near.paired import DOCUMENTS
 from penstock.prepare.stages.dedup.near.ranks import Rank
 from penstock.prepare.stages.dedup.near.shingles import Giant, Shingling
 from penstock.prepare.stages.dedup.near.signatures import Banding
@@ -21,7 +21,7 @@ BAND = np.dtype([("high", "<u8"), ("number", "<u4")])  # a band's key, and the d
 RANKED = np.dtype([*BAND.descr, ("rank", "<u8")])
 SOURCES = "sources"  # in the states of a ledger row: documents by number of the source
 _RUN_ENTRIES = 1 << 18  # 3 to 5 MB, and three times that while they are sorted
-_BLOCK_ENTRIES = 1 << 12
+BLOCK = 1 << 10  # entries: where there are many runs, a piece of a range reads a block of each
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Bands:
 
     def __init__(self, into: SignaturesInto, store: Store, name: str, stack: ExitStack) -> None:
         self._into, self._dtype = into, RANKED if into.rank else BAND
-        self._writer = RunsWriter(store, name, stack, self._dtype, lasting=False, block=_BLOCK_ENTRIES)
+        self._writer = RunsWriter(store, name, stack, self._dtype, lasting=False, block=BLOCK)
         self._per_run = max(1, _RUN_ENTRIES // into.banding.bands)
         self._waiting: list[Array] = []
         self._documents = self._complete = self._written = 0  # seen; all of these have keys; all of these are in runs

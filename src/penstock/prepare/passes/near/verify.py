@@ -4,19 +4,34 @@ from dataclasses import dataclass
 
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means
-from penstock.prepare.passes import LedgerRows, Left
-from penstock.prepare.passes.near.own import OwnTasks, spills_of
-from penstock.prepare.passes.near.verifying import VerifyWork
+from penstock.prepare.passes import Facts, LedgerRows, Left
+from penstock.prepare.passes.near.near_pass import NearPass
+from penstock.prepare.passes.near.pair import Pairing
+from penstock.prepare.passes.near.pairing import PAIR
+from penstock.prepare.passes.near.ranges import BLOCK
+from penstock.prepare.passes.near.verifying import SIMILAR, VerifyWork
+from penstock.prepare.passes.ranged import spills_of
 
 
 @dataclass(frozen=True)
-class Verifying(OwnTasks):
-    held_bytes, reads, writes, rows_per_second, bytes_per_row = 96 << 20, "pairs", "similar pairs", 5e4, 96
+class Verifying(NearPass):
+    doing, writes, piece_bytes = "verifying near-duplicates", "similar pairs", 96 << 20
+    rows_per_second, bytes_per_row = 5e4, 96
+    left_blocks_per_row = bytes_per_row / SIMILAR.itemsize / BLOCK
 
     @property
     def task_count(self) -> int:
         return min(super().task_count, len(self.job.survey.slices))
 
+    @property
+    def blocks_per_row(self) -> float:
+        """A set for each document, and its pairs."""
+        return (1 + Pairing.bytes_per_row / PAIR.itemsize) / BLOCK
+
+    def facts(self) -> Facts:
+        pairs, sets = self.keyed + 1, self.keyed + 2
+        return self.told("pairs", f"the pairs of pass {pairs} and the shingles of pass {sets}")
+
     def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> VerifyWork:  # noqa: ARG002
-        pairs, sets = spills_of(left, self.signed + 1), spills_of(left, self.signed + 2)
+        pairs, sets = (spills_of(left.rows[self.keyed + behind]) for behind in (1, 2))
         return VerifyWork(store.root, self.number, pairs, sets, self.near.threshold, self.task_count)

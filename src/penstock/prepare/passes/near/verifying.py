@@ -3,68 +3,91 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from penstock.base.faults import crash_point
-from penstock.base.fingerprint import fingerprint
-from penstock.base.stores import open_store
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.ledger import IDENTITY, LedgerRow
-from penstock.prepare.passes import Lost, Report, Task, Work
-from penstock.prepare.passes.near.ranges import FOLDER, NUMBER_BITS, WORD, OrderedWriter, Piece, pieces_of
+from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.passes import Lost, Report, Task
+from penstock.prepare.passes.near.ranges import (
+    FOLDER,
+    NUMBER_BITS,
+    WORD,
+    OrderedWriter,
+    distinct_entries,
+    pieces_of,
+)
+from penstock.prepare.passes.near.sets import Known, Sets
+from penstock.prepare.passes.ranged_work import RangedWork
 from penstock.prepare.rows.container import Array
-from penstock.prepare.stages.dedup.runs import RunsFile, open_written
+from penstock.prepare.stages.dedup.runs import open_written
 from penstock.shards.columns import FileFacts
-from penstock.shards.manifest import Step
 
-# `high` and `low` are the rank and the number of the document that loses if the other stays.
+# `high` and `low` are the rank and the number of the document that is removed if the other stays.
 SIMILAR = np.dtype(
     [("high", "<u8"), ("low", "<u8"), ("rank", "<u8"), ("other", "<u8"), ("origin", "<i8"), ("other_origin", "<i8")]
     + [("source", "<i8"), ("similarity", "<f8"), ("hash", "<u8"), ("other_hash", "<u8")]
 )
 COMPARED, ALIKE = "compared", "similar"
 _PAIRS_AT_ONCE = 1 << 16
+_PAIRS_PER_RUN = 1 << 17  # 10 MB, and as much again while they are sorted
 _HASHES_AT_ONCE = 1 << 21  # of sets: 16 MiB, and as much again while they are compared
-_NUMBER = (1 << int(NUMBER_BITS)) - 1
 
 
 @dataclass(frozen=True)
-class VerifyWork(Work):
-    number: int  # of the pass
+class VerifyWork(RangedWork):
     pairs: tuple[FileFacts, ...]
     sets: tuple[FileFacts, ...]  # of each slice, in their order
     threshold: float
     ranges: int
 
-    @cached_property
-    def identity(self) -> str:
-        return fingerprint([each.digest for each in (*self.pairs, *self.sets)])
+    @property
+    def read(self) -> tuple[FileFacts, ...]:
+        return (*self.pairs, *self.sets)
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
-        store, number = open_store(self.root), task.input.number
+        store, number = self.store, task.input.number
         files = [open_written(store, each) for each in self.pairs]
         sets = Sets([open_written(store, each) for each in self.sets])
         low, high = (_first_of(len(sets.files) * each // self.ranges) for each in (number, number + 1))
         compared = alike = 0
         with ExitStack() as stack:
             writer = OrderedWriter(store, f"{FOLDER}/{self.number}-{number:05d}.similar", stack, SIMILAR)
+            run = _Run(writer)
             for piece in pieces_of(files, _PAIRS_AT_ONCE, low, high):
-                pairs = _distinct(piece)
-                similar = [np.zeros(0, SIMILAR), *compare(pairs, sets, self.threshold)]
-                writer.write(in_order(np.concatenate(similar)))
-                compared, alike = compared + len(pairs), alike + sum(map(len, similar))
+                pairs = distinct_entries(piece.read()[0])
+                pairs = pairs[np.argsort(pairs["low"], kind="stable")]
+                for similar in compare(pairs, sets, self.threshold):
+                    run.add(similar)
+                    alike += len(similar)
+                compared += len(pairs)
                 report(compared)
+            run.put()
             facts = writer.finish({})
         crash_point("verify.before_ledger")
-        steps = {"verify": Step("verify", "", compared, compared)}
-        states = {IDENTITY: self.identity, COMPARED: compared, ALIKE: alike}
-        return LedgerRow(task.name, task.fingerprint, spill=facts, steps=steps, states=states, boot=store.session)
+        return self.row(task, "verify", facts, compared, {COMPARED: compared, ALIKE: alike})
+
+
+class _Run:
+    """Collects similar pairs, and writes them in sorted runs: choose reads a block of each run at a time."""
+
+    def __init__(self, writer: OrderedWriter) -> None:
+        self._writer, self._waiting, self._count = writer, [np.zeros(0, SIMILAR)], 0
+
+    def add(self, pairs: Array) -> None:
+        self._waiting.append(pairs)
+        self._count += len(pairs)
+        if self._count >= _PAIRS_PER_RUN:
+            self.put()
+
+    def put(self) -> None:
+        self._writer.write(in_order(np.concatenate(self._waiting)))
+        self._waiting, self._count = [np.zeros(0, SIMILAR)], 0
 
 
 def in_order(pairs: Array) -> Array:
-    """Similar pairs by the rank of the document that may lose, then by that of the other."""
+    """Similar pairs by the rank of the document that may be removed, then by that of the other."""
     found: Array = pairs[np.lexsort((pairs["other"], pairs["rank"], pairs["low"], pairs["high"]))]
     return found
 
@@ -74,64 +97,12 @@ def _first_of(slice_number: int) -> int:
     return (slice_number << int(NUMBER_BITS)) * WORD
 
 
-def _distinct(piece: Piece) -> Array:
-    """The pairs of a piece, each once: documents share several bands."""
-    pairs, _ = piece.read()
-    pairs = pairs[np.lexsort((pairs["high"], pairs["low"]))]
-    same = (pairs["high"][1:] == pairs["high"][:-1]) & (pairs["low"][1:] == pairs["low"][:-1])
-    kept: Array = pairs[np.append(np.ones(min(1, len(pairs)), bool), ~same)]
-    return kept
-
-
-@dataclass(frozen=True)
-class Known:
-    """Documents in order, and the pieces of each one's set: those from its bound to the next."""
-
-    documents: Array
-    pieces: Array
-    bounds: Array
-    sizes: Array
-
-    def of(self, documents: Array) -> Array:
-        """Place of each."""
-        return np.searchsorted(self.documents, documents)
-
-
-@dataclass(frozen=True)
-class Sets:
-    """The sets of all candidates, on disk."""
-
-    files: Sequence[RunsFile]
-
-    def find(self, documents: Array) -> Known:
-        """Facts of these documents, which ascend."""
-        found = []
-        slices, starts = np.unique(documents >> NUMBER_BITS, return_index=True)
-        for each, numbers in zip(slices.tolist(), np.split(documents & np.uint64(_NUMBER), starts[1:]), strict=True):
-            for entries in self.files[each].near(numbers):
-                wanted = entries[np.isin(entries["high"], numbers)]
-                wanted["high"] |= np.uint64(each) << NUMBER_BITS
-                found.append(wanted)
-        pieces = np.concatenate(found)
-        bounds = np.append(np.searchsorted(pieces["high"], documents), len(pieces))
-        return Known(documents, pieces, bounds, np.add.reduceat(pieces["count"], bounds[:-1]))
-
-    def read(self, known: Known, place: int) -> Iterator[Array]:
-        """The set of a document, ascending, piece by piece."""
-        file = self.files[int(known.documents[place] >> NUMBER_BITS)].file
-        for piece in known.pieces[known.bounds[place] : known.bounds[place + 1]]:
-            data = file.block(
-                int(piece["start"]), 8 * int(piece["count"]), int(piece["checksum"]), ", a set of shingles"
-            )
-            yield np.frombuffer(data, "<u8")
-
-
 def compare(pairs: Array, sets: Sets, threshold: float) -> Iterator[Array]:
     """The similar ones among pairs that are sorted by their second document."""
     if not len(pairs):
         return
     known = sets.find(np.unique(np.concatenate([pairs["high"], pairs["low"]])))
-    ones, others = known.of(pairs["high"]), known.of(pairs["low"])
+    ones, others = known.places(pairs["high"]), known.places(pairs["low"])
     sizes = known.sizes[ones], known.sizes[others]
     possible = np.minimum(*sizes) / np.maximum(*sizes) >= threshold
     ones, others = ones[possible], others[possible]
@@ -194,14 +165,17 @@ def _similar(known: Known, ones: Array, others: Array, common: Array, threshold:
     similarity = common / (known.sizes[ones] + known.sizes[others] - common)
     kept = similarity >= threshold
     ones, others = ones[kept], others[kept]
-    one, other = known.pieces[known.bounds[ones]], known.pieces[known.bounds[others]]
+    one, other = known.facts(ones), known.facts(others)
     found = np.empty(len(ones), SIMILAR)
-    found["high"], found["low"], found["origin"], found["source"] = (
-        one["rank"],
-        one["high"],
-        one["origin"],
-        one["source"],
-    )
-    found["rank"], found["other"], found["other_origin"] = other["rank"], other["high"], other["origin"]
-    found["similarity"], found["hash"], found["other_hash"] = similarity[kept], one["hash"], other["hash"]
+    for name, of_one in (
+        ("high", "rank"),
+        ("low", "high"),
+        ("origin", "origin"),
+        ("source", "source"),
+        ("hash", "hash"),
+    ):
+        found[name] = one[of_one]
+    for name, of_other in (("rank", "rank"), ("other", "high"), ("other_origin", "origin"), ("other_hash", "hash")):
+        found[name] = other[of_other]
+    found["similarity"] = similarity[kept]
     return found

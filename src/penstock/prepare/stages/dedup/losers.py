@@ -1,4 +1,4 @@
-"""Losers: the rows of a slice that a match has found to be repeated: written by bucket, read by slice, left out."""
+"""Losers: the rows of a slice that a match has found to be repeated: written by range, read by slice, left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ import numpy as np
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.room import Room
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.stages.dedup.runs import Array, RunsFile, RunsWriter, open_written
+from penstock.prepare.stages.dedup.parts import parts_of
+from penstock.prepare.stages.dedup.runs import Array, RunsFile, open_written
 from penstock.prepare.stages.dedup.same_rows import SameRows
 from penstock.prepare.stages.interfaces import Ends, Opens
 from penstock.prepare.stages.stage import Stage
@@ -16,17 +17,10 @@ from penstock.shards.columns import FileFacts
 
 DUPLICATE, SEEN = 0, 1
 REASONS = ("duplicate", "seen in an earlier job")
+LOSERS = "losers"  # in the files of a match
 LOCAL = "repeated"  # in a slice's own file: a bit for each row, set where a row of the same run has had its key
 _NUMBERS_AT_ONCE = 1 << 20
-_LOSER = np.dtype([("number", "<u4"), ("reason", "u1")])
-
-
-def put_losers(writer: RunsWriter, part: int, slices: Array, numbers: Array, reasons: Array, slice_count: int) -> None:
-    """One part of a bucket's losers, in groups by slice: there may be many slices, and as many buckets."""
-    order = np.argsort(slices, kind="stable")
-    losers = np.zeros(len(order), _LOSER)
-    losers["number"], losers["reason"] = numbers[order], reasons[order]
-    writer.file.put_groups(f"losers {part}", losers, np.searchsorted(slices[order], np.arange(slice_count + 1)))
+LOSER = np.dtype([("number", "<u4"), ("reason", "u1")])
 
 
 def bits_of(bits: Array, start: int, count: int) -> Array:
@@ -43,21 +37,19 @@ def set_bits(bits: Array, numbers: Array) -> None:
         np.bitwise_or.at(bits, some >> 3, np.left_shift(1, some & 7).astype("u1"))
 
 
-def read_losers(keys: RunsFile, buckets: Sequence[RunsFile], piece: int) -> tuple[Array, Array]:
-    """Losers of one slice, a bit for each row, from its file and all buckets: (duplicates, those of earlier jobs)."""
+def read_losers(store: Store, keys: RunsFile, losers: Sequence[FileFacts], number: int) -> tuple[Array, Array]:
+    """Losers of one slice, a bit for each row: (duplicates, those of earlier jobs)."""
     duplicates = keys.file.array(LOCAL).copy()
     seen = np.zeros_like(duplicates)
-    for file in buckets:
-        for part in range(file.file.facts["parts"]):
-            found = np.frombuffer(file.file.group(f"losers {part}", piece, f"the losers of slice {piece}"), _LOSER)
-            set_bits(duplicates, found["number"][found["reason"] == DUPLICATE])
-            set_bits(seen, found["number"][found["reason"] == SEEN])
+    for found in parts_of(store, losers, LOSERS, LOSER, number):
+        set_bits(duplicates, found["number"][found["reason"] == DUPLICATE])
+        set_bits(seen, found["number"][found["reason"] == SEEN])
     return duplicates, seen
 
 
 @dataclass(frozen=True)
 class Found:
-    """Files that a match has left: the keys of each slice, and the losers of each bucket."""
+    """Files that a match has left: the keys of each slice, and the losers of each range."""
 
     keys: tuple[FileFacts, ...]
     losers: tuple[FileFacts, ...]
@@ -72,8 +64,7 @@ class Matched(Opens):
 
     def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
         keys = open_written(store, self.found.keys[number])
-        losers = [open_written(store, each) for each in self.found.losers]
-        found = read_losers(keys, losers, number)
+        found = read_losers(store, keys, self.found.losers, number)
         same = SameRows("dedup", "hashed", number, keys.file.facts["rows"])
         return _Leaving(keep=self.keep, losers=found, same=same)
 

@@ -14,11 +14,11 @@ from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.shards.dataset import is_bare, older_files
 from penstock.shards.manifest import Manifest, read_manifest
+from penstock.show.contents.dataset_facts import dataset_facts
 from penstock.show.contents.unfinished import unfinished_facts
 from penstock.show.report.gathering.distributions import distributions
 from penstock.show.report.gathering.history import history
 from penstock.show.report.gathering.rejected import rejected_examples
-from penstock.show.running.result import dataset_facts
 
 Facts = dict[str, Any]
 

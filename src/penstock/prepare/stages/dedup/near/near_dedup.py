@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigError
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.stages.dedup.near.chosen import InPairs, NearMatched, Pairs, with_survivors
+from penstock.prepare.stages.dedup.near.paired import InPairs, Pairs
 from penstock.prepare.stages.dedup.near.ranks import Rank, require_ranks
+from penstock.prepare.stages.dedup.near.removed import NearMatched, with_survivors
 from penstock.prepare.stages.dedup.near.shingles import MOST_UNITS, Shingling
 from penstock.prepare.stages.dedup.near.signatures import MOST_PLACES, Banding
 from penstock.prepare.stages.interfaces import Binds, MindsPlace, Named, TakesText, refuse_records

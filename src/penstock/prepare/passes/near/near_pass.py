@@ -1,0 +1,45 @@
+"""Near pass: the driver's half that pair, verify and choose share. Next: pair.py."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from penstock.prepare.passes.ranged import MOST_RANGES, Ranged
+from penstock.prepare.rows.container import FORMAT
+from penstock.prepare.stages.dedup.near.near_dedup import VERSION, NearDedup
+
+_BYTES_PER_BLOCK = 128  # of a block's line in the index of its file, and in the table of a range
+_BYTES_PER_FILE = 8 << 10  # of the rest of an index, for each slice
+
+
+@dataclass(frozen=True)
+class NearPass(Ranged):
+    """`keyed` is the pass that signs documents: the first of five."""
+
+    piece_bytes: ClassVar[int]  # of the entries that a task has in memory
+
+    @property
+    def near(self) -> NearDedup:
+        stage = self.job.stages[self.stage]
+        assert isinstance(stage, NearDedup)
+        return stage
+
+    @property
+    def task_count(self) -> int:
+        """Ranges decide nothing but speed: what is too much for one is taken in pieces."""
+        return max(1, min(MOST_RANGES, self.job.rows * self.near.banding.bands >> 19))
+
+    @property
+    def only(self) -> Mapping[str, Any]:
+        return {"near_dedup": self.near.describe(), "version": VERSION, "container": FORMAT}
+
+    @property
+    def blocks_per_row(self) -> float:
+        """Blocks in the files that it reads, per row of the input."""
+        raise NotImplementedError
+
+    @property
+    def held_bytes(self) -> int:
+        """Pieces, and the index of every file that it reads."""
+        blocks = int(self.job.rows * self.blocks_per_row)
+        return self.piece_bytes + blocks * _BYTES_PER_BLOCK + len(self.job.survey.slices) * _BYTES_PER_FILE

@@ -1,0 +1,70 @@
+"""Ranged: a pass whose tasks are ranges of the keys, or of the documents, that earlier passes have left."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
+from penstock.prepare.passes import Facts, Holds, LedgerRows, Need, Pass, Task, in_ranges
+from penstock.prepare.passes.job import Job
+from penstock.shards.columns import FileFacts
+
+MOST_RANGES = 1024
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """One of the equal ranges into which all keys, or all documents, fall."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"range {self.number}"
+
+
+@dataclass(frozen=True)
+class Ranged(Pass):
+    job: Job
+    keyed: int  # the pass that left the keys
+    stage: int  # that compares rows
+
+    doing: ClassVar[str]  # in words, before "needs so much memory"
+    writes: ClassVar[str]
+    rows_per_second: ClassVar[float]
+    bytes_per_row: ClassVar[int]  # that it leaves, per row of the input
+
+    @property
+    @abstractmethod
+    def held_bytes(self) -> int:
+        """Memory of one task."""
+
+    @property
+    @abstractmethod
+    def only(self) -> Mapping[str, Any]:
+        """Options that decide what it leaves."""
+
+    def tasks(self, above: str) -> tuple[Task, ...]:
+        count = self.task_count
+        return self.job.make_tasks(
+            self, above, self.stage, [(KeyRange(number), [number, count]) for number in range(count)], self.only
+        )
+
+    def holds(self, means: Means) -> Holds:
+        need = Need(self.held_bytes, f"{self.doing} needs {{needed}}; {{budget}} is allowed")
+        return Holds(means.measured.slices, known=need)
+
+    def project(self, settings: Settings, means: Means) -> Projection:
+        rows = self.job.rows
+        memory = memory_with(settings.workers, self.held_bytes, means)
+        return Projection(memory, self.bytes_per_row * rows, 0, rows / self.rows_per_second, rows)
+
+    def told(self, reads: str, origin: str, note: str = "") -> Facts:
+        """Facts for people. `origin` says which passes it reads."""
+        origin += in_ranges(self.task_count)
+        return Facts((self.stage,), reads, self.writes, origin, for_others=True, note=note)
+
+
+def spills_of(rows: LedgerRows) -> tuple[FileFacts, ...]:
+    """Files that the tasks of a pass have left."""
+    return tuple(row.spill for row in rows if row.spill)
