@@ -414,8 +414,9 @@ def inspect(
     from penstock.show.console import show, waiting
     from penstock.show.contents.inspect import inspect_facts
     from penstock.show.contents.inspect_tables import inspect_tables
-    from penstock.show.contents.tokens import refuse_without_tokens, token_facts, token_tables
+    from penstock.show.contents.tokens import refuse_several, refuse_without_tokens, token_facts, token_tables
 
+    refuse_several({"--tokens": tokens, "--rejected": rejected, "--origins": origins, "--duplicates": duplicates})
     view: dict[str, Any] = {"batch": batch, "rows": rows, "batch_size": batch_size, "length": length}
     view |= {"overflow": overflow, "fill": fill, "seed": seed, "fields": fields, "augment": augment}
     if rejected:

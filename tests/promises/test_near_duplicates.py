@@ -548,6 +548,8 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "threshold above 1": ({"threshold": 1.5}, ["threshold", "1.5"]),
     "threshold below 0": ({"threshold": -0.5}, ["threshold", "-0.5"]),
     "threshold that is none": ({"threshold": "high"}, ["threshold", "high"]),
+    "a boolean as threshold": ({"threshold": True}, ["threshold", "expected a number", "true"]),
+    "a fraction of a word": ({"words": 5.5}, ["words", "an integer", "5.5"]),
     "no words": ({"words": 0}, ["words", "0"]),
     "negative words": ({"words": -1}, ["words", "-1"]),
     "no characters": ({"characters": 0}, ["characters", "0"]),
@@ -555,6 +557,11 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no rows": ({"rows": 0}, ["rows", "0"]),
     "another act": ({"act": "delete"}, ["act", "delete", "remove", "mark"]),
     "another keep": ({"keep": "last"}, ["keep", "last", "first", "longest"]),
+    "keep as other stages have it": ({"keep": True}, ["keep: True", "which document stays", "duplicates/"]),
+    "a column without its mapping": ({"keep": "quality"}, ["quality", "{column: quality, order: desc}"]),
+    "an unknown key of keep": ({"keep": {"column": "id", "desc": True}}, ["desc", "order: desc"]),
+    "a column that is a number": ({"keep": {"column": 5}}, ["5", "{column: quality"]),
+    "too many places": ({"bands": 300, "rows": 10}, ["bands", "300", "rows", "10", "2,048"]),
     "another order": ({"keep": {"column": "id", "order": "up"}}, ["order", "up"]),
     "a share above 1": ({"warn_above": "150%"}, ["warn_above", "150%"]),
     "a misspelt option": ({"treshold": 0.9}, ["treshold", "threshold"]),
@@ -584,6 +591,14 @@ PLACES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "without provenance": ({"stages": ["near_dedup"], "provenance": False}, ["provenance"]),
     "twice": ({"stages": ["near_dedup", {"near_dedup": {"threshold": 0.9}}]}, ["near_dedup"]),
     "behind group": ({"stages": [{"group": {"by": "text", "order": "id"}}, "near_dedup"]}, ["near_dedup", "group"]),
+    "before group": (
+        {"stages": ["near_dedup", {"group": {"by": "text", "order": "id"}}], "provenance": True},
+        ["near_dedup", "group", "second"],
+    ),
+    "before group, without provenance": (
+        {"stages": ["near_dedup", {"group": {"by": "text", "order": "id"}}], "provenance": False},
+        ["near_dedup", "group", "second"],
+    ),
     "in samples": ({"stages": ["near_dedup"], "format": "npz"}, ["near_dedup", "npz"]),
     "in arrays": ({"stages": ["near_dedup"], "format": "arrays"}, ["near_dedup", "arrays"]),
     "behind tokenize": (
@@ -667,5 +682,5 @@ def test_marks_that_would_be_lost_or_wrong_in_silence_are_refused(tmp_path):
         penstock.run(again)
     penstock.run({**again, "stages": [{"select": ["text"]}, "clean"]})
     packed = ["near_dedup", {"tokenize": {"tokenizer": "tokenizer.json"}}, {"pack": 64}]
-    with pytest.raises(penstock.ConfigError, match="`pack` leaves out"):
+    with pytest.raises(penstock.ConfigError, match="`pack` keeps no such column"):
         penstock.plan({**again, "input": data, "stages": [{"near_dedup": {"act": "mark"}}, *packed[1:]]})

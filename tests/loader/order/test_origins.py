@@ -299,7 +299,7 @@ def test_each_dataset_has_its_own_inputs(tmp_path, provenance, named_by):
         ("in-gate", "does not say which of 2 datasets"),
         (["in-gate", "in-door"], "does not say which of 2 datasets"),
         ({"barn": "in-gate"}, "names a dataset 'barn', which is none of these: .*gate, .*door"),
-        ({"gate": ["in-gate", "in-door"]}, "the job of .*gate has 1 inputs, and 2 folders were given"),
+        ({"gate": ["in-gate", "in-door"]}, "the documents of .*gate come from 1 source, and 2 folders were given"),
         ({"gate": "in-gate", "./gate": "in-door"}, "names the dataset gate twice"),
     ],
 )

@@ -210,3 +210,49 @@ def test_documents_of_a_dataset_are_read_from_the_first_input(tmp_path):
     (pair,) = pairs_of(output, inputs=[str(tmp_path / "in")])
     assert (pair["survivor"]["text"], pair["document"]["text"]) == (TEXTS[0], OTHER)
     assert pair["document"]["file"] == NAME
+
+
+@pytest.mark.parametrize("number", [-1, 2.5, "3", True])
+def test_what_is_no_number_of_pairs_is_refused(made, number):
+    with pytest.raises(penstock.ConfigError, match="not a number of pairs"):
+        penstock.inspect(made, duplicates=number)
+
+
+def test_two_looks_at_once_are_refused(made, capfd):
+    assert main(["inspect", str(made), "--duplicates", "--rejected"]) != 0
+    assert "one look at a time" in capfd.readouterr().err
+
+
+def test_the_result_and_every_other_look_say_where_near_duplicates_are_shown(made, capfd):
+    for command in ([str(made)], [str(made), "--rejected"]):
+        assert "--duplicates" in shown(capfd, *command)
+
+
+def test_sources_that_lose_much_and_marks_are_in_the_result(tmp_path, capfd):
+    source = make_input(tmp_path / "in", [TEXTS[0], f"{TEXTS[0]} more", f"{TEXTS[0]} again"])
+    marked = {"stages": [{"near_dedup": {"act": "mark", "warn_above": "20%"}}]}
+    out = shown(capfd, prepare(source, tmp_path / "out", **marked))
+    assert "2 near-duplicates of 3 documents marked" in out
+    assert "source 0: 67% of its documents" in out
+
+
+def test_bands_that_overlook_pairs_are_named_by_plan_and_run(tmp_path, capfd):
+    job = {"input": {"path": str(make_input(tmp_path / "in", TEXTS)), "text_column": "body"}, "memory": "2GB"}
+    job |= {"output": str(tmp_path / "out"), "stages": [{"near_dedup": {"rows": 100}}], "workers": 0}
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    for command in ("plan", "run"):
+        assert main([command, str(tmp_path / "job.yaml")]) == 0
+        said = " ".join("".join(capfd.readouterr()).split())
+        assert "WARNING: 20 bands of 100 rows find only 0.0% of the pairs at threshold 0.8" in said
+
+
+def test_a_second_job_names_the_sources_of_the_first(tmp_path, capfd):
+    first = prepare(make_input(tmp_path / "a", TEXTS[:3]), tmp_path / "first", stages=["clean"])
+    other = make_input(tmp_path / "b", [f"{TEXTS[0]} more", TEXTS[4]], "b.jsonl")
+    inputs = [str(first), {"path": str(other), "text_column": "body"}]
+    second = prepare(other, tmp_path / "second", input=inputs)
+    assert "its folder is not known" in shown(capfd, second, "--duplicates")
+    with pytest.raises(penstock.ConfigError, match="come from 2 sources, and 1 folder"):
+        penstock.inspect(second, duplicates=1, inputs=[str(other)])
+    (pair,) = penstock.inspect(second, duplicates=1, inputs=[str(tmp_path / "a"), str(other)])["pairs"]
+    assert (pair["survivor"]["text"], pair["document"]["text"]) == (TEXTS[0], f"{TEXTS[0]} more")

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from penstock.base.errors import ConfigError
+from penstock.base.sizes import counted
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE
 from penstock.shards.manifest import Manifest, read_artifact, read_manifest
@@ -21,7 +22,7 @@ from penstock.shards.rereading.lines import Place
 
 UNKNOWN = -1  # in place of an origin, which is never negative
 Marks = list[tuple[int, int | None]]  # origins, and content hashes if the dataset keeps them
-_NO_FOLDER = "nobody knows where the input is: name its folder, inputs="
+_NO_FOLDER = "its folder is not known: give the folder of each source (--input, in Python inputs=)"
 
 
 @dataclass(frozen=True)
@@ -85,19 +86,30 @@ class Kept:
             return self._known_folders()
         if len(self.inputs) != len(self.sources):
             raise ConfigError(
-                f"the job of {self.path} has {len(self.sources)} inputs, and {len(self.inputs)} folders were given",
-                where="loader.origin(inputs=...)",
-                next_step="give the folder of each input, in the order of the job",
+                f"the documents of {self.path} come from {counted(len(self.sources), 'source')}, and "
+                f"{counted(len(self.inputs), 'folder')} were given",
+                where="input",
+                next_step="give the folder of each source: those of the job's `input:` in their order, and in place of "
+                "a dataset that knows its origins those of its own job",
             )
         return self.inputs
 
     def _known_folders(self) -> Sequence[str | None]:
-        store, unknown = open_store(self.path), [None] * len(self.sources)
+        return self._run.get("folders") or [None] * len(self.sources)
+
+    @property
+    def patterns(self) -> Sequence[Sequence[str]]:
+        """`input:` of the run that made the dataset; nothing if that is not known."""
+        return self._run.get("input") or []
+
+    @cached_property
+    def _run(self) -> dict[str, Any]:
+        store, name = open_store(self.path), f"{STATE}/run.json"
         try:
-            run = json.loads(store.read(f"{STATE}/run.json")) if store.exists(f"{STATE}/run.json") else {}
+            run: dict[str, Any] = json.loads(store.read(name)) if store.exists(name) else {}
         except ValueError:
-            return unknown
-        return run.get("folders") or unknown
+            return {}
+        return run
 
     def documents(self, hashes: Mapping[Origin, int | None]) -> dict[Origin, Reread]:
         """Documents of the input, read again and checked by their content hashes. Every file is read once."""

@@ -6,8 +6,8 @@ import dataclasses
 import functools
 import importlib.metadata
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from penstock.base.errors import ConfigError, did_you_mean
 from penstock.base.fingerprint import canonical_json
@@ -21,6 +21,7 @@ from penstock.prepare.stages.stage import Stage
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+_NEAR_DEDUP_ELSEWHERE = {"minhash", "minhash_dedup", "fuzzy_dedup", "lsh"}
 BUILT_IN = {
     "bins": "penstock.prepare.stages.fitting.bins:Bins",
     "cast": "penstock.prepare.stages.cast:Cast",
@@ -75,8 +76,9 @@ def _target(name: str) -> str:
     if name in installed:
         return installed[name]
     known = sorted([*BUILT_IN, *installed])
+    meant = " Did you mean 'near_dedup'?" if name in _NEAR_DEDUP_ELSEWHERE else did_you_mean(name, known)
     raise ConfigError(
-        f"unknown stage {name!r}. Stages: {', '.join(known)}.{did_you_mean(name, known)}",
+        f"unknown stage {name!r}. Stages: {', '.join(known)}.{meant}",
         next_step="name a function of your own as module:function",
     )
 
@@ -91,6 +93,7 @@ def _build_class(kind: type[Stage], written: Any) -> Stage:
     for option in options:
         if option not in names:
             raise ConfigError(f"unknown option {option!r}. Options: {', '.join(names)}.{did_you_mean(option, names)}")
+    _refuse_booleans(kind, options)
     try:
         stage: Stage = TypeAdapter(kind).validate_python(options)
     except ValidationError as error:
@@ -98,6 +101,15 @@ def _build_class(kind: type[Stage], written: Any) -> Stage:
     if kind.describe is Stage.describe:
         _refuse_unwritable(stage.describe(), "give the field a type that JSON has, or return JSON from `describe`")
     return stage
+
+
+def _refuse_booleans(kind: type[Stage], options: Mapping[str, Any]) -> None:
+    """Refuse a boolean where a number is expected: pydantic would take it for 0 or 1."""
+    for name in [name for name, value in options.items() if isinstance(value, bool)]:
+        hint = get_type_hints(kind)[name]
+        taken = {hint, *get_args(hint)}
+        if taken & {int, float} and bool not in taken:
+            raise ConfigError(f"{name}: expected a number, got {str(options[name]).lower()}")
 
 
 def _refuse_uncalled(kind: type[Stage]) -> None:

@@ -23,6 +23,6 @@ def problem(path: str, found: Mapping[str, Any], internal: Collection[str] = ())
         return f"{path}: {given!r} is not one of {', '.join(words)}.{did_you_mean(str(given), words)}"
     message = str(found["msg"]).removeprefix("Value error, ")
     for words_of_pydantic, ours in _OUR_WORDS.items():
-        message = message.replace(words_of_pydantic, ours)
+        message = message.replace(words_of_pydantic, ours).replace("a integer", "an integer")
     got = "" if found["type"] == "value_error" else f", got {found['input']!r}"
     return f"{path}: {message}{got}" if path else message

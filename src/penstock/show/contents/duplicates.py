@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, printable
 from penstock.base.sizes import counted, format_count
 from penstock.base.stores import open_store
 from penstock.loader.order.kept import Kept
@@ -31,6 +31,8 @@ _LEGEND = "[+...+] only in the document that stayed, [-...-] only in the other o
 
 def duplicate_facts(path: str, most: int, inputs: Sequence[str] | None = None) -> Facts:
     """Counts of near_dedup, and the pairs that are the least similar. `inputs` are the folders of the input."""
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        raise ConfigError(f"duplicates: {most!r} is not a number of pairs", next_step="0, or how many to show")
     store = open_store(path)
     manifest = read_manifest(store)
     summary = read_artifact(store, manifest, NEAR_SUMMARY)
@@ -40,10 +42,13 @@ def duplicate_facts(path: str, most: int, inputs: Sequence[str] | None = None) -
             where=store.root,
             next_step="add `near_dedup` to the stages of its job, and run it with --redo",
         )
-    kept = Kept(path, inputs)
+    kept, found = Kept(path, inputs), json.loads(summary)
+    for source, patterns in zip(found["sources"], kept.patterns, strict=False):
+        source["input"] = ", ".join(patterns)
     return {
         "output": store.root,
-        **json.loads(summary),
+        **found,
+        "origin_sources": len(kept.sources),
         "pairs": [_pair_facts(kept, pair) for pair in _least_similar(path, manifest, most)],
     }
 
@@ -94,16 +99,20 @@ def _document_facts(origin: Origin, content_hash: int | None, read: Reread) -> F
 def duplicate_tables(facts: Facts) -> Iterator[RenderableType]:
     yield make_list(_lines(facts))
     yield ""
-    table = make_table(">source", ">documents", ">near-duplicates", ">share")
+    table = make_table(">source", "input", ">documents", ">near-duplicates", ">share")
     for each in facts["sources"]:
         share = f"{each['removed'] / max(1, each['documents']):.1%}"
-        table.add_row(*(format_count(each[name]) for name in ("source", "documents", "removed")), share)
+        counts = [format_count(each[name]) for name in ("documents", "removed")]
+        table.add_row(str(each["source"]), printable(each.get("input", "")), *counts, share)
     yield table
-    several = len(facts["sources"]) > 1
+    own, known = len(facts["sources"]), facts["origin_sources"]
+    source = "" if own == known == 1 else " of source" if own == known else " of origin source"
+    if own != known:
+        yield Text(f"\nInputs are datasets with origins of their own: pairs name their {known} sources.", style="dim")
     for pair in facts["pairs"]:
         yield Text(f"\nsimilarity {_similarity(pair['similarity'])}", style="bold")
         compared = pair["differences"]
-        heads = (_head("stayed", pair["survivor"], several), _head("near-duplicate", pair["document"], several))
+        heads = (_head("stayed", pair["survivor"], source), _head("near-duplicate", pair["document"], source))
         yield SideBySide(heads, compared["regions"] if compared else [])
         if compared:
             yield from _remarks(pair)
@@ -119,11 +128,10 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     missing = f"; {counted(facts['not_compared'], 'more pair')} not compared" if facts["not_compared"] else ""
     compared = counted(facts["candidates"], "compared pair")
     yield "pairs", f"{format_count(facts['similar'])} similar of {compared}{missing}"
-    found = f"{min(facts['detection'], 0.999):.1%}"
-    yield (
-        "threshold",
-        f"{facts['threshold']}; {facts['bands']} bands of {facts['rows']} rows find {found} of the pairs at it",
-    )
+    found = f"{min(facts['detection'], 0.999):.1%} of the pairs at it"
+    fewer = ", fewer where pairs were not compared" if facts["not_compared"] else ""
+    bands = f"{counted(facts['bands'], 'band')} of {counted(facts['rows'], 'row')}"
+    yield "threshold", f"{facts['threshold']}; {bands} find {found}{fewer}"
 
 
 def _similarity(value: float) -> str:
@@ -131,8 +139,8 @@ def _similarity(value: float) -> str:
     return f"{min(value, 0.999 if value < 1 else 1):.3f}"
 
 
-def _head(word: str, document: Facts, several: bool) -> str:
-    source = f" of source {document['source']}" if several else ""
+def _head(word: str, document: Facts, source: str) -> str:
+    source = f"{source} {document['source']}" if source else ""
     line = f", line {format_count(document['line'])}" if document["line"] is not None else ""
     lines = [f"{word}: {document['file']}{source}, position {format_count(document['position'])}{line}"]
     return "\n".join([*lines, *([document["problem"]] if document["problem"] else [])])

@@ -50,6 +50,9 @@ def rejected_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
         yield make_list((f"  {name}", short(value)) for name, value in others.items())
     if facts["first"] and facts["files"]:  # the name of an item is its number, and says all
         yield Text(f"\n{_HOW} Slices of this dataset have {facts['slice_size']:,} bytes.", style="dim")
+    if any(each["step"] == "near_dedup" for each in facts["set_aside"]):
+        shown = f"penstock inspect {facts['output']} --duplicates"
+        yield Text(f"\nNear-duplicates are in duplicates/: `{shown}` shows them.", style="dim")
     elif not facts["first"]:
         yield Text("\nOnly their number was kept: `keep: true` of a stage writes the rows to rejected/.", style="dim")
 

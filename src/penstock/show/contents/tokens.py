@@ -38,6 +38,12 @@ def refuse_without_tokens(view: Mapping[str, Any]) -> None:
         )
 
 
+def refuse_several(asked: Mapping[str, bool]) -> None:
+    given = [option for option, is_given in asked.items() if is_given]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)}: one look at a time", where="the command line", next_step=given[0])
+
+
 def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
     """`view` has the number of the batch, how many of its rows to show, and options of load(); None: as usual."""
     options = {name: value for name, value in view.items() if value is not None}

@@ -53,8 +53,12 @@ def found_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         counts = ", ".join(f"{count:,} in {split}" for split, count in proof["groups"].items())
         yield "groups", f"by {', '.join(proof['by'])}: {counts}; in two splits: {proof['groups_in_two_splits']:,}"
     if near := facts["near_duplicates"]:
-        found = f"{near['removed']:,} of {counted(near['documents'], 'document')} are near-duplicates"
+        act = "removed" if near["act"] == "remove" else "marked"
+        found = f"{counted(near['removed'], 'near-duplicate')} of {counted(near['documents'], 'document')} {act}"
         yield "alike", f"{found}; penstock inspect {facts['output']} --duplicates shows them"
+        for each in near["sources"]:
+            if (share := each["removed"] / max(1, each["documents"])) > near["warn_above"]:
+                yield "WARNING", f"source {each['source']}: {share:.0%} of its documents are near-duplicates"
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:

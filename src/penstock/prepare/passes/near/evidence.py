@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
 from penstock.prepare.passes.near.pairing import REPRESENTATIVES
 from penstock.prepare.rows.container import Array
@@ -51,6 +52,7 @@ class Removals:
             "bands": banding.bands,
             "rows": banding.rows,
             "detection": round(banding.detection(near.threshold), 6),
+            "warn_above": near.warns_above,
         }
 
     def words(self, near: NearDedup, titles: Sequence[str]) -> str:
@@ -58,15 +60,17 @@ class Removals:
         removed, documents = sum(self.removed.values()), sum(self.documents.values())
         marked, loses = (", and are marked", "would lose") if near.act == "mark" else ("", "loses")
         found = f"{removed:,} of {documents:,} documents are near-duplicates{marked}"
-        said = [f"{found} ({self.compared:,} pairs were compared)"]
+        said = [f"{found} ({counted(self.compared, 'pair')} compared)"]
         for number, count in sorted(self.removed.items()):
             share = count / self.documents[number]
             if share > near.warns_above:
                 of = f"({count:,} of {self.documents[number]:,})"
-                said.append(f"WARNING: {titles[number]} {loses} {share:.0%} of its documents {of}")
+                said.append(f"WARNING: source {number} ({titles[number]}) {loses} {share:.0%} of its documents {of}")
+        if weakness := near.banding.weakness(near.threshold):
+            said.append(f"WARNING: {weakness}")
         if self.not_compared:
-            bands = f"in bands with more than {REPRESENTATIVES + 1} documents"
-            said.append(f"{bands}, {self.not_compared:,} pairs were not compared, counted in each band")
+            crowded = f"where more than {REPRESENTATIVES + 1} documents agree in a band"
+            said.append(f"{crowded}, {counted(self.not_compared, 'pair')} not compared, counted in each band")
         return "near_dedup: " + "; ".join(said)
 
 

@@ -26,6 +26,8 @@ class Pairing(NearPass):
         signed, shingled, last = self.keyed, self.keyed + 2, self.keyed + 4
         how = f"pass {signed} signs them, passes {self.number} to {shingled + 1} find pairs and compare their shingles"
         note = f"near_dedup compares all documents: {how}, pass {last} chooses which of them stay."
+        weakness = self.near.banding.weakness(self.near.threshold)
+        note += f" WARNING: {weakness}." if weakness else ""
         return self.told("bands", f"the bands of pass {signed}", note)
 
     def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> PairWork:  # noqa: ARG002

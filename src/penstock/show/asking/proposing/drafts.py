@@ -98,6 +98,7 @@ class Documents(Draft):
         yield "- clean # cuts off outer white space and sets empty texts aside"
         yield "# - filter: characters(text) >= 100"
         yield "- dedup # keeps the first of equal texts"
+        yield "# - near_dedup # keeps one of texts that are nearly the same"
         yield "- split: {test: 0.01}"
         yield "# Training needs tokens, and tokens need a tokenizer. penstock brings none. To get one:"
         yield "#   pip install tokenizers"

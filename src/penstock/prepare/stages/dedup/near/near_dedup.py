@@ -13,7 +13,7 @@ from penstock.prepare.stages.dedup.near.ranks import Rank, require_ranks
 from penstock.prepare.stages.dedup.near.removed import NearMatched, with_survivors
 from penstock.prepare.stages.dedup.near.shingles import MOST_UNITS, Shingling
 from penstock.prepare.stages.dedup.near.signatures import MOST_PLACES, Banding
-from penstock.prepare.stages.interfaces import Binds, MindsPlace, Named, TakesText, refuse_records
+from penstock.prepare.stages.interfaces import Binds, Exchanges, MindsPlace, Named, TakesText
 from penstock.prepare.stages.stage import Stage, require_columns
 from penstock.prepare.stages.text.clean import require_text
 from penstock.prepare.stages.text.pack import Pack
@@ -23,6 +23,18 @@ VERSION = 1  # of band keys, representatives and scripts: raised when the same o
 _WORDS, _CHARACTERS = 5, 8
 _DETECTION = 0.995  # of documents at the threshold, where `rows` is not given
 _MOST_ROWS = 12
+
+
+def _refuse_keep(keep: Any) -> None:
+    if keep in ("first", "longest"):
+        return
+    fits = isinstance(keep, dict) and isinstance(keep.get("column"), str) and not set(keep) - {"column", "order"}
+    if not fits or keep.get("order", "desc") not in ("desc", "asc"):
+        why = ": it says which document stays, and removed ones are listed in duplicates/" if keep is True else ""
+        raise ConfigError(
+            f"keep: {keep} is not understood{why}",
+            next_step="keep: first, keep: longest, or keep: {column: quality, order: desc} (or asc)",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +62,12 @@ class NearDedup(Binds, MindsPlace, TakesText):
     holds_much = True
     most_rows_per_slice = 1 << 18
 
+    @classmethod
+    def options_from_yaml(cls, written: Any) -> dict[str, Any]:
+        options = super().options_from_yaml(written)
+        _refuse_keep(options.get("keep", "first"))
+        return options
+
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
             raise ConfigError(f"threshold: {self.threshold:g} is not above 0 and at most 1")
@@ -58,19 +76,11 @@ class NearDedup(Binds, MindsPlace, TakesText):
             if units is not None and not 1 <= units <= MOST_UNITS:
                 raise ConfigError(f"{name}: {units:,} is not between 1 and {MOST_UNITS}")
         rows = 1 if self.rows is None else self.rows
-        if self.bands < 1 or rows < 1 or self.bands * rows > MOST_PLACES:
-            asked = f"bands: {self.bands:,} and rows: {rows:,}"
-            raise ConfigError(f"{asked} must be at least 1, and their product at most {MOST_PLACES:,}")
-        if isinstance(self.keep, dict):
-            self._refuse_unknown(self.keep)
+        if self.bands < 1 or rows < 1:
+            raise ConfigError(f"bands: {self.bands:,} and rows: {rows:,} must both be at least 1")
+        if self.bands * rows > MOST_PLACES:
+            raise ConfigError(f"bands: {self.bands:,} times rows: {rows:,} is more than {MOST_PLACES:,}")
         self.warns_above  # noqa: B018
-
-    def _refuse_unknown(self, keep: dict[str, str]) -> None:
-        if set(keep) - {"column", "order"} or "column" not in keep or keep.get("order", "desc") not in ("desc", "asc"):
-            raise ConfigError(
-                f"keep: {keep} is not understood",
-                next_step="keep: first, keep: longest, or keep: {column: quality, order: desc} (or asc)",
-            )
 
     @property
     def warns_above(self) -> float:
@@ -107,15 +117,20 @@ class NearDedup(Binds, MindsPlace, TakesText):
 
     def refuse_place(self, before: Sequence[Named], behind: Sequence[Named], format: str) -> None:
         """Documents are compared as they were read, not as records."""
-        refuse_records(before)
+        for number, stages in enumerate((before, behind)):
+            for name in (name for name, stage in stages if isinstance(stage, Exchanges)):
+                raise ConfigError(
+                    f"it compares documents, and `{name}` {'behind' if number else 'before'} it makes records of rows",
+                    next_step=f"near_dedup in a first job, `{name}` in a second one that reads its output",
+                )
         if format in ("arrays", "npz"):
             raise ConfigError(
                 f"near_dedup compares documents, but format: {format} holds samples", next_step="format: safetensors"
             )
-        if self.act == "mark" and any(isinstance(stage, Pack) and SURVIVOR not in stage.keep for _, stage in behind):
+        if self.act == "mark" and any(isinstance(stage, Pack) for _, stage in behind):
             raise ConfigError(
-                f"act: mark adds the column {SURVIVOR}, which `pack` leaves out",
-                next_step="act: remove; or leave `pack` to a second job, after a filter",
+                f"act: mark adds the column {SURVIVOR}, which is null for most documents: `pack` keeps no such column",
+                next_step="act: remove, which is the same as a filter for documents without a mark",
             )
         if any(isinstance(stage, NearDedup) for _, stage in before):
             raise ConfigError("a job has one near_dedup", next_step="run a second job on the output of the first")

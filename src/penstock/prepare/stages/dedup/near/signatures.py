@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.base.sizes import counted
 from penstock.prepare.rows.hashing import Array, mix
 from penstock.prepare.stages.dedup.near.shingles import Giant, Hashed
 
@@ -22,6 +23,7 @@ _PLACES_AT_ONCE = 1 << 19  # 4 MiB
 _AT_ONCE = 1 << 17  # values in memory: 1 MiB
 _SEEDS = mix(np.arange(1 << 13, dtype="u8"))  # of rounds and of places from the front, of bands from the back
 MOST_PLACES = 1 << 11
+_DETECTION_TO_WARN = 0.95
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,13 @@ class Banding:
     def detection(self, similarity: float) -> float:
         """Chance that two documents of this similarity share a band."""
         return 1.0 - (1.0 - similarity**self.rows) ** self.bands
+
+    def weakness(self, threshold: float) -> str:
+        """A sentence about bands that overlook many pairs at the threshold; none if they find nearly all."""
+        if (found := self.detection(threshold)) >= _DETECTION_TO_WARN:
+            return ""
+        bands = f"{counted(self.bands, 'band')} of {counted(self.rows, 'row')}"
+        return f"{bands} find only {found:.1%} of the pairs at threshold {threshold:g}: set more bands or fewer rows"
 
     def keys(self, hashed: Hashed) -> Array:
         """The keys of each document, a row per document."""
