@@ -8,6 +8,10 @@ ADAPTERS_READY := $(VENV)/.adapters-ready
 PEERS := .venv-peers
 DOCS := .venv-docs
 
+# Bytecode is kept, whatever the environment says: tests start thousands of processes, and each would spend 0.2 s on
+# compiling the same modules.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test proofs test-all installed promises bench bench-events bench-loader bench-arrays bench-text bench-dedup check format lint types layers docs reference clean
 
 $(READY): pyproject.toml
