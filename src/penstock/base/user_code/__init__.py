@@ -16,6 +16,8 @@ from penstock.base.errors import ConfigError, PenstockError, TaskError, did_you_
 from penstock.base.user_code.carried import accept as accept
 from penstock.base.user_code.carried import carried, carried_files, carried_identity, is_carried, shown_name
 from penstock.base.user_code.carried import refuse_other_values as refuse_other_values
+from penstock.base.user_code.importing import current_sources as current_sources
+from penstock.base.user_code.importing import import_module
 from penstock.base.user_code.modules import is_library, is_outdated, module_digest, own_modules, values_set_since
 
 _MODULE_AND_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -30,7 +32,7 @@ def load_object(target: str) -> Any:
     if is_carried(target):
         return carried(target).thing
     module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return getattr(import_module(module), attribute)
 
 
 def load_user_object(target: str) -> Any:
@@ -44,7 +46,7 @@ def load_user_object(target: str) -> Any:
         raise _StartsItself(_line_in(module))
     _under_way().add(module)
     try:
-        loaded = importlib.import_module(module)
+        loaded = import_module(module)
     except _StartsItself as error:
         raise ConfigError(
             f"importing {module}, to find its functions, starts the job that imports {module}: it would never end",

@@ -261,9 +261,10 @@ class _Portrait:
         return [*([name, word] for name, word in known if word), *described]
 
     def _import(self, name: str, place: Place) -> list[Any]:
+        session = sys.modules.get(name.partition(".")[0])
+        if session and session.__name__ in _SESSIONS:
+            raise _refusal(place, session, "is another program in each process", "name its values without it; ")
         module = imported(name)
-        if name.partition(".")[0] in _SESSIONS:
-            raise _refusal(place, module, "is another program in each process", "name its values without it; ")
         return ["module", name] if module is None else self._module(module.__name__)
 
     def _number(self, thing: Any) -> list[Any]:

@@ -1,11 +1,9 @@
 """Modules: the source of a user's module and of the modules it imports from the same place -> one hash."""
 
 import ast
-import importlib
 import importlib.util
 import os
 import sys
-import sysconfig
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
@@ -15,9 +13,8 @@ from typing import Any
 from penstock.base.errors import PenstockError
 from penstock.base.files import ReadFile
 from penstock.base.fingerprint import digest
+from penstock.base.user_code.importing import import_module, is_library_file
 
-_LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_PYTHON = (os.path.dirname(os.__file__), *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")))
 # When this process started. Elsewhere than on Linux it is not known, and every module counts as outdated.
 _STARTED = os.stat("/proc/self").st_ctime if os.path.isdir("/proc/self") else 0.0
 _SEEN: dict[str, tuple[int, str]] = {}  # by name: the module that was seen last, and the digest of its source
@@ -34,7 +31,7 @@ def is_library(name: str) -> bool:
     top = name.partition(".")[0]
     if top in ("builtins", "penstock"):
         return True
-    return _is_library_file(top, getattr(sys.modules.get(name), "__file__", None))
+    return is_library_file(top, getattr(sys.modules.get(name), "__file__", None))
 
 
 def imported(name: str) -> ModuleType | None:
@@ -48,21 +45,13 @@ def imported(name: str) -> ModuleType | None:
             spec = importlib.util.find_spec(top)
         except (ImportError, ValueError, AttributeError):
             return None
-        if spec is None or _is_library_file(top, spec.origin):
+        if spec is None or is_library_file(top, spec.origin):
             return None
         try:
-            importlib.import_module(name)
+            import_module(name)
         except Exception:  # it is no module; or the function will say so when it is called
             return None
     return None if is_library(name) else sys.modules.get(name)
-
-
-def _is_library_file(top: str, file: str | None) -> bool:
-    """Whether a module lies where libraries do. A user's `profile.py` has the name of one of Python's own modules."""
-    if file is None or not os.path.isabs(file):  # built into Python, or a folder without a file of its own
-        return top in sys.stdlib_module_names
-    own = any(file.startswith(os.path.join(place, "")) for place in _PYTHON)
-    return any(each in file for each in _LIBRARIES) or (own and top in sys.stdlib_module_names)
 
 
 def is_outdated(module: ModuleType, folder: str | None) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 from penstock.base.child import live_as_child
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import own_memory, resident_memory
-from penstock.base.user_code import accept, code_identity, refuse_other_values
+from penstock.base.user_code import accept, code_identity, current_sources, refuse_other_values
 from penstock.prepare.budget.means import Settings, give_back_memory
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.engines.events import Give
@@ -101,5 +101,6 @@ def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:
 
 
 if __name__ == "__main__":
-    with suppress(BrokenPipeError, ConnectionResetError, EOFError):  # the driver is gone, and says so itself
+    gone = suppress(BrokenPipeError, ConnectionResetError, EOFError)  # the driver is, and says so itself
+    with gone, current_sources():
         main()
