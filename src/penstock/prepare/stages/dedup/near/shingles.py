@@ -28,7 +28,7 @@ from penstock.shards.arrays import text_parts
 
 MOST_UNITS = 100
 _MOST_DOCUMENTS = 1 << 12  # that are hashed together
-_RANGE_BYTES = 8 << 20  # of a giant's text per range of hashes: at most 4 million of them
+_RANGE_BYTES = 8 << 20  # of a giant's text per range of hashes: as many hashes at most, which are 64 MiB
 CHUNK = 1 << 16  # hashes of a set that are read at a time
 _FACTORS = mix(np.arange(MOST_UNITS + 2, dtype="u8")) | np.uint64(1)
 _CHARACTERS, _FEW = np.uint64(1 << 32), np.uint64(1 << 33)  # so that these shingles are others than those of words
@@ -56,9 +56,16 @@ class Giant:
         ranges = 1 + self.bytes // _RANGE_BYTES
         edges = [(1 << 64) * number // ranges for number in range(ranges + 1)]
         for low, high in itertools.pairwise(edges):
-            found = distinct(np.concatenate([_between(each, low, high) for each in self.portions()]))
+            held = bytearray()  # grows and is sorted in place: more copies would take several times as much
+            for each in self.portions():
+                held += _between(each, low, high).tobytes()
+            found = np.frombuffer(held, "u8")
+            found.sort()
             for start in range(0, len(found), CHUNK):
-                yield found[start : start + CHUNK]
+                before = found[start - 1] if start else ~found[0]
+                some = found[start : start + CHUNK]
+                if len(new := some[np.append(some[0] != before, some[1:] != some[:-1])]):
+                    yield new
 
 
 @dataclass(frozen=True)
