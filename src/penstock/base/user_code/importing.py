@@ -65,8 +65,8 @@ class _FromSource(SourceFileLoader):
 
 
 def _is_old(bytecode: str | None, source: str) -> bool:
-    """Whether the source may have changed after its bytecode was written; a clock tick is a tie."""
+    """Whether the source may have changed after its bytecode was written, whatever time it was given; a tie counts."""
     try:
-        return bytecode is not None and os.stat(bytecode).st_mtime_ns <= os.stat(source).st_mtime_ns
+        return bytecode is not None and os.stat(bytecode).st_mtime_ns <= os.stat(source).st_ctime_ns
     except OSError:  # there is none
         return False
