@@ -125,6 +125,33 @@ def test_a_mark_of_utf8_needs_no_encoding(tmp_path):
     assert read(tmp_path / "a.csv", encoding="utf-8-sig").rows[0] == {"name": "José", "n": 1}
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.jsonl.gz"])
+def test_text_without_the_mark_that_its_encoding_begins_with_is_refused_with_the_next_step(tmp_path, name, encoding):
+    data = b'{"a": 1}\n{"a": 2}\n'
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    with pytest.raises(InputError, match=f"it does not begin with the mark of {encoding}") as caught:
+        survey(tmp_path / name, encoding=encoding)
+    assert f"{encoding}-le" in caught.value.what
+    assert "name the right `encoding:`" in caught.value.next_step
+
+
+def test_a_document_without_that_mark_is_set_aside_by_name(tmp_path):
+    (tmp_path / "a.txt").write_text("water")
+    job = {"input": {"path": str(tmp_path / "a.txt"), "encoding": "utf-16"}, "output": str(tmp_path / "out"), **WHEN}
+    with pytest.raises(InputError, match="it does not begin with the mark of utf-16"):
+        penstock.run(job, progress=False)
+    manifest = penstock.run({**job, "on_bad_input": "set_aside"}, progress=False)
+    assert [step.set_aside for step in manifest.account if step.set_aside] == [{"unreadable file": 1}]
+
+
+def test_a_header_in_another_encoding_is_refused_with_the_next_step(tmp_path):
+    (tmp_path / "a.csv").write_bytes("größe\n1\n".encode("latin-1"))
+    with pytest.raises(InputError, match="its header line cannot be read: it is not UTF-8") as caught:
+        survey(tmp_path / "a.csv")
+    assert "`encoding:` of the input, such as cp1252 or latin-1" in caught.value.next_step
+
+
 @pytest.mark.parametrize("encoding", ["latin9000", "rot13", "base64", "idna", "unicode_escape", "utf-7", "hex"])
 def test_what_is_no_encoding_of_files_is_refused(encoding):
     with pytest.raises(ValidationError, match="is not a"):

@@ -91,7 +91,10 @@ def _header(line: bytes, delimiter: str, file: File) -> tuple[str, ...]:
         raise _bad_header(file, "lines end with a carriage return alone, not with a newline" if stray else OPEN_QUOTE)
     try:
         names = list(_names_in(line, delimiter))
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        what = f"it is not {file.encoding or 'UTF-8'}: {error.reason}"
+        raise _bad_header(file, what, "name the `encoding:` of the input, such as cp1252 or latin-1") from error
+    except pa.ArrowException as error:
         raise _bad_header(file, str(error)) from error
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -104,8 +107,8 @@ def _names_in(line: bytes, delimiter: str) -> tuple[str, ...]:
     return tuple(read_csv(line + b"\n", Dialect((), 0, delimiter, True, ()), {}).schema.names)
 
 
-def _bad_header(file: File, reason: str) -> InputError:
-    return InputError(f"its header line cannot be read: {reason}", where=f"{file.location}, line 1")
+def _bad_header(file: File, reason: str, action: str = "correct that line") -> InputError:
+    return unusable(f"its header line cannot be read: {reason}", f"{file.location}, line 1", action)
 
 
 def _other_delimiter(name: str, delimiter: str, other: str, file: File) -> Misnamed:

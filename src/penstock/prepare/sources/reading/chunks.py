@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.prepare.rows.rows import Array
 from penstock.prepare.sources import File, UnreadablePart
-from penstock.prepare.sources.reading.encodings import marked_encoding
+from penstock.prepare.sources.reading.encodings import NoMark, marked_encoding
 from penstock.prepare.sources.reading.input_file import (
     BreaksOff,
     identity_of_ends,
@@ -63,6 +63,8 @@ def head_of(file: File, ends: Ends, at_least: bytes = b"") -> bytes:
             while at_least and data.startswith(at_least) and b"\n" not in data and (more := stream.read(len(data))):
                 data += more
             complete = not stream.read(1)
+    except NoMark as error:
+        raise unusable(str(error), file.location, "name the right `encoding:`") from error
     except (pa.ArrowException, OSError, BreaksOff) as error:
         if isinstance(error, BreaksOff) and data:  # what there is can be used, and the reading tells of the break
             return data[: _last_end(data, ends)] or data

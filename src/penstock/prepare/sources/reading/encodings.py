@@ -53,11 +53,21 @@ def marked_encoding(data: bytes | bytearray) -> str:
     return next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
 
 
+class NoMark(OSError):
+    """Text of an encoding whose mark says the order of its bytes does not begin with that mark."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(
+            f"it does not begin with the mark of {encoding}; if it is {encoding} without one, the encoding is "
+            f"{encoding}-le or {encoding}-be"
+        )
+
+
 class Decoded:
     """A stream of bytes in some encoding, read as UTF-8. It holds a megabyte of the file at a time."""
 
     def __init__(self, stream: BinaryIO, encoding: str) -> None:
-        self._stream = stream
+        self._stream, self._encoding = stream, encoding
         self._decoder = codecs.getincrementaldecoder(encoding)(_UNDECODABLE)
         self._held = bytearray()
         self._ended = False
@@ -86,4 +96,7 @@ class Decoded:
             self._broken = error
             return
         self._ended = not data
-        self._held += self._decoder.decode(data, self._ended).encode("utf-8", _UNDECODABLE)
+        try:
+            self._held += self._decoder.decode(data, self._ended).encode("utf-8", _UNDECODABLE)
+        except UnicodeError:  # no byte of it is bad: `_undecodable` would have taken that
+            self._broken = NoMark(self._encoding)
