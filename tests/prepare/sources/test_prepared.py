@@ -206,7 +206,7 @@ def test_workers_and_memory_decide_no_byte(rows):
 @pytest.mark.proof
 def test_a_chain_that_was_killed_ends_in_the_same_bytes(rows):
     run(rows, rows / "one", {"group": {"by": "src", "order": "time"}}, {"split": {"test": 0.2}}, slice_size="16kB")
-    source, stages = {"path": str(rows / "one"), "split": "train"}, [{"split": {"by": "src", "val": 0.3}}]
+    source, stages = {"path": str(rows / "one"), "split": "train"}, [{"split": {"by": "src", "val": 0.3, "seed": 1}}]
     keys = {"input": source, "stages": stages, "slice_size": "8kB", "workers": 0}
     clean = killing.clean_run(rows / "clean", lambda path, **more: workshop.write_job(path, "", **{**keys, **more}))
     assert clean.tasks > 3
@@ -215,3 +215,22 @@ def test_a_chain_that_was_killed_ends_in_the_same_bytes(rows):
         for point in ("task.after_shards", "commit.before_rename", "task.after_shards"):
             die_at(job, point)
     clean.assert_recovers(job)
+
+
+SHARES = {"by": "src", "val": 0.5}
+
+
+def test_a_second_split_by_the_hashes_of_the_first_is_refused_unless_all_of_it_is_read(rows, tmp_path):
+    run(rows, tmp_path / "one", {"split": {"by": "src", "test": 0.3}})
+    test, train = ({"path": str(tmp_path / "one"), "split": split} for split in ("test", "train"))
+    with pytest.raises(ConfigError, match=r"stages\[0\].split: .* was split by src with seed 0 already") as caught:
+        run(test, tmp_path / "two", {"split": SHARES})
+    assert "the shares of its test would be wrong" in caught.value.what
+    assert caught.value.next_step == "seed: 1"
+    run(test, tmp_path / "two", {"split": {**SHARES, "seed": 1}})
+    second = {split: set(penstock.open(tmp_path / "two", split)[:]["src"].to_pylist()) for split in ("train", "val")}
+    assert min(map(len, second.values())) > 0
+    job = {"input": [test, train], "output": str(tmp_path / "all"), "stages": [{"split": {"by": "src", "test": 0.3}}]}
+    penstock.run({**job, **WHEN}, progress=False)
+    again = (penstock.open(tmp_path / name, "test").manifest.records("test") for name in ("one", "all"))
+    assert len(set(again)) == 1

@@ -12,6 +12,7 @@ from penstock.prepare.sources.slices import Segment
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.survey.checking import check_stages, columns_needed, named_columns
 from penstock.prepare.survey.first_rows import SAMPLE_BYTES, SAMPLE_ROWS, no_rows
+from penstock.prepare.survey.resplit import refuse_same_hashes
 from penstock.shards.schema import misaligned, names_of
 
 Surveyed = list[tuple[File, FileSurvey]]
@@ -52,6 +53,7 @@ class Agreed:
 def agree(config: Config, stages: tuple[Stage, ...], sources: tuple[SourceOptions, ...], files: list[File]) -> Agreed:
     """Survey the files. The first that shows columns tells those of the input."""
     _refuse_idle_options(sources, files)
+    refuse_same_hashes(config.stage_names, stages, files)
     sources = tuple(replace(each, named=named_columns(stages)) for each in sources)
     good, bad, not_seen = _survey_files(config, sources, files)
     # If no file shows columns, the first of all tells that.
