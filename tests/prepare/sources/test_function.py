@@ -57,6 +57,10 @@ def a_list(path: Path) -> list[dict[str, Any]]:
     return [{"value": 1}, {"value": 2}] if path.read_bytes() else []
 
 
+def a_number(path: Path) -> int:  # noqa: ARG001
+    return 5
+
+
 def nothing(path: Path) -> None:  # noqa: ARG001
     return None
 
@@ -171,6 +175,12 @@ def test_a_function_that_returns_nothing_is_told_what_to_yield(tmp_path):
     (tmp_path / "raw").touch()
     (lost,) = read(tmp_path / "raw", "nothing", {"value": "int64"})
     assert "nothing returned None; it should yield samples" in str(lost)
+
+
+def test_a_function_that_returns_a_number_is_told_the_same(tmp_path):
+    (tmp_path / "raw").touch()
+    (lost,) = read(tmp_path / "raw", "a_number", {"value": "int64"})
+    assert "a_number returned a value of type int; it should yield samples" in str(lost)
 
 
 @pytest.mark.parametrize(("target", "reason"), [("out_of_memory", "MemoryError: "), ("leaving", "SystemExit: 3")])

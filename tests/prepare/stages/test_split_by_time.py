@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 import penstock
 from penstock.base.errors import ConfigError, InputError
@@ -107,6 +109,17 @@ def test_a_column_or_boundary_that_does_not_fit_is_refused_with_the_next_step(ki
         stage.output_schema(pa.schema([("at", kind)]), None)
     assert message in caught.value.what
     assert advice in caught.value.next_step
+
+
+def test_the_conditions_of_the_next_step_can_be_copied_into_a_job():
+    stage = build_stage("split", {"by_time": "seen at", "test": JUNE})
+    with pytest.raises(ConfigError) as caught:
+        stage.output_schema(pa.schema([("seen at", pa.list_(pa.timestamp("us")))]), None)
+    first, second = re.findall(r"`(filter: '.*?')`(?= and| before)", caught.value.next_step)
+    conditions = [build_stage("filter", yaml.safe_load(each)["filter"]) for each in (first, second)]
+    for condition in conditions:
+        condition.output_schema(pa.schema([("seen at", pa.timestamp("us"))]), None)
+    assert [each.where for each in conditions] == [("`seen at` < 2024-06-01",), ("`seen at` >= 2024-06-01",)]
 
 
 def test_two_splits_that_begin_together_are_refused():

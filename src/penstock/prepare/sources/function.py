@@ -9,7 +9,7 @@ import itertools
 import os
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType
@@ -186,9 +186,10 @@ def yielded_by(function: str, argument: Any) -> Iterator[Any]:
     """The samples one by one; what the user's code raises comes as Raised. One dict is one sample."""
     try:
         answer = load_object(function)(argument)
-        if answer is None:
+        if not isinstance(answer, Iterable):
+            returned = "None" if answer is None else f"a value of type {type(answer).__name__}"
             raise TypeError(
-                f"{shown_name(function)} returned None; it should yield samples (dicts), or return a list of them"
+                f"{shown_name(function)} returned {returned}; it should yield samples (dicts), or return a list of them"
             )
         yield from [answer] if isinstance(answer, Mapping) else answer
     except (Exception, SystemExit) as error:  # sys.exit() in a function ends its file, not the job

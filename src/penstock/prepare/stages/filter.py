@@ -159,6 +159,11 @@ def _came_to_differ(condition: Condition, kind: pa.DataType) -> bool:
     return is_zero_listed or any(scalar_of(value, kind).as_py() != float(value) for value in condition.values)
 
 
+def written_condition(column: str, rest: str) -> str:
+    """A condition as it stands in a job file, for a person to copy. YAML wants quotes around a backquote."""
+    return f"{column} {rest}" if column.isidentifier() else f"'`{column}` {rest}'"
+
+
 def parse_condition(text: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     if not match:

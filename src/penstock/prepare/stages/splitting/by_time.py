@@ -12,7 +12,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.numbers import is_not_finite
 from penstock.prepare.rows.literals import scalar_of, shown_value
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.stages.filter import Condition
+from penstock.prepare.stages.filter import Condition, written_condition
 from penstock.prepare.stages.interfaces import Splits
 from penstock.prepare.stages.splitting.names import TRAIN, refuse_name
 from penstock.prepare.stages.stage import require_columns
@@ -62,7 +62,8 @@ class SplitByTime(Splits):
                 known,
                 REASON,
                 lambda row: f"column {self.by_time!r} is {'null' if not times[row].is_valid else 'NaN'}",
-                f"correct them, or leave them out before the split: `filter: {self.by_time} is not null`",
+                "correct them, or leave them out before the split: "
+                f"`filter: {written_condition(self.by_time, 'is not null')}`",
             )
         return replace(rows, splits=self._decide(rows.batch))
 
@@ -127,10 +128,10 @@ def _refuse_type(name: str, kind: pa.DataType, value: Any) -> None:
     if is_a.is_timestamp(kind) or is_a.is_date(kind) or _is_number(kind):
         return
     if is_a.is_list(kind) or is_a.is_large_list(kind):
+        before, after = written_condition(name, f"< {value}"), written_condition(name, f">= {value}")
         raise ConfigError(
             f"by_time: column {name!r} is {kind}: a record with several times can be on both sides of a boundary",
-            next_step=f"make two datasets, with `filter: {name} < {value}` and `filter: {name} >= {value}` before "
-            "`group`",
+            next_step=f"make two datasets, with `filter: {before}` and `filter: {after}` before `group`",
         )
     raise ConfigError(
         f"by_time: column {name!r} is {kind}, not a time, a day or a number",
