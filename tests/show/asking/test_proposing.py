@@ -138,6 +138,26 @@ def test_an_unreadable_file_among_others_is_set_aside(here):
     _run()
 
 
+def test_values_that_span_lines_are_an_option_of_the_proposed_job(here):
+    rows = [f'{row % 7};"first line\nsecond; line"\n' for row in range(50)]
+    (here / "notes.csv").write_text("patient;note\n" + "".join(rows))
+    text = _init("notes.csv")
+    assert yaml.safe_load(text)["input"] == {"path": "notes.csv", "delimiter": ";", "newlines_in_values": True}
+    assert "a look at 1 file, 50 rows of csv" in text
+    assert len(_run()) == 50
+
+
+@pytest.mark.parametrize("stray", ['1,"open\n', '1,"open\n2,"b"\n'])
+def test_a_row_that_cannot_be_read_is_named_and_set_aside(here, stray):
+    (here / "a.csv").write_text("user,note\n1,a\n" + stray + "3,c\n")
+    text = _init("a.csv")
+    job = yaml.safe_load(text)
+    assert job["input"] == "a.csv"
+    assert job["on_bad_input"] == "set_aside"
+    assert "# 1 row of those looked at cannot be read, for example a.csv, line 3: a value starts with a quote" in text
+    assert len(_run()) == 2 + stray.count("b")
+
+
 def test_only_a_megabyte_of_a_file_and_a_few_files_are_read(here):
     (here / "data").mkdir()
     for number in range(8):
@@ -202,7 +222,7 @@ def test_times_that_a_csv_file_has_as_text_are_declared_and_can_be_loaded(here, 
     job = yaml.safe_load(text)
     assert job["input"] == {"path": "shop.csv", "types": {"when": kind}}
     assert job["stages"][0] == {"group": {"by": "customer", "order": "when"}}
-    assert "ordered as such" not in text
+    assert "so it is ordered" not in text
     _run()
     with penstock.load("prepared", batch_size=2, length=16, workers=0, fields={"when": "time"}) as loader:
         assert next(loader)["inputs"].shape == (2, 16)
@@ -221,7 +241,7 @@ def test_text_of_which_not_every_value_is_a_time_stays_text(here, odd):
     (here / "shop.csv").write_text("\n".join(["customer,when,amount,shop", *lines, f"1,{odd},1.5,s1"]))
     text = _init("shop.csv")
     assert yaml.safe_load(text)["input"] == "shop.csv"
-    assert "# is when the time? It holds text of type string, ordered as such" in text
+    assert "# is when the time? Its type is string, so it is ordered as text, character by character" in text
     _run()
 
 

@@ -73,7 +73,11 @@ def _parse_setting(text: str) -> Override:
     try:
         return Override(tuple(name.split(".")), read_yaml(value), f"--set {text}")
     except yaml.YAMLError as error:
-        raise ConfigError(f"the value is not YAML: {error}", where=f"--set {text}") from error
+        raise ConfigError(
+            f"the value is not YAML: {error}",
+            where=f"--set {text}",
+            next_step="quote it for the shell, and close every bracket: --set 'stages=[{filter: rtt > 0}]'",
+        ) from error
 
 
 def _replace(current: Any, keys: tuple[str, ...], override: Override) -> Any:

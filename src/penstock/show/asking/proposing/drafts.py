@@ -141,8 +141,8 @@ class Events(Draft):
         if times[1:]:
             yield f"order by which column? {', '.join(quoted(each.name) for each in times[:_MOST_CANDIDATES])}"
         if not times[0].is_time and times[0].name not in self.types():
-            kind = "text" if times[0].is_text else "numbers"
-            yield f"is {quoted(times[0].name)} the time? It holds {kind} of type {times[0].type}, ordered as such"
+            order = "as text, character by character" if times[0].is_text else "by number"
+            yield f"is {quoted(times[0].name)} the time? Its type is {times[0].type}, so it is ordered {order}"
 
 
 class PlainRows(Draft):
@@ -189,10 +189,21 @@ class Samples(Draft):
         yield "which samples belong together? `split: {by: column, test: 0.1}` keeps them in one split"
 
 
-def _source_lines(source: Mapping[str, str | Sequence[str]]) -> Iterator[str]:
+_NOTES = {
+    "encoding": " # a guess: the first files are not UTF-8",
+    "newlines_in_values": " # some values span lines, between quotes",
+}
+
+
+def _source_lines(source: Mapping[str, str | bool | Sequence[str]]) -> Iterator[str]:
     for key, value in source.items():
-        note = " # a guess: the first files are not UTF-8" if key == "encoding" else ""
-        yield f"{key}: {quoted(value) if isinstance(value, str) else quoted_list(value)}{note}"
+        yield f"{key}: {_as_yaml(value)}{_NOTES.get(key, '')}"
+
+
+def _as_yaml(value: str | bool | Sequence[str]) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return quoted(value) if isinstance(value, str) else quoted_list(value)
 
 
 def _filters(columns: Iterable[Column], roles: Roles) -> Iterator[str]:

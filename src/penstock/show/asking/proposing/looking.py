@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.base.errors import InputError
 from penstock.prepare.job.config import Config
+from penstock.prepare.rows.rows import Rows, SetAside
 from penstock.prepare.sources import File, readable
 from penstock.prepare.sources.registry import SOURCES, format_of
 from penstock.prepare.survey.agreement import Agreed, agree
@@ -39,6 +40,7 @@ class Looked:
     unread: tuple[Unread, ...]
     rows: int
     columns: tuple[Column, ...]
+    bad: tuple[SetAside, ...] = ()  # rows that cannot be read
 
     @property
     def unit(self) -> str:
@@ -64,8 +66,10 @@ def look(paths: Sequence[str], folder: str, output: str) -> Looked:
     some = _some(found.files)
     agreed = agree(config, (), (config.input[0].options(),), some)
     null_texts = config.input[0].null_values if found.formats[0] == "csv" else ()
-    rows, columns = _columns(found, agreed, null_texts)
-    return Looked(source, folder, found.formats[0], len(found.files), some, agreed, found.unread, rows, columns)
+    table, bad = _table(found, agreed)
+    columns = columns_of(table, null_texts)
+    facts = (source, folder, found.formats[0], len(found.files), some, agreed, found.unread)
+    return Looked(*facts, table.num_rows, columns, bad)
 
 
 def _some(files: Sequence[File]) -> list[File]:
@@ -116,27 +120,27 @@ def _from_folder(path: str, folder: str) -> str:
     return os.path.relpath(path, folder)
 
 
-def _columns(found: Found, agreed: Agreed, null_texts: Sequence[str]) -> tuple[int, tuple[Column, ...]]:
-    """(rows that were looked at, the columns). Documents of plain text and arrays are not read: their kind is known."""
-    batches = []
+def _table(found: Found, agreed: Agreed) -> tuple[pa.Table, tuple[SetAside, ...]]:
+    """The first rows, and those that cannot be read. Plain text and arrays are not read: their kind is known."""
+    looked_at: list[Rows] = []
     if found.formats[0] not in ("npz", "text"):
-        batches = list(_batches(found, agreed))
-    table = pa.Table.from_batches(batches, agreed.schema)
-    return table.num_rows, columns_of(table, null_texts)
+        looked_at = list(_first_rows(found, agreed))
+    table = pa.Table.from_batches([rows.batch for rows in looked_at], agreed.schema)
+    return table, tuple(each for rows in looked_at for each in rows.set_aside)
 
 
-def _batches(found: Found, agreed: Agreed) -> Iterator[pa.RecordBatch]:
+def _first_rows(found: Found, agreed: Agreed) -> Iterator[Rows]:
     reading = replace(agreed.reading(found.formats), rows_at_once=1000, bytes_at_once=_FILE_BYTES)
-    rows, seen = 0, Counter[str]()
+    count, seen = 0, Counter[str]()
     for segment in agreed.pieces:
         if seen[segment.location] >= _FILE_BYTES:
             continue
         for part in readable(segment, reading):
-            batch = part.batch.slice(0, MOST_ROWS - rows)
-            rows += batch.num_rows
+            batch = part.batch.slice(0, MOST_ROWS - count)
+            count += batch.num_rows
             seen[segment.location] += batch.nbytes
-            yield batch.cast(agreed.schema)
-            if rows >= MOST_ROWS:
+            yield replace(part, batch=batch.cast(agreed.schema))
+            if count >= MOST_ROWS:
                 return
             if seen[segment.location] >= _FILE_BYTES:
                 break

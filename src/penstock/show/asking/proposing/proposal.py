@@ -83,7 +83,7 @@ def _header_questions(looked: Looked) -> Iterator[str]:
 
 
 def _text(draft: Draft, output: str, questions: Sequence[str]) -> str:
-    looked, bad = draft.looked, draft.looked.agreed.bad
+    looked = draft.looked
     lines = [
         f"# Proposed by `penstock init` after a look at {_extent(looked)}.",
         "# `penstock plan` shows what it would do, `penstock run` does it.",
@@ -101,14 +101,25 @@ def _text(draft: Draft, output: str, questions: Sequence[str]) -> str:
         "",
         "memory: 80% # of the machine, for the whole process tree; or a size such as 2GB",
         "workers: auto",
+        *_bad_input_lines(looked),
     ]
-    if bad:
-        reason = f"{quoted(bad[0].path)}: {printable(bad[0].detail)}"
-        lines += [f"# {len(bad)} of the files looked at cannot be read, for example {reason}"]
-        lines += ["on_bad_input: set_aside # keeps a list of them in rejected/; fail stops the run"]
-    else:
-        lines += ["on_bad_input: fail # or set_aside: keep rows that cannot be read in rejected/, with the reason"]
     return "\n".join(lines) + "\n"
+
+
+def _bad_input_lines(looked: Looked) -> Iterator[str]:
+    """`on_bad_input`, so that the job runs on what was seen."""
+    for each in looked.agreed.bad[:1]:
+        reason = f"{quoted(each.path)}: {printable(each.detail)}"
+        yield f"# {len(looked.agreed.bad)} of the files looked at cannot be read, for example {reason}"
+    for line in (line for each in looked.bad[:1] for line in each.kept[:1]):
+        count = sum(each.count for each in looked.bad)
+        place = f"{quoted(line['file'])}, line {line['line']:,}" if line.get("line") else quoted(line["file"])
+        why = printable(line.get("detail") or line["reason"])
+        yield f"# {counted(count, 'row')} of those looked at cannot be read, for example {place}: {why}"
+    if looked.agreed.bad or looked.bad:
+        yield "on_bad_input: set_aside # keeps them in rejected/, with the reason; fail stops the run"
+    else:
+        yield "on_bad_input: fail # or set_aside: keep rows that cannot be read in rejected/, with the reason"
 
 
 def _extent(looked: Looked) -> str:
