@@ -65,6 +65,10 @@ def _option(names: str, metavar: str | None, help: str, **others: Any) -> Any:
     return typer.Option(*names.split(), metavar=metavar, help=help, **others)
 
 
+def _flag(name: str, help: str) -> Any:
+    return typer.Option(name, metavar="", help=help)  # it takes no value, so none is shown
+
+
 def _older(name: str, metavar: str, help: str, **others: Any) -> Any:
     return _option(
         name, metavar, help, rich_help_panel="Older names, from the scripts that penstock replaces", **others
@@ -123,15 +127,15 @@ Format = Annotated[str | None, _option("--format -f", "NAME", _FORMATS)]
 MemoryLimit = Annotated[str | None, _older("--memory-limit-gb", "N", "Same as --memory with N GB.")]
 MaxRowSize = Annotated[str | None, _older("--max-row-size-mb", "N", "Sets max_record of `group` to N MiB.")]
 TrainRatio = Annotated[str | None, _older("--train-ratio", "R", "Sets test of `split` to 1 - R; 1 means no split.")]
-Redo = Annotated[bool, typer.Option("--redo", help="Do everything again, and replace the finished dataset.")]
+Redo = Annotated[bool, _flag("--redo", "Do everything again, and replace the finished dataset.")]
 _SKIPPED = "Stop when the batch files in intermediate_dir are complete."
 _BATCHES = "Folder of the batch files. Default: the job's intermediate_dir."
 _LENGTH = "Tokens per row. Default: the dataset's own row length, otherwise {}."
 _LONGER_ROWS = "truncate: cut stored rows of tokens that are longer than --length."
 _AUGMENTED = "For events: reorder them and their fields, and leave times out, like load(augment=...)."
 _FIELD_KINDS = "How events become tokens, by column: 'dst: ip, at: time, port: {int: 2}'."
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; the rest on stderr.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+AsJson = Annotated[bool, _flag("--json", "One JSON document on stdout; the rest on stderr.")]
+Debug = Annotated[bool, _flag("--debug", "Show the traceback of an error.")]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -183,7 +187,7 @@ def _usage_error(error: Any) -> Exception:
 
 @app.callback(invoke_without_command=True)
 def _penstock(
-    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False
+    context: typer.Context, version: Annotated[bool, _flag("--version", "Show the version.")] = False
 ) -> None:
     if version:
         from penstock import __version__
@@ -206,7 +210,7 @@ def run(
     output_format: Format = None,
     settings: Setting = None,
     redo: Redo = False,
-    skip_merge: Annotated[bool, typer.Option("--skip-merge", help=_SKIPPED)] = False,
+    skip_merge: Annotated[bool, _flag("--skip-merge", _SKIPPED)] = False,
     memory_limit_gb: MemoryLimit = None,
     max_row_size_mb: MaxRowSize = None,
     train_ratio: TrainRatio = None,
@@ -289,8 +293,8 @@ _WAITS = "Wait until a run begins. A run that still plans has written nothing ye
 @app.command()
 def watch(
     path: Annotated[str, typer.Argument(metavar="OUTPUT", callback=_dataset, help=_WATCHED)],
-    wait: Annotated[bool, typer.Option("--wait", help=_WAITS)] = False,
-    as_json: Annotated[bool, typer.Option("--json", help=_EVENTS_AS_JSON)] = False,
+    wait: Annotated[bool, _flag("--wait", _WAITS)] = False,
+    as_json: Annotated[bool, _flag("--json", _EVENTS_AS_JSON)] = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Show the progress of a run in another process, until it ends. Changes nothing."""
@@ -363,7 +367,7 @@ def export(
     output: Annotated[str | None, _option("--output -o", "PATH", _EXPORT_PLACE, callback=_local)] = None,
     split: Annotated[str | None, _option("--split", "NAME", "Only this split.")] = None,
     shard_size: Annotated[str | None, _option("--shard-size", "SIZE", _SHARDS)] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
+    overwrite: Annotated[bool, _flag("--overwrite", "Replace an earlier export.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
@@ -387,14 +391,12 @@ def inspect(
     path: Looked,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Show records of this split.")] = None,
     records: Annotated[int, typer.Option("--records", "-n", min=0, help="How many records or pairs to show.")] = 3,
-    tokens: Annotated[bool, typer.Option("--tokens", help="Show a training batch, decoded.")] = False,
+    tokens: Annotated[bool, _flag("--tokens", "Show a training batch, decoded.")] = False,
     rejected: Annotated[
-        bool, typer.Option("--rejected", help="Show rows that were set aside, with file, position and reason.")
+        bool, _flag("--rejected", "Show rows that were set aside, with file, position and reason.")
     ] = False,
-    origins: Annotated[
-        bool, typer.Option("--origins", help="Show which documents or samples a training batch holds.")
-    ] = False,
-    duplicates: Annotated[bool, typer.Option("--duplicates", help=_DUPLICATES)] = False,
+    origins: Annotated[bool, _flag("--origins", "Show which documents or samples a training batch holds.")] = False,
+    duplicates: Annotated[bool, _flag("--duplicates", _DUPLICATES)] = False,
     input: Annotated[list[str] | None, _option("--input -i", "PATH", _ORIGIN_INPUT, callback=_local)] = None,
     batch: Annotated[int | None, _with_tokens("--batch", "K", "Number of the batch. Default: 0.", min=0)] = None,
     rows: Annotated[int | None, _with_tokens("--rows", "N", "Number of rows to show. Default: 3.", min=0)] = None,
@@ -548,7 +550,7 @@ def init(
         list[str] | None, typer.Argument(metavar="PATH", callback=_local, help=_FILES, autocompletion=_paths_like)
     ] = None,
     output: Annotated[str | None, _option("--output -o", "FILE", "The job file to write. Default: job.yaml.")] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of job files, for editors.")] = False,
+    schema: Annotated[bool, _flag("--schema", "Print the JSON Schema of job files, for editors.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
