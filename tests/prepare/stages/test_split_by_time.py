@@ -16,6 +16,7 @@ import yaml
 
 import penstock
 from penstock.base.errors import ConfigError, InputError
+from penstock.cli import main
 from penstock.prepare.stages import build_stage
 from tests.prepare.stages.rows import checked_stage, make_rows
 
@@ -191,3 +192,11 @@ def test_a_job_file_may_write_the_day_without_quotes(events):
     unquoted = penstock.run(job, progress=False)
     job.write_text(job.read_text().replace(JUNE, f"'{JUNE}'"))
     assert penstock.run(job, progress=False) == unquoted
+
+
+def test_the_words_about_an_empty_split_name_its_time(events, capfd):
+    job = {"input": str(events / "*.parquet"), "output": str(events / "out"), "memory": "1GB", "workers": 0}
+    written = {**job, "stages": [{"split": {"by_time": "at", "test": "2034-06-01"}}]}
+    (events / "job.yaml").write_text(yaml.safe_dump(written))
+    assert main(["run", str(events / "job.yaml")]) == 0
+    assert "test: no record came into it; no row has such a time" in " ".join(capfd.readouterr().out.split())

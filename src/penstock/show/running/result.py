@@ -11,6 +11,7 @@ from penstock.base.sizes import counted, format_count, format_seconds, format_si
 from penstock.base.stores import open_store
 from penstock.prepare.passes.text.packing import TAIL
 from penstock.prepare.plan.plan import Plan
+from penstock.prepare.stages.splitting.by_time import SplitByTime
 from penstock.shards.manifest import Manifest
 from penstock.shards.packed import TOKENS
 from penstock.shards.schema import Field
@@ -22,7 +23,9 @@ from penstock.show.running.pass_table import memory_words, pass_tables
 def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
     facts = dataset_facts(open_store(plan.config.output_path), manifest)
     survey = {"not_read": [asdict(each) for each in plan.survey.unread], "not_seen": list(plan.survey.not_seen)}
-    return {"already_done": already_done, "export": plan.config.export_path or None, **survey, **facts}
+    by_time = any(isinstance(stage, SplitByTime) for stage in plan.survey.stages)
+    job = {"export": plan.config.export_path or None, "split_by_time": by_time}
+    return {"already_done": already_done, **job, **survey, **facts}
 
 
 def result_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
@@ -87,8 +90,11 @@ def _why_empty(facts: dict[str, Any]) -> Iterator[str]:
     """A reason per empty split; for a dataset without any record, one that accounts for all that was read."""
     empty = [split for split, each in facts["splits"].items() if not each["records"]]
     if not empty or len(empty) < len(facts["splits"]):
+        hint = "more groups or rows, or a larger share, would fill it"
+        if facts.get("split_by_time"):
+            hint = "no row has such a time; look at the time in `split`, and at the type of the column"
         for split in empty:
-            yield f"{split}: no record came into it; more groups or rows, or a larger share, would fill it"
+            yield f"{split}: no record came into it; {hint}"
         return
     found = [*_all_set_aside(facts["account"]), *_all_in_the_tail(facts)]
     yield f"no record: {'; '.join(found) or 'nothing was read'}"
