@@ -52,6 +52,7 @@ class Made:
     draws: int = 0
     draws_used: int = 0
     tokens_truncated: int = 0  # of rows longer than those of the batch
+    tokens_excluded: int = 0  # would count, but exclude= lists their documents
     read_seconds: float = 0.0  # waited for reading that is not by page faults
     alone_seconds: float = 0.0  # in which no other thread could do the same
     verified_bytes: int = 0

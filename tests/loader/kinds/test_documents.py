@@ -124,6 +124,9 @@ def test_options_that_mean_nothing_are_refused(datasets: Datasets):
         penstock.load(datasets.arrays, batch_size=2, documents="varlen")
     with pytest.raises(ConfigError, match="more than int32 counts"):
         penstock.load(datasets.rows, batch_size=2**26, documents="varlen", memory=2**50)
+    later = [{"from": 0}, {"from": 5, "batch_size": 2**26}]
+    with pytest.raises(ConfigError, match="more than int32 counts"):
+        penstock.load(datasets.rows, batch_size=2, phases=later, documents="varlen", memory=2**50)
 
 
 def test_a_state_goes_on_on_other_ranks_and_is_refused_with_other_documents(datasets: Datasets):

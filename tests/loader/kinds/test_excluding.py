@@ -197,9 +197,28 @@ def test_what_cannot_be_meant_is_refused(packed, tmp_path):
     refused("neither an origin nor a hash", ["b.jsonl"])
     refused("neither an origin nor a hash", ['{"position": 3}'])
     refused("neither an origin nor a hash", [{"file": None, "position": None, "dataset": "elsewhere"}])
+    for position in (1.5, -1, True, 2**70, "3"):
+        refused("neither an origin nor a hash", [[0, "b.jsonl", position]])
+    refused("neither an origin nor a hash", [[True, "b.jsonl", 3]])
+    refused("neither an origin nor a hash", ["b.jsonl:-1", f"b.jsonl:{2**70}"])
     refused("cannot be read", tmp_path / "missing.txt")
     (tmp_path / "latin.txt").write_bytes("é.jsonl:3".encode("latin-1"))
     refused("cannot be read: it is not UTF-8", tmp_path / "latin.txt")
+
+
+def test_a_position_beyond_all_others_is_that_of_no_other_document(packed):
+    """A stored origin has the number of its piece above the bits of its position."""
+    table = json.loads((packed / "artifacts" / "origins.json").read_text())
+    source, file, _ = table["pieces"][0]
+    with penstock.load(packed, length=32, **OPTIONS) as plain:
+        positions = {each.position for _, each in _origins(plain)}
+    beyond = [
+        [source, file, number << table["shift"] | each]
+        for number in range(1, len(table["pieces"]))
+        for each in positions
+    ]
+    with pytest.raises(ConfigError, match=f"none of the {len(beyond):,} documents"):
+        penstock.load(packed, length=32, exclude=beyond, **OPTIONS)
 
 
 @pytest.mark.parametrize("form", ["objects", "jsonl with a byte order mark", "dicts"])
@@ -269,6 +288,18 @@ def test_a_line_that_may_be_of_several_datasets_is_refused_by_name(two, line):
         penstock.load(two, exclude=[line], **OPTIONS)
     (proposed,) = [each for each in str(refused.value).split("\n") if "name the one: " in each]
     assert _gone(two, [proposed.partition("name the one: ")[2]]) == {(two[0], 5)}
+
+
+def test_shares_of_tokens_do_not_depend_on_the_list(two):
+    options = {**OPTIONS, "epochs": None, "mix_by": "tokens"}
+    with penstock.load(two, **options) as plain:
+        listed = [each for _, each in _origins(plain) if each.dataset == two[1]]
+        with penstock.load(two, exclude=listed, **options) as loader:
+            assert loader.state() == plain.state()
+            assert not {each.dataset for _, each in _origins(loader)} & {two[1]}
+            for k in range(len(plain)):
+                one, other = plain.batch(k)["inputs"], loader.batch(k)["inputs"]
+                assert ((other == one) | (other == 0)).all()
 
 
 def test_a_hash_is_excluded_in_every_dataset(two):

@@ -237,8 +237,8 @@ def test_phases_that_made_other_batches_are_refused_by_name(paths, other, words)
         ([{"from": 0, "weight": [1, 1]}], "unknown key, 'weight'"),
         ([{"from": 0, "batch_size": 0}], "not a whole number above 0"),
         ([{"from": 0, "weights": [1]}], "1 numbers for 2 datasets"),
-        ([{"from": 0, "weights": [0, 0]}], "numbers above 0"),
-        ([{"from": 0, "weights": [1, -1]}], "numbers above 0"),
+        ([{"from": 0, "weights": [0, 0]}], r"all weights are 0\n *where: load\(phases=...\), phase 1"),
+        ([{"from": 0}, {"from": 5, "weights": [1, -1]}], r"one is -1\n *where: load\(phases=...\), phase 2"),
         ([{"from": 0, "weights": [1, 10**9]}, {"from": 5}], "too far apart"),
     ],
 )

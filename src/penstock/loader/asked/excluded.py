@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,11 +11,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from penstock.base.errors import ConfigError
+from penstock.base.numbers import is_whole
 from penstock.base.paths import normal_path
 from penstock.base.stores import is_served
 from penstock.loader.batches import SegmentOrigin
 
 _MOST_SHOWN = 200  # characters of a line
+_MOST_POSITION = 2**63 - 1
 _HASH = re.compile(r"[0-9a-f]{16}")
 _USAGE = (
     "one per line, or one JSON array: file:position; 16 hexadecimal digits, the hash of the text; "
@@ -99,12 +102,12 @@ def _parsed(line: Any) -> Line:
             return ContentHash(int(line, 16))
         if isinstance(line, str) and not line.startswith(("[", "{")):
             file, _, position = line.rpartition(":")
-            return Place(file, int(position))
+            return Place(file, _number(int(position)))
         told = json.loads(line) if isinstance(line, str) else line
         if isinstance(told, Mapping):
             return _of_mapping(told)
         source, file, position = told
-        return Place(str(file), int(position), int(source))
+        return Place(str(file), _number(position), _number(source))
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             f"{_shortened(repr(line))} is neither an origin nor a hash", where="load(exclude=...)", next_step=_USAGE
@@ -124,7 +127,14 @@ def _of_mapping(told: Mapping[str, Any]) -> Line:
     dataset, source = told.get("dataset"), told.get("source")
     if not isinstance(dataset, str | None):
         raise TypeError("a dataset is named by its path")
-    return Place(told["file"], int(told["position"]), source if source is None else int(source), dataset)
+    return Place(told["file"], _number(told["position"]), source if source is None else _number(source), dataset)
+
+
+def _number(value: Any) -> int:
+    """A position, or the number of a source. One that would have to be rounded may be that of another document."""
+    if not is_whole(value, 0, _MOST_POSITION):
+        raise ValueError(f"{value!r} is no whole number from 0 on")
+    return operator.index(value)
 
 
 @lru_cache(maxsize=1024)  # a list names few datasets, many times

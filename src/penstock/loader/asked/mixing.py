@@ -138,7 +138,9 @@ def refuse_weights(weights: Any, datasets: int, where: str, may_be_zero: bool = 
             where=where,
             next_step="one weight per dataset, in the order of the paths",
         )
-    whole_shares([each for each in weights if each or not may_be_zero] or [0])
+    if may_be_zero and not any(weights):
+        raise ConfigError("all weights are 0", where=where, next_step="give at least one dataset a weight above 0")
+    whole_shares([each for each in weights if each or not may_be_zero], where)
 
 
 def _shares(kind: Kind, weights: Sequence[float] | None, mix_by: str, datasets: int) -> tuple[int, ...]:
@@ -155,10 +157,14 @@ def _shares(kind: Kind, weights: Sequence[float] | None, mix_by: str, datasets: 
 
 
 def _tokens_a_row(kind: Kind, number: int) -> Fraction:
-    """Useful tokens of the first rows of a dataset under seed 0: a fact of the data and the recipe, not of the seed."""
+    """Useful tokens of the first rows of a dataset under seed 0: a fact of the data and the recipe, not of the seed.
+
+    Those of excluded documents count too, or a longer list would move rows.
+    """
     shares = tuple(int(i == number) for i in range(len(kind.streams)))
     rows, order, tokens = min(_ROWS, kind.streams[number].rows), Order(kind.streams, shares, seed=0), 0
     for first in range(0, rows, _ROWS_AT_ONCE):
         draws = order.draw(first, min(_ROWS_AT_ONCE, rows - first))
-        tokens += kind.fill(draws, empty_batch(kind.layout, len(draws.keys))).tokens
+        made = kind.fill(draws, empty_batch(kind.layout, len(draws.keys)))
+        tokens += made.tokens + made.tokens_excluded
     return Fraction(max(1, tokens), rows)

@@ -45,7 +45,8 @@ class Excluding:
     def fill(self, draws: Draws, out: Batch) -> Made:
         made = self._kind.fill(draws, out)
         made.counts = {EXCLUDED: self._clear(draws, out)}
-        made.tokens = int(np.count_nonzero(out["targets_segmentation"]))
+        tokens = int(np.count_nonzero(out["targets_segmentation"]))
+        made.tokens, made.tokens_excluded = tokens, made.tokens - tokens
         made.filled = int(np.count_nonzero(out["inputs_segmentation"]))
         return made
 
@@ -171,7 +172,7 @@ def _values_of(wanted: Iterable[Place], origins: Origins) -> dict[int, Line]:
         (number << origins.shift) | place.position: place
         for place in wanted
         for source, number in pieces.get(place.file, [])
-        if place.source in (None, source)
+        if place.source in (None, source) and place.position < 1 << origins.shift
     }
 
 

@@ -44,7 +44,7 @@ def allow_in_draws(kind: Kind, asked: Asked) -> int:
 
 
 def _row_length(kind: Kind, asked: Asked) -> int:
-    (length,), rows = kind.layout["inputs"][0], asked.options["batch_size"] // asked.options["world"]
+    (length,), rows = kind.layout["inputs"][0], asked.rows
     if rows * (length + 1) > _MOST_TOKENS:
         raise ConfigError(
             f"{rows:,} rows of {length:,} tokens are more than int32 counts, and cu_seqlens is int32",

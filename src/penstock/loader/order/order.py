@@ -57,7 +57,7 @@ def contexts_of(events: Array) -> Array:
     return contexts
 
 
-def whole_shares(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
+def whole_shares(weights: Sequence[float | Fraction], where: str = "load(weights=...)") -> tuple[int, ...]:
     """Weights as whole numbers in their ratio: 0.7 and 0.3 become 7 and 3.
 
     The smallest that are exact, if their sum is small; otherwise the smallest of which each is exact to a thousandth.
@@ -66,7 +66,7 @@ def whole_shares(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
     if wrong:
         raise ConfigError(
             f"weights= must be numbers above 0, and one is {wrong[0]!r}",
-            where="load(weights=...)",
+            where=where,
             next_step="one finite number above 0 for each dataset; leave out a dataset whose share is 0",
         )
     given = [Fraction(weight.item() if isinstance(weight, np.generic) else weight) for weight in weights]
@@ -75,7 +75,7 @@ def whole_shares(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
         raise ConfigError(
             f"weights= are too far apart: {min(weights)!s:.12} and {max(weights)!s:.12}, and at most "
             f"{_FINEST_WEIGHT:,} to 1 can be kept",
-            where="load(weights=...)",
+            where=where,
             next_step="leave out the dataset with the smallest weight, or give it more",
         )
     exact = [(weight / largest).limit_denominator(_FINEST_WEIGHT) for weight in given]
