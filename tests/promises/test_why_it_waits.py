@@ -386,6 +386,14 @@ def test_a_line_is_logged_as_often_as_asked_for(rows, caplog):
     )
 
 
+def test_no_time_is_called_map_without_functions(rows):
+    with penstock.load(rows, batch_size=8, epochs=2) as loader:
+        assert len(list(loader)) == len(loader)
+        stages = loader.stats().stages
+    assert stages["map"] == 0
+    assert stages["encode"] > 0
+
+
 def test_stats_outlive_the_loader(rows):
     loader = penstock.load(rows, batch_size=8, epochs=2, workers=1)
     assert len(list(loader)) == len(loader)

@@ -50,9 +50,11 @@ class Maker:
         filled, read = time.perf_counter(), made.read_seconds
         if _major_faults() > faults:
             read = max(read, filled - drawn - (time.thread_time() - cpu))
-        before_map = time.thread_time()
-        batch = (self._processes or self._functions.apply)(k, batch)
-        computing, mapping = time.thread_time() - before_map, time.perf_counter() - filled
+        mapping = computing = 0.0
+        if self._functions.each:  # without any, what a busy machine takes here would be called map
+            before_map = time.thread_time()
+            batch = (self._processes or self._functions.apply)(k, batch)
+            computing, mapping = time.thread_time() - before_map, time.perf_counter() - filled
         timing = Timing(drawn - started, read, filled - drawn - read, mapping, computing, made.alone_seconds)
         self._totals.add_made(made, timing)
         return batch, made
