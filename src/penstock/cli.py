@@ -134,6 +134,7 @@ _LENGTH = "Tokens per row. Default: the dataset's own row length, otherwise {}."
 _LONGER_ROWS = "truncate: cut stored rows of tokens that are longer than --length."
 _AUGMENTED = "For events: reorder them and their fields, and leave times out, like load(augment=...)."
 _FIELD_KINDS = "How events become tokens, by column: 'dst: ip, at: time, port: {int: 2}'."
+_WINDOWS = "For records without tokens, load(encode='raw'): last, random, or the stride of sliding windows in events."
 AsJson = Annotated[bool, _flag("--json", "One JSON document on stdout; the rest on stderr.")]
 Debug = Annotated[bool, _flag("--debug", "Show the traceback of an error.")]
 
@@ -478,7 +479,7 @@ def bench(
     ] = None,
     split: Annotated[str | None, _option("--split", "NAME", "The split to load. Default: train.")] = None,
     batch_size: Annotated[int, _option("--batch-size", "N", "Rows per batch.")] = 128,
-    length: Annotated[int | None, _option("--length", "N", _LENGTH.format(1024))] = None,
+    length: Annotated[int | None, _option("--length", "N", f"{_LENGTH.format(1024)} With --window, events.")] = None,
     overflow: Annotated[str | None, _option("--overflow", "NAME", _LONGER_ROWS)] = None,
     fill: Annotated[str | None, _option("--fill", "NAME", "For events: packed or one_key. Default: packed.")] = None,
     workers: Annotated[str, _option("--workers -w", "N", "Threads, or auto; 0 makes each batch on demand.")] = "auto",
@@ -490,6 +491,8 @@ def bench(
     fields: Annotated[str | None, _option("--fields", "YAML", _FIELD_KINDS)] = None,
     augment: Annotated[bool | None, _option("--augment/--no-augment", None, _AUGMENTED)] = None,
     columns: Annotated[str | None, _option("--columns", "NAMES", "For arrays: only these columns: x,label.")] = None,
+    nulls: Annotated[str | None, _option("--nulls", "NAMES", "For arrays: columns that may have nulls.")] = None,
+    window: Annotated[str | None, _option("--window", "NAME", _WINDOWS)] = None,
     report: Annotated[str | None, _option("--report", "FILE", _BENCH_REPORT, callback=_local)] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
@@ -504,6 +507,7 @@ def bench(
         refuse_bench_place(report, path)
     view: dict[str, Any] = {"batch_size": batch_size, "length": length, "overflow": overflow, "fill": fill}
     view |= {"fields": fields, "augment": augment, "columns": columns, "cache": cache}
+    view |= {"nulls": nulls, "window": window}
     wanted = Wanted(path=path, split=split, workers=workers, memory=memory, **view)
     with stdout_kept_clean(), waiting("measuring"):
         facts = bench_facts(wanted, seconds, step_ms)

@@ -172,6 +172,31 @@ def test_events_that_are_no_pings_are_told_by_their_fields(folder, capfd):
     assert document(capfd.readouterr().out)["runs"][0]["counts"]["categories_other"] > 0
 
 
+def test_records_without_tokens_are_measured_by_their_windows(folder, capfd):
+    requests = str(make_requests(folder / "windows"))
+    for window, length in (("last", 20), ("5", 20), ("random", None)):
+        options = ["--window", window, *(["--length", str(length)] if length else [])]
+        assert main(["bench", requests, *SHORT, *options, "--columns", "port, at", "--json"]) == 0
+        facts = document(capfd.readouterr().out)
+        assert (facts["kind"], facts["unit"], facts["length"]) == ("raw", "events", length or 1024)
+        assert facts["runs"][0]["tokens"] > 0
+    assert main(["bench", requests, *SHORT, "--window", "last", "--length", "20"]) == 0
+    printed = capfd.readouterr().out
+    assert "8 rows x 20 events (raw)" in printed
+    assert {"events/s", "events/CPU-second"} <= set(first_words(printed))
+    assert main(["bench", requests, *SHORT, "--window", "first"]) == 2
+    assert "window='first'" in capfd.readouterr().err
+
+
+def test_columns_with_nulls_are_measured_on_request(folder, capfd):
+    columns = {"x": pa.array([None if each % 3 else each for each in range(60)])}
+    path = str(prepare(folder / "nulls", columns, []))
+    assert main(["bench", path, *SHORT]) == 2
+    assert "nulls=['x']" in capfd.readouterr().err
+    assert main(["bench", path, *SHORT, "--nulls", "x", "--json"]) == 0
+    assert document(capfd.readouterr().out)["kind"] == "arrays"
+
+
 def test_values_that_a_field_cannot_hold_are_shown(pings, capfd):
     """Every tenth ping failed: its rtt is -1."""
     assert main(["bench", pings, *SHORT, "--length", "64"]) == 0

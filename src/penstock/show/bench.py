@@ -181,7 +181,7 @@ def _style(run: Facts) -> str:
 def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "dataset", ", ".join(facts["datasets"])
     yield "path", f"{facts['path']}, split {facts['split']}" if facts["split"] else facts["path"]
-    size = f" x {format_count(facts['length'])} tokens" if facts["length"] else ""
+    size = f" x {format_count(facts['length'])} {facts['unit']}" if facts["length"] else ""
     fill = f", {facts['fill']}{', augmented' if facts['augment'] else ''}" if facts["fill"] else ""
     yield "batches", f"{counted(facts['batch_size'], 'row')}{size}{fill} ({facts['kind']})"
     yield "machine", f"{counted(facts['cores'], 'core')}, memory {format_size(facts['memory_allowed_bytes'])}"

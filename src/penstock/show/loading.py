@@ -33,6 +33,8 @@ class Wanted:
     fields: str | None = None
     augment: bool | None = None
     columns: str | None = None
+    nulls: str | None = None
+    window: str | None = None  # of records without tokens
     overflow: str | None = None
 
     def open(self) -> Loader:
@@ -52,7 +54,6 @@ class Wanted:
             raise
 
     def _load(self, length: int | None, overflow: str | None) -> Loader:
-        columns = [column.strip() for column in self.columns.split(",")] if self.columns else None
         return load(
             self.path,
             self.split,
@@ -65,7 +66,10 @@ class Wanted:
             cache=cast(Any, self.cache),
             fields=_parse_fields(self.fields),
             augment=self.augment,
-            columns=columns,
+            columns=_parse_names(self.columns),
+            nulls=_parse_names(self.nulls),
+            encode=None if self.window is None else "raw",
+            window=_parse_window(self.window),
             overflow=cast(Any, overflow),
         )
 
@@ -77,6 +81,15 @@ def _parse_workers(text: str) -> Any:
     raise ConfigError(
         f"{text!r} is not a number of threads", where=f"--workers {text}", next_step="auto, or a number such as 2"
     )
+
+
+def _parse_names(text: str | None) -> list[str] | None:
+    return [name.strip() for name in text.split(",")] if text else None
+
+
+def _parse_window(text: str | None) -> Any:
+    """A word, or the stride of sliding windows; load() refuses other words."""
+    return {"sliding": int(text)} if text is not None and text.isdecimal() else text
 
 
 def _checked_size(text: str | None) -> str | None:

@@ -137,6 +137,6 @@ def _vocabulary(asked: Asked) -> Vocabulary:
             f"({', '.join(field.column for field in PINGS.fields)}) have a default",
             where=asked.where,
             next_step=f"start with load(..., fields={suggested_fields(asked.schema)}), or --fields of a command; "
-            "docs/how-to/own-tokens.md lists the encodings",
+            "docs/how-to/own-tokens.md lists the encodings; encode='raw' and `bench --window` need none",
         )
     return PINGS

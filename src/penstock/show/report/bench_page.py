@@ -45,7 +45,7 @@ def _head(facts: Facts, name: str) -> Iterator[Html]:
 
 
 def _size(facts: Facts) -> str:
-    length = f" x {format_count(facts['length'])} tokens" if facts["length"] else ""
+    length = f" x {format_count(facts['length'])} {facts['unit']}" if facts["length"] else ""
     return f"{counted(facts['batch_size'], 'row')}{length}"
 
 
