@@ -114,7 +114,8 @@ def load(
         max_epochs: Most passes over each dataset: a number for all, or one per dataset, with None for no limit. The
             loader ends before a dataset is passed more often. Default: None.
         mix_by: Unit of `weights`: "examples" (rows) or "tokens". Default: "examples".
-        shuffle: Another order in every epoch; False keeps the stored order. Default: True.
+        shuffle: Another order in every epoch; False keeps the stored order, but still mixes several datasets at random.
+            Default: True.
         remainder: Last incomplete batch of finite epochs: "drop" it, or "pad" it with rows of zeros. Padded rows of
             tokens have segmentation 0; batches of columns get `valid`, a bool per row. Default: "drop".
         ahead: Most batches that wait for the consumer. Default: as many as `memory` has room for, up to 16.

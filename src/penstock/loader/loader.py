@@ -80,7 +80,7 @@ class Loader(Shown):
             inputs: Folder that the file names start at, or one per input of the job. For several datasets a mapping of
                 their paths or names to these. With it, lines of JSONL and text files are counted, which reads the files
                 up to each line. Default: None, documents are read again from where the job found them, and lines are
-                not counted.
+                counted only where that needs no more reading.
         """
         return self._maker.origins(self._checked(k), inputs)
 
