@@ -122,6 +122,16 @@ def test_without_shuffling_rows_come_as_they_lie():
     assert drawn(packed, 0, 3) == [[(0, 0), (0, 1)], [(0, 2), (1, 0)], [(0, 0), (0, 1)]]
 
 
+def test_without_shuffling_each_of_several_datasets_comes_as_it_lies_block_by_block():
+    for shares in ((1, 1), (3, 7)):
+        order = Order((Stream((30,)), Stream((70,))), shares, seed=9, shuffle=False)
+        rows = [row for (row,) in drawn(order, 0, 10 * sum(shares))]
+        for dataset, share in enumerate(shares):
+            own = [record for shard, record in rows if shard == dataset]
+            blocks = [own[first : first + share] for first in range(0, len(own), share)]
+            assert [record for block in blocks for record in sorted(block)] == list(range(10 * share))
+
+
 def test_rows_behind_the_end_draw_nothing():
     order = Order((Stream((5,)),), (1,), seed=0, epochs=2)
     rows = drawn(order, 8, 4)
