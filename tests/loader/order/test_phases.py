@@ -142,6 +142,14 @@ def test_a_state_of_batches_ahead_has_the_phases_that_the_consumer_has_begun(pat
         next(batches)
 
 
+def test_one_batch_can_be_left_out_wherever_phases_begin(paths):
+    loader = load(paths, phases=PHASES)
+    for step in range(12):
+        loader.restore(loader.state_at(step))
+        loader.restore(loader.state_at(loader.step + 1))
+        assert hash_of(next(loader)) == hash_of(loader.batch(step + 1))
+
+
 def test_ranks_share_the_batches_of_every_phase(paths):
     whole = load(paths, phases=PHASES)
     ranks = [load(paths, phases=PHASES, rank=rank, world=4) for rank in range(4)]
