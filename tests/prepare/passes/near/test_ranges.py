@@ -93,7 +93,10 @@ def test_a_key_of_many_entries_is_a_piece_by_itself_among_others_of_many_runs(tm
     (piece,) = large
     assert piece.is_one_word
     assert set(piece.read()[0]["high"].tolist()) == {2**63 + 12345}
-    assert sum(len(each.read()[0]) for each in piece.by_file()) == 200 * 80
+    for most in (1, 2048, 10**6):
+        sizes = [len(each.read()[0]) for each in piece.parts(most)]
+        assert sum(sizes) == 200 * 80
+        assert max(sizes) <= most + 512
 
 
 def test_few_blocks_are_read_twice(tmp_path, monkeypatch):

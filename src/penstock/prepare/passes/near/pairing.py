@@ -53,7 +53,7 @@ class PairWork(RangedWork):
         store, number = self.store, task.input.number
         files = [open_written(store, each) for each in self.signed]
         low, high = (WORD * WORD * each // self.ranges // WORD * WORD for each in (number, number + 1))
-        counted = _Counted()
+        counted = Counted()
         with ExitStack() as stack:
             writer = OrderedWriter(store, f"{FOLDER}/{self.number}-{number:05d}.pairs", stack, PAIR)
             parts = PartsWriter(writer.file, PAIRED, PAIRED_NUMBER, len(files))
@@ -68,12 +68,12 @@ class PairWork(RangedWork):
 
 
 @dataclass
-class _Counted:
+class Counted:
     entries: int = 0
     not_compared: int = 0
 
 
-def pairs_in(pieces: Iterator[Piece], counted: _Counted) -> Iterator[Array]:
+def pairs_in(pieces: Iterator[Piece], counted: Counted) -> Iterator[Array]:
     """Pairs of all bands, in sorted runs without repeats."""
     waiting: list[Array] = []
     held = 0
@@ -88,7 +88,7 @@ def pairs_in(pieces: Iterator[Piece], counted: _Counted) -> Iterator[Array]:
         yield distinct_entries(np.concatenate(waiting))
 
 
-def _pairs_of(piece: Piece, counted: _Counted) -> Iterator[Array]:
+def _pairs_of(piece: Piece, counted: Counted) -> Iterator[Array]:
     if piece.found or piece.most_entries <= _AT_ONCE or not piece.is_one_word:
         known = _known(piece)
         counted.entries += len(known)
@@ -106,7 +106,7 @@ def _known(piece: Piece) -> Array:
     return known
 
 
-def _pairs(known: Array, counted: _Counted) -> Iterator[Array]:
+def _pairs(known: Array, counted: Counted) -> Iterator[Array]:
     """Pairs of sorted entries: each document with the representatives of its band that rank before it."""
     begins = np.append(True, known["key"][1:] != known["key"][:-1])
     starts = np.flatnonzero(begins)
@@ -127,18 +127,18 @@ def _left_out(sizes: Array) -> int:
     return int((further * (further + 1) // 2).sum())
 
 
-def _pairs_of_large_band(piece: Piece, counted: _Counted) -> Iterator[Array]:
-    """Pairs of one band that does not fit in memory: its representatives first, then slice by slice."""
+def _pairs_of_large_band(piece: Piece, counted: Counted) -> Iterator[Array]:
+    """Pairs of one band that does not fit in memory: its representatives first, then part by part."""
     first, size = np.zeros(0, _KNOWN), 0
-    for part in piece.by_file():
+    for part in piece.parts(_AT_ONCE):
         known = _known(part)
         size += len(known)
         first = np.concatenate([first, known])
         first = first[np.lexsort((first["document"], first["rank"]))][:REPRESENTATIVES]
     counted.entries += size
     counted.not_compared += _left_out(np.array([size]))
-    yield from _pairs(first, _Counted())
-    for part in piece.by_file():
+    yield from _pairs(first, Counted())
+    for part in piece.parts(_AT_ONCE):
         others = _known(part)["document"]
         others = others[~np.isin(others, first["document"])]
         for each in first["document"]:

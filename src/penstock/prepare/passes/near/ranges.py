@@ -94,8 +94,9 @@ class Piece:
                 return None
         return np.concatenate(found), np.concatenate(numbers)
 
-    def by_file(self) -> Iterator["Piece"]:
-        starts = np.flatnonzero(np.diff(self.blocks["file"], prepend=-1))
+    def parts(self, most: int) -> Iterator["Piece"]:
+        """The same range of some blocks at a time, with about `most` entries: for a piece that cannot be divided."""
+        starts = np.flatnonzero(np.diff(np.cumsum(self.blocks["count"]) // most, prepend=-1))
         for blocks in np.split(self.blocks, starts[1:]):
             yield Piece(self.files, blocks, self.low, self.high)
 
