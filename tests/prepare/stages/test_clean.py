@@ -94,3 +94,5 @@ def test_a_column_that_is_missing_or_no_text_is_refused():
         checked_stage("clean", {}, rows)
     with pytest.raises(ConfigError, match="int64, but must be text"):
         checked_stage("clean", {"column": "size"}, rows)
+    with pytest.raises(ConfigError, match="body: string"):
+        checked_stage("clean", {"column": "body"}, make_rows({"body": [None], "size": [1]}))

@@ -34,25 +34,33 @@ def is_missing(value: Any) -> bool:
 
 @given(kind=st.sampled_from(RANKED), order=st.sampled_from(["asc", "desc"]), data=st.data())
 def test_ranks_have_the_order_of_the_values(kind, order, data):
-    """The last two values of 64 bits may share a rank, so that nulls have one of their own."""
+    """The two highest values of 64 bits share a rank, so that nulls have one of their own."""
     arrow, values = VALUES[kind]
     array = typed(data.draw(st.lists(st.none() | values, max_size=8)), arrow)
     start = data.draw(st.integers(0, len(array)))
     assert ranks_of(array.slice(start), order) == ranks_of(array, order)[start:]
     found, ranks = raw(array), ranks_of(array, order)
-    worst = LAST[kind][order == "asc"] if kind in LAST else ()
     for one, first in zip(found, ranks, strict=True):
         for other, second in zip(found, ranks, strict=True):
             if is_missing(one) or is_missing(other):
                 assert (first < second) == (is_missing(other) and not is_missing(one))
-            elif {one, other} != set(worst):
+            elif {one, other} == HIGHEST.get(kind):
+                assert first == second
+            else:
                 assert (first < second) == (one < other if order == "asc" else one > other), (one, other)
 
 
-LAST = {
-    "int64": ((-(2**63), -(2**63) + 1), (2**63 - 2, 2**63 - 1)),
-    "uint64": ((0, 1), (2**64 - 2, 2**64 - 1)),
-}
+HIGHEST = {"int64": {2**63 - 2, 2**63 - 1}, "uint64": {2**64 - 2, 2**64 - 1}}
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("kind", HIGHEST)
+def test_the_two_highest_numbers_of_64_bits_share_a_rank_and_no_others_do(kind, order):
+    highest = max(HIGHEST[kind])
+    lowest = 0 if kind == "uint64" else -(2**63)
+    ranks = ranks_of(pa.array([lowest, lowest + 1, highest - 2, highest - 1, highest, None], kind), order)
+    assert ranks[3] == ranks[4] < ranks[5]
+    assert len(set(ranks)) == 5
 
 
 def test_whole_numbers_beyond_what_a_float_can_tell_apart_are_told_apart():
@@ -83,6 +91,11 @@ def test_the_longest_by_bytes_ranks_first(documents, large):
 def test_a_column_that_has_no_order_of_numbers_or_times_is_refused(kind):
     with pytest.raises(ConfigError, match="'quality'"):
         require_ranks(pa.schema([("quality", kind)]), "quality")
+
+
+def test_a_column_without_values_so_far_is_refused_with_the_way_to_declare_it():
+    with pytest.raises(ConfigError, match="quality: float64"):
+        require_ranks(pa.schema([("quality", pa.null())]), "quality")
 
 
 @pytest.mark.parametrize("kind", RANKED)

@@ -59,12 +59,15 @@ def require_text(schema: pa.Schema, column: str) -> None:
         raise
     kind = schema.field(column).type
     if not is_string(kind):
-        raise ConfigError(
-            f"column {column!r} is {kind}, but must be text",
-            next_step=f"read it as text: {_read_as_text(column)}"
-            if pa.types.is_dictionary(kind)
-            else "name a column of text: `column: ...`",
-        )
+        raise ConfigError(f"column {column!r} is {kind}, but must be text", next_step=_way_to_text(kind, column))
+
+
+def _way_to_text(kind: pa.DataType, column: str) -> str:
+    if pa.types.is_dictionary(kind):
+        return f"read it as text: {_read_as_text(column)}"
+    if pa.types.is_null(kind):
+        return f"if later files have values, declare it: `input: {{path: ..., types: {{{column}: string}}}}`"
+    return "name a column of text: `column: ...`"
 
 
 def _read_as_text(column: str) -> str:

@@ -19,7 +19,10 @@ _SIGN = np.uint64(1 << 63)
 
 @dataclass(frozen=True)
 class Rank:
-    """Rank by the length of the text, or by a column of numbers or times. Nulls and NaN come last."""
+    """Rank by the length of the text, or by a column of numbers or times.
+
+    Nulls and NaN come last. They need a rank of their own, so the two highest numbers of 64 bits share one.
+    """
 
     column: str
     order: Literal["desc", "asc"] = "desc"
@@ -40,9 +43,12 @@ def require_ranks(schema: pa.Schema, column: str) -> None:
     kind, is_a = schema.field(column).type, pa.types
     is_time = is_a.is_temporal(kind) and not is_a.is_interval(kind)
     if not (is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_boolean(kind) or is_time):
+        declared = f"if later files have values, declare it: `input: {{path: ..., types: {{{column}: float64}}}}`"
         raise ConfigError(
             f"keep: column {column!r} is {kind}, but documents are ranked by numbers or times",
-            next_step="name a column of numbers, or `keep: first` or `keep: longest`",
+            next_step=declared
+            if is_a.is_null(kind)
+            else "name a column of numbers, or `keep: first` or `keep: longest`",
         )
 
 
