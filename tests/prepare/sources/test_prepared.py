@@ -234,3 +234,18 @@ def test_a_second_split_by_the_hashes_of_the_first_is_refused_unless_all_of_it_i
     penstock.run({**job, **WHEN}, progress=False)
     again = (penstock.open(tmp_path / name, "test").manifest.records("test") for name in ("one", "all"))
     assert len(set(again)) == 1
+
+
+def test_a_copy_of_a_part_remembers_the_hashes_that_divided_it(rows, tmp_path):
+    """The rows of the copy have the hashes of the part, whatever job made the copy."""
+    run(rows, tmp_path / "one", {"split": {"by": "src", "test": 0.3}})
+    run({"path": str(tmp_path / "one"), "split": "train"}, tmp_path / "copy", {"filter": "size > 0"})
+    assert penstock.open(tmp_path / "copy").manifest.input["divided_by"] == [{"by": ["src"], "seed": 0}]
+    run(tmp_path / "copy", tmp_path / "two", {"split": {**SHARES, "seed": 1}})
+    for source, seed in ((tmp_path / "copy", 0), ({"path": str(tmp_path / "two"), "split": "train"}, 0)):
+        with pytest.raises(ConfigError, match="a part of a dataset that was split by src with seed 0") as caught:
+            run(source, tmp_path / "three", {"split": {**SHARES, "seed": seed}})
+        assert caught.value.next_step == "seed: 1"
+    run({"path": str(tmp_path / "two"), "split": "train"}, tmp_path / "three", {"split": {**SHARES, "seed": 2}})
+    assert len(penstock.open(tmp_path / "three").manifest.input["divided_by"]) == 2
+    assert "divided_by" not in penstock.open(tmp_path / "one").manifest.input

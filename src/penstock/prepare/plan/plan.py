@@ -121,7 +121,8 @@ def input_facts(survey: Survey) -> dict[str, Any]:
     files = [source for source, _, _ in described["files"] if survey.kinds[source].reads_files]
     facts = {"files": len(files), "bytes": survey.file_bytes, "digest": digest(json.dumps(described).encode())}
     items = {"items": survey.items} if survey.items else {}
-    return {**facts, **items, **survey.origin}
+    divided = {"divided_by": list(survey.divided_by)} if survey.divided_by else {}
+    return {**facts, **items, **divided, **survey.origin}
 
 
 def _refuse_without_disk(plan: Plan) -> None:

@@ -1,6 +1,7 @@
 """Agreement: survey every file of the input, and compare its columns with the first file's. Called by taking.py."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +13,7 @@ from penstock.prepare.sources.slices import Segment
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.survey.checking import check_stages, columns_needed, named_columns
 from penstock.prepare.survey.first_rows import SAMPLE_BYTES, SAMPLE_ROWS, no_rows
-from penstock.prepare.survey.resplit import refuse_same_hashes
+from penstock.prepare.survey.resplit import dividing_hashes, refuse_same_hashes
 from penstock.shards.schema import misaligned, names_of
 
 Surveyed = list[tuple[File, FileSurvey]]
@@ -44,6 +45,7 @@ class Agreed:
     bad: tuple[BadFile, ...]
     not_seen: tuple[str, ...]  # columns that `types:` declares, and that none of the first rows has
     sources: tuple[SourceOptions, ...]
+    divided_by: tuple[dict[str, Any], ...]  # splits by hash of which the input is only a part
 
     def reading(self, formats: tuple[str, ...]) -> Reading:
         """Reads a few rows at a time, to look at them."""
@@ -68,7 +70,9 @@ def agree(config: Config, stages: tuple[Stage, ...], sources: tuple[SourceOption
     good, wrong = _same_schema(good, first, schema, columns, config)
     pieces = tuple(piece for _, survey in good for piece in survey.pieces)
     unseen = tuple(name for name in not_seen if name in columns)
-    return Agreed(schema, columns, needed is None, pieces, (*bad, *wrong), unseen, sources)
+    bad = [*bad, *wrong]
+    divided_by = dividing_hashes(files)
+    return Agreed(schema, columns, needed is None, pieces, tuple(bad), unseen, sources, divided_by)
 
 
 def _refuse_idle_options(sources: tuple[SourceOptions, ...], files: list[File]) -> None:

@@ -44,6 +44,7 @@ class Survey:
     not_seen: tuple[str, ...] = ()  # columns that `types:` declares, and that none of the first rows has
     hashed: str = ""  # column of the input with the text of documents, where their hashes are kept
     lineage: Lineage | None = None  # of all origins; None if they are not kept
+    divided_by: tuple[dict[str, Any], ...] = ()  # splits by hash of which the input is only a part
 
     @property
     def origin_columns(self) -> tuple[str, ...]:

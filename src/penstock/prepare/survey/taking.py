@@ -60,6 +60,7 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
         not_seen=agreed.not_seen,
         hashed=kept.hashed,
         lineage=kept.lineage,
+        divided_by=agreed.divided_by,
     )
 
 
