@@ -76,9 +76,11 @@ def test_each_split_ends_where_the_next_begins_whatever_their_order_in_the_job()
         ({"by_time": "at", "by": "user", "test": JUNE}, "by: it cannot be combined with"),
         ({"by_time": "at", "seed": 1, "test": JUNE}, "seed: it cannot be combined with"),
         ({"by_time": ["at"], "test": JUNE}, "by_time"),
-        ({"by_time": "at", "test": None}, "boundaries.test"),
         ({"by_time": "at", "test": float("nan")}, "test: nan is not a time"),
         ({"by_time": "at", "test": True}, "test: True is not a time"),
+        ({"by_time": "at", "test": None}, "test: None is not a time"),
+        ({"by_time": "at", "test": [JUNE]}, "is not a time at which a split can begin"),
+        ({"by_time": ["at", "day"], "test": JUNE}, "by_time: expected a string"),
         ({"by_time": "at", "test": float("inf")}, "test: inf is not a time"),
     ],
 )
@@ -170,6 +172,17 @@ def test_nan_is_no_time():
     divided = checked_stage("split", {"by_time": "at", "test": 2}, rows)(rows)
     assert divided.splits.tolist() == [0, 1]
     assert [line["detail"] for line in divided.set_aside[0].kept] == ["column 'at' is NaN", "column 'at' is null"]
+
+
+def test_the_condition_that_is_proposed_leaves_out_nan_and_null(events):
+    for file in events.iterdir():
+        file.unlink()
+    pq.write_table(pa.table({"at": [1.0, float("nan"), None, 3.0]}), events / "1.parquet")
+    with pytest.raises(InputError, match="column 'at' is NaN") as caught:
+        prepare(events, {"by_time": "at", "test": 2})
+    condition = re.search("`filter: (.*?)`", caught.value.next_step)[1]
+    manifest = prepare(events, {"by_time": "at", "test": 2}, [{"filter": condition}])
+    assert (manifest.records("train"), manifest.records("test")) == (1, 1)
 
 
 def test_behind_group_a_key_of_days_divides_records(events):

@@ -40,10 +40,10 @@ class SplitByTime(Splits):
                 raise ConfigError(
                     f"{name}: it cannot be combined with `by_time`", next_step=f"leave {name} out, or by_time"
                 )
-        for name, value in written.items():
-            if isinstance(value, bool):  # before it becomes 1 or 0
-                raise ConfigError(f"{name}: {value} is not a time at which a split can begin")
         boundaries = {str(name): _plain(value) for name, value in written.items() if name != "by_time"}
+        for name, value in boundaries.items():
+            if isinstance(value, bool) or not isinstance(value, str | int | float):  # a bool would become 1 or 0
+                raise ConfigError(f"{name}: {value} is not a time at which a split can begin")
         return {"by_time": written["by_time"], "boundaries": dict(sorted(boundaries.items()))}
 
     def __post_init__(self) -> None:
@@ -58,12 +58,13 @@ class SplitByTime(Splits):
         times = rows.batch.column(self.by_time)
         known = _known(times)
         if not known.all():
+            condition = "> -1e30" if pa.types.is_floating(times.type) else "is not null"  # NaN is not null
             rows = rows.reject(
                 known,
                 REASON,
                 lambda row: f"column {self.by_time!r} is {'null' if not times[row].is_valid else 'NaN'}",
                 "correct them, or leave them out before the split: "
-                f"`filter: {written_condition(self.by_time, 'is not null')}`",
+                f"`filter: {written_condition(self.by_time, condition)}`",
             )
         return replace(rows, splits=self._decide(rows.batch))
 
