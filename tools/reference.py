@@ -147,7 +147,8 @@ def _public(name: str, found: Any) -> str:
     if not inspect.isclass(found):
         return f"{heading}\n{_signature(f'penstock.{name}', found)}\n{_paragraphs(inspect.getdoc(found) or '')}\n"
     if _is_error(found):
-        return f"{heading}\nA `PenstockError` with exit code {found.exit_code}.\n"
+        doc = inspect.getdoc(found)
+        return f"{heading}\n{doc} A `PenstockError` with exit code {found.exit_code}.\n"
     methods = [_method(name, each, vars(found)[each]) for each in vars(found) if not each.startswith("_")]
     return "\n".join(
         [heading, _paragraphs(inspect.getdoc(found) or ""), "", *_made_by(found), *filter(None, methods), ""]

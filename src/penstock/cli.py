@@ -391,7 +391,7 @@ _DUPLICATES = "Show near-duplicates beside the documents that stayed, the least 
 def inspect(
     path: Looked,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Show records of this split.")] = None,
-    records: Annotated[int, typer.Option("--records", "-n", min=0, help="How many records or pairs to show.")] = 3,
+    records: Annotated[int, _option("--records -n", "N", "How many records or pairs to show.", min=0)] = 3,
     tokens: Annotated[bool, _flag("--tokens", "Show a training batch, decoded.")] = False,
     rejected: Annotated[
         bool, _flag("--rejected", "Show rows that were set aside, with file, position and reason.")
@@ -409,7 +409,7 @@ def inspect(
     ] = None,
     seed: Annotated[int | None, _with_tokens("--seed", "N", "Seed of the order. Default: 0.")] = None,
     fields: Annotated[str | None, _with_tokens("--fields", "YAML", _FIELD_KINDS)] = None,
-    augment: Annotated[bool | None, _with_tokens("--augment/--no-augment", None, _AUGMENTED)] = None,
+    augment: Annotated[bool | None, _with_tokens("--augment/--no-augment", "", _AUGMENTED)] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
@@ -489,7 +489,7 @@ def bench(
         str | None, _option("--cache", "NAME", "memory: hold all columns. disk: read only what a batch needs.")
     ] = None,
     fields: Annotated[str | None, _option("--fields", "YAML", _FIELD_KINDS)] = None,
-    augment: Annotated[bool | None, _option("--augment/--no-augment", None, _AUGMENTED)] = None,
+    augment: Annotated[bool | None, _option("--augment/--no-augment", "", _AUGMENTED)] = None,
     columns: Annotated[str | None, _option("--columns", "NAMES", "For arrays: only these columns: x,label.")] = None,
     nulls: Annotated[str | None, _option("--nulls", "NAMES", "For arrays: columns that may have nulls.")] = None,
     window: Annotated[str | None, _option("--window", "NAME", _WINDOWS)] = None,

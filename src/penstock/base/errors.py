@@ -82,34 +82,50 @@ def _rebuild(
 
 
 class ConfigError(PenstockError):
+    """A mistake in the job, its options or the arguments of a call."""
+
     exit_code = 2
 
 
 class PlanError(PenstockError):
+    """The job, or the batches of a loader, do not fit in memory, or the output does not fit on the disk."""
+
     exit_code = 3
 
 
 class InputError(PenstockError):
+    """A file or a row of the input cannot be read."""
+
     exit_code = 4
 
 
 class OutputError(PenstockError):
+    """The output folder is in use, is not a dataset, or was made by another job."""
+
     exit_code = 5
 
 
 class IntegrityError(PenstockError):
+    """Bytes on disk differ from the bytes that were written."""
+
     exit_code = 6
 
 
 class TaskError(PenstockError):
+    """A task died or hung, or its code raised an error. A run resumes if it is started again."""
+
     exit_code = 7
 
 
 class FileError(PenstockError):
+    """A file operation failed: the disk is full, an I/O error, no permission. A run resumes if it is started again."""
+
     exit_code = 8
 
 
 class Interrupted(PenstockError):
+    """Stopped by Ctrl-C or SIGTERM. A run resumes if it is started again."""
+
     exit_code = 130
 
 
