@@ -256,6 +256,16 @@ def test_a_key_that_is_a_value_here_and_a_dict_there_is_a_conflict() -> None:
         agreed_schema(_found({"a": {"b": 1}}, {"a": 1}), {"a": 0, "a_b": 0})
 
 
+def test_a_key_that_was_always_none_needs_a_declared_type() -> None:
+    seen = [infer_schema({"x": 1, "score": None}, "a, sample 0", None, {"score": None})]
+    with pytest.raises(ConfigError, match="none of the samples that were looked at has a value for 'score'") as caught:
+        agreed_schema(seen, {"score": None})
+    assert "declare all keys with their types" in str(caught.value.next_step)
+    with pytest.raises(InputError, match="no value of the sample tells its type") as nothing:
+        infer_schema({"labels": {"a": None}}, "a, sample 0", None, {"labels_a": None})
+    assert "schema: {labels: {a: float64}" in str(nothing.value.next_step)
+
+
 def test_a_value_for_a_key_that_no_sample_has_is_refused() -> None:
     with pytest.raises(ConfigError, match="there is no column 'labels_b'"):
         agreed_schema(_found({"labels": {"a": 1}}), {"labels_b": 0})

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.base.errors import InputError
+from penstock.base.errors import ConfigError, InputError, did_you_mean
 from penstock.prepare.samples.fitting import Misfit, Shape, is_bytes, kind_of, named, whole_range
 from penstock.prepare.samples.schema import (
     NUMBERS,
@@ -51,6 +51,13 @@ def infer_schema(sample: Any, place: str, floats: str | None, missing: Mapping[s
                 next_step=_typing_advice(path, value),
             ) from misfit
         fields.append(replace(make_field(path, word, place), rounds=floats is not None))
+    passed_over = [path for path, value in walk(sample) if value is None]
+    if not fields and passed_over:
+        raise InputError(
+            "no value of the sample tells its type: None has none",
+            where=place,
+            next_step=f"declare all keys: schema: {_nested(passed_over[0], 'float64')}",
+        )
     check_names(fields, InputError, place)
     return tuple(fields)
 
@@ -142,6 +149,13 @@ def agreed_schema(found: Sequence[SampleSchema], missing: Mapping[str, Any]) -> 
                 )
     fields = list(agreed.values())
     check_names(fields, InputError, None)
+    if unseen := next((name for name, value in missing.items() if value is None and name not in agreed), None):
+        known = ", ".join(f"{field.name}: {short_type(field.type)}" for field in fields)
+        raise ConfigError(
+            f"missing: none of the samples that were looked at has a value for {unseen!r}. Columns: "
+            f"{', '.join(agreed)}.{did_you_mean(str(unseen), list(agreed))}",
+            next_step=f"correct the name; or declare all keys with their types under `schema:`. Known: {known}",
+        )
     return with_missing(fields, missing)
 
 
