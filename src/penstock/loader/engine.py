@@ -17,7 +17,7 @@ def compiled() -> bool:
 def say_compiling(kept_in: str | None) -> None:
     """Say once why a process waits: a kernel that it needs is not there, and is compiled."""
     place = f"kept in {kept_in}" if kept_in else "for this process alone"
-    log.warning("compiling kernels, %s: about 4 s for rows and arrays, 13 s for events", place)
+    log.warning("compiling kernels, %s: about 3 s for rows and arrays, 9 s for events", place)
 
 
 @cache

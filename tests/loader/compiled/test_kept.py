@@ -141,6 +141,24 @@ def test_a_part_is_compiled_once_for_all_constants():
     assert len(part.signatures) == 1  # type: ignore[attr-defined]
 
 
+def test_machine_code_is_made_of_kernels_alone():
+    part = jit.jit_part(lambda x: x + 1)
+    kernel: Any = numba.njit(lambda x: part(part(x)))
+    assert kernel(3) == 5
+    (made,) = part.overloads.values()  # type: ignore[attr-defined]
+    engine = made.target_context.codegen()._engine
+    assert not engine.is_symbol_defined(made.fndesc.llvm_func_name)
+    (own,) = kernel.overloads.values()
+    assert engine.is_symbol_defined(own.fndesc.llvm_func_name)
+
+
+def test_a_part_with_objects_of_python_is_an_error_and_not_a_crash():
+    part = jit.jit_part(lambda x: print(x))
+    kernel: Any = numba.njit(lambda x: part(x))
+    with pytest.raises(RuntimeError, match="missing Environment"):
+        kernel(3.5)
+
+
 def test_every_kernel_is_warmed_up():
     warmed = [kernel for kernel, _ in warming._calls(0)]
     assert sorted(map(repr, warmed)) == sorted(map(repr, jit.KERNELS))

@@ -1,5 +1,6 @@
 """Mixing: datasets, weights and phases -> the order of rows, and the functions that draw them. Used by load.py."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -45,7 +46,7 @@ def make_phases(kind: Kind, options: Mapping[str, Any]) -> Phases:
         if len(asked) > 1:
             _refuse_block(phase, order)
         if end is not None:
-            _refuse_more_epochs(phase, order, end)
+            _refuse_more_epochs(phase, order, end, options["path"])
             before, skipped = order.taken(end), order.skipped_after(end)
         made.append(Phase(phase.first, phase.batch_size, order))
     phases = Phases(tuple(made), options["remainder"])
@@ -89,13 +90,14 @@ def _refuse_block(phase: PhaseAsked, order: Order) -> None:
         )
 
 
-def _refuse_more_epochs(phase: PhaseAsked, order: Order, end: int) -> None:
+def _refuse_more_epochs(phase: PhaseAsked, order: Order, end: int, paths: Any) -> None:
     """A phase of a fixed length must find the rows it takes; a block may take a late row of a dataset early."""
     for number, (taken, stream, limit) in enumerate(zip(order.reached(end), order.streams, order.limits, strict=True)):
         if limit is not None and taken > limit * stream.rows:
+            path = paths[number] if isinstance(paths, (list, tuple)) else paths
             raise ConfigError(
-                f"at the end of {phase.words}, dataset {number + 1} would be read {taken / stream.rows:.2f} "
-                f"times, but max_epochs allows {limit} ({taken:,} rows of {stream.rows:,})",
+                f"at the end of {phase.words}, dataset {number + 1} ({os.fspath(path)}) would be read "
+                f"{taken / stream.rows:.2f} times, but max_epochs allows {limit} ({taken:,} rows of {stream.rows:,})",
                 where="load(phases=..., max_epochs=...)",
                 next_step="a shorter phase, a smaller batch_size, weights of smaller whole numbers, or more epochs",
             )
