@@ -19,8 +19,9 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.base.errors import OutputError
+from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.memory import process_tree
+from penstock.prepare.stages.dedup import runs
 from tests.promises import killing, near_making, text_making, workshop
 from tests.promises.killing import assert_no_leftovers, points_of
 from tests.promises.near_making import SURE, Corpus
@@ -302,6 +303,32 @@ def test_a_lost_ledger_row_of_a_pass_costs_no_byte(clean, die, tmp_path, kind):
     rows = sorted((tmp_path / "out" / ".penstock" / "tasks").glob(f"*-{kind}-*.json"))
     rows[len(rows) // 2].unlink()
     clean.assert_recovers(job)
+
+
+LEFT = {"bands": "pair", "pairs": "verify", "sets": "verify", "similar": "choose"}  # and the pass that reads it first
+
+
+@pytest.mark.parametrize("kind", [*LEFT, "removed"])
+def test_a_flipped_byte_between_the_passes_is_named_or_decides_nothing(few, die, tmp_path, kind):
+    job = few.job(tmp_path / "job.yaml")
+    die(job, f"{LEFT[kind]}.before_ledger" if kind in LEFT else "run.before_manifest")
+    path = min((tmp_path / "out" / ".penstock" / "near").glob(f"*.{kind}"))
+    whole, named = path.read_bytes(), 0
+    shutil.copytree(tmp_path / "out", tmp_path / "before")
+    for position in (0, len(whole) // 3, len(whole) // 2, len(whole) - 30, len(whole) - 1):
+        shutil.rmtree(tmp_path / "out")
+        shutil.copytree(tmp_path / "before", tmp_path / "out")
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x10]) + whole[position + 1 :])
+        for cache in (runs._opened, runs.open_runs):  # as in a process of its own
+            cache.cache_clear()
+        try:
+            penstock.run(job)
+        except IntegrityError as error:
+            assert path.name in f"{error.what} {error.where}", position
+            named += 1
+        else:
+            few.assert_is_there(job)
+    assert named
 
 
 @pytest.mark.thorough

@@ -271,6 +271,12 @@ def _flips(path: Path, step: int = 61) -> Iterator[int]:
     path.write_bytes(whole)
 
 
+def _forget_opened():
+    """As in a process of its own."""
+    runs._opened.cache_clear()
+    open_runs.cache_clear()
+
+
 def test_a_flipped_byte_in_keys_or_losers_is_named(tmp_path):
     slices = [[[f"text {n % 700}" for n in range(1500)]], [[f"text {n}" for n in range(900)]]]
     folder = open_store(str(tmp_path))
@@ -280,7 +286,7 @@ def test_a_flipped_byte_in_keys_or_losers_is_named(tmp_path):
     for facts in (keys[1], losers[0]):
         path = tmp_path / facts.file
         for position in _flips(path, 499):
-            open_runs.cache_clear()
+            _forget_opened()
             try:
                 again = matched(open_store(str(tmp_path)), keys, 1, None) if facts in keys else losers
                 found = lost(folder, keys, again)
@@ -288,7 +294,7 @@ def test_a_flipped_byte_in_keys_or_losers_is_named(tmp_path):
                 assert path.name in str(error.where), position
             else:
                 assert found == expected, f"{path.name}, byte {position}: a flip went unnoticed and changed the answer"
-        open_runs.cache_clear()
+        _forget_opened()
         assert lost(folder, keys, matched(folder, keys, 1, None)) == expected
 
 
@@ -299,7 +305,7 @@ def test_a_flipped_byte_in_what_is_remembered_is_named(tmp_path):
     path = tmp_path / "seen" / known.own
     keys = _keys_in(path)
     for position in _flips(path, 499):
-        open_runs.cache_clear()
+        _forget_opened()
         with pytest.raises(IntegrityError) as caught:
             _read_all(look_up(str(tmp_path / "seen"), str(tmp_path / "b"), MEANING, INPUT))
         assert path.name in str(caught.value.where), position

@@ -108,3 +108,15 @@ def test_few_blocks_are_read_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(RunsFile, "read", lambda self, block: read.append(1) or own(self, block))
     assert sum(len(piece.read()[0]) for piece in pieces_of(files, 10_000)) == 200_000
     assert len(read) < 1.5 * sum(len(file.blocks) for file in files)
+
+
+def test_of_files_that_come_one_by_one_only_the_blocks_of_the_range_are_held(tmp_path):
+    chance = np.random.default_rng(4)
+    keys = [chance.integers(0, 2**64, 20_000, "u8") for _ in range(3)]
+    files = banded(tmp_path, keys, block=64)
+    low, high = 2**63, 2**63 + 2**59  # a part in 32
+    (piece,) = pieces_of(iter(files), 10**6, low * WORD, high * WORD)
+    expected = sorted(key for each in keys for key in each.tolist() if low <= key < high)
+    assert sorted(piece.read()[0]["high"].tolist()) == expected
+    assert sum(len(file.blocks) for file in piece.files) <= len(expected) / 64 + 2 * len(files)
+    assert sum(len(file.blocks) for file in files) == 3 * -(-20_000 // 64)

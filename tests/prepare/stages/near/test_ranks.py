@@ -98,6 +98,11 @@ def test_a_column_without_values_so_far_is_refused_with_the_way_to_declare_it():
         require_ranks(pa.schema([("quality", pa.null())]), "quality")
 
 
+def test_a_column_of_decimals_is_refused_with_the_cast_that_ranks_it():
+    with pytest.raises(ConfigError, match=r"decimal128\(10, 2\).*\n.*cast: \{columns: \{quality: float64\}\}"):
+        require_ranks(pa.schema([("quality", pa.decimal128(10, 2))]), "quality")
+
+
 @pytest.mark.parametrize("kind", RANKED)
 def test_a_column_of_numbers_or_times_is_not(kind):
     require_ranks(pa.schema([("quality", VALUES[kind][0])]), "quality")

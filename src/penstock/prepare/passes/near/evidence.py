@@ -18,7 +18,7 @@ from penstock.prepare.survey.survey import Survey
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.origins import DUPLICATES, HASH, NEAR_SUMMARY, Origins
 
-_ROWS_PER_FILE = 1 << 18
+_ROWS_PER_FILE = 1 << 16  # 65 MB in the driver while it is written; no worker runs then
 
 
 @dataclass(frozen=True)

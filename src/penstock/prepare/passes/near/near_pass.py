@@ -8,8 +8,8 @@ from penstock.prepare.passes.ranged import MOST_RANGES, Ranged
 from penstock.prepare.rows.container import FORMAT
 from penstock.prepare.stages.dedup.near.near_dedup import VERSION, NearDedup
 
-_BYTES_PER_BLOCK = 128  # of a block's line in the index of its file, and in the table of a range
-_BYTES_PER_FILE = 8 << 10  # of the rest of an index, for each slice
+BYTES_PER_BLOCK = 128  # of a block's line in the index of its file, and in the table of a range
+_BYTES_PER_FILE = 8 << 10  # of the rest of an index (2.4 kB), and of blocks at both ends of a range, for each slice
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,6 @@ class NearPass(Ranged):
 
     @property
     def held_bytes(self) -> int:
-        """Pieces, and the index of every file that it reads."""
-        blocks = int(self.job.rows * self.blocks_per_row)
-        return self.piece_bytes + blocks * _BYTES_PER_BLOCK + len(self.job.survey.slices) * _BYTES_PER_FILE
+        """Pieces, the facts of every file that it reads, and the blocks of its range."""
+        blocks = int(self.job.rows * self.blocks_per_row) // self.task_count
+        return self.piece_bytes + blocks * BYTES_PER_BLOCK + len(self.job.survey.slices) * _BYTES_PER_FILE

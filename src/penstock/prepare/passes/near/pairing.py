@@ -51,12 +51,12 @@ class PairWork(RangedWork):
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         store, number = self.store, task.input.number
-        files = [open_written(store, each) for each in self.signed]
+        files = (open_written(store, each, shared=False) for each in self.signed)
         low, high = (WORD * WORD * each // self.ranges // WORD * WORD for each in (number, number + 1))
         counted = Counted()
         with ExitStack() as stack:
             writer = OrderedWriter(store, f"{FOLDER}/{self.number}-{number:05d}.pairs", stack, PAIR)
-            parts = PartsWriter(writer.file, PAIRED, PAIRED_NUMBER, len(files))
+            parts = PartsWriter(writer.file, PAIRED, PAIRED_NUMBER, len(self.signed))
             for pairs in pairs_in(pieces_of(files, _AT_ONCE, low, high), counted):
                 writer.write(pairs)
                 documents = np.unique(np.concatenate([pairs["high"], pairs["low"]]))

@@ -3,7 +3,7 @@
 Entries are sorted by two words, `high` and `low`. A range is two numbers of 128 bits: the words one after the other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -113,13 +113,15 @@ class Piece:
         return replace(self, low=max(self.low, low // step * step), high=min(self.high, -(-high // step) * step))
 
 
-def pieces_of(files: Sequence[RunsFile], most: int, low: int = 0, high: int = END) -> Iterator[Piece]:
+def pieces_of(files: Iterable[RunsFile], most: int, low: int = 0, high: int = END) -> Iterator[Piece]:
     """The range in pieces of about `most` entries, in order. A piece that cannot be divided may be larger.
 
-    Where there are many runs, most blocks reach over the ends of a piece: entries count, not blocks.
+    Where there are many runs, most blocks reach over the ends of a piece: entries count, not blocks. Of files that come
+    one by one, only the blocks of the range are held.
     """
-    step = 1 if files and _LOWS in files[0].file.facts["arrays"] else WORD
-    waiting = [Piece(files, _table(files, low, high), low, high).narrowed(step)]
+    parts, blocks = _within(files, low, high)
+    step = 1 if parts and _LOWS in parts[0].file.facts["arrays"] else WORD
+    waiting = [Piece(parts, blocks, low, high).narrowed(step)]
     while waiting:
         piece = waiting.pop()
         if not len(piece.blocks) or piece.low >= piece.high:
@@ -140,17 +142,20 @@ def distinct_entries(entries: Array) -> Array:
     return entries[~repeats(entries)]
 
 
-def _table(files: Sequence[RunsFile], low: int, high: int) -> Array:
-    """Blocks that reach into a range, with the words of the first and the last entry of each."""
-    tables = [np.zeros(0, _TABLE)]
+def _within(files: Iterable[RunsFile], low: int, high: int) -> tuple[list[RunsFile], Array]:
+    """The files, each with the blocks that reach into a range, and the words of their first and last entries."""
+    parts, tables = [], [np.zeros(0, _TABLE)]
     for number, file in enumerate(files):
         table = np.zeros(len(file.blocks), _TABLE)
-        table["file"], table["block"], table["count"] = number, np.arange(len(table)), file.blocks["count"]
+        table["file"], table["count"] = number, file.blocks["count"]
         table["a"], table["c"], table["d"] = file.blocks["first"], file.blocks["last"], WORD - 1
         if _LOWS in file.file.facts["arrays"]:
             table["b"], table["d"] = file.file.array(_LOWS).reshape(-1, 2).T
-        tables.append(table[_reaching(table, low, high)])
-    return np.concatenate(tables)
+        reaching = _reaching(table, low, high)
+        parts.append(replace(file, blocks=file.blocks[reaching]))
+        tables.append(table[reaching])
+        tables[-1]["block"] = np.arange(len(tables[-1]))
+    return parts, np.concatenate(tables)
 
 
 def _reaching(blocks: Array, low: int, high: int) -> Array:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means
 from penstock.prepare.passes import Facts, LedgerRows, Left
-from penstock.prepare.passes.near.near_pass import NearPass
+from penstock.prepare.passes.near.near_pass import BYTES_PER_BLOCK, NearPass
 from penstock.prepare.passes.near.pair import Pairing
 from penstock.prepare.passes.near.pairing import PAIR
 from penstock.prepare.passes.near.ranges import BLOCK
@@ -25,8 +25,12 @@ class Verifying(NearPass):
 
     @property
     def blocks_per_row(self) -> float:
-        """A set for each document, and its pairs."""
-        return (1 + Pairing.bytes_per_row / PAIR.itemsize) / BLOCK
+        return Pairing.bytes_per_row / PAIR.itemsize / BLOCK
+
+    @property
+    def held_bytes(self) -> int:
+        """Pairs of its range, and a set for each document, whichever range it is in."""
+        return super().held_bytes + self.job.rows // BLOCK * BYTES_PER_BLOCK
 
     def facts(self) -> Facts:
         pairs, sets = self.keyed + 1, self.keyed + 2

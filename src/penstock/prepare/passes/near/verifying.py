@@ -48,7 +48,7 @@ class VerifyWork(RangedWork):
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         store, number = self.store, task.input.number
-        files = [open_written(store, each) for each in self.pairs]
+        files = (open_written(store, each, shared=False) for each in self.pairs)
         sets = Sets([open_written(store, each) for each in self.sets])
         low, high = (_first_of(len(sets.files) * each // self.ranges) for each in (number, number + 1))
         compared = alike = 0

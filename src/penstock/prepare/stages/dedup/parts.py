@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.base.stores.store import Store
 from penstock.prepare.rows.container import Array, ContainerWriter
-from penstock.prepare.stages.dedup.runs import open_written
+from penstock.prepare.stages.dedup.runs import open_index
 from penstock.shards.columns import FileFacts
 
 _PARTS = "parts"
@@ -46,6 +46,6 @@ class PartsWriter:
 
 def parts_of(store: Store, files: Iterable[FileFacts], name: str, dtype: np.dtype[Any], number: int) -> Iterator[Array]:
     """Entries of one slice, file by file and part by part."""
-    for file in (open_written(store, each).file for each in files):
+    for file in (open_index(store, each) for each in files):
         for part in range(file.facts[_PARTS]):
             yield np.frombuffer(file.group(f"{name} {part}", number, f"slice {number}"), dtype)

@@ -134,17 +134,32 @@ class RunsFile:
 
 
 @lru_cache(maxsize=4096)
-def open_runs(store: Store, name: str, written: str) -> RunsFile:
-    """A file whose index has the digest `written`."""
-    file = container.open_container(container.Stored(store, name), _WORDS, written)
+def _opened(store: Store, name: str, written: str) -> Container:
+    return container.open_container(container.Stored(store, name), _WORDS, written)
+
+
+def _read_runs(store: Store, name: str, written: str) -> RunsFile:
+    file = _opened(store, name, written)
     dtype = np.dtype([(name, kind) for name, kind in file.facts["entry"]])
     return RunsFile(file, dtype, file.array("blocks").view(_BLOCK))
 
 
-def open_written(store: Store, facts: FileFacts) -> RunsFile:
-    """A file that a task has entered in the ledger."""
+@lru_cache(maxsize=4096)
+def open_runs(store: Store, name: str, written: str) -> RunsFile:
+    """A file whose index has the digest `written`."""
+    return _read_runs(store, name, written)
+
+
+def open_written(store: Store, facts: FileFacts, shared: bool = True) -> RunsFile:
+    """A file that a task has entered in the ledger. Not `shared`: no other task of this process keeps its blocks."""
     container.refuse_other_size(store, facts, _WORDS)
-    return open_runs(store, facts.file, facts.digest)
+    return (open_runs if shared else _read_runs)(store, facts.file, facts.digest)
+
+
+def open_index(store: Store, facts: FileFacts) -> Container:
+    """The same, for its facts and arrays: no block is known."""
+    container.refuse_other_size(store, facts, _WORDS)
+    return _opened(store, facts.file, facts.digest)
 
 
 def read_index(store: Store, name: str) -> Container:

@@ -9,7 +9,7 @@ from penstock.prepare.budget.room import Room
 from penstock.prepare.rows.container import Array
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup.parts import parts_of
-from penstock.prepare.stages.dedup.runs import open_written
+from penstock.prepare.stages.dedup.runs import open_index
 from penstock.prepare.stages.dedup.same_rows import SameRows
 from penstock.prepare.stages.interfaces import Ends, Opens
 from penstock.prepare.stages.stage import Stage
@@ -61,5 +61,5 @@ class _Paired(Ends):
 
 def same_documents(store: Store, signed: tuple[FileFacts, ...], number: int) -> SameRows:
     """The documents of a slice, as many as were signed."""
-    documents = open_written(store, signed[number]).file.facts[DOCUMENTS]
+    documents = open_index(store, signed[number]).facts[DOCUMENTS]
     return SameRows("near_dedup", "compared", number, documents)

@@ -43,12 +43,15 @@ def require_ranks(schema: pa.Schema, column: str) -> None:
     kind, is_a = schema.field(column).type, pa.types
     is_time = is_a.is_temporal(kind) and not is_a.is_interval(kind)
     if not (is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_boolean(kind) or is_time):
-        declared = f"if later files have values, declare it: `input: {{path: ..., types: {{{column}: float64}}}}`"
+        as_float = f"{{{column}: float64}}"
+        steps = {
+            is_a.is_null: f"if later files have values, declare it: `input: {{path: ..., types: {as_float}}}`",
+            is_a.is_decimal: f"before near_dedup, `cast: {{columns: {as_float}}}`",
+        }
+        other = "name a column of numbers, or `keep: first` or `keep: longest`"
         raise ConfigError(
-            f"keep: column {column!r} is {kind}, but documents are ranked by numbers or times",
-            next_step=declared
-            if is_a.is_null(kind)
-            else "name a column of numbers, or `keep: first` or `keep: longest`",
+            f"keep: column {column!r} is {kind}, but documents are ranked by integers, floats, booleans or times",
+            next_step=next((step for is_one, step in steps.items() if is_one(kind)), other),
         )
 
 
