@@ -87,7 +87,7 @@ bench-text: $(READY) $(PEERS)-text/.ready
 	$(BIN)/python -m benchmarks.text --folder build/bench-text --peers-python $(PEERS)-text/bin/python
 
 bench-dedup: $(READY) $(PEERS)-text/.ready
-	$(BIN)/python -m benchmarks.dedup --folder build/bench-dedup --peers-python $(PEERS)-text/bin/python
+	$(BIN)/python -m benchmarks.dedup --large --folder build/bench-dedup --peers-python $(PEERS)-text/bin/python
 
 check: lint types layers test
 
