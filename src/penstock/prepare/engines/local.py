@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.child import Child, how_it_ended, python_path
+from penstock.base.child import how_it_ended
 from penstock.base.errors import TaskError
 from penstock.base.events.log import EventLog
 from penstock.base.memory import Budget, TreeMemory, tree_memory
+from penstock.base.nursery import Nursery
 from penstock.base.sizes import format_size
 from penstock.base.user_code.carried import packed
 from penstock.prepare.budget.means import Settings
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
 
 _TICK_SECONDS = 0.1
 _SAMPLE_SECONDS = 0.25
+_LAST_SECONDS = 5.0  # for a process to end that has closed its connection
 _WORKER_ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # returns memory: peaks were 47 MB where mimalloc had 86
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # it is not used, and a process with a thread must not fork
     "PYTHONHASHSEED": "0",  # a function that goes through a set does so in one order, in all workers and runs
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -43,19 +46,18 @@ _WORKER_ENVIRONMENT = {
 }
 
 
-class Worker:
-    """One worker process, and our end of its connection."""
+def nursery() -> Nursery:
+    """What workers come from."""
+    return Nursery("penstock.prepare.engines.worker", _WORKER_ENVIRONMENT)
 
-    def __init__(self, hold: tuple[int, ...] = ()) -> None:
+
+class Worker:
+    """One worker process, and our end of its connection. It inherits the descriptors in `hold`."""
+
+    def __init__(self, nursery: Nursery, hold: tuple[int, ...] = ()) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            self.child = Child(
-                ["-m", "penstock.prepare.engines.worker"],
-                [theirs.fileno()],
-                inherits=(theirs.fileno(), *hold),
-                environment={**_WORKER_ENVIRONMENT, **python_path()},
-                stdout=2,  # what a user's function prints must not mix with --json
-            )
+            self.child = nursery.fork([theirs.fileno(), *hold])
         self.connection: Connection[Any, Any] = Connection(ours.detach())
         self._carried: set[str] = set()  # code that it has been sent
         self._send(sys.path)  # where the user's own modules are, once the worker has imported its own
@@ -79,6 +81,11 @@ class Worker:
 
     def stack(self) -> str:
         return self.child.stack() if self.is_ready else "it was still starting"
+
+    def death(self) -> str:
+        """How it ended, once it has closed its connection."""
+        code = self.child.wait(_LAST_SECONDS)
+        return "closing its connection" if code is None else how_it_ended(code)
 
     def kill(self) -> None:
         """End the worker and all processes that the user's code has started: they would hold the output's lock."""
@@ -111,13 +118,14 @@ def event_of(number: int, message: tuple[Any, ...]) -> events.Event | None:
 class LocalEngine:
     def __init__(
         self,
+        nursery: Nursery,
         budget: Budget,
         log: EventLog,
         stall_notice: float,
         task_timeout: float,
         hold: tuple[int, ...] = (),
     ) -> None:
-        self._budget, self._log, self._hold = budget, log, hold
+        self._nursery, self._budget, self._log, self._hold = nursery, budget, log, hold
         self._stall_notice, self._task_timeout = stall_notice, task_timeout
         self._workers: dict[int, Worker] = {}
         self._attempts = Attempts()
@@ -143,6 +151,7 @@ class LocalEngine:
         for worker in self._workers.values():
             worker.kill()
         self._workers.clear()
+        self._nursery.close()  # so that their CPU time counts as ours
 
     def _policy(self, work: Work, settings: Settings) -> Policy:
         return Policy(
@@ -171,7 +180,7 @@ class LocalEngine:
         try:
             message = worker.connection.recv()
         except (EOFError, OSError):  # OSError: it died in the middle of a message
-            self._take(events.Died(number, f"its worker died of {how_it_ended(worker.child.process.wait())}"))
+            self._take(events.Died(number, f"its worker died of {worker.death()}"))
             return
         if event := event_of(number, message):
             worker.is_ready = True  # that is the first thing it says
@@ -224,7 +233,7 @@ class LocalEngine:
         for command in commands:
             match command:
                 case events.Start(number):
-                    self._workers[number] = Worker(self._hold)
+                    self._workers[number] = Worker(self._nursery, self._hold)
                     self._workers[number].send("work", self._work, self._settings, self._stall_notice)
                 case events.Give():
                     self._workers[command.worker].send("task", command)

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 from penstock.base.events import Observer
 from penstock.base.faults import crash_point
+from penstock.base.nursery import Nursery
 from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.prepare.plan.plan import Plan
@@ -18,7 +19,7 @@ from penstock.prepare.run.resume import finished, is_redoing, keep_or_forget, re
 from penstock.shards.manifest import Manifest
 
 
-def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
+def run(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: bool = False) -> Manifest:
     """Run the job, or the rest of it; with `redo`, all of it. Returns at once if the output is finished."""
     store = open_store(plan.config.output_path)
     refuse_foreign(store)
@@ -37,7 +38,7 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
             remove_result(store)  # from here on, nothing is left of an earlier result that is to be replaced
             crash_point("run.after_forgetting_manifest")
             store.sweep()
-            return _run(plan, store, Doing.start(plan, store, log, lock, progress), redo)
+            return _run(plan, store, Doing.start(plan, store, log, lock, progress, nursery), redo)
 
 
 @contextmanager
