@@ -270,7 +270,7 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
     """Run one config after the other, and show the result of the last."""
     from dataclasses import replace
 
-    from penstock.prepare.engines.local import nursery
+    from penstock.prepare.engines.hired import nursery
     from penstock.prepare.entry import run_with
     from penstock.show.asking.asked import plan_job, told
     from penstock.show.console import make_console, show, stdout_kept_clean

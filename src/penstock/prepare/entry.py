@@ -6,8 +6,8 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.events import Observer
-from penstock.base.nursery import Nursery
-from penstock.prepare.engines.local import nursery
+from penstock.base.processes.nursery import Nursery
+from penstock.prepare.engines.hired import nursery
 from penstock.prepare.job.config import Config, load_config
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.planning import plan_of

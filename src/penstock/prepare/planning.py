@@ -2,8 +2,7 @@
 
 from penstock.base.machine import cpu_count
 from penstock.base.memory import Budget, make_budget, own_memory
-from penstock.base.nursery import Nursery
-from penstock.base.stores import refuse_file
+from penstock.base.processes.nursery import Nursery
 from penstock.prepare.budget.means import Means
 from penstock.prepare.engines.choosing import open_trial
 from penstock.prepare.engines.trial import in_folder
@@ -11,13 +10,12 @@ from penstock.prepare.job.config import Config
 from penstock.prepare.passes.cutting import cut_passes
 from penstock.prepare.plan import measuring
 from penstock.prepare.plan.plan import Plan, make_plan
-from penstock.prepare.run.exports import refuse_columns, refuse_export
+from penstock.prepare.run.exports import refuse_columns, refuse_places
 from penstock.prepare.survey.taking import take_survey
 
 
 def plan_of(config: Config, nursery: Nursery) -> Plan:
-    refuse_file(config.output_path)
-    refuse_export(config)
+    refuse_places(config)
     budget, cores = make_budget(config.memory), cpu_count().amount
     with open_trial(config, _left_of(budget), nursery) as trial:
         survey = take_survey(config, trial.scout, budget)

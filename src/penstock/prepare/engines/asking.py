@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.errors import TaskError
-from penstock.base.nursery import Nursery
+from penstock.base.processes.nursery import Nursery
 from penstock.base.sizes import format_size
 from penstock.prepare.engines.attempts import START_SECONDS, Attempts, Policy
 from penstock.prepare.engines.events import Complete, Died, Entered, Event, Give, GiveUp, Raise, Stop, Tick
-from penstock.prepare.engines.local import Worker, event_of
+from penstock.prepare.engines.hired import Worker, event_of
 
 HOLDING = "holding"
 LEAST_BYTES = 64 << 20  # that it may take even where memory is too small: the plan then says so, with numbers

@@ -1,7 +1,7 @@
 """Choosing: the engine that does the tasks of a job, and the trial that tries some. A new engine is chosen here."""
 
 from penstock.base.events.log import EventLog
-from penstock.base.nursery import Nursery
+from penstock.base.processes.nursery import Nursery
 from penstock.base.stores.store import Store
 from penstock.base.user_code.carried import refuse_own_order
 from penstock.prepare.engines import Engine

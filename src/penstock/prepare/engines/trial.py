@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.base.errors import PlanError, TaskError
-from penstock.base.nursery import Nursery
+from penstock.base.processes.nursery import Nursery
 from penstock.base.sizes import format_size
 from penstock.prepare import passes
 from penstock.prepare.budget.costs import Measured

@@ -1,6 +1,6 @@
 """Worker: the process that does tasks for the local engine, one at a time, until it is told to stop.
 
-It comes from the nursery (base/nursery.py), which calls `main` with the descriptor of its connection.
+It comes from the nursery (base/processes/nursery.py), which calls `main` with the descriptor of its connection.
 """
 
 from __future__ import annotations

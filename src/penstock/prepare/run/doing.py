@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from penstock.base.events.log import EventLog
-from penstock.base.nursery import Nursery
+from penstock.base.processes.nursery import Nursery
 from penstock.base.stores.store import Store
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.choosing import make_engine

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.base.nursery import Nursery
+from penstock.base.processes.nursery import Nursery
 from penstock.prepare.entry import plan_with
 from penstock.prepare.job.config import Config, load_config, understood
 from penstock.prepare.job.job_file import read_yaml

@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
-from penstock.prepare.engines.local import nursery
+from penstock.prepare.engines.hired import nursery
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.halves import halves_of, written
 from penstock.prepare.run.resume import finished, refuse_foreign

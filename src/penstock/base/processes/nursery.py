@@ -24,9 +24,17 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import IO
 
-from penstock.base.child import Child, Descendant, how_it_ended, kill_group, lifeline_and_stacks, live, python_path
 from penstock.base.errors import TaskError
 from penstock.base.memory import resident_memory
+from penstock.base.processes.child import (
+    Child,
+    Descendant,
+    how_it_ended,
+    kill_group,
+    lifeline_and_stacks,
+    live,
+    python_path,
+)
 
 _REQUEST, _ANSWER = struct.Struct("<cqd"), struct.Struct("<q")  # what, a child's number, seconds | a number
 _FORK, _SIGNAL, _WAIT, _END = b"f", b"s", b"w", b"e"
@@ -101,7 +109,7 @@ class _Line:
         self._socket.settimeout(_SECONDS)
         with theirs:
             self.child = Child(
-                ["-m", "penstock.base.nursery"],
+                ["-m", "penstock.base.processes.nursery"],
                 [theirs.fileno(), module, "forks" if forks else "starts"],
                 inherits=(theirs.fileno(),),
                 environment={**environment, **python_path()},
@@ -215,7 +223,9 @@ def _start(module: str, given: Sequence[int]) -> int:
     """Number of a fresh Python."""
     import subprocess
 
-    code = f"import {module} as work; from penstock.base.nursery import _live; _live(work.main, {list(given)})"
+    code = (
+        f"import {module} as work; from penstock.base.processes.nursery import _live; _live(work.main, {list(given)})"
+    )
     return subprocess.Popen([sys.executable, "-P", "-c", code], pass_fds=given, start_new_session=True).pid
 
 

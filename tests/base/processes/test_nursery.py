@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.child import python_path
 from penstock.base.errors import TaskError
 from penstock.base.memory import private_memory, process_tree
-from penstock.base.nursery import Forked, Nursery
-from tests.base.test_child import is_running, wait_for
+from penstock.base.processes.child import python_path
+from penstock.base.processes.nursery import Forked, Nursery
+from tests.base.processes.test_child import is_running, wait_for
 
 _MODULE = """
 import os, random, signal, socket, subprocess, sys, time
@@ -161,7 +161,7 @@ def test_children_end_when_the_parent_is_killed(tmp_path):
     (tmp_path / "raised_there.py").write_text(_MODULE)
     code = """
 import os, socket, sys, time
-from penstock.base.nursery import Nursery
+from penstock.base.processes.nursery import Nursery
 nursery = Nursery("raised_there", {})
 ours, theirs = socket.socketpair()
 child = nursery.fork([theirs.fileno()])
