@@ -270,7 +270,8 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
     """Run one config after the other, and show the result of the last."""
     from dataclasses import replace
 
-    from penstock.prepare.entry import run as run_plan
+    from penstock.prepare.engines.hired import nursery
+    from penstock.prepare.entry import run_with
     from penstock.show.asking.asked import plan_job, told
     from penstock.show.console import make_console, show, stdout_kept_clean
     from penstock.show.running.progress import Display
@@ -280,9 +281,9 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
         console = make_console(stderr=True)
         console.print(told(asked), end="", markup=False, highlight=False)
         for half in halves:
-            with Display(console) as display:
-                planned = plan_job(replace(asked, config=half))
-                manifest = run_plan(planned, display.observe, redo)
+            with Display(console) as display, nursery() as workers:
+                planned = plan_job(replace(asked, config=half), workers)
+                manifest = run_with(workers, planned, display.observe, redo)
     show(result_facts(planned, manifest, display.tracker.already_done), result_tables, as_json)
 
 

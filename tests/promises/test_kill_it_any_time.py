@@ -185,8 +185,13 @@ def writing(batch):
 """
 
 
-# A driver that dies takes its workers with it at either moment, a worker that dies is replaced at either.
-MOMENTS = [("spilling", "worker"), ("writing", "driver")]
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+# A driver that dies takes its workers with it at either moment, a worker that dies is replaced at either, and so is the
+# nursery that workers are forked from.
+MOMENTS = [("spilling", "worker"), ("writing", "driver"), ("writing", "nursery")]
 MOMENTS += [("spilling", "driver"), ("writing", "worker")] if workshop.THOROUGH else []
 
 
@@ -209,8 +214,9 @@ def test_sigkill_in_the_middle_of_a_spill_or_of_a_bucket_is_recovered_from(tmp_p
     assert temporary if moment == "spilling" else spills, "nothing was under way"
     (tmp_path / f"{moment}.stop").unlink()
     below = process_tree(process.pid)[1:]
-    os.kill(process.pid if who == "driver" else int(here.read_text()), signal.SIGKILL)
-    if who == "worker":
+    worker = int(here.read_text())
+    os.kill({"driver": process.pid, "worker": worker, "nursery": parent_of(worker)}[who], signal.SIGKILL)
+    if who != "driver":
         assert process.wait(timeout=120) == 0  # the driver tries the task again
         clean.assert_is_there(job)
     else:

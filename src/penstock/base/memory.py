@@ -59,6 +59,11 @@ def own_memory() -> TreeMemory:
     return _process_memory(os.getpid())
 
 
+def private_memory() -> int:
+    """Bytes of this process that no other one shares: what there would be less without it."""
+    return _rollup(os.getpid())["Private_Dirty"] if _HAS_ROLLUPS else resident_memory(os.getpid()).counted
+
+
 @contextmanager
 def peak_watched() -> Iterator[list[int]]:
     """The highest memory of this process while the block runs, as the one entry of a list."""
@@ -131,22 +136,23 @@ def _children(pid: int) -> Iterable[int]:
 
 
 _HAS_ROLLUPS = os.path.exists("/proc/self/smaps_rollup")  # Linux since 4.14; not every sandbox that looks like it
-_COUNTED = {"Pss_Anon:": "anon", "Pss_Shmem:": "shmem", "Pss_File:": "file"}
 
 
 def _process_memory(pid: int) -> TreeMemory:
     if not _HAS_ROLLUPS:
         return resident_memory(pid)
-    amounts: dict[str, int] = {}
     try:
-        with open(f"/proc/{pid}/smaps_rollup") as file:
-            for line in file:
-                name, _, rest = line.partition(" ")
-                if name in _COUNTED:
-                    amounts[_COUNTED[name]] = int(rest.split()[0]) * 1024
+        amounts = _rollup(pid)
     except (FileNotFoundError, ProcessLookupError):  # it ended: it holds nothing
         return TreeMemory()
-    return TreeMemory(**amounts)
+    return TreeMemory(*(amounts.get(name, 0) for name in ("Pss_Anon", "Pss_Shmem", "Pss_File")))
+
+
+def _rollup(pid: int) -> dict[str, int]:
+    """Bytes by the kernel's own names."""
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        next(file, "")  # addresses
+        return {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in file)}
 
 
 def resident_memory(pid: int) -> TreeMemory:

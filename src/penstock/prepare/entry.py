@@ -6,6 +6,8 @@ from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.events import Observer
+from penstock.base.processes.nursery import Nursery
+from penstock.prepare.engines.hired import nursery
 from penstock.prepare.job.config import Config, load_config
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.planning import plan_of
@@ -26,20 +28,27 @@ def plan(job: Job) -> Plan:
     Returns:
         A Plan, which `penstock.run` takes.
     """
+    with nursery() as workers:
+        return plan_with(workers, job)
+
+
+def plan_with(workers: Nursery, job: Job) -> Plan:
+    """The plan, where the run that follows has its workers from the same nursery."""
     if isinstance(job, Config):
         _refuse_changed(job)
-    return plan_of(_config(job))
+    return plan_of(_config(job), workers)
 
 
 def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
     """Prepare the dataset, resuming where an earlier run stopped. `observe` is called with each event."""
-    if isinstance(job, Plan):
-        _refuse_changed(job.config)
-    if isinstance(job, Plan) and not job.config.intermediate_dir:
-        return _run(job, observe, redo)
-    for part in halves_of(job.config if isinstance(job, Plan) else _config(job), plan if redo else None):
-        manifest = _run(plan(part), observe, redo)
-    return manifest
+    with nursery() as workers:
+        if isinstance(job, Plan):
+            _refuse_changed(job.config)
+        if isinstance(job, Plan) and not job.config.intermediate_dir:
+            return run_with(workers, job, observe, redo)
+        for part in halves_of(job.config if isinstance(job, Plan) else _config(job), plan if redo else None):
+            manifest = run_with(workers, plan_with(workers, part), observe, redo)
+        return manifest
 
 
 def merge(
@@ -48,11 +57,13 @@ def merge(
     """Merge the batch files in `folder`, or in the job's `intermediate_dir`."""
     config = _config(job)
     place = os.path.abspath(folder) if folder else config.batches_path
-    return _run(plan_of(merge_batches(config, place)), observe, redo)
+    with nursery() as workers:
+        return run_with(workers, plan_of(merge_batches(config, place), workers), observe, redo)
 
 
-def _run(planned: Plan, observe: Observer | None, redo: bool) -> Manifest:
-    manifest = run_plan(planned, observe, redo)
+def run_with(workers: Nursery, planned: Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
+    """Run a plan, and make the export that its job asks for."""
+    manifest = run_plan(planned, workers, observe, redo)
     make_export(planned.config)
     return manifest
 

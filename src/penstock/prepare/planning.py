@@ -2,7 +2,7 @@
 
 from penstock.base.machine import cpu_count
 from penstock.base.memory import Budget, make_budget, own_memory
-from penstock.base.stores import refuse_file
+from penstock.base.processes.nursery import Nursery
 from penstock.prepare.budget.means import Means
 from penstock.prepare.engines.choosing import open_trial
 from penstock.prepare.engines.trial import in_folder
@@ -10,19 +10,20 @@ from penstock.prepare.job.config import Config
 from penstock.prepare.passes.cutting import cut_passes
 from penstock.prepare.plan import measuring
 from penstock.prepare.plan.plan import Plan, make_plan
-from penstock.prepare.run.exports import refuse_columns, refuse_export
+from penstock.prepare.run.exports import refuse_columns, refuse_places
 from penstock.prepare.survey.taking import take_survey
 
 
-def plan_of(config: Config) -> Plan:
-    refuse_file(config.output_path)
-    refuse_export(config)
+def plan_of(config: Config, nursery: Nursery) -> Plan:
+    refuse_places(config)
     budget, cores = make_budget(config.memory), cpu_count().amount
-    with open_trial(config, _left_of(budget)) as trial:
+    with open_trial(config, _left_of(budget), nursery) as trial:
         survey = take_survey(config, trial.scout, budget)
         trial.may_hold(_left_of(budget))  # the driver has grown with what it knows of the input
         refuse_columns(config, survey.output)
         small = measuring.is_small(config, survey, budget)
+        if not small:
+            trial.get_ready()
         survey = measuring.with_engines(survey, at_once=not small)
         job, passes = cut_passes(config, survey, budget.allowed)
         if small:
@@ -32,7 +33,7 @@ def plan_of(config: Config) -> Plan:
                 room = budget.allowed - 2 * own_memory().counted
                 measured = trial.measure(trials, survey.slices, measuring.trial_settings(job, cores), room)
         measured = measuring.with_more(job, passes, cores, measured)
-    growth = measuring.driver_growth(passes, survey.files)
+    growth = measuring.driver_growth(passes, survey.files) + nursery.held_bytes()
     return make_plan(job, passes, Means.here(budget, cores, config.output_path, growth, measured))
 
 

@@ -168,7 +168,8 @@ def test_a_process_imports_little_more_than_numpy():
     ours = {name for name in modules if name.startswith("penstock.")}
     assert ours == {
         "penstock.base",
-        "penstock.base.child",
+        "penstock.base.processes",
+        "penstock.base.processes.child",
         "penstock.base.errors",
         "penstock.loader",
         "penstock.loader.feeding",

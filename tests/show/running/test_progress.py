@@ -23,7 +23,7 @@ STALL = {
     "rows": 1234,
     "stack": """\
 Thread 0x1 (most recent call first):
-  File "/x/penstock/base/child.py", line 112 in _die_with_the_parent
+  File "/x/penstock/base/processes/child.py", line 112 in _die_with_the_parent
 
 Thread 0x3 (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 629 in wait

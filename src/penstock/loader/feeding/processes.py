@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.child import Child
 from penstock.base.errors import ConfigError, TaskError
+from penstock.base.processes.child import Child
 from penstock.loader.feeding import served
 from penstock.loader.feeding.sendable import check_count, check_sendable, make_job, name_of, place_of
 

@@ -1,8 +1,8 @@
 """Served: what a process of map() does: load the function, answer batch after batch. Started by processes.py.
 
-It never outlives its parent (base/child.py), and a timer that needs no GIL ends it, with its stack written down, when
-one batch takes longer than `timeout`. What is imported here, every process imports: numpy, the standard library,
-base.child and base.errors.
+It never outlives its parent (base/processes/child.py). A timer that needs no GIL ends it when one batch takes longer
+than `timeout`, with its stack written down. What is imported here, every process imports: numpy, the standard library,
+base.processes.child and base.errors.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from penstock.base.child import live_as_child
 from penstock.base.errors import TaskError
+from penstock.base.processes.child import live_as_child
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -1,24 +1,21 @@
 """Asking: a worker that answers one question after the other. One that dies is followed by another, by the rules of
 attempts.py."""
 
-import subprocess
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.base.child import how_it_ended
 from penstock.base.errors import TaskError
+from penstock.base.processes.nursery import Nursery
 from penstock.base.sizes import format_size
 from penstock.prepare.engines.attempts import START_SECONDS, Attempts, Policy
 from penstock.prepare.engines.events import Complete, Died, Entered, Event, Give, GiveUp, Raise, Stop, Tick
-from penstock.prepare.engines.local import Worker, event_of
+from penstock.prepare.engines.hired import Worker, event_of
 
 HOLDING = "holding"
 LEAST_BYTES = 64 << 20  # that it may take even where memory is too small: the plan then says so, with numbers
 _TICK_SECONDS = 0.05
-_LAST_SECONDS = 5.0  # for a process to end that has closed its connection
 
 
 @dataclass(frozen=True)
@@ -38,8 +35,8 @@ class GivenUp(Exception):
 class Asking:
     """`limit` is what the worker may hold. With `passes_over_hangs`, a file in which a function hangs is left out."""
 
-    def __init__(self, timeout: float, limit: int, passes_over_hangs: bool) -> None:
-        self._timeout, self.limit, self._passes_over_hangs = timeout, limit, passes_over_hangs
+    def __init__(self, nursery: Nursery, timeout: float, limit: int, passes_over_hangs: bool) -> None:
+        self.nursery, self._timeout, self.limit, self._passes_over_hangs = nursery, timeout, limit, passes_over_hangs
         self._worker: Worker | None = None
         self.place = ""  # the file that a user's function was given last
         self.place_bytes = 0  # that the worker held then
@@ -104,7 +101,7 @@ class Asking:
 
     def _started(self) -> Worker:
         if self._worker is None:
-            self._worker = Worker()
+            self._worker = Worker(self.nursery)
             if not self._worker.connection.poll(max(self._timeout, START_SECONDS)):
                 raise TaskError(
                     f"a worker had not started after {max(self._timeout, START_SECONDS):g} s",
@@ -127,11 +124,9 @@ class Asking:
         """Description of how the worker ended."""
         if self._worker is None:
             return "being stopped"
-        with suppress(subprocess.TimeoutExpired):
-            self._worker.child.process.wait(timeout=_LAST_SECONDS)
-        code = self._worker.child.process.returncode
+        death = self._worker.death()
         self.end()
-        return "closing its connection" if code is None else how_it_ended(code)
+        return death
 
     def end(self) -> None:
         if self._worker:

@@ -1,6 +1,7 @@
 """Choosing: the engine that does the tasks of a job, and the trial that tries some. A new engine is chosen here."""
 
 from penstock.base.events.log import EventLog
+from penstock.base.processes.nursery import Nursery
 from penstock.base.stores.store import Store
 from penstock.base.user_code.carried import refuse_own_order
 from penstock.prepare.engines import Engine
@@ -13,16 +14,16 @@ from penstock.prepare.plan.plan import Plan
 from penstock.prepare.plan.settings import strategy_of
 
 
-def make_engine(plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...]) -> Engine:
+def make_engine(plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...], nursery: Nursery) -> Engine:
     if plan.workers == 0:
         return InlineEngine(store, log)
-    return LocalEngine(plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, hold=lock)
+    return LocalEngine(nursery, plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, hold=lock)
 
 
-def open_trial(config: Config, limit: int) -> Trial | InlineTrial:
+def open_trial(config: Config, limit: int, nursery: Nursery) -> Trial | InlineTrial:
     """`limit` is what it may hold, in bytes. Functions that need the hash seed of a worker are refused without one."""
     if strategy_of(config).is_inside:
         for target in carried_targets(config.stages, config.input):
             refuse_own_order(target)
         return InlineTrial()
-    return Trial(config.task_timeout, limit, passes_over_hangs=config.on_bad_input == "set_aside")
+    return Trial(nursery, config.task_timeout, limit, passes_over_hangs=config.on_bad_input == "set_aside")

@@ -7,22 +7,20 @@ commands are carried out here.
 from __future__ import annotations
 
 import os
-import socket
-import sys
 import time
 from collections.abc import Sequence
-from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING
 
-from penstock.base.child import Child, how_it_ended, python_path
 from penstock.base.errors import TaskError
 from penstock.base.events.log import EventLog
 from penstock.base.memory import Budget, TreeMemory, tree_memory
+from penstock.base.processes.nursery import Nursery
 from penstock.base.sizes import format_size
-from penstock.base.user_code.carried import packed
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines import events
 from penstock.prepare.engines.attempts import Attempts, Policy
+from penstock.prepare.engines.hired import Worker, event_of
 from penstock.prepare.passes import Task, Work
 from penstock.prepare.rows.rows import GIVEN_UP, HUNG
 
@@ -31,93 +29,19 @@ if TYPE_CHECKING:
 
 _TICK_SECONDS = 0.1
 _SAMPLE_SECONDS = 0.25
-_WORKER_ENVIRONMENT = {
-    "ARROW_DEFAULT_MEMORY_POOL": "system",  # returns memory: peaks were 47 MB where mimalloc had 86
-    "PYTHONHASHSEED": "0",  # a function that goes through a set does so in one order, in all workers and runs
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MALLOC_ARENA_MAX": "2",
-    # Batches come and go in megabytes: keep their pages instead of asking the kernel for new ones each time.
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(32 << 20),
-}
-
-
-class Worker:
-    """One worker process, and our end of its connection."""
-
-    def __init__(self, hold: tuple[int, ...] = ()) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self.child = Child(
-                ["-m", "penstock.prepare.engines.worker"],
-                [theirs.fileno()],
-                inherits=(theirs.fileno(), *hold),
-                environment={**_WORKER_ENVIRONMENT, **python_path()},
-                stdout=2,  # what a user's function prints must not mix with --json
-            )
-        self.connection: Connection[Any, Any] = Connection(ours.detach())
-        self._carried: set[str] = set()  # code that it has been sent
-        self._send(sys.path)  # where the user's own modules are, once the worker has imported its own
-        self.is_ready = False
-
-    def send(self, *message: Any) -> None:
-        self._send(message)
-
-    def _send(self, message: Any) -> None:
-        data, named = packed(message)
-        try:
-            if new := {target: each for target, each in named.items() if target not in self._carried}:
-                self._carried.update(new)
-                self.connection.send(("carry", new))
-            self.connection.send_bytes(data)
-        except (BrokenPipeError, ConnectionResetError):
-            return  # it died; the engine sees that at the next wait
-
-    def held_bytes(self) -> int:
-        return tree_memory(self.child.pid).counted
-
-    def stack(self) -> str:
-        return self.child.stack() if self.is_ready else "it was still starting"
-
-    def kill(self) -> None:
-        """End the worker and all processes that the user's code has started: they would hold the output's lock."""
-        self.child.end()
-        self.connection.close()
-
-
-def event_of(number: int, message: tuple[Any, ...]) -> events.Event | None:
-    """The event that a message of a worker tells of."""
-    match message:
-        case ("ready", held):
-            return events.Ready(number, held)
-        case ("progress", rows):
-            return events.Moved(number, rows)
-        case ("place", *facts):
-            return events.Entered(number, *facts)
-        case ("holds", held):
-            return events.Holds(number, held)
-        case ("stall", stack):
-            return events.Stalled(number, stack)
-        case ("alone", *_):
-            return events.Alone(number)
-        case ("done", row, held):
-            return events.Finished(number, row, held)
-        case ("failed", error, *_):
-            return events.Failed(number, error)
-    return None  # it has accepted the pass
 
 
 class LocalEngine:
     def __init__(
         self,
+        nursery: Nursery,
         budget: Budget,
         log: EventLog,
         stall_notice: float,
         task_timeout: float,
         hold: tuple[int, ...] = (),
     ) -> None:
-        self._budget, self._log, self._hold = budget, log, hold
+        self._nursery, self._budget, self._log, self._hold = nursery, budget, log, hold
         self._stall_notice, self._task_timeout = stall_notice, task_timeout
         self._workers: dict[int, Worker] = {}
         self._attempts = Attempts()
@@ -143,6 +67,7 @@ class LocalEngine:
         for worker in self._workers.values():
             worker.kill()
         self._workers.clear()
+        self._nursery.close()  # so that their CPU time counts as ours
 
     def _policy(self, work: Work, settings: Settings) -> Policy:
         return Policy(
@@ -171,7 +96,7 @@ class LocalEngine:
         try:
             message = worker.connection.recv()
         except (EOFError, OSError):  # OSError: it died in the middle of a message
-            self._take(events.Died(number, f"its worker died of {how_it_ended(worker.child.process.wait())}"))
+            self._take(events.Died(number, f"its worker died of {worker.death()}"))
             return
         if event := event_of(number, message):
             worker.is_ready = True  # that is the first thing it says
@@ -224,7 +149,7 @@ class LocalEngine:
         for command in commands:
             match command:
                 case events.Start(number):
-                    self._workers[number] = Worker(self._hold)
+                    self._workers[number] = Worker(self._nursery, self._hold)
                     self._workers[number].send("work", self._work, self._settings, self._stall_notice)
                 case events.Give():
                     self._workers[command.worker].send("task", command)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.base.errors import PlanError, TaskError
+from penstock.base.processes.nursery import Nursery
 from penstock.base.sizes import format_size
 from penstock.prepare import passes
 from penstock.prepare.budget.costs import Measured
@@ -32,8 +33,8 @@ _PREFIX, _OLD_SECONDS = "penstock-measure-", 3600
 class Trial:
     """`limit` is what it may hold. With `passes_over_hangs`, a file in which a function hangs is left to its task."""
 
-    def __init__(self, timeout: float, limit: int, passes_over_hangs: bool) -> None:
-        self._asking = Asking(timeout, limit, passes_over_hangs)
+    def __init__(self, nursery: Nursery, timeout: float, limit: int, passes_over_hangs: bool) -> None:
+        self._asking = Asking(nursery, timeout, limit, passes_over_hangs)
         self._tried: set[str] = set()  # files that it has come to the end of
 
     def __enter__(self) -> Trial:
@@ -41,6 +42,10 @@ class Trial:
 
     def __exit__(self, *exception: object) -> None:
         self._asking.end()
+
+    def get_ready(self) -> None:
+        """Let the process that workers come from import, while the driver goes on."""
+        self._asking.nursery.begin()
 
     def may_hold(self, limit: int) -> None:
         """From now on: the driver has grown with what it knows of the input."""

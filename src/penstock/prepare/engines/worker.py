@@ -1,11 +1,10 @@
 """Worker: the process that does tasks for the local engine, one at a time, until it is told to stop.
 
-Started as a Child (base/child.py) with one argument, the descriptor of its connection.
+It comes from the nursery (base/processes/nursery.py), which calls `main` with the descriptor of its connection.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -16,9 +15,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from penstock.base.child import live_as_child
 from penstock.base.errors import PenstockError, TaskError
-from penstock.base.memory import own_memory, resident_memory
+from penstock.base.memory import resident_memory
 from penstock.base.user_code import accept, code_identity, current_sources, refuse_other_values
 from penstock.prepare.budget.means import Settings, give_back_memory
 from penstock.prepare.budget.room import MustBeAlone, Room
@@ -30,13 +28,16 @@ from penstock.prepare.passes.folds.trying.measure import measure
 from penstock.prepare.survey.scouting import Scouted, scout
 
 
-def main() -> None:
-    _, (connection_number,) = live_as_child()
+def main(connection_number: int, *_held: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
-    connection: Connection[Any, Any] = Connection(int(connection_number))
+    gone = suppress(BrokenPipeError, ConnectionResetError, EOFError)  # the driver is, and says so itself
+    with gone, current_sources():
+        _serve(Connection(connection_number))
+
+
+def _serve(connection: Connection[Any, Any]) -> None:
     sys.path[:] = connection.recv()
-    gc.freeze()  # what was imported stays, and need not be looked through at every collection
-    connection.send(("ready", own_memory().counted))
+    connection.send(("ready", resident_memory(os.getpid()).counted))
     work: Work | None = None
     while message := connection.recv():
         if message[0] == "work":
@@ -98,9 +99,3 @@ def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:
         defect.add_note("".join(traceback.format_exception(error)))
         answer = ("failed", defect, 0)
     connection.send(answer)
-
-
-if __name__ == "__main__":
-    gone = suppress(BrokenPipeError, ConnectionResetError, EOFError)  # the driver is, and says so itself
-    with gone, current_sources():
-        main()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from penstock.base.events.log import EventLog
+from penstock.base.processes.nursery import Nursery
 from penstock.base.stores.store import Store
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.choosing import make_engine
@@ -26,8 +27,10 @@ class Doing:
     progress: Progress
 
     @classmethod
-    def start(cls, plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...], progress: Progress) -> Self:
-        return cls(plan, store, make_engine(plan, store, log, lock), log, progress)
+    def start(
+        cls, plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...], progress: Progress, nursery: Nursery
+    ) -> Self:
+        return cls(plan, store, make_engine(plan, store, log, lock, nursery), log, progress)
 
     def close(self) -> None:
         """Leave no process behind."""

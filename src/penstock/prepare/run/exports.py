@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from penstock.base.errors import ConfigError, OutputError
-from penstock.base.stores import open_store
+from penstock.base.stores import open_store, refuse_file
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.job.config import Config
 from penstock.shards.foreign.arrayrecord import FORMAT as ARRAYRECORD
@@ -16,8 +16,9 @@ from penstock.shards.schema import Schema
 EXPORTED = f"{STATE}/export.json"
 
 
-def refuse_export(config: Config) -> None:
-    """Refuse, before the dataset is made, a folder that could not be written after it."""
+def refuse_places(config: Config) -> None:
+    """Refuse, before anything is read, an `output:` or `export:` that could not be written."""
+    refuse_file(config.output_path)
     if not config.export:
         return
     try:

@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 
 from penstock.base.events import Observer
 from penstock.base.faults import crash_point
+from penstock.base.processes.nursery import Nursery
 from penstock.base.stores import open_store
-from penstock.base.stores.store import Store
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.clearing import is_to_be_replaced, remove_result, remove_scaffolding
 from penstock.prepare.run.doing import Doing
@@ -18,7 +18,7 @@ from penstock.prepare.run.resume import finished, is_redoing, keep_or_forget, re
 from penstock.shards.manifest import Manifest
 
 
-def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
+def run(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: bool = False) -> Manifest:
     """Run the job, or the rest of it; with `redo`, all of it. Returns at once if the output is finished."""
     store = open_store(plan.config.output_path)
     refuse_foreign(store)
@@ -37,7 +37,7 @@ def run(plan: Plan, observe: Observer | None = None, redo: bool = False) -> Mani
             remove_result(store)  # from here on, nothing is left of an earlier result that is to be replaced
             crash_point("run.after_forgetting_manifest")
             store.sweep()
-            return _run(plan, store, Doing.start(plan, store, log, lock, progress), redo)
+            return _run(Doing.start(plan, store, log, lock, progress, nursery), redo)
 
 
 @contextmanager
@@ -51,8 +51,8 @@ def _holding_others(plan: Plan) -> Iterator[None]:
         yield
 
 
-def _run(plan: Plan, store: Store, doing: Doing, redo: bool) -> Manifest:
-    progress, log = doing.progress, doing.log
+def _run(doing: Doing, redo: bool) -> Manifest:
+    plan, store, progress, log = doing.plan, doing.store, doing.progress, doing.log
     rows, changes = keep_or_forget(store, plan, redo)
     progress.tasks_kept = len(rows)
     crash_point("run.after_forgetting_tasks")

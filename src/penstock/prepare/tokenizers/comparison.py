@@ -1,7 +1,7 @@
 """Comparison: texts -> whether an engine gives the ids that Hugging Face's library gives, in a process of its own.
 
-Started as a Child (base/child.py), with a pickled Question on its standard input; the answer is one line of JSON. An
-engine is other people's machine code: should it crash or hang, it is only this process.
+Started as a Child (base/processes/child.py), with a pickled Question on its standard input; the answer is one line of
+JSON. An engine is other people's machine code: should it crash or hang, it is only this process.
 """
 
 import faulthandler
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from penstock.base.child import live_as_child
+from penstock.base.processes.child import live_as_child
 from penstock.prepare.tokenizers import Tokenizer
 from penstock.prepare.tokenizers.cutting import Cutter, Places
 from penstock.prepare.tokenizers.engine import DEFINITION, Encoded, Offsets, TextBytes, engine_module

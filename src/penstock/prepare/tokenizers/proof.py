@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.child import Child, python_path
 from penstock.base.errors import ConfigError
+from penstock.base.processes.child import Child, python_path
 from penstock.prepare.tokenizers.comparison import Answer, Question
 from penstock.prepare.tokenizers.cutting import Places, places_to_cut
 from penstock.prepare.tokenizers.engine import DEFINITION, engine_module

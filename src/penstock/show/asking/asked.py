@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from penstock.base.errors import ConfigError, did_you_mean
-from penstock.prepare.entry import plan
+from penstock.base.processes.nursery import Nursery
+from penstock.prepare.entry import plan_with
 from penstock.prepare.job.config import Config, load_config, understood
 from penstock.prepare.job.job_file import read_yaml
 from penstock.prepare.job.job_text import job_text
@@ -61,11 +62,11 @@ def load_job(name: str, overrides: Sequence[Override], older: Sequence[Override]
     return Asked(name, config, every, job={} if is_ours else written, notes=translated.notes)
 
 
-def plan_job(asked: Asked) -> Plan:
+def plan_job(asked: Asked, workers: Nursery) -> Plan:
     """The plan of the job. An error about the input's columns also names the option, the file or the preset."""
     about = f"of preset {asked.name}" if asked.preset else f"on top of {asked.name}"
     with naming(asked.overrides, about, asked.preset):
-        return plan(with_casts(asked.preset, asked.config) if asked.preset else asked.config)
+        return plan_with(workers, with_casts(asked.preset, asked.config) if asked.preset else asked.config)
 
 
 def told(asked: Asked) -> str:

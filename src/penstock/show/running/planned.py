@@ -8,6 +8,7 @@ import pyarrow as pa
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
+from penstock.prepare.engines.hired import nursery
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.halves import halves_of, written
 from penstock.prepare.run.resume import finished, refuse_foreign
@@ -21,7 +22,8 @@ from penstock.show.running.planned_passes import pass_facts
 def asked_facts(asked: Asked) -> dict[str, Any]:
     """Facts about the job, or its first half if batch files are kept: the input of the second is not there yet."""
     first, *merge = halves_of(asked.config)
-    planned = plan_job(replace(asked, config=first))
+    with nursery() as workers:
+        planned = plan_job(replace(asked, config=first), workers)
     job = {**asked.job, "stages": written(planned.config)["stages"]} if asked.preset else dict(asked.job)
     return {**plan_facts(planned), "job_file": job, "merged_into": merge[0].output_path if merge else None}
 

@@ -12,8 +12,8 @@ nothing here, and what comes back is a file of plain arrays, opened without any 
 | `strategic_feature_names`, `feature_names`: texts | the same |
 | `df_pickle`: a pickled pandas DataFrame, dict of columns or list of records | the columns that are asked for, alone |
 
-Started as a Child (base/child.py) with the arguments FILE ANSWER [COLUMNS]: ANSWER is an inherited descriptor, COLUMNS
-(JSON) are those of `df_pickle`.
+Started as a Child (base/processes/child.py) with the arguments FILE ANSWER [COLUMNS]: ANSWER is an inherited descriptor,
+COLUMNS (JSON) are those of `df_pickle`.
 """
 
 import json
@@ -28,8 +28,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from penstock.base.child import Child, live_as_child, python_path
 from penstock.base.errors import InputError
+from penstock.base.processes.child import Child, live_as_child, python_path
 from penstock.prepare.sources.reading.input_file import unusable
 from penstock.shards.foreign.batch_file import METADATA, write_npz
 from penstock.shards.schema import NAME_ARRAYS, FeatureNames

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from penstock.base.memory import own_memory, peak_watched
+from penstock.base.memory import own_memory, peak_watched, private_memory
 from penstock.prepare.budget.costs import Measured, Measurement, Point, is_enough, measurement_of
 from penstock.prepare.budget.means import Settings, give_back_memory
 from penstock.prepare.passes import Trial
@@ -50,13 +50,14 @@ def measure(trials: Sequence[Trial], slices: tuple[Slice, ...], settings: Settin
     `room`. The root of each work is a folder that will be thrown away.
     """
     how = Measuring(slices, settings, room, own_memory().counted)
+    worker_bytes = private_memory()
     costs: dict[str, Measurement] = {}
     facts: dict[str, Any] = {}
     left: tuple[str, ...] = ()
     for word, work, tries in trials:
         give_back_memory()
         points, left, more = tries(work, how, left)
-        costs[word], facts = measurement_of(points, how.reserved), {**facts, **more}
+        costs[word], facts = measurement_of(points, worker_bytes), {**facts, **more}
     give_back_memory()  # the process goes on without what was measured
     return Measured(costs, **facts)
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.child import Child, how_it_ended, python_path
+from penstock.base.processes.child import Child, how_it_ended, python_path
 
-BEGIN = "from penstock.base.child import live_as_child; import os, subprocess, sys, time; _, given = live_as_child(); "
+BEGIN = "from penstock.base.processes.child import live_as_child; import os, subprocess, sys, time; "
+BEGIN += "_, given = live_as_child(); "
 WAITS = "print('ready', flush=True); time.sleep(600)"
 STARTS_ANOTHER = "print(subprocess.Popen(['sleep', '600']).pid, flush=True); time.sleep(600)"
 
@@ -80,7 +81,7 @@ def test_what_a_child_has_started_ends_with_it():
 def test_neither_a_child_nor_what_it_has_started_survives_a_parent_that_is_killed():
     code = f"""
 import subprocess, sys
-from penstock.base.child import Child, python_path
+from penstock.base.processes.child import Child, python_path
 child = Child(["-c", {BEGIN + STARTS_ANOTHER!r}], environment=python_path(), stdout=subprocess.PIPE)
 print(child.pid, child.process.stdout.readline().decode(), flush=True)
 child.process.wait()
