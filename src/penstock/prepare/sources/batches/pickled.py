@@ -12,8 +12,8 @@ nothing here, and what comes back is a file of plain arrays, opened without any 
 | `strategic_feature_names`, `feature_names`: texts | the same |
 | `df_pickle`: a pickled pandas DataFrame, dict of columns or list of records | the columns that are asked for, alone |
 
-Started as a Child (base/processes/child.py) with the arguments FILE ANSWER [COLUMNS]: ANSWER is an inherited descriptor,
-COLUMNS (JSON) are those of `df_pickle`.
+Started as a Child (base/processes/child.py) with the arguments FILE ANSWER [COLUMNS]: ANSWER is an inherited
+descriptor, COLUMNS (JSON) are those of `df_pickle`.
 """
 
 import json
