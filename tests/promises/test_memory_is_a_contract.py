@@ -415,7 +415,7 @@ def test_many_small_files_are_counted_or_refused_before_the_kernel_kills(tmp_pat
     job = tmp_path / "job.yaml"
     keys = {"input": "data", "output": "out", "stages": [], "slice_size": "1MB"}
     job.write_text(json.dumps(keys))
-    with cgroup(171 << 20) as (enter, kills):
+    with cgroup(181 << 20) as (enter, kills):
         command = workshop.command(job, do="plan")
         done = subprocess.run(command, preexec_fn=enter, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 3, done.stdout + done.stderr

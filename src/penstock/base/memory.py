@@ -56,7 +56,7 @@ class TreeMemory:
 
 def own_memory() -> TreeMemory:
     """This process alone."""
-    return _process_memory(os.getpid())
+    return process_memory(os.getpid())
 
 
 def private_memory() -> int:
@@ -98,7 +98,7 @@ def give_back_heap() -> None:
 
 def tree_memory(pid: int) -> TreeMemory:
     """`pid` and everything below it. One read of smaps_rollup per process: about a millisecond at 2 GB."""
-    return sum((_process_memory(each) for each in process_tree(pid)), TreeMemory())
+    return sum((process_memory(each) for each in process_tree(pid)), TreeMemory())
 
 
 def process_tree(pid: int) -> list[int]:
@@ -138,7 +138,7 @@ def _children(pid: int) -> Iterable[int]:
 _HAS_ROLLUPS = os.path.exists("/proc/self/smaps_rollup")  # Linux since 4.14; not every sandbox that looks like it
 
 
-def _process_memory(pid: int) -> TreeMemory:
+def process_memory(pid: int) -> TreeMemory:
     if not _HAS_ROLLUPS:
         return resident_memory(pid)
     try:

@@ -25,7 +25,7 @@ from functools import partial
 from typing import IO
 
 from penstock.base.errors import TaskError
-from penstock.base.memory import resident_memory
+from penstock.base.memory import process_memory, resident_memory
 from penstock.base.processes.child import (
     Child,
     Descendant,
@@ -93,6 +93,10 @@ class Nursery:
     def held_bytes(self) -> int:
         """Bytes that the process holds, with what its children share with it."""
         return resident_memory(self._line.child.pid).counted if self._line else 0
+
+    def share_bytes(self) -> int:
+        """Bytes that the process adds to the tree beside its children, who have their shares of what is common."""
+        return process_memory(self._line.child.pid).counted if self._line else 0
 
     def close(self) -> None:
         """End the process. Its children were ended before."""

@@ -89,7 +89,8 @@ class Asking:
         """Wait for a message, or for a reason to end the worker. It is watched as in a run."""
         deadline = time.monotonic() + self._timeout
         while not worker.connection.poll(_TICK_SECONDS):
-            held, limit = worker.held_bytes(), max(self.limit, self.ready_bytes + LEAST_BYTES)
+            held, room = worker.held_bytes(), self.limit - self.nursery.share_bytes()
+            limit = max(room, self.ready_bytes + LEAST_BYTES)
             self.held = held or self.held  # nothing of one that has just died
             if held > limit:
                 return f"{HOLDING} {format_size(held)}, more than the {format_size(limit)} that it may"
