@@ -425,9 +425,8 @@ def inspect(
     """Show a dataset or .arrayrecord files: splits, schema, account, keys, a few records; or a training batch."""
     with imported_for_good():
         from penstock.show.console import show, waiting
-        from penstock.show.contents.inspect import inspect_facts
+        from penstock.show.contents.inspect import inspect_facts, refuse_several, refuse_without_tokens
         from penstock.show.contents.inspect_tables import inspect_tables
-        from penstock.show.contents.tokens import refuse_several, refuse_without_tokens, token_facts, token_tables
 
     refuse_several({"--tokens": tokens, "--rejected": rejected, "--origins": origins, "--duplicates": duplicates})
     view: dict[str, Any] = {"batch": batch, "rows": rows, "batch_size": batch_size, "length": length}
@@ -452,13 +451,17 @@ def inspect(
             found = inspect_facts(path, duplicates=records, inputs=input)
         show(found, duplicate_tables, as_json)
         return
+    if tokens:
+        from penstock.show.contents.tokens import token_facts, token_tables
+
+        with waiting("reading"):
+            found = token_facts(path, split, view)
+        show(found, token_tables, as_json)
+        return
+    refuse_without_tokens(view)
     with waiting("reading"):
-        if tokens:
-            facts = token_facts(path, split, view)
-        else:
-            refuse_without_tokens(view)
-            facts = inspect_facts(path, split, records)
-    show(facts, token_tables if tokens else inspect_tables, as_json)
+        facts = inspect_facts(path, split, records)
+    show(facts, inspect_tables, as_json)
 
 
 _REPORT_PLACE = "The HTML file to write. Default: PATH-report.html, beside the dataset."
