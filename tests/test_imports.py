@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -40,13 +40,9 @@ def modules_after(
 ) -> frozenset[str]:
     """Names of all modules that a fresh process has imported in the end."""
     script = f"import sys; {code}; open(sys.argv[1], 'w').write(' '.join(sys.modules))"
-    told = Path(os.environ["PENSTOCK_CACHE_DIR"]) / f"modules-{os.getpid()}"
-    told.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        subprocess.run([sys.executable, "-c", script, str(told), *arguments], capture_output=True, check=True)
-        return frozenset(told.read_text().split())
-    finally:
-        told.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile("r") as told:
+        subprocess.run([sys.executable, "-c", script, told.name, *arguments], capture_output=True, check=True)
+        return frozenset(told.read().split())
 
 
 def rooms(modules: frozenset[str]) -> set[str]:

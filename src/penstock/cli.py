@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-import typer
-
 from penstock.base.processes.imports import imported_for_good
 from penstock.show.streams import drop_unread, is_unread, make_streams_ready, sigterm_is_ctrl_c
+
+with imported_for_good():
+    import typer
 
 _COMPLETE = "_PENSTOCK_COMPLETE"
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose reader went away

@@ -1,6 +1,6 @@
 """Choosing: the engine that does the tasks of a job, and the trial that tries some. A new engine is chosen here.
 
-An engine is imported when it is chosen: a small job starts no process, and needs nothing of those that do.
+An engine is imported when it is chosen: a small job does its tasks in the driver, and needs no engine of workers.
 """
 
 from __future__ import annotations
