@@ -12,7 +12,7 @@ DOCS := .venv-docs
 # compiling the same modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test proofs test-all installed promises bench bench-events bench-loader bench-arrays bench-text bench-dedup check format lint types layers docs reference clean
+.PHONY: demo test proofs test-all installed promises bench bench-events bench-loader bench-arrays bench-text bench-dedup bench-starting check format lint types layers docs reference clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -88,6 +88,9 @@ bench-text: $(READY) $(PEERS)-text/.ready
 
 bench-dedup: $(READY) $(PEERS)-text/.ready
 	$(BIN)/python -m benchmarks.dedup --large --folder build/bench-dedup --peers-python $(PEERS)-text/bin/python
+
+bench-starting: $(BENCH_READY)
+	$(BIN)/python -m benchmarks.starting --folder build/bench-starting
 
 check: lint types layers test
 

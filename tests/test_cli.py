@@ -136,10 +136,10 @@ def test_a_whole_dataset_is_verified_with_its_counts(tmp_path, capfd):
 def test_a_defect_is_called_one_and_debug_shows_the_traceback(tmp_path, capfd, monkeypatch):
     import penstock.show.asking.asked
 
-    def fall(job: object) -> None:  # noqa: ARG001
+    def fall(*arguments: object) -> None:  # noqa: ARG001
         raise KeyError("a hole in penstock")
 
-    monkeypatch.setattr(penstock.show.asking.asked, "plan", fall)
+    monkeypatch.setattr(penstock.show.asking.asked, "plan_with", fall)
     job = str(make_job(tmp_path))
     assert main(["plan", job]) == 1
     printed = capfd.readouterr().err
@@ -208,10 +208,10 @@ def test_a_reader_of_the_result_that_went_away_ends_the_command_quietly(options,
 
 
 def test_a_pipe_that_breaks_elsewhere_is_not_taken_for_stdout(tmp_path, capfd, monkeypatch):
-    def fall(job: object) -> None:  # noqa: ARG001
+    def fall(*arguments: object) -> None:  # noqa: ARG001
         raise BrokenPipeError("to a worker")
 
-    monkeypatch.setattr("penstock.show.asking.asked.plan", fall)
+    monkeypatch.setattr("penstock.show.asking.asked.plan_with", fall)
     assert main(["plan", str(make_job(tmp_path))]) == 1
     assert "Defect of penstock: BrokenPipeError: to a worker" in capfd.readouterr().err
 

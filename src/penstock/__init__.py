@@ -92,8 +92,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"penstock has no {name!r}; it has {', '.join(__all__)}")
     import importlib
 
+    from penstock.base.processes.imports import uncollected
+
     module, attribute = _DOOR[name]
-    found = importlib.import_module(module)
+    with uncollected():
+        found = importlib.import_module(module)
     return getattr(found, attribute) if attribute else found
 
 

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-import typer
-
+from penstock.base.processes.imports import imported_for_good
 from penstock.show.streams import drop_unread, is_unread, make_streams_ready, sigterm_is_ctrl_c
+
+with imported_for_good():
+    import typer
 
 _COMPLETE = "_PENSTOCK_COMPLETE"
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of any program whose reader went away
@@ -220,12 +222,13 @@ def run(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Prepare the dataset. Resumes where an earlier run stopped."""
-    from penstock.prepare.entry import plan as plan_config
-    from penstock.prepare.run.halves import halves_of, keep_batches
-    from penstock.show.asking.asked import load_job
-    from penstock.show.asking.older_names import older_overrides
-    from penstock.show.asking.overrides import collect
-    from penstock.show.console import stdout_kept_clean
+    with imported_for_good():
+        from penstock.prepare.entry import plan as plan_config
+        from penstock.prepare.run.halves import halves_of, keep_batches
+        from penstock.show.asking.asked import load_job
+        from penstock.show.asking.older_names import older_overrides
+        from penstock.show.asking.overrides import collect
+        from penstock.show.console import stdout_kept_clean
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio, parallel)
@@ -254,10 +257,11 @@ def merge(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Merge batch files (batch_*.npz) into a dataset: split and normalize their samples, as the job says."""
-    from penstock.prepare.run.halves import merge_batches
-    from penstock.show.asking.asked import load_job
-    from penstock.show.asking.overrides import collect
-    from penstock.show.console import stdout_kept_clean
+    with imported_for_good():
+        from penstock.prepare.run.halves import merge_batches
+        from penstock.show.asking.asked import load_job
+        from penstock.show.asking.overrides import collect
+        from penstock.show.console import stdout_kept_clean
 
     with stdout_kept_clean():
         asked = load_job(config, collect(None, output, memory, workers, None, None, settings))
@@ -270,12 +274,13 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
     """Run one config after the other, and show the result of the last."""
     from dataclasses import replace
 
-    from penstock.prepare.engines.hired import nursery
-    from penstock.prepare.entry import run_with
-    from penstock.show.asking.asked import plan_job, told
-    from penstock.show.console import make_console, show, stdout_kept_clean
-    from penstock.show.running.progress import Display
-    from penstock.show.running.result import result_facts, result_tables
+    with imported_for_good():
+        from penstock.prepare.engines.hired import nursery
+        from penstock.prepare.entry import run_with
+        from penstock.show.asking.asked import plan_job, told
+        from penstock.show.console import make_console, show, stdout_kept_clean
+        from penstock.show.running.progress import Display
+        from penstock.show.running.result import result_facts, result_tables
 
     with stdout_kept_clean():
         console = make_console(stderr=True)
@@ -300,8 +305,9 @@ def watch(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Show the progress of a run in another process, until it ends. Changes nothing."""
-    from penstock.show.console import show
-    from penstock.show.running.onlooker import onlooker_lines, watch_run
+    with imported_for_good():
+        from penstock.show.console import show
+        from penstock.show.running.onlooker import onlooker_lines, watch_run
 
     ended = watch_run(path, as_json, wait)
     if not as_json:  # the last line of the events says it
@@ -325,13 +331,14 @@ def plan(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Show the passes, memory, disk and time that a run would need. Writes nothing."""
-    from penstock.show.asking.asked import load_job
-    from penstock.show.asking.older_names import older_overrides
-    from penstock.show.asking.overrides import collect
-    from penstock.show.console import show, stdout_kept_clean, waiting
-    from penstock.show.running.plan_tables import plan_tables
-    from penstock.show.running.planned import asked_facts
-    from penstock.show.running.progress import PLANNING
+    with imported_for_good():
+        from penstock.show.asking.asked import load_job
+        from penstock.show.asking.older_names import older_overrides
+        from penstock.show.asking.overrides import collect
+        from penstock.show.console import show, stdout_kept_clean, waiting
+        from penstock.show.running.plan_tables import plan_tables
+        from penstock.show.running.planned import asked_facts
+        from penstock.show.running.progress import PLANNING
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
@@ -344,9 +351,10 @@ def plan(
 @app.command()
 def verify(path: Dataset, as_json: AsJson = False, debug: Debug = False) -> int:  # noqa: ARG001
     """Check every byte of a dataset against its checksums, and report damage by file and byte range."""
-    from penstock.shards.verify import verify as verify_dataset
-    from penstock.show.console import show, waiting
-    from penstock.show.verification import verification_facts, verification_tables
+    with imported_for_good():
+        from penstock.shards.verify import verify as verify_dataset
+        from penstock.show.console import show, waiting
+        from penstock.show.verification import verification_facts, verification_tables
 
     with waiting("reading every byte again"):
         facts = verification_facts(path, verify_dataset(path))
@@ -374,9 +382,10 @@ def export(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Write a dataset in another format. The export appears complete or not at all."""
-    from penstock.shards.foreign.exporting import exported_place
-    from penstock.show.console import show, waiting
-    from penstock.show.exported import exported_facts, exported_tables
+    with imported_for_good():
+        from penstock.shards.foreign.exporting import exported_place
+        from penstock.show.console import show, waiting
+        from penstock.show.exported import exported_facts, exported_tables
 
     place = exported_place(path, to, output)
     with waiting(f"writing {place}"):
@@ -415,10 +424,10 @@ def inspect(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Show a dataset or .arrayrecord files: splits, schema, account, keys, a few records; or a training batch."""
-    from penstock.show.console import show, waiting
-    from penstock.show.contents.inspect import inspect_facts
-    from penstock.show.contents.inspect_tables import inspect_tables
-    from penstock.show.contents.tokens import refuse_several, refuse_without_tokens, token_facts, token_tables
+    with imported_for_good():
+        from penstock.show.console import show, waiting
+        from penstock.show.contents.inspect import inspect_facts, refuse_several, refuse_without_tokens
+        from penstock.show.contents.inspect_tables import inspect_tables
 
     refuse_several({"--tokens": tokens, "--rejected": rejected, "--origins": origins, "--duplicates": duplicates})
     view: dict[str, Any] = {"batch": batch, "rows": rows, "batch_size": batch_size, "length": length}
@@ -443,13 +452,17 @@ def inspect(
             found = inspect_facts(path, duplicates=records, inputs=input)
         show(found, duplicate_tables, as_json)
         return
+    if tokens:
+        from penstock.show.contents.tokens import token_facts, token_tables
+
+        with waiting("reading"):
+            found = token_facts(path, split, view)
+        show(found, token_tables, as_json)
+        return
+    refuse_without_tokens(view)
     with waiting("reading"):
-        if tokens:
-            facts = token_facts(path, split, view)
-        else:
-            refuse_without_tokens(view)
-            facts = inspect_facts(path, split, records)
-    show(facts, token_tables if tokens else inspect_tables, as_json)
+        facts = inspect_facts(path, split, records)
+    show(facts, inspect_tables, as_json)
 
 
 _REPORT_PLACE = "The HTML file to write. Default: PATH-report.html, beside the dataset."
@@ -464,8 +477,9 @@ def report(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Write one HTML file about a dataset: memory, time, where every row went, distributions, job, checksums."""
-    from penstock.show.console import show, waiting
-    from penstock.show.report.writing import report_lines, write_report
+    with imported_for_good():
+        from penstock.show.console import show, waiting
+        from penstock.show.report.writing import report_lines, write_report
 
     with waiting("reading"):
         facts = write_report(path, output)
@@ -499,10 +513,11 @@ def bench(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Measure how fast the loader makes batches, and say whether and why a training loop would wait."""
-    from penstock.show.bench import bench_facts, bench_tables
-    from penstock.show.console import show, stdout_kept_clean, waiting
-    from penstock.show.loading import Wanted
-    from penstock.show.report.writing import refuse_bench_place, write_bench_report
+    with imported_for_good():
+        from penstock.show.bench import bench_facts, bench_tables
+        from penstock.show.console import show, stdout_kept_clean, waiting
+        from penstock.show.loading import Wanted
+        from penstock.show.report.writing import refuse_bench_place, write_bench_report
 
     if report is not None:
         refuse_bench_place(report, path)
@@ -526,8 +541,9 @@ def doctor(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Show what this machine or container allows: memory, cores, open files, disk, and library versions."""
-    from penstock.show.console import show
-    from penstock.show.doctor import doctor_facts, doctor_tables
+    with imported_for_good():
+        from penstock.show.console import show
+        from penstock.show.doctor import doctor_facts, doctor_tables
 
     show(doctor_facts(output), doctor_tables, as_json)
 
@@ -538,8 +554,9 @@ def warm_up(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Compile the loader's kernels ahead, such as in a container image: then no load() compiles anything."""
-    from penstock.show.console import show, stdout_kept_clean, waiting
-    from penstock.show.warming import warm_up_facts, warm_up_tables
+    with imported_for_good():
+        from penstock.show.console import show, stdout_kept_clean, waiting
+        from penstock.show.warming import warm_up_facts, warm_up_tables
 
     with stdout_kept_clean(), waiting("compiling"):
         facts = warm_up_facts()

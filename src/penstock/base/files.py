@@ -3,7 +3,6 @@
 import errno
 import io
 import os
-import secrets
 import socket
 import stat
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ def unique_name(name: str) -> str:
 
     It begins with the machine's own: `is_of_this_machine` tells who may still be writing.
     """
-    return f"{_this_machine()}-{secrets.token_hex(8)}-{os.path.basename(name)[-40:]}"
+    return f"{_this_machine()}-{os.urandom(8).hex()}-{os.path.basename(name)[-40:]}"
 
 
 def is_of_this_machine(name: str) -> bool:

@@ -1,7 +1,8 @@
-"""Numbers: checks whether an option is a number of the wanted kind."""
+"""Numbers: checks whether an option is a number of the wanted kind; and one that keeps how it was written."""
 
 import math
 import operator
+from decimal import Decimal, InvalidOperation
 from numbers import Real
 from typing import Any
 
@@ -34,3 +35,16 @@ def for_json(value: Any) -> Any:
 def _is_truth(value: Any) -> bool:
     """Whether it is True or False, which Python counts as numbers."""
     return type(value).__name__ in ("bool", "bool_")
+
+
+class WrittenFloat(float):
+    """A number with a point or an exponent, with all the digits that were written."""
+
+    text: str
+
+    @property
+    def exact(self) -> Decimal:
+        try:
+            return Decimal(self.text.replace("_", ""))
+        except InvalidOperation:  # .inf and .nan
+            return Decimal(self)

@@ -10,6 +10,7 @@ from penstock.shards.columns import Column
 from penstock.shards.schema import NUMBERS, Schema, Type
 
 TOKENS, DOCUMENTS = "tokens", "documents"
+TAIL = "tail"  # tokens at the end of a split, which fill no row
 RESERVED = ("position", "segmentation")  # no kept column: batches have `inputs_position` and so on of their own
 SUMMARY, TOKENIZER = "artifacts/text.json", "artifacts/tokenizer.json"  # which datasets of text hold
 TOKEN_TYPES = ("uint16", "int32", "uint8", "int16", "int8")  # batches are int32: a wider one would wrap around

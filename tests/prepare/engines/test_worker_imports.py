@@ -8,7 +8,10 @@ import pytest
 
 import penstock
 
-_DRIVERS = ("pydantic", "yaml", "penstock.prepare.job", "penstock.prepare.plan", "penstock.prepare.run")
+_DRIVERS = (
+    *("pydantic", "yaml", "rich", "typer", "email", "importlib.metadata", "zipfile", "penstock.show"),
+    *("penstock.prepare.job", "penstock.prepare.plan", "penstock.prepare.run", "penstock.prepare.survey.taking"),
+)
 _STAGE = """
 import sys
 from pathlib import Path
@@ -25,6 +28,7 @@ def told(batch):
     "stages",
     [
         pytest.param([], id="map"),
+        pytest.param([{"filter": "value > 1.5"}, {"split": {"by": "key", "test": 0.1}}], id="filter and split"),
         pytest.param([{"normalize": {"columns": ["value"]}}], id="fit"),
         pytest.param([{"group": {"by": "key", "order": "value"}}], id="exchange"),
         pytest.param([{"dedup": {"column": "key"}}], id="match"),

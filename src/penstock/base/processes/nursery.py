@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import array
 import ctypes
-import gc
 import importlib
 import os
 import signal
@@ -35,6 +34,7 @@ from penstock.base.processes.child import (
     live,
     python_path,
 )
+from penstock.base.processes.imports import imported_for_good
 
 _REQUEST, _ANSWER = struct.Struct("<cqd"), struct.Struct("<q")  # what, a child's number, seconds | a number
 _FORK, _SIGNAL, _WAIT, _END = b"f", b"s", b"w", b"e"
@@ -165,9 +165,8 @@ def main() -> None:
     lifeline, stacks, number, module, how = sys.argv[1:]
     for descriptor in (lifeline, stacks):  # of a child of the usual kind
         os.close(int(descriptor))
-    work: Callable[..., None] | None = importlib.import_module(module).main if how == "forks" else None
-    gc.collect()
-    gc.freeze()  # what was imported stays; to look through it at a collection would copy its pages
+    with imported_for_good():  # children would copy the pages of what they look through
+        work: Callable[..., None] | None = importlib.import_module(module).main if how == "forks" else None
     with socket.socket(fileno=int(number)) as line:
         given = _serve(line, _fork if work else partial(_start, module))
     if not work or not given:

@@ -11,6 +11,7 @@ from typing import BinaryIO, Protocol
 from penstock.base.files import Copyable
 
 STATE = ".penstock"  # where a dataset keeps what only penstock reads
+RUN = f"{STATE}/run.json"  # of the run that made it: nothing in it decides a byte
 
 
 class Writer(Protocol):

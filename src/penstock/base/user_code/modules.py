@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import accumulate
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ from penstock.base.user_code.importing import import_module, is_library_file
 
 # When this process started. Elsewhere than on Linux it is not known, and every module counts as outdated.
 _STARTED = os.stat("/proc/self").st_ctime if os.path.isdir("/proc/self") else 0.0
+_remembered = lru_cache(maxsize=256)  # by source: the modules of a job are looked at a dozen times
 _SEEN: dict[str, tuple[int, str]] = {}  # by name: the module that was seen last, and the digest of its source
 
 
@@ -99,12 +101,17 @@ def values_set_since(module: ModuleType) -> Iterator[tuple[str, str, Any, Any]]:
 
 def _constants(module: ModuleType) -> dict[str, Any]:
     """Numbers, texts, bytes, bools and None that a module's source gives a name at its top level, and never again."""
-    tree = _tree(module)
-    nodes = list(ast.walk(tree)) if tree else []
+    return _constants_of(_readable(module))
+
+
+@_remembered
+def _constants_of(source: bytes) -> dict[str, Any]:
+    tree = _tree(source)
+    nodes = list(ast.walk(tree))
     stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
     changing = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
     found = {}
-    for node in tree.body if tree else ():
+    for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             found[ast.unparse(target)] = node.value.value
@@ -127,22 +134,36 @@ def _roots(module: ModuleType) -> tuple[str, ...]:
     return (str(module.__file__) if alone else os.path.join(folder, ""),)
 
 
-def _imports(module: ModuleType) -> Iterator[str]:
+def _imports(module: ModuleType) -> tuple[str, ...]:
     """Full names that a module's source imports, wherever in it; a name may be a module or something inside one."""
     package = module.__spec__.parent if module.__spec__ else ""
-    for node in ast.walk(_tree(module) or ast.Module([], [])):
+    return _imports_of(_readable(module), package or None)
+
+
+@_remembered
+def _imports_of(source: bytes, package: str | None) -> tuple[str, ...]:
+    found: list[str] = []
+    for node in ast.walk(_tree(source)):
         if isinstance(node, ast.Import):
-            yield from (each for alias in node.names for each in accumulate(alias.name.split("."), "{}.{}".format))
+            found += (each for alias in node.names for each in accumulate(alias.name.split("."), "{}.{}".format))
         elif isinstance(node, ast.ImportFrom):
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            found += (base, *(f"{base}.{alias.name}" for alias in node.names))
+    return tuple(found)
 
 
-def _tree(module: ModuleType) -> ast.Module | None:
-    if not str(module.__file__).endswith(".py"):  # an extension in C: its bytes count, and it has no source to see
-        return None
+def _readable(module: ModuleType) -> bytes:
+    """Its source; none of an extension in C, whose bytes count, but which has no source to see."""
+    if not str(module.__file__).endswith(".py"):
+        return b""
     try:
-        return ast.parse(_source(module))
-    except (SyntaxError, PenstockError):  # it was edited or removed since: importing it will say so
-        return None
+        return _source(module)
+    except PenstockError:  # it was removed since: importing it will say so
+        return b""
+
+
+def _tree(source: bytes) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SyntaxError:  # it was edited since: importing it will say so
+        return ast.Module([], [])

@@ -1,22 +1,34 @@
-"""Choosing: the engine that does the tasks of a job, and the trial that tries some. A new engine is chosen here."""
+"""Choosing: the engine that does the tasks of a job, and the trial that tries some. A new engine is chosen here.
+
+An engine is imported when it is chosen: a small job does its tasks in the driver, and needs no engine of workers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from penstock.base.events.log import EventLog
 from penstock.base.processes.nursery import Nursery
 from penstock.base.stores.store import Store
 from penstock.base.user_code.carried import refuse_own_order
 from penstock.prepare.engines import Engine
-from penstock.prepare.engines.inline import InlineEngine, InlineTrial
-from penstock.prepare.engines.local import LocalEngine
-from penstock.prepare.engines.trial import Trial
 from penstock.prepare.job.config import Config
 from penstock.prepare.job.stage_list import carried_targets
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.plan.settings import strategy_of
 
+if TYPE_CHECKING:
+    from penstock.prepare.engines.inline import InlineTrial
+    from penstock.prepare.engines.trial import Trial
+
 
 def make_engine(plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...], nursery: Nursery) -> Engine:
     if plan.workers == 0:
+        from penstock.prepare.engines.inline import InlineEngine
+
         return InlineEngine(store, log)
+    from penstock.prepare.engines.local import LocalEngine
+
     return LocalEngine(nursery, plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, hold=lock)
 
 
@@ -25,5 +37,9 @@ def open_trial(config: Config, limit: int, nursery: Nursery) -> Trial | InlineTr
     if strategy_of(config).is_inside:
         for target in carried_targets(config.stages, config.input):
             refuse_own_order(target)
+        from penstock.prepare.engines.inline import InlineTrial
+
         return InlineTrial()
+    from penstock.prepare.engines.trial import Trial
+
     return Trial(nursery, config.task_timeout, limit, passes_over_hangs=config.on_bad_input == "set_aside")

@@ -24,8 +24,11 @@ from penstock.prepare.engines.events import Give
 from penstock.prepare.engines.task import execute
 from penstock.prepare.engines.watch import Watch
 from penstock.prepare.passes import Work
+from penstock.prepare.passes.folds.trying.first_rows import try_first_rows
 from penstock.prepare.passes.folds.trying.measure import measure
 from penstock.prepare.survey.scouting import Scouted, scout
+
+OF_EVERY_JOB = (try_first_rows,)  # with what folds need: imported once, before workers are forked
 
 
 def main(connection_number: int, *_held: int) -> None:

@@ -36,7 +36,7 @@ class SoFar:
 @dataclass(frozen=True)
 class Kind:
     """Each kind is asked in turn: how the last fold over the input ends, what a stage needs before its final run, and
-    what comes behind the last fold."""
+    what comes behind the last fold. It imports its passes when a job needs them: other jobs start without."""
 
     endings: tuple[Callable[[Job], Ending | None], ...] = ()
     before: Callable[[SoFar, int], SoFar] = lambda so_far, _: so_far

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.base.errors import PenstockError
 from penstock.base.faults import crash_point
-from penstock.base.stores.store import STATE, Store
+from penstock.base.stores.store import RUN, Store
 from penstock.prepare.passes import Account, Left, inner_key
 from penstock.prepare.plan.plan import Plan, input_facts
 from penstock.prepare.rows.rows import rejected_line
@@ -16,8 +16,6 @@ from penstock.prepare.stages.interfaces import Leaves
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.manifest import Manifest, Step, write_manifest
 from penstock.shards.origins import TABLE
-
-RUN = f"{STATE}/run.json"
 
 
 def finish(plan: Plan, store: Store, left: Left, run_facts: Callable[[], bytes]) -> Manifest:

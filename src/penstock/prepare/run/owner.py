@@ -3,16 +3,21 @@
 Asking takes no lock and writes nothing: a run that starts meanwhile is not refused.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import socket
 import sys
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from penstock.base.stores.local import LOCK
 from penstock.base.stores.store import Store
-from penstock.prepare.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from penstock.prepare.plan.plan import Plan
 
 _WRITTEN = re.compile(r"process (\d+) on (.*), since (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 

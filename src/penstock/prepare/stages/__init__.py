@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.metadata
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -72,6 +71,8 @@ def build_stage(name: str, written: Any) -> Stage:
 def _target(name: str) -> str:
     if name in BUILT_IN:
         return BUILT_IN[name]
+    import importlib.metadata  # here: it takes longer than all built-in stages
+
     installed = {entry.name: entry.value for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)}
     if name in installed:
         return installed[name]

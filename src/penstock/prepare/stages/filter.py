@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import ConfigError, TaskError
 from penstock.base.user_code import call_user, is_target, load_user_object
 from penstock.base.user_code.carried import shown_name
-from penstock.prepare.rows.literals import read_literal, scalar_of, shown_value, unquoted
+from penstock.prepare.rows.literals import scalar_of, shown_value
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.interfaces import Adapts
 from penstock.prepare.stages.stage import Stage, require_columns
@@ -176,6 +176,8 @@ def parse_condition(text: str) -> Condition:
     measured = _MEASURED.fullmatch(column)
     measure, column = (measured[1], measured[2].strip().strip("`")) if measured else ("", column.strip("`"))
     _refuse_joined(text, match[3])
+    from penstock.prepare.rows.written import read_literal
+
     try:
         value = read_literal(match[3])
     except ValueError as error:
@@ -197,6 +199,8 @@ def parse_condition(text: str) -> Condition:
 
 def _refuse_joined(text: str, value: str) -> None:
     """`s != bob and i > 3` would compare with the text `bob and i > 3`."""
+    from penstock.prepare.rows.written import unquoted
+
     if any(_JOINED.search(piece) for piece in unquoted(value)):
         raise ConfigError(
             f"{text!r} is read as one condition, with {value!r} as its value",

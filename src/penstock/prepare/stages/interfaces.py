@@ -138,6 +138,10 @@ class Compares(Binds, ABC):
     column: str
 
 
+class ComparesNearly(Binds, ABC):
+    """A stage that leaves out documents that are nearly the same as another."""
+
+
 Decide = Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]  # hashes of positions -> split numbers
 
 

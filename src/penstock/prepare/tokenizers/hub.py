@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import threading
-import urllib.request
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -83,6 +82,8 @@ def _unreachable(constants: Any) -> str:
 
 def _address(endpoint: str) -> tuple[str, int]:
     """Host and port that a request would connect to first."""
+    import urllib.request  # here: a tokenizer on this machine needs none of it
+
     hub, proxies = urlsplit(endpoint), urllib.request.getproxies()
     proxy = proxies.get(hub.scheme) or proxies.get("all") or ""
     used = urlsplit(proxy) if proxy and not urllib.request.proxy_bypass(hub.hostname or "") else hub

@@ -13,7 +13,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import zipfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -134,6 +133,8 @@ def refuse_unfit(schema: Schema, where: str) -> None:
 
 def write_npz(file: Any, members: Iterable[Member]) -> None:
     """A zip of uncompressed .npy members; the same members are the same bytes. `file` needs `write` and `flush`."""
+    import zipfile  # here: other formats are refused without it
+
     with zipfile.ZipFile(file, "w") as archive:
         for name, dtype, shape, pieces in members:
             info = zipfile.ZipInfo(f"{name}.npy")  # dated 1980-01-01

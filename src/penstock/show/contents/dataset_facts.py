@@ -6,8 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from penstock.base.stores.store import Store
-from penstock.prepare.run.finishing import RUN
+from penstock.base.stores.store import RUN, Store
 from penstock.shards.manifest import Manifest, Step, dataset_id
 from penstock.shards.origins import NEAR_SUMMARY
 from penstock.shards.placed import SPLIT_PROOF

@@ -6,7 +6,6 @@ from typing import Any
 from rich.console import RenderableType
 
 from penstock.base.sizes import format_seconds, format_size
-from penstock.show.contents.arrayrecord_files import file_tables
 from penstock.show.contents.columns import column_tables
 from penstock.show.contents.summary import bin_tables, key_tables, packed_tables
 from penstock.show.contents.unfinished import unfinished_lines
@@ -20,6 +19,8 @@ def inspect_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     if not facts["finished"]:
         yield from unfinished_lines(facts)
     elif "paths" in facts:
+        from penstock.show.contents.arrayrecord_files import file_tables
+
         yield from file_tables(facts)
     else:
         yield from _dataset_tables(facts)

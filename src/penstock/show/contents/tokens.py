@@ -28,22 +28,6 @@ _MOST_CHARACTERS = 24  # of a text, before it is cut
 _MOST_NUMBERS = 2  # that have a column of their own; a screen is narrow
 
 
-def refuse_without_tokens(view: Mapping[str, Any]) -> None:
-    given = [f"--{name.replace('_', '-')}" for name, value in view.items() if value is not None]
-    if given:
-        raise ConfigError(
-            f"{', '.join(given)}: these options choose a batch, but no batch was asked for",
-            where="the command line",
-            next_step="add --tokens or --origins",
-        )
-
-
-def refuse_several(asked: Mapping[str, bool]) -> None:
-    given = [option for option, is_given in asked.items() if is_given]
-    if len(given) > 1:
-        raise ConfigError(f"{' and '.join(given)}: one look at a time", where="the command line", next_step=given[0])
-
-
 def token_facts(path: str, split: str | None, view: Mapping[str, Any]) -> Facts:
     """`view` has the number of the batch, how many of its rows to show, and options of load(); None: as usual."""
     options = {name: value for name, value in view.items() if value is not None}

@@ -12,7 +12,6 @@ from penstock.base.errors import printable
 from penstock.base.events.log import last_sample, whole_lines
 from penstock.base.sizes import counted, format_count, format_seconds
 from penstock.base.stores.store import STATE, Store
-from penstock.prepare.ledger import read_rows
 from penstock.prepare.run.owner import AtWork, run_at_work
 from penstock.shards.manifest import MANIFEST
 
@@ -21,6 +20,8 @@ def unfinished_facts(store: Store) -> dict[str, Any] | None:
     """None if the store holds a finished dataset, or nothing of penstock's."""
     if store.exists(MANIFEST) or not store.exists(STATE):
         return None
+    from penstock.prepare.ledger import read_rows  # here: a finished dataset is looked at without Arrow
+
     start, last = _start_and_last_event(store)
     return {
         "finished": False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -16,7 +15,6 @@ from penstock.base.sizes import format_size
 from penstock.base.stores import is_served
 from penstock.base.stores.store import STATE
 from penstock.shards.dataset import is_bare
-from penstock.show.report.bench_page import bench_page
 from penstock.show.report.drawing.page import MARK
 from penstock.show.report.gathering.facts import open_finished, report_facts
 from penstock.show.report.sections import report_page
@@ -65,6 +63,8 @@ def refuse_bench_place(place: str, path: str) -> None:
 
 def write_bench_report(facts: dict[str, Any], output: str) -> None:
     """Write the report of a benchmark, and note the file in the facts."""
+    from penstock.show.report.bench_page import bench_page  # here: a dataset's report needs no loader
+
     place = os.path.abspath(output)
     write_page(place, bench_page(facts))
     facts["report"] = place
@@ -119,7 +119,7 @@ def _is_report(place: str) -> bool:
 
 def write_page(place: str, page: str) -> None:
     """Write beside, sync, rename."""
-    temporary = f"{place}.{secrets.token_hex(8)}.part"
+    temporary = f"{place}.{os.urandom(8).hex()}.part"
     try:
         with open(temporary, "xb") as file:
             file.write(page.encode())

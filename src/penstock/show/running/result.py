@@ -1,26 +1,30 @@
 """Result: a run that has ended -> where every record went, what it cost, and how to open what it made."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.base.sizes import counted, format_count, format_seconds, format_size
 from penstock.base.stores import open_store
-from penstock.prepare.passes.text.packing import TAIL
-from penstock.prepare.plan.plan import Plan
-from penstock.prepare.stages.splitting.by_time import SplitByTime
 from penstock.shards.manifest import Manifest
-from penstock.shards.packed import TOKENS
+from penstock.shards.packed import TAIL, TOKENS
 from penstock.shards.schema import Field
 from penstock.show import tables
 from penstock.show.contents.dataset_facts import dataset_facts
 from penstock.show.running.pass_table import memory_words, pass_tables
 
+if TYPE_CHECKING:
+    from penstock.prepare.plan.plan import Plan
+
 
 def result_facts(plan: Plan, manifest: Manifest, already_done: bool) -> dict[str, Any]:
+    from penstock.prepare.stages.splitting.by_time import SplitByTime  # here: `inspect` and `report` plan nothing
+
     facts = dataset_facts(open_store(plan.config.output_path), manifest)
     survey = {"not_read": [asdict(each) for each in plan.survey.unread], "not_seen": list(plan.survey.not_seen)}
     by_time = any(isinstance(stage, SplitByTime) for stage in plan.survey.stages)

@@ -39,9 +39,7 @@ class BatchesInto(Into):
         return Sink(write, finish)
 
 
-def batches_ending(job: Job) -> Ending | None:
-    if job.config.format != "npz":
-        return None
+def batches_ending(job: Job) -> Ending:
     survey = job.survey
     into = BatchesInto(survey.output, job.config.batch_size, survey.feature_names)
     most = min(job.config.batch_size, max(map(survey.rows_of, survey.slices), default=0))

@@ -33,9 +33,7 @@ class DirectEnding(Ending):
         return finish_arrays(self.job, self.into.layout, rows, store)
 
 
-def arrays_ending(job: Job) -> Ending | None:
-    if job.config.format != "arrays":
-        return None
+def arrays_ending(job: Job) -> Ending:
     if _counts_are_known(job):
         layout = _direct_layout(job)
         places = ("direct", [columns[0].starts for columns in layout.values()])

@@ -3,19 +3,22 @@
 from penstock.base.errors import ConfigError
 from penstock.prepare.passes.folds.fold import Ending
 from penstock.prepare.passes.kinds import Kind, SoFar
-from penstock.prepare.passes.near.choose import Choosing
-from penstock.prepare.passes.near.pair import Pairing
-from penstock.prepare.passes.near.shingle import SetsInto
-from penstock.prepare.passes.near.sign import SignaturesInto
-from penstock.prepare.passes.near.verify import Verifying
 from penstock.prepare.rows.container import FORMAT
-from penstock.prepare.stages.dedup.near.near_dedup import VERSION, NearDedup
+from penstock.prepare.stages.interfaces import ComparesNearly
 
 
 def _nearly_the_same(so_far: SoFar, number: int) -> SoFar:
     stage, job, first = so_far.job.stages[number], so_far.job, len(so_far.passes)
-    if not isinstance(stage, NearDedup):
+    if not isinstance(stage, ComparesNearly):
         return so_far
+    from penstock.prepare.passes.near.choose import Choosing
+    from penstock.prepare.passes.near.pair import Pairing
+    from penstock.prepare.passes.near.shingle import SetsInto
+    from penstock.prepare.passes.near.sign import SignaturesInto
+    from penstock.prepare.passes.near.verify import Verifying
+    from penstock.prepare.stages.dedup.near.near_dedup import VERSION, NearDedup
+
+    assert isinstance(stage, NearDedup)
     bits = job.survey.origin_bits
     if bits is None:
         raise ConfigError(

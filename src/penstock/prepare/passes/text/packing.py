@@ -24,9 +24,8 @@ from penstock.prepare.passes.text.token_stream import Array, Piece, Stream, Toke
 from penstock.prepare.stages.text.kept import Kept
 from penstock.prepare.stages.text.pack import Pack, packed_schema
 from penstock.shards.manifest import Step
-from penstock.shards.packed import DOCUMENTS, TOKENS
+from penstock.shards.packed import DOCUMENTS, TAIL, TOKENS
 
-TAIL = "tail"
 TOKENS_AT_ONCE = 1 << 20
 _MOST_DOCUMENTS = 1 << 17  # that are fitted together: some 12 MB of Python's numbers
 

@@ -102,10 +102,11 @@ def _numbers(column: pa.Array) -> np.ndarray[Any, Any]:
     return found
 
 
-def tokens_ending(job: Job) -> Ending | None:
-    if not (job.stages and isinstance(job.stages[-1], Pack)):
-        return None
-    columns = job.stages[-1].document_columns(job.survey.given[-1])
+def tokens_ending(job: Job) -> Ending:
+    """The ending, before a last stage that packs."""
+    pack = job.stages[-1]
+    assert isinstance(pack, Pack)
+    columns = pack.document_columns(job.survey.given[-1])
     schema = schema_from_arrow(pa.schema([(each.name, each.stored) for each in columns]), "the tokens")
     into = TokensInto(job.survey.stored(schema), job.splits, len(job.survey.slices))
     hidden = (len(job.stages) - 1,)

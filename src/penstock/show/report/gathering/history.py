@@ -12,8 +12,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.base.stores.store import Store
-from penstock.prepare.run.finishing import RUN
+from penstock.base.stores.store import RUN, Store
 
 Facts = dict[str, Any]
 MOST_POINTS = 500  # of the timeline

@@ -13,7 +13,7 @@ from penstock.prepare.stages.dedup.near.ranks import Rank, require_ranks
 from penstock.prepare.stages.dedup.near.removed import NearMatched, with_survivors
 from penstock.prepare.stages.dedup.near.shingles import MOST_UNITS, Shingling
 from penstock.prepare.stages.dedup.near.signatures import MOST_PLACES, Banding
-from penstock.prepare.stages.interfaces import Binds, Exchanges, MindsPlace, Named, TakesText
+from penstock.prepare.stages.interfaces import ComparesNearly, Exchanges, MindsPlace, Named, TakesText
 from penstock.prepare.stages.stage import Stage, require_columns
 from penstock.prepare.stages.text.clean import require_text
 from penstock.prepare.stages.text.pack import Pack
@@ -38,7 +38,7 @@ def _refuse_keep(keep: Any) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearDedup(Binds, MindsPlace, TakesText):
+class NearDedup(ComparesNearly, MindsPlace, TakesText):
     """`near_dedup`, or `near_dedup: {threshold: 0.8, keep: longest}`: keep one of documents that are nearly the same.
 
     The similarity of two documents is the share of their shingles that both have (Jaccard). A shingle is 5 `words` in
