@@ -57,12 +57,13 @@ def load_hf_json(text):
 """
 RUN = """
 import json, os, signal, sys
+from dataclasses import replace
 import penstock
 from penstock.base import cache
 from penstock.base.errors import FileError
 from penstock.prepare.tokenizers import comparison, remembered
 
-job, kill_at, keeps = sys.argv[1:]
+job, kill_at, how = sys.argv[1:]
 begun, told, real = [0], [], comparison.Comparison.__init__
 
 def counted(self, question):
@@ -80,8 +81,13 @@ def observe(event):
         os.kill(os.getpid(), signal.SIGKILL)
 
 comparison.Comparison.__init__ = counted
-if keeps == "not kept":
+if how == "not kept":
     remembered.keep = refuses
+if how == "no room beside the tasks":
+    job = penstock.plan(job)
+    assert job.proof_bytes
+    allowed = job.projected_memory - 1
+    job = replace(job, means=replace(job.means, budget=replace(job.means.budget, allowed=allowed)))
 penstock.run(job, observe=observe, progress=False)
 print(json.dumps({"comparisons": begun[0], "events": told}))
 """
@@ -107,15 +113,15 @@ class Place:
         options = {"stages": text_making.stages(tokenize={"engine": "auto"}), **keys}
         return text_making.write_job(self.folder / name / "job.yaml", data, **options)
 
-    def start(self, job: Path, kill_at: str = "", keeps: str = "") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", RUN, str(job), kill_at, keeps]
+    def start(self, job: Path, kill_at: str = "", how: str = "") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", RUN, str(job), kill_at, how]
         late = {"SECONDS_LATE": "4"} if WORD in "".join(texts_of(job)) else {}
         return subprocess.run(
             command, env={**self.environment, **late}, capture_output=True, text=True, timeout=300, check=False
         )
 
-    def run(self, job: Path, keeps: str = "") -> dict[str, Any]:
-        done = self.start(job, keeps=keeps)
+    def run(self, job: Path, how: str = "") -> dict[str, Any]:
+        done = self.start(job, how=how)
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
@@ -212,9 +218,19 @@ def test_a_run_that_is_killed_keeps_nothing_that_a_wrong_engine_made(place: Plac
 def test_where_nothing_can_be_remembered_the_job_still_ends_and_is_right(place: Place) -> None:
     texts = wrong_texts(3)
     job = place.job("second", texts)
-    answer = place.run(job, keeps="not kept")
+    answer = place.run(job, how="not kept")
     assert_right(job, texts)
     assert answer["comparisons"] == 2  # the one that found it, and one of the definition with itself
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_where_memory_has_no_room_beside_the_tasks_documents_are_compared_first(place: Place, workers: int) -> None:
+    texts = wrong_texts(3)
+    job = place.job("second", texts, workers=workers)
+    answer = place.run(job, how="no room beside the tasks")
+    assert_right(job, texts)
+    assert [event["event"] for event in answer["events"]].count("start") == 1  # before any task
+    assert changes_of(answer) == []
 
 
 def test_an_engine_that_was_asked_for_and_is_wrong_is_an_error(place: Place) -> None:
