@@ -537,15 +537,23 @@ def doctor(
     output: Annotated[
         str, _option("--output -o", "PATH", "Folder in which datasets will be written.", callback=_local)
     ] = ".",
+    clear_cache: Annotated[
+        bool,
+        _flag("--clear-cache", "Remove what is kept for later jobs: kernels, and comparisons of tokenizers."),
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Show what this machine or container allows: memory, cores, open files, disk, and library versions."""
+    """Show what this machine or container allows: memory, cores, open files, disk, the cache, and library versions."""
     with imported_for_good():
+        from penstock.show.cached import cleared_facts, cleared_tables
         from penstock.show.console import show
         from penstock.show.doctor import doctor_facts, doctor_tables
 
-    show(doctor_facts(output), doctor_tables, as_json)
+    if clear_cache:
+        show(cleared_facts(), cleared_tables, as_json)
+    else:
+        show(doctor_facts(output), doctor_tables, as_json)
 
 
 @app.command(name="warm-up")

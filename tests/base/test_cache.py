@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from penstock import FileError
-from penstock.base.cache import cache_folder
+from penstock.base import cache
+from penstock.base.cache import KERNELS, PROOFS, cache_folder, keep, read_kept
 
 
 def test_the_folder_is_made_for_this_user_alone(tmp_path, monkeypatch):
@@ -47,3 +51,58 @@ def test_a_file_in_its_place_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(FileError, match="file"):
         cache_folder("kernels")
+
+
+@given(some.binary(), some.data())
+def test_what_is_kept_comes_back_as_it_was_or_not_at_all(tmp_path_factory, data, draw):
+    file = tmp_path_factory.mktemp("kept") / "a"
+    keep(file, data)
+    assert read_kept(file) == data
+    damaged = bytearray(file.read_bytes())
+    damaged[draw.draw(some.integers(0, len(damaged) - 1))] ^= 1 << draw.draw(some.integers(0, 7))
+    file.write_bytes(damaged)
+    assert read_kept(file) is None
+    file.write_bytes(damaged[:-1])
+    assert read_kept(file) in (None, data)
+
+
+def test_what_cannot_be_written_is_told_and_leaves_nothing(tmp_path):
+    with pytest.raises(FileError, match="cannot write to the cache"):
+        keep(tmp_path / "missing" / "a", b"data")
+    (tmp_path / "a").mkdir()
+    with pytest.raises(FileError, match="cannot write to the cache"):
+        keep(tmp_path / "a", b"data")
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_nobody_used_for_a_month_goes(tmp_path):
+    for name, days in (("unused", 31), ("used", 29)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.code").write_bytes(b"machine code")
+        (tmp_path / f"{name}.file").write_bytes(b"proof")
+        then = time.time() - days * 24 * 3600
+        os.utime(tmp_path / name, (then, then))
+        os.utime(tmp_path / f"{name}.file", (then, then))
+    cache.forget_unused(tmp_path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["used", "used.file"]
+
+
+def test_clearing_removes_what_was_kept_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(tmp_path))
+    kernels, proofs = cache_folder(KERNELS), cache_folder(PROOFS)
+    (kernels / ("ab" * 16)).mkdir()
+    keep(kernels / ("ab" * 16) / "a.code", b"machine code")
+    keep(proofs / ("cd" * 16), b"proof")
+    (kernels / "mine.txt").write_text("a person's")
+    (tmp_path / "mine").mkdir()
+    held = [("compiled kernels", 1, 44), ("comparisons of tokenizers", 1, 37)]
+    assert [(each.what, each.files, each.bytes) for each in cache.held()] == held
+    assert [(each.what, each.files, each.bytes) for each in cache.clear()] == held
+    assert [each.files for each in cache.held()] == [0, 0]
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["kernels", "mine", "mine.txt", "proofs"]
+
+
+def test_looking_at_the_cache_makes_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(tmp_path / "none"))
+    assert [each.files for each in (*cache.held(), *cache.clear())] == [0, 0, 0, 0]
+    assert not (tmp_path / "none").exists()

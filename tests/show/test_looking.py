@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from penstock.base.cache import PROOFS, cache_folder, keep
 from penstock.cli import main
 from penstock.show.contents.values import jsonable, short
 from penstock.show.doctor import doctor_facts
@@ -115,6 +116,26 @@ def test_doctor_checks_the_machine_and_names_versions(tmp_path, capfd):
     assert {"memory", "cores", "open files", "output disk"} <= set(names)
     assert {"python", "penstock", "numpy", "pyarrow", "xxhash", "pydantic", "typer", "rich"} <= facts["versions"].keys()
     assert all(check["change"] for check in facts["checks"] if check["status"] == "warn")
+
+
+def test_doctor_shows_the_cache_and_clears_it(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(tmp_path / "cache"))
+    keep(cache_folder(PROOFS) / ("ab" * 16), b"proof")
+    (cache,) = (check for check in doctor_facts(".")["checks"] if check["name"] == "cache")
+    assert cache["status"] == "ok"
+    assert cache["found"] == (
+        f"37 B at {tmp_path / 'cache'}: compiled kernels in 0 files, comparisons of tokenizers in 1 file"
+    )
+    assert main(["doctor", "--clear-cache"]) == 0
+    said = " ".join(capfd.readouterr().out.split())
+    assert said.startswith("removed 37 B from ")
+    assert said.endswith("compiled kernels in 0 files, comparisons of tokenizers in 1 file")
+    assert main(["doctor", "--clear-cache", "--json"]) == 0
+    assert [each["files"] for each in json.loads(capfd.readouterr().out)["removed"]] == [0, 0]
+    (tmp_path / "cache").chmod(0o777)
+    (cache,) = (check for check in doctor_facts(".")["checks"] if check["name"] == "cache")
+    assert cache["status"] == "warn"
+    assert "chmod 700" in cache["change"]
 
 
 def test_doctor_warns_of_a_folder_that_cannot_hold_a_dataset(monkeypatch):

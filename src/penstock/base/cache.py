@@ -1,14 +1,31 @@
-"""Cache: the folder of this user that keeps what is slow to make and can be made again, such as compiled kernels."""
+"""Cache: the folder of this user that keeps what is slow to make and can be made again, such as compiled kernels.
+
+A file appears whole or not at all, and begins with the digest of the rest: any number of processes may write at once,
+and a damaged file is made again.
+"""
 
 import os
+import re
+import shutil
 import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.base.errors import FileError, file_error
+from penstock.base.files import unique_name
+from penstock.base.fingerprint import digest
 
 VARIABLE = "PENSTOCK_CACHE_DIR"
 _OWN = 0o700
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_DIGEST = 32  # characters
+_UNUSED_SECONDS = 30 * 24 * 3600  # what no process has used for so long goes: it may be of another version
+KERNELS, PROOFS = "kernels", "proofs"
+_KINDS = {KERNELS: "compiled kernels", PROOFS: "comparisons of tokenizers"}
+_OURS = re.compile(r"[0-9a-f]{32}")  # each entry of a folder has a digest for its name
 
 
 def cache_folder(name: str) -> Path:
@@ -16,14 +33,108 @@ def cache_folder(name: str) -> Path:
 
     What lies there is trusted, and machine code among it is run. So nobody else may own it or write to it.
     """
-    folder = _root()
+    folder = cache_root()
     _take(folder)
     folder /= name
     _take(folder)
     return folder
 
 
-def _root() -> Path:
+def read_kept(file: Path) -> bytes | None:
+    """What was kept there. None if there is no such file, or one that is not what was written."""
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return None
+    own, kept = data[:_DIGEST], data[_DIGEST:]
+    return kept if own == digest(kept).encode() else None
+
+
+def keep(file: Path, data: bytes) -> None:
+    """Write the file whole or not at all. A FileError says why it cannot be written."""
+    beside = file.with_name(unique_name(file.name))
+    try:
+        beside.write_bytes(digest(data).encode() + data)
+        os.replace(beside, file)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise file_error(error, "write to the cache", str(file.parent)) from error
+
+
+def mark_used(entry: Path) -> None:
+    with suppress(OSError):  # what cannot be written can still be read
+        os.utime(entry)
+
+
+def forget_unused(folder: Path) -> None:
+    """Remove the entries of a folder that no process has used for 30 days."""
+    old = time.time() - _UNUSED_SECONDS
+    for entry in folder.iterdir():
+        with suppress(OSError):  # another process was faster
+            if entry.stat().st_mtime < old:
+                _remove(entry)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One kind of what the cache holds."""
+
+    what: str
+    files: int
+    bytes: int
+
+
+def held() -> list[Holding]:
+    """What the cache holds, by kind. Makes no folder."""
+    return [_holding(name) for name in _KINDS]
+
+
+def why_unusable() -> FileError | None:
+    """What is wrong with the folder of the cache, if it is there. Makes none."""
+    folder = cache_root()
+    if not folder.exists():
+        return None
+    try:
+        _take(folder)
+    except FileError as error:
+        return error
+    return None
+
+
+def clear() -> list[Holding]:
+    """Remove all that penstock has kept, and nothing else that lies there. Returns what was removed."""
+    before = held()
+    for name in _KINDS:
+        for entry in _entries(name):
+            _remove(entry)
+    return [
+        Holding(was.what, was.files - left.files, was.bytes - left.bytes)
+        for was, left in zip(before, held(), strict=True)
+    ]
+
+
+def _holding(name: str) -> Holding:
+    sizes = []
+    for file in (each for entry in _entries(name) for each in (entry, *entry.rglob("*")) if each.is_file()):
+        with suppress(OSError):  # another process has just removed it
+            sizes.append(file.stat().st_size)
+    return Holding(_KINDS[name], len(sizes), sum(sizes))
+
+
+def _entries(name: str) -> Iterator[Path]:
+    with suppress(OSError):  # there is no such folder, or nobody may list it
+        yield from sorted(each for each in (cache_root() / name).iterdir() if _OURS.match(each.name))
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        entry.unlink(missing_ok=True)
+
+
+def cache_root() -> Path:
     if given := os.environ.get(VARIABLE):
         return Path(given).expanduser().absolute()
     above = os.environ.get("XDG_CACHE_HOME", "")

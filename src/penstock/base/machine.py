@@ -3,7 +3,10 @@
 import os
 import platform
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 _NO_LIMIT = 1 << 60  # cgroup v1 reports about 2^63 for "none"
@@ -47,6 +50,16 @@ def free_disk(path: str) -> int:
 def boot_id() -> str:
     """A name of this machine's time since it was started; none where the system gives it none."""
     return _read(Path("/proc/sys/kernel/random/boot_id"))
+
+
+@cache
+def processor() -> str:
+    """Model and abilities of the first core, as far as the system tells them."""
+    wanted = ("model name", "flags", "Features", "CPU part")  # the last two: ARM
+    with suppress(OSError), open("/proc/cpuinfo") as file:
+        first = takewhile(str.strip, file)  # one paragraph per core
+        return "\n".join(line.strip() for line in first if line.startswith(wanted))
+    return platform.processor() or platform.machine()
 
 
 def describe() -> dict[str, str | int]:

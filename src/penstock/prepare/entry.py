@@ -8,6 +8,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.events import Observer
 from penstock.base.processes.nursery import Nursery
 from penstock.prepare.engines.hired import nursery
+from penstock.prepare.engines.proving import EngineDiffers
 from penstock.prepare.job.config import Config, load_config
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.planning import plan_of
@@ -36,7 +37,11 @@ def plan_with(workers: Nursery, job: Job) -> Plan:
     """The plan, where the run that follows has its workers from the same nursery."""
     if isinstance(job, Config):
         _refuse_changed(job)
-    return plan_of(_config(job), workers)
+    config = _config(job)
+    try:
+        return plan_of(config, workers)
+    except EngineDiffers as differs:
+        return plan_of(config, workers, refused=str(differs))
 
 
 def run(job: Job | Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
@@ -62,8 +67,12 @@ def merge(
 
 
 def run_with(workers: Nursery, planned: Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
-    """Run a plan, and make the export that its job asks for."""
-    manifest = run_plan(planned, workers, observe, redo)
+    """Run a plan, and make the export that its job asks for. Where an engine is found wrong, its tasks are redone."""
+    try:
+        manifest = run_plan(planned, workers, observe, redo)
+    except EngineDiffers as differs:
+        planned = plan_of(planned.config, workers, refused=str(differs))
+        manifest = run_plan(planned, workers, observe, redo)
     make_export(planned.config)
     return manifest
 

@@ -35,6 +35,7 @@ class LedgerRow:
     steps: dict[str, Step] = field(default_factory=dict)  # by number of the stage; what was read has none
     states: dict[str, Any] = field(default_factory=dict)
     lost_files: tuple[tuple[str, str], ...] = ()  # path, and what for
+    engine: str = ""  # of a stage, that has made what the rows hold: a HasEngine's `made_by`
     boot: str = ""  # the store's session, while which its spill or placed shards last; "" if they last for good
 
     @property
@@ -80,6 +81,7 @@ def decode_row(data: bytes) -> LedgerRow | None:
             steps={number: Step(**step) for number, step in body["steps"].items()},
             states=body["states"],
             lost_files=tuple((path, title) for path, title in body["lost_files"]),
+            engine=body.get("engine", ""),  # rows of earlier versions have none: their engines were proved before
             boot=body["boot"],
         )
     except (ValueError, KeyError, TypeError, AttributeError):

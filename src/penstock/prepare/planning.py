@@ -1,11 +1,11 @@
-"""Planning: a Config -> its Plan: look at the input, try a little of it, and read what the machine has. Next: plan/."""
+"""Planning: a Config -> its Plan: look at the input, try a little, see what the machine has. Next: costing.py."""
 
 from penstock.base.machine import cpu_count
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.processes.nursery import Nursery
 from penstock.prepare.budget.means import Means
 from penstock.prepare.engines.choosing import open_trial
-from penstock.prepare.engines.trial import in_folder
+from penstock.prepare.engines.costing import costs_of
 from penstock.prepare.job.config import Config
 from penstock.prepare.passes.cutting import cut_passes
 from penstock.prepare.plan import measuring
@@ -14,7 +14,8 @@ from penstock.prepare.run.exports import refuse_columns, refuse_places
 from penstock.prepare.survey.taking import take_survey
 
 
-def plan_of(config: Config, nursery: Nursery) -> Plan:
+def plan_of(config: Config, nursery: Nursery, refused: str = "") -> Plan:
+    """`refused`: what was wrong with the engine of a run that was begun."""
     refuse_places(config)
     budget, cores = make_budget(config.memory), cpu_count().amount
     with open_trial(config, _left_of(budget), nursery) as trial:
@@ -24,15 +25,9 @@ def plan_of(config: Config, nursery: Nursery) -> Plan:
         small = measuring.is_small(config, survey, budget)
         if not small:
             trial.get_ready()
-        survey = measuring.with_engines(survey, at_once=not small)
+        survey = measuring.with_engines(survey, at_once=not small, refused=refused)
         job, passes = cut_passes(config, survey, budget.allowed)
-        if small:
-            measured = measuring.assumed(survey)
-        else:
-            with in_folder(measuring.trials_of(passes)) as trials:
-                room = budget.allowed - 2 * own_memory().counted
-                measured = trial.measure(trials, survey.slices, measuring.trial_settings(job, cores), room)
-        measured = measuring.with_more(job, passes, cores, measured)
+        measured = costs_of(job, passes, trial, small, cores)
     growth = measuring.driver_growth(passes, survey.files) + nursery.held_bytes()
     return make_plan(job, passes, Means.here(budget, cores, config.output_path, growth, measured))
 

@@ -17,6 +17,7 @@ from penstock.base import machine
 from penstock.base.memory import own_memory
 from penstock.base.sizes import counted, format_size, parse_size
 from penstock.prepare.job.config import Config
+from penstock.show.cached import cache_words
 from penstock.show.tables import make_list, make_table
 
 _NEEDED = ("penstock", "numpy", "pyarrow", "xxhash", "pydantic", "pyyaml", "typer", "rich")
@@ -55,7 +56,7 @@ def doctor_facts(output: str) -> dict[str, Any]:
     ]
     needed = {name: _version(name) or "missing" for name in _NEEDED}
     optional = {name: version for name in _OPTIONAL if (version := _version(name))}
-    checks = [*_memory_checks(), _cores(), _open_files(), *disks, _text()]
+    checks = [*_memory_checks(), _cores(), _open_files(), *disks, _cache(), _text()]
     return {
         "ok": all(check.status == "ok" for check in checks),
         "checks": [asdict(check) for check in checks],
@@ -151,6 +152,12 @@ def _file_system(place: Path) -> str:
     real = place.resolve()
     holding = [(point, kind) for point, kind in mounts if real.is_relative_to(point.replace("\\040", " "))]
     return max(holding, key=lambda mount: len(mount[0]))[1] if holding else ""
+
+
+def _cache() -> Check:
+    """What is kept for later jobs."""
+    found, change = cache_words()
+    return _check("cache", not change, found, change)
 
 
 def _text() -> Check:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -117,16 +116,6 @@ def test_the_processor_and_the_compiler_count(monkeypatch):
     monkeypatch.setattr(kept.numba, "__version__", "another")
     stamps.add(kept._stamp())
     assert len(stamps) == 3
-
-
-def test_kernels_of_other_versions_go_when_nobody_used_them_for_a_month(tmp_path):
-    for name, days in (("unused", 31), ("used", 29)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.code").write_bytes(b"machine code")
-        then = time.time() - days * 24 * 3600
-        os.utime(tmp_path / name, (then, then))
-    kept._forget_unused(tmp_path)
-    assert [each.name for each in tmp_path.iterdir()] == ["used"]
 
 
 def test_a_part_of_a_kernel_called_from_python_is_the_plain_function():

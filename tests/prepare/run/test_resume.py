@@ -91,7 +91,7 @@ def test_a_pass_that_is_read_at_the_end_needs_its_spills_even_when_all_is_done()
 
 
 def plan(job: str, passes: list[Any], **semantic: Any) -> Any:
-    survey = SimpleNamespace(slices=(), bad_files=(), feature_names=None, kinds=())
+    survey = SimpleNamespace(described={"files": [], "set_aside": []})
     return SimpleNamespace(job=job, passes=passes, semantic=semantic, survey=survey)
 
 

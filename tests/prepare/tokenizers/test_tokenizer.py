@@ -18,7 +18,7 @@ from penstock.prepare.tokenizers.cutting import Cutter, places_to_cut
 from penstock.prepare.tokenizers.engine import engine_module
 from penstock.prepare.tokenizers.file import find_tokenizer
 from penstock.prepare.tokenizers.outline import read_outline
-from penstock.prepare.tokenizers.proof import choose_engine
+from penstock.prepare.tokenizers.proof import choose_engine, make_request
 from tests.prepare.tokenizers.making import END, ENGINES, TEXT, defined_ids, lists, save
 
 TEXTS = ["the quick brown fox", "", "naïve 日本語", " ", f"a {END} b"]
@@ -105,7 +105,7 @@ def test_when_its_engine_is_chosen_nobody_holds_a_vocabulary_as_text(tmp_path: P
     file = find_tokenizer(save("gpt2", tmp_path), "")
     outline = weakref.ref(read_outline(file.location))
     assert outline() is read_outline(file.location)  # planning asks several times
-    choose_engine(file, pa.array(["the"]))
+    choose_engine(make_request(file, pa.array(["the"])))
     assert outline() is None
 
 

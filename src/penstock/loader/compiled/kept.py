@@ -6,14 +6,10 @@ penstock and machines that share a home have folders of their own. A file appear
 changed: any number of processes may start at once.
 """
 
-import os
 import pickle
-import shutil
 import sys
-import time
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,15 +21,12 @@ from numba.core.compiler import CompileResult
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
-from penstock.base.cache import VARIABLE, cache_folder
+from penstock.base.cache import KERNELS, VARIABLE, cache_folder, forget_unused, keep, mark_used, read_kept
 from penstock.base.errors import FileError, file_error
-from penstock.base.files import unique_name
 from penstock.base.fingerprint import digest
 from penstock.loader.engine import say_compiling
 
 _SOURCES = Path(__file__).parent.parent  # kernels take constants and parts from all over the loader
-_UNUSED_SECONDS = 30 * 24 * 3600  # kernels of other versions go when no process has used them for so long
-_DIGEST = 32  # characters: every file begins with the digest of the rest
 
 
 class Kept:
@@ -54,7 +47,7 @@ class Kept:
         imports scipy and the extensions of other packages: half a second.
         """
         folder = kernels_folder()
-        code = None if folder is None else _read(folder / self._file(signature))
+        code = None if folder is None else read_kept(folder / self._file(signature))
         if code is None:
             say_compiling(self.cache_path)
             return None
@@ -92,15 +85,14 @@ def kernels_folder() -> Path | None:
 
 def required_folder() -> Path:
     """The folder of the kernels; a FileError says why none can be used."""
-    above = _given_folder() or cache_folder("kernels")
+    above = _given_folder() or cache_folder(KERNELS)
     folder = above / _stamp()
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise file_error(error, "make the folder of the kernels", str(folder)) from error
-    with suppress(OSError):  # a folder that cannot be written can still be read
-        os.utime(folder)
-    _forget_unused(above)
+    mark_used(folder)
+    forget_unused(above)
     return folder
 
 
@@ -114,14 +106,6 @@ def _given_folder() -> Path | None:
     except OSError as error:
         raise file_error(error, "make the folder of the kernels", str(folder)) from error
     return folder
-
-
-def _forget_unused(above: Path) -> None:
-    old = time.time() - _UNUSED_SECONDS
-    for folder in above.iterdir():
-        with suppress(OSError):  # another process was faster
-            if folder.stat().st_mtime < old:
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _stamp() -> str:
@@ -138,25 +122,11 @@ def _processor() -> tuple[Any, ...]:
     return (binding.get_process_triple(), binding.get_host_cpu_name(), get_host_cpu_features(), *chosen)
 
 
-def _read(file: Path) -> bytes | None:
-    """None where there is no file, or one that is not what was written."""
-    try:
-        data = file.read_bytes()
-    except OSError:
-        return None
-    own, code = data[:_DIGEST], data[_DIGEST:]
-    return code if own == digest(code).encode() else None
-
-
 def _write(file: Path, code: bytes) -> None:
-    beside = file.with_name(unique_name(file.name))
     try:
-        beside.write_bytes(digest(code).encode() + code)
-        os.replace(beside, file)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        _warn_of_not_kept(error.strerror or str(error), str(file.parent))
+        keep(file, code)
+    except FileError as error:
+        _warn_of_not_kept(error.what, str(file.parent))
 
 
 @cache

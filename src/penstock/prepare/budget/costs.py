@@ -103,6 +103,8 @@ class Measured:
     growth: Growth | None = None
     parts_per_output_byte: float = 0.0  # written on the way to a format of one file per split
     assumed: bool = False  # not measured at all: the job is small
+    name: str = ""  # fingerprint of what was measured, and where
+    remembered: bool = False  # measured by an earlier command
 
     def of(self, word: str) -> Measurement:
         return self.costs.get(word) or self.slices

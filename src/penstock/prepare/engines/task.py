@@ -17,6 +17,7 @@ def execute(work: Work, task: Task, settings: Settings, report: Report, lost: Lo
     except PenstockError as error:
         error.add_note(f"in {task.input}")
         raise
+    row = replace(row, engine=work.engine)
     if work.identity:
         row = replace(row, states={**row.states, IDENTITY: work.identity})
     crash_point("task.before_ledger")

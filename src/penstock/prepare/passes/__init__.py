@@ -156,6 +156,7 @@ class Work(ABC):
 
     root: str
     code: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)  # the user's own: (module:name, identity)
+    engine: str = field(default="", kw_only=True)  # who has made, or makes, what the rows hold; for the ledger
 
     @property
     def identity(self) -> str:
@@ -166,6 +167,11 @@ class Work(ABC):
     def notes(self) -> list[str]:
         """Words for the screen about how its stages do their work here."""
         return []
+
+    @property
+    def made_by(self) -> str:
+        """Names of the engines of its own stages, for the ledger."""
+        return ""
 
     def may_lose(self, title: str) -> bool:  # noqa: ARG002
         """Whether a whole file, in which a user's function was stopped, may be left out."""

@@ -52,6 +52,11 @@ class Job:
         return {**self.config.semantic(self.stages), **self.survey.kept_of_origins}
 
     @cached_property
+    def fingerprint(self) -> str:
+        """Name of everything that decides the bytes of the output."""
+        return fingerprint([FORMAT_VERSION, self.semantic, self.survey.described])
+
+    @cached_property
     def units(self) -> list[str]:
         """Units of rows before each stage, and after the last."""
         units = [self.survey.unit]

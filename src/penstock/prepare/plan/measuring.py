@@ -1,5 +1,6 @@
 """Measuring: which passes are tried and how, and what trials are too short to show. Small jobs are not tried. Pure."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,12 +13,14 @@ from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Pass, Trial
 from penstock.prepare.passes.job import Job, user_code
 from penstock.prepare.plan.settings import row_bytes_of, strategy_of, threads_of
-from penstock.prepare.stages.interfaces import UsesThreads, busy_threads
+from penstock.prepare.sources.registry import compression_of
+from penstock.prepare.stages.interfaces import HasEngine, busy_threads
 from penstock.prepare.survey.survey import Survey
 
 # Decoded bytes: from about there on, two workers are quicker than none, for all that they must start.
 _SMALL = 128 << 20
 _SMALL_NEEDS = 2 << 30  # free beside ten times that, since nobody watches it
+_MOST_GROWTH = 3  # of text that is decoded: one byte of an older encoding may become three of UTF-8
 _BATCH_BYTES = 4 << 20
 _DRIVER_GROWTH = 8 << 20  # the event log, and what comes with a run
 _DESCRIBED_BYTES = 1 << 10  # of a file, in what a run remembers of its job
@@ -32,16 +35,30 @@ def is_small(config: Config, survey: Survey, budget: Budget) -> bool:
     return decoded <= _SMALL and _SMALL_NEEDS + 10 * decoded <= budget.allowed
 
 
-def with_engines(survey: Survey, at_once: bool) -> Survey:
-    """Choose the engines of stages that have some; those of a small job are chosen while it is begun."""
+def with_engines(survey: Survey, at_once: bool, refused: str = "") -> Survey:
+    """Choose the engines of stages that have some; those of a small job are chosen while it is begun. `refused`: what
+    was wrong with the engine of a run that was begun."""
     stages = (
-        stage.ready(survey.sample, at_once) if isinstance(stage, UsesThreads) else stage for stage in survey.stages
+        stage.ready(survey.sample, _most_bytes(survey), at_once, refused) if isinstance(stage, HasEngine) else stage
+        for stage in survey.stages
     )
     return replace(survey, stages=tuple(stages))
 
 
+def _most_bytes(survey: Survey) -> float:
+    """Upper bound for the text in all rows, if it can be told from sizes or the first rows; else infinite."""
+    if user_code(survey):
+        return math.inf
+    if not survey.rows_are_estimated and survey.sample.num_rows == sum(map(survey.rows_of, survey.slices)):
+        return float(survey.sample.nbytes)
+    places = [segment.location for piece in survey.slices for segment in piece.segments]
+    if all("encoding" in kind.takes for kind in survey.kinds) and not any(map(compression_of, places)):
+        return _MOST_GROWTH * survey.bytes
+    return math.inf
+
+
 def assumed(survey: Survey) -> Measured:
-    own = (stage.assumed_bytes for stage in survey.stages if isinstance(stage, UsesThreads))
+    own = (stage.assumed_bytes for stage in survey.stages if isinstance(stage, HasEngine))
     return assume(row_bytes_of(survey), max(own, default=0))
 
 
@@ -66,7 +83,7 @@ def with_more(job: Job, passes: Sequence[Pass], cores: int, measured: Measured) 
     declared = (parse_size(source.function_memory) for source in job.config.input if source.function_memory)
     held = max(each.held_later(row_bytes_of(job.survey)) for each in passes)
     threads = _most_threads(job, cores)
-    growing = () if measured.assumed else (stage for stage in job.stages if isinstance(stage, UsesThreads))
+    growing = () if measured.assumed else (stage for stage in job.stages if isinstance(stage, HasEngine))
     grown = sum(stage.grows_by(threads) for stage in growing)
     fixed = max([measured.slices.fixed_bytes, *declared]) + held + grown
     return replace(measured, costs={**measured.costs, SLICES: replace(measured.slices, fixed_bytes=fixed)})

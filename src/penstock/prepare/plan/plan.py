@@ -13,9 +13,8 @@ from penstock.prepare.job.config import Config
 from penstock.prepare.passes import Pass, Task
 from penstock.prepare.passes.job import Job
 from penstock.prepare.plan.settings import choose_settings, refuse_without_memory
-from penstock.prepare.stages.interfaces import notes_of
-from penstock.prepare.survey.survey import Survey, describe_files
-from penstock.shards.manifest import FORMAT_VERSION
+from penstock.prepare.stages.interfaces import HasEngine, made_by
+from penstock.prepare.survey.survey import Survey
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,22 @@ class Plan(Shown):
     @property
     def projected_memory(self) -> int:
         """Bytes that the whole process tree will take at most."""
+        return self._task_memory + self.proof_bytes
+
+    @property
+    def _task_memory(self) -> int:
         return max(each.projected.memory_bytes for each in self.passes)
+
+    @property
+    def proof_bytes(self) -> int:
+        """Bytes for the comparison of engines beside the tasks; 0 if it is done, or waited for in front of them."""
+        needed = sum(stage.unproved_bytes() for stage in self.survey.stages if isinstance(stage, HasEngine))
+        return needed if self._task_memory + needed <= self.means.budget.allowed else 0
+
+    @property
+    def made_by(self) -> str:
+        """Names of the engines of stages, for the ledger. Waits until they are chosen."""
+        return made_by(self.survey.stages)
 
     @property
     def output_bytes(self) -> int:
@@ -83,7 +97,9 @@ class Plan(Shown):
 
     def wait_for_engines(self) -> None:
         """Wait for the engines of stages, where planning left their choice open: one that fails says so now."""
-        notes_of(self.survey.stages)
+        for stage in self.survey.stages:
+            if isinstance(stage, HasEngine):
+                stage.wait()
 
 
 def make_plan(job: Job, passes: tuple[Pass, ...], means: Means) -> Plan:
@@ -94,8 +110,7 @@ def make_plan(job: Job, passes: tuple[Pass, ...], means: Means) -> Plan:
         above = fingerprint([task.strict for task in tasks])
         settings = choose_settings(each, job.config, job.survey, means)
         planned.append(Planned(each, tasks, settings, each.project(settings, means)))
-    name = fingerprint([FORMAT_VERSION, job.semantic, describe_input(job.survey)])
-    plan = Plan(job.config, job.survey, means, tuple(planned), job.semantic, job.splits, name)
+    plan = Plan(job.config, job.survey, means, tuple(planned), job.semantic, job.splits, job.fingerprint)
     _refuse_without_disk(plan)
     return plan
 
@@ -105,19 +120,9 @@ def _input_words(survey: Survey) -> str:
     return " and ".join([*files, *([counted(survey.items, "item")] if survey.items else [])])
 
 
-def describe_input(survey: Survey) -> dict[str, Any]:
-    described = describe_files(survey.slices, survey.bad_files)
-    if survey.feature_names:  # features were put in their order
-        described["feature_names"] = survey.feature_names
-    paths = [[segment.source, segment.path] for piece in survey.slices for segment in piece.segments]
-    if any(kind.is_numbered for kind in survey.kinds) and paths != sorted(paths):
-        described["order"] = "numbers"  # where that is not the order of their names
-    return described
-
-
 def input_facts(survey: Survey) -> dict[str, Any]:
     """Description of the input for the manifest."""
-    described = describe_input(survey)
+    described = survey.described
     files = [source for source, _, _ in described["files"] if survey.kinds[source].reads_files]
     facts = {"files": len(files), "bytes": survey.file_bytes, "digest": digest(json.dumps(described).encode())}
     items = {"items": survey.items} if survey.items else {}

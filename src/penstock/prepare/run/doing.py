@@ -1,8 +1,9 @@
 """Doing: the passes of a plan, one after the other; tasks that are not done yet go to an engine."""
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Self
 
 from penstock.base.events.log import EventLog
@@ -11,6 +12,7 @@ from penstock.base.stores.store import Store
 from penstock.prepare.engines import Engine
 from penstock.prepare.engines.choosing import make_engine
 from penstock.prepare.engines.events import Effort
+from penstock.prepare.engines.proving import Proving
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Left, Task
 from penstock.prepare.plan.plan import Plan, Planned
@@ -25,30 +27,51 @@ class Doing:
     engine: Engine
     log: EventLog
     progress: Progress
+    proving: Proving
 
     @classmethod
+    @contextmanager
     def start(
         cls, plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...], progress: Progress, nursery: Nursery
-    ) -> Self:
-        return cls(plan, store, make_engine(plan, store, log, lock, nursery), log, progress)
+    ) -> Iterator[Self]:
+        """Where memory has no room for a comparison of engines beside the tasks, it is waited for first."""
+        proving = Proving(plan.survey)
+        doing = cls(plan, store, make_engine(plan, store, log, lock, nursery), log, progress, proving)
+        try:
+            proving.check(waits=not plan.proof_bytes)
+            yield doing
+        finally:
+            proving.end()
+            doing.close()
+
+    def wait_for_engines(self) -> None:
+        """Wait until the engines of stages are chosen and proved: one that fails says so now."""
+        self.plan.wait_for_engines()
+        self.proving.check(waits=True)
 
     def close(self) -> None:
         """Leave no process behind."""
         self.engine.close()
 
     def passes(self, kept: Mapping[str, LedgerRow]) -> Left:
-        """Run the tasks that are not `kept`. Returns the ledger rows and what was learned."""
-        left = Left()
-        for planned in self.plan.passes:
-            rows = self._pass(planned, left, kept)
-            number = planned.pass_.number
-            left = Left({**left.rows, number: rows}, {**left.learned, **planned.pass_.learn(left, rows)})
+        """Run the tasks that are not `kept`. Returns the ledger rows and what was learned, when engines are proved."""
+        left, engine = Left(), ""
+        with self.proving.blamed():
+            for planned in self.plan.passes:
+                rows, engine = self._pass(planned, left, kept, engine)
+                number = planned.pass_.number
+                left = Left({**left.rows, number: rows}, {**left.learned, **planned.pass_.learn(left, rows)})
+        self.proving.check(waits=True)
         return left
 
-    def _pass(self, planned: Planned, left: Left, kept: Mapping[str, LedgerRow]) -> list[LedgerRow]:
+    def _pass(
+        self, planned: Planned, left: Left, kept: Mapping[str, LedgerRow], engine: str
+    ) -> tuple[list[LedgerRow], str]:
+        """Ledger rows, and who has made what they name: `engine`, of an earlier pass, or one of this pass."""
         each, tasks, began = planned.pass_, planned.tasks, time.monotonic()
         known = [kept[task.name] for task in tasks if task.name in kept]
         work = each.prepare(left, self.store, known, self.plan.means)
+        work = replace(work, engine=engine or work.made_by)
         done = {row.task: row for row in known if row.identity == work.identity}
         self.progress.tasks_again += len(known) - len(done)
         pending = each.order([task for task in tasks if task.name not in done], self.store)
@@ -61,11 +84,12 @@ class Doing:
             facts = task_facts(task, each, row, effort, self.plan.survey)
             self.progress.count(row, facts["bytes"])
             self.log.say("task", **facts)
+            self.proving.check()
 
         self.engine.run(pending, work, planned.settings, finished)
         self.progress.end_pass(time.monotonic() - began)
         self._say_done(record)
-        return [done[task.name] for task in tasks]
+        return [done[task.name] for task in tasks], work.engine
 
     def _say_done(self, record: PassRecord) -> None:
         facts = record.facts()

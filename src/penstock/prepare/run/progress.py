@@ -18,6 +18,7 @@ from penstock.base.events import Event, Observer, PlannedPass
 from penstock.base.events.log import EventLog
 from penstock.base.memory import tree_memory
 from penstock.base.stores.store import Store
+from penstock.prepare.budget.kept_costs import KeptCosts
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.plan.plan import Plan, Planned
 from penstock.prepare.run.record import PassRecord, Slowest, Timeline, reads_input, set_aside
@@ -26,6 +27,7 @@ from penstock.prepare.run.record import PassRecord, Slowest, Timeline, reads_inp
 @dataclass
 class Progress:
     plan: Plan
+    store: Store
     observe: Observer | None
     started: float = field(default_factory=time.time)
     peak_memory: int = 0
@@ -37,13 +39,16 @@ class Progress:
     slowest: Slowest = field(default_factory=Slowest)
     records: list[PassRecord] = field(default_factory=list)  # one per pass that has begun
 
+    def __post_init__(self) -> None:
+        self.costs = KeptCosts(self.store, self.plan.means.measured)
+
     @property
     def seconds(self) -> float:
         return round(time.time() - self.started, 3)
 
-    def logging(self, store: Store) -> EventLog:
+    def logging(self) -> EventLog:
         """The log of this run. It tells this Progress of each event, too."""
-        return EventLog(store, self.watch)
+        return EventLog(self.store, self.watch)
 
     def watch(self, event: Event) -> None:
         """Take note of an event, and pass it on to who observes the run."""
@@ -51,6 +56,8 @@ class Progress:
             self._hold(event["memory"])
         elif event["event"] == "task":
             self.slowest.add(event)
+        elif event["event"] == "retry":
+            self.costs.doubt()
         if self.observe:
             self.observe(event)
 

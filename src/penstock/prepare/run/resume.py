@@ -11,8 +11,9 @@ from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.sizes import counted
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.ledger import LedgerRow, files_are_there, forget, read_rows
-from penstock.prepare.plan.plan import Plan, Planned, describe_input
+from penstock.prepare.plan.plan import Plan, Planned
 from penstock.prepare.rows.container import FORMAT
+from penstock.prepare.stages.interfaces import DEFINITION
 from penstock.shards.manifest import FORMAT_VERSION, MANIFEST, Manifest, read_manifest
 
 JOB = f"{STATE}/job.json"
@@ -64,10 +65,18 @@ def keep_or_forget(store: Store, plan: Plan, redo: bool) -> tuple[dict[str, Ledg
     """(rows of tasks that need not be done again, what changed since they were). The other rows are removed."""
     changes = changed(store, plan)
     rows = read_rows(store)
-    kept = {} if redo else kept_rows(plan.passes, rows, partial(files_are_there, store))
+    doubted = {} if redo else {name: row for name, row in rows.items() if _is_doubted(row, plan)}
+    trusted = {name: row for name, row in rows.items() if name not in doubted}
+    kept = {} if redo else kept_rows(plan.passes, trusted, partial(files_are_there, store))
     forgotten = [name for name in rows if name not in kept]
     forget(store, forgotten)
+    changes += sorted({f"engine: {row.engine} -> {plan.made_by}" for row in doubted.values()})
     return kept, changes or (_older_container(store) if forgotten and not redo else [])
+
+
+def _is_doubted(row: LedgerRow, plan: Plan) -> bool:
+    """Whether an engine has made it that is not proved to this run: another one, or one whose proof has failed."""
+    return row.engine not in ("", DEFINITION) and row.engine != plan.made_by
 
 
 def kept_rows(
@@ -119,7 +128,7 @@ def _job(plan: Plan) -> dict[str, Any]:
         "container": FORMAT,
         "job": plan.job,
         "config": plan.semantic,
-        "input": describe_input(plan.survey),
+        "input": plan.survey.described,
     }
     return json.loads(json.dumps(job))  # type: ignore[no-any-return]
 

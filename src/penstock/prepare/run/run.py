@@ -30,14 +30,18 @@ def run(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: boo
                 observe({"event": "already_done", "time": time.time()})
             return there
         redo = redo and not is_redoing(store, plan)  # a redo that was stopped resumes like any other run
-        progress = Progress(plan, observe)
-        with _holding_others(plan), progress.logging(store) as log:
+        progress = Progress(plan, store, observe)
+        with (
+            _holding_others(plan),
+            progress.logging() as log,
+            Doing.start(plan, store, log, lock, progress, nursery) as doing,
+        ):
             if is_to_be_replaced(store):
-                plan.wait_for_engines()
+                doing.wait_for_engines()
             remove_result(store)  # from here on, nothing is left of an earlier result that is to be replaced
             crash_point("run.after_forgetting_manifest")
             store.sweep()
-            return _run(Doing.start(plan, store, log, lock, progress, nursery), redo)
+            return _run(doing, redo)
 
 
 @contextmanager
@@ -57,12 +61,15 @@ def _run(doing: Doing, redo: bool) -> Manifest:
     progress.tasks_kept = len(rows)
     crash_point("run.after_forgetting_tasks")
     remember_job(store, plan, redoing=redo or is_redoing(store, plan))
+    progress.costs.begin()
     log.say("start", **progress.start_facts(changes, rows))
     try:
         left = doing.passes(rows)
         doing.close()  # before run.json, so that the workers' CPU time is in it
+        progress.costs.end()
         manifest = finish(plan, store, left, progress.run_facts)
     except KeyboardInterrupt:
+        progress.costs.end()
         stopped = progress.stopped()
         log.say_failed(stopped, progress.seconds)
         raise stopped from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -169,14 +169,47 @@ class Says(Stage, ABC):
         """A line for the screen. Empty: nothing."""
 
 
-class UsesThreads(Says, ABC):
-    """A stage with an engine that keeps several threads of a process busy."""
+class Comparing(Protocol):
+    """A comparison of an engine with what defines it, while the tasks of the job run."""
+
+    def trouble(self, waits: bool) -> str | None:
+        """What is wrong with the engine, "" if nothing is; None if that is not known yet, and nobody `waits`."""
+        ...
+
+    def end(self) -> None: ...
+
+
+DEFINITION = "definition"
+
+
+class HasEngine(Says, ABC):
+    """A stage whose work is done by one of several engines, which keeps several threads of a process busy."""
 
     assumed_bytes: ClassVar[int]  # that a process of it holds, where nothing is measured
 
     @abstractmethod
-    def ready(self, sample: pa.RecordBatch, at_once: bool) -> Stage:
-        """The stage with its engine chosen, on the first rows of the input too; or, if not `at_once`, meanwhile."""
+    def ready(self, sample: pa.RecordBatch, most_bytes: float, at_once: bool, refused: str) -> Stage:
+        """The stage with its engine chosen; or, if not `at_once`, being chosen. All rows have `most_bytes` at most.
+
+        `refused`: what was wrong with the engine of a run that was begun; then the one that defines what is right is
+        taken.
+        """
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait until its engine is chosen, and raise the error of one that cannot be used."""
+
+    @abstractmethod
+    def made_by(self) -> str:
+        """Name of its engine, for the ledger; DEFINITION if what it makes needs no proof. Waits for it."""
+
+    @abstractmethod
+    def unproved_bytes(self) -> int:
+        """Memory for a comparison on documents of the job; 0 if there is none to be made."""
+
+    @abstractmethod
+    def prove(self, sample: pa.RecordBatch) -> Comparing:
+        """Begin that comparison."""
 
     @abstractmethod
     def threads(self) -> int:
@@ -269,7 +302,17 @@ def only_measures(stage: Stage) -> bool:
 
 def busy_threads(stages: Sequence[Stage]) -> int:
     """Threads that the stages keep busy, 0 if a process is one thread."""
-    return max((stage.threads() for stage in stages if isinstance(stage, UsesThreads)), default=0)
+    return max((stage.threads() for stage in stages if isinstance(stage, HasEngine)), default=0)
+
+
+def unproved(stages: Iterable[Stage], sample: pa.RecordBatch) -> list[Comparing]:
+    """Begin the comparisons of engines that are still to be made."""
+    return [stage.prove(sample) for stage in stages if isinstance(stage, HasEngine) and stage.unproved_bytes()]
+
+
+def made_by(stages: Iterable[Stage]) -> str:
+    """Names of the engines of stages, for the ledger; "" if none has one."""
+    return "; ".join(stage.made_by() for stage in stages if isinstance(stage, HasEngine))
 
 
 def notes_of(stages: Sequence[Stage]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, groupby
 from typing import Any
 
@@ -123,6 +124,17 @@ class Survey:
         by_stages = (each for stage in self.stages if isinstance(stage, HoldsFolders) for each in stage.other_folders())
         by_source = self.kinds[0].folders(self.slices) if len(self.kinds) == 1 else ()
         return (*by_stages, *by_source)
+
+    @cached_property
+    def described(self) -> dict[str, Any]:
+        """Identity of the input, and of the order in which it is read."""
+        described = describe_files(self.slices, self.bad_files)
+        if self.feature_names:  # features were put in their order
+            described["feature_names"] = self.feature_names
+        paths = [[segment.source, segment.path] for piece in self.slices for segment in piece.segments]
+        if any(kind.is_numbered for kind in self.kinds) and paths != sorted(paths):
+            described["order"] = "numbers"  # where that is not the order of their names
+        return described
 
     @property
     def origin(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from penstock.base.errors import ConfigError
 from penstock.prepare.tokenizers.engine import Encoded, Offsets, TextBytes, read_tokenizer, strings
 
 NAME, PACKAGE = "Hugging Face tokenizers", "tokenizers"
@@ -21,7 +22,15 @@ class Engine:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import tokenizers
 
-        self._tokenizer = tokenizers.Tokenizer.from_str(read_tokenizer(location))
+        text = read_tokenizer(location)
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # it knows no other
+            raise ConfigError(
+                f"Hugging Face's tokenizers cannot load this file: {error}",
+                where=location,
+                next_step="use a tokenizer.json that they load",
+            ) from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = special_tokens == "text"

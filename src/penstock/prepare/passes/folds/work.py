@@ -13,7 +13,7 @@ from penstock.prepare.passes.folds.rejected import Rejected
 from penstock.prepare.passes.folds.sink import Into, Sink
 from penstock.prepare.passes.folds.source import Attempt, Source, refusal
 from penstock.prepare.sources import UnreadablePart
-from penstock.prepare.stages.interfaces import Ends, Opens, fits_of, notes_of
+from penstock.prepare.stages.interfaces import Ends, Opens, fits_of, made_by, notes_of
 from penstock.prepare.stages.stage import Stage
 
 
@@ -32,6 +32,10 @@ class FoldWork(Work):
     @property
     def notes(self) -> list[str]:
         return notes_of(tuple(self.stages.values()))
+
+    @property
+    def made_by(self) -> str:
+        return made_by(self.stages.values())
 
     def may_lose(self, title: str) -> bool:
         return self.source.may_lose(title)

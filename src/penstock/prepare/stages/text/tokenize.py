@@ -12,12 +12,21 @@ from penstock.base.errors import ConfigError
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.rows.rows import TOO_LARGE_PIECE, Rows, SetAside
-from penstock.prepare.stages.interfaces import AddsTokens, Leaves, Locates, Opens, TakesText, UsesThreads
+from penstock.prepare.stages.interfaces import DEFINITION, AddsTokens, HasEngine, Leaves, Locates, Opens, TakesText
 from penstock.prepare.stages.stage import Stage
 from penstock.prepare.stages.text.clean import require_text
 from penstock.prepare.tokenizers import Encoder, open_once
 from penstock.prepare.tokenizers.file import SpecialToken, TokenizerFile, find_tokenizer
-from penstock.prepare.tokenizers.proof import Choice, choose_engine
+from penstock.prepare.tokenizers.proof import (
+    Choice,
+    Proof,
+    Request,
+    choose_engine,
+    definition,
+    make_request,
+    needs_no_proof,
+    recalled_engine,
+)
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.packed import TOKENIZER, TOKENS
 
@@ -96,7 +105,7 @@ class Tokenize(Locates, TakesText):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Located(Tokenize, UsesThreads, Opens, Leaves, AddsTokens):
+class Located(Tokenize, HasEngine, Opens, Leaves, AddsTokens):
     """Tokenize with its file found, and with an engine once one was proved on the first documents."""
 
     file: TokenizerFile
@@ -106,14 +115,34 @@ class Located(Tokenize, UsesThreads, Opens, Leaves, AddsTokens):
 
     assumed_bytes = 352 << 20  # a tokenizer of 150,000 entries takes 250 MB
 
-    def ready(self, sample: pa.RecordBatch, at_once: bool) -> Stage:
-        """The fastest engine that was proved, on the first documents too. A small job is begun meanwhile: the proof
-        takes as long as all the rest of it."""
+    def ready(self, sample: pa.RecordBatch, most_bytes: float, at_once: bool, refused: str) -> Stage:
+        """The fastest engine that was proved. A small job is begun meanwhile, if nothing is remembered: the proof takes
+        as long as all the rest of it. Little text needs no other than the definition."""
+        if needs_no_proof(self.engine, most_bytes):
+            return replace(self, chosen=definition(self.engine))
+        request = self._request(sample, refused)
+        chosen = recalled_engine(request)
+        if chosen is None and not at_once:
+            return replace(self, chosen=ThreadPoolExecutor(1).submit(choose_engine, request))
+        return replace(self, chosen=chosen or choose_engine(request))
+
+    def _request(self, sample: pa.RecordBatch, refused: str = "") -> Request:
         is_read = self.column in sample.schema.names  # as the stage takes it
         texts = sample.column(self.column).drop_null() if is_read else pa.array([], pa.string())
-        question = (self.file, texts, self.engine, self.special_tokens)
-        chosen = choose_engine(*question) if at_once else ThreadPoolExecutor(1).submit(choose_engine, *question)
-        return replace(self, chosen=chosen)
+        return make_request(self.file, texts, self.engine, self.special_tokens, refused)
+
+    def made_by(self) -> str:
+        return self._choice.made_by or DEFINITION
+
+    def wait(self) -> None:
+        if not self._choice.proof:  # it was never loaded
+            self._choice.module.Engine(self.file.location, self.special_tokens)
+
+    def unproved_bytes(self) -> int:
+        return 0 if isinstance(self.chosen, Future) else self._choice.unproved_bytes
+
+    def prove(self, sample: pa.RecordBatch) -> Proof:
+        return Proof(self._request(sample), self._choice)
 
     def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
         chosen = self._choice
