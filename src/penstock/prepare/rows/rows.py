@@ -58,7 +58,7 @@ class _Lines(Sequence[dict[str, Any]]):
             yield from self._made(self._numbers[start : start + _LINES])
 
     def _made(self, numbers: Array) -> Iterator[dict[str, Any]]:
-        for row, line in zip(numbers.tolist(), self._rows.lines(numbers, self._reason), strict=True):
+        for row, line in zip(numbers.tolist(), _lines(self._rows, numbers, self._reason), strict=True):
             yield {**line, "detail": self._detail(row)} if self._detail else line
 
 
@@ -221,20 +221,7 @@ class Rows(Shown):
             row: Number of the row in `batch`.
             reason: Words under which it is counted.
         """
-        return next(self.lines(np.array([row]), reason))
-
-    def lines(self, numbers: Array, reason: str) -> Iterator[dict[str, Any]]:
-        """Lines of rejected/ with the values of some rows.
-
-        Args:
-            numbers: Numbers of the rows in `batch`.
-            reason: Words under which they are counted.
-        """
-        names = self.batch.schema.names
-        columns = [jsonable_values(column, numbers) for column in self.batch.columns]
-        for place, number in enumerate(numbers.tolist()):
-            row = {name: column[place] for name, column in zip(names, columns, strict=True)}
-            yield self.rejected_line(number, reason, row=row)
+        return next(_lines(self, np.array([row]), reason))
 
     def rejected_line(self, number: int, reason: str, **facts: Any) -> dict[str, Any]:
         """Line of rejected/.
@@ -245,6 +232,15 @@ class Rows(Shown):
             facts: More entries of the line, by name.
         """
         return rejected_line(self.source, self.path_of(number), int(self.ordinals[number]), reason, **facts)
+
+
+def _lines(rows: Rows, numbers: Array, reason: str) -> Iterator[dict[str, Any]]:
+    """`Rows.line` of some rows."""
+    names = rows.batch.schema.names
+    columns = [jsonable_values(column, numbers) for column in rows.batch.columns]
+    for place, number in enumerate(numbers.tolist()):
+        values = {name: column[place] for name, column in zip(names, columns, strict=True)}
+        yield rows.rejected_line(number, reason, row=values)
 
 
 def join(held: Sequence[Rows]) -> Rows:
