@@ -84,6 +84,7 @@ class Bench:
             (PLAIN, "plain", [], "samples"),
             (BOTH, "both", SPLIT + NORMALIZE, "samples"),
             (f"{BOTH}, positions made one by one", "one-by-one", SPLIT + NORMALIZE, "one_by_one"),
+            (f"{BOTH}, a batch per file", "batches", SPLIT + NORMALIZE, "batches"),
         ):
             ours = self._penstock(samples, output, stages, function=function)
             made = self._prepared(samples, output)
@@ -95,7 +96,8 @@ class Bench:
             costs = {name: ours, f"making, {processes} processes": making, f"writing {size / 1e6:,.0f} MB": writing}
             self._show_costs(f"{samples:,} samples: {name}, and the least that must be done", samples, costs)
             ratio = ours.wall_seconds / (making.wall_seconds + writing.wall_seconds)
-            self.figures.say(f"{samples:,}: {name}: wall / (making + writing)", ratio, 1.5, at_least=False)
+            aim = 1.5 if function == "batches" else 2.5
+            self.figures.say(f"{samples:,}: {name}: wall / (making + writing)", ratio, aim, at_least=False)
             own = (ours.peak_bytes - processes * function_bytes) / 1e6
             of_function = f"{processes} x {function_bytes / 1e6:.1f} MB of the function"
             self.figures.say(f"{samples:,}: {name}: peak MB without {of_function}", own, 250, at_least=False)

@@ -1,9 +1,9 @@
 """penstock: prepare datasets larger than memory inside a memory budget, and feed accelerators from them.
 
 The public door: jobs (`plan`, `run`, `merge`), datasets (`open`, `verify`, `inspect`, `report`, `export`), batches
-(`load`, `decode`, `block_mask`), stages of your own (`stage`, `Stage`, `Rows`), what these return (`Manifest`, `Stats`,
-...), what a run tells an observer (`Event`, `events`), and the errors that they raise. Nothing heavy is imported until
-it is used.
+(`load`, `decode`, `block_mask`), samples and stages of your own (`Batch`, `stage`, `Stage`, `Rows`), what these return
+(`Manifest`, `Stats`, ...), what a run tells an observer (`Event`, `events`), and the errors that they raise. Nothing
+heavy is imported until it is used.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.prepare.job.config import Config as Config
     from penstock.prepare.plan.plan import Plan as Plan
     from penstock.prepare.rows.rows import Rows as Rows
+    from penstock.prepare.samples.batch import Batch as Batch
     from penstock.prepare.stages.stage import Stage as Stage
     from penstock.prepare.stages.stage import stage as stage
     from penstock.shards.dataset import Dataset as Dataset
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 _DOOR = {
+    "Batch": ("penstock.prepare.samples.batch", "Batch"),
     "Config": ("penstock.prepare.job.config", "Config"),
     "ConfigError": ("penstock.base.errors", "ConfigError"),
     "Dataset": ("penstock.shards.dataset", "Dataset"),

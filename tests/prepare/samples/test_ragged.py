@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.prepare.samples import ragged
 from penstock.prepare.samples.fitting import Misfit
+from penstock.prepare.samples.held import Held
 from penstock.prepare.samples.samples import Converter
 from penstock.prepare.samples.schema import declared_schema
 
@@ -33,8 +34,11 @@ def test_all_at_once_is_what_each_sample_is_by_itself(values: list[Any], number:
 
 
 def convert(schema: dict[str, Any], samples: list[Any], missing: dict[str, Any] | None = None) -> Any:
-    converter = Converter(declared_schema(schema, missing or {}))
-    return converter.convert([converter.take(sample) for sample in samples], 0)
+    held = Held(Converter(declared_schema(schema, missing or {})), len(samples), 1 << 20)
+    for sample in samples:
+        held.take(sample)
+    typed = held.typed()
+    return typed.batch, typed.numbers, list(typed.problems)
 
 
 @given(lengths=st.lists(st.integers(0, 5), max_size=6), as_lists=st.booleans())
@@ -79,12 +83,12 @@ def test_a_sample_that_does_not_fit_is_told_and_the_others_stay(word: str, value
 
 
 def test_bytes_that_are_changed_later_stay_what_they_were() -> None:
-    converter = Converter(declared_schema({"a": "binary"}, {}))
-    buffer, held = bytearray(b"one"), []
+    held = Held(Converter(declared_schema({"a": "binary"}, {})), 2, 1 << 20)
+    buffer = bytearray(b"one")
     for text in (b"one", b"two"):
         buffer[:] = text
-        held.append(converter.take({"a": buffer}))
-    assert converter.convert(held, 0)[0]["a"].to_pylist() == [b"one", b"two"]
+        held.take({"a": buffer})
+    assert held.typed().batch["a"].to_pylist() == [b"one", b"two"]
 
 
 OPTIONAL = {"n": "int8", "v": "float32[2]", "r": "int8[*]", "s": "string", "b": "binary", "t": "bool"}

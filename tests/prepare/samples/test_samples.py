@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.prepare.samples.held import Held
 from penstock.prepare.samples.inferring import infer_schema
 from penstock.prepare.samples.samples import Converter, Problem
 from penstock.prepare.samples.schema import arrow_schema, declared_schema
@@ -42,8 +43,11 @@ def sample(**changed: Any) -> dict[str, Any]:
 
 
 def converted(samples: list[Any], first: int = 0, schema: Any = SCHEMA) -> tuple[pa.RecordBatch, Any, list[Problem]]:
-    converter = Converter(schema)
-    return converter.convert([converter.take(each) for each in samples], first)
+    held = Held(Converter(schema), len(samples) or 1, 1 << 30)
+    for each in samples:
+        held.take(each)
+    typed = held.typed().shifted(first)
+    return typed.batch, typed.numbers, list(typed.problems)
 
 
 def the_problem(**changed: Any) -> Problem:
@@ -123,9 +127,11 @@ def test_an_array_that_is_filled_again_for_the_next_sample_is_taken_as_it_was() 
             row[:], labels["action"], mask[1], board[1][1] = number, number, number % 2, number
             yield sample(features=row, labels=labels, masks={"action": mask}, board=board)
 
-    converter = Converter(SCHEMA)
-    batch, _, problems = converter.convert([converter.take(each) for each in samples()], 0)
-    assert problems == []
+    held = Held(Converter(SCHEMA), 3, 1 << 20)
+    for each in samples():
+        held.take(each)
+    batch, problems = held.typed().batch, held.typed().problems
+    assert problems == ()
     assert batch["features"].to_pylist() == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
     assert batch["labels_action"].to_pylist() == [0, 1, 2]
     assert batch["masks_action"].to_pylist() == [[1, 0], [1, 1], [1, 0]]

@@ -57,6 +57,17 @@ def a_list(path: Path) -> list[dict[str, Any]]:
     return [{"value": 1}, {"value": 2}] if path.read_bytes() else []
 
 
+def batches(path: Path) -> Iterator[Any]:
+    """Like `numbers`, three lines at a time."""
+    lines = path.read_text().splitlines()
+    for start in range(0, len(lines), 3):
+        yield penstock.Batch({"value": np.array([int(line) for line in lines[start : start + 3]])})
+
+
+def a_batch(path: Path) -> penstock.Batch:
+    return penstock.Batch({"value": [int(line) for line in path.read_text().splitlines()]})
+
+
 def a_number(path: Path) -> int:  # noqa: ARG001
     return 5
 
@@ -141,6 +152,17 @@ def test_the_samples_of_a_file_come_in_order_however_many_are_held(
     assert samples(answer) == [{"value": number} for number in range(count)]
     assert positions(answer) == list(range(count))
     assert given_rows(answer) == []
+
+
+@given(count=st.integers(0, 40), rows_at_once=st.integers(1, 50), bytes_at_once=st.integers(1, 400))
+def test_a_function_may_yield_batches_or_return_one(tmp_path_factory, count, rows_at_once, bytes_at_once):
+    path = tmp_path_factory.mktemp("file") / "numbers"
+    path.write_text("".join(f"{number}\n" for number in range(count)))
+    limits = {"rows_at_once": rows_at_once, "bytes_at_once": bytes_at_once}
+    for target in ("batches", "a_batch"):
+        answer = read(path, target, {"value": "int64"}, **limits)
+        assert samples(answer) == [{"value": number} for number in range(count)]
+        assert positions(answer) == list(range(count))
 
 
 def test_a_function_may_return_one_sample_or_a_list(tmp_path):

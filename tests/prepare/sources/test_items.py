@@ -30,6 +30,25 @@ def grows(item: int) -> dict[str, Any]:
     return {"x": np.zeros(100 * (item + 1), "f8")}
 
 
+def several(item: int) -> Any:
+    """A number of samples, the last of which is not a number for item 5; the function raises for item 7."""
+    values: list[Any] = [float(item + number) for number in range(item % 4 + 1)]
+    yield from ({"x": value} for value in values)
+    if item == 5:
+        yield {"x": "five"}
+    if item == 7:
+        raise ValueError("no such world")
+
+
+def several_at_once(item: int) -> Any:
+    values: list[Any] = [float(item + number) for number in range(item % 4 + 1)]
+    yield penstock.Batch({"x": np.array(values)})
+    if item == 5:
+        yield penstock.Batch({"x": ["five"]})
+    if item == 7:
+        raise ValueError("no such world")
+
+
 def fails_at_17(item: int) -> dict[str, Any]:
     if item == 17:
         raise ValueError("no such world")
@@ -176,6 +195,19 @@ def doubled_in_place(row: Any) -> dict[str, Any]:
 
 
 @pytest.mark.proof
+@pytest.mark.parametrize("batch_bytes", [1, 30, 1 << 20])
+def test_an_item_may_make_batches(tmp_path, batch_bytes):
+    written = {}
+    for name, function in {"singly": several, "at once": several_at_once}.items():
+        job = _job(tmp_path / name, 40, function, on_bad_input="set_aside", slice_size="20kB")
+        penstock.run(workshop.with_batches(penstock.plan(job), batch_bytes if function is several_at_once else 1 << 20))
+        out = tmp_path / name / "out"
+        lines = [json.loads(line) for path in sorted(out.glob("rejected/*.jsonl")) for line in path.open()]
+        written[name] = np.load(out / "x_train.npy").tolist(), [(each["file"], each["position"]) for each in lines]
+        written[name] += (json.loads((out / "manifest.json").read_text())["account"],)
+    assert written["at once"] == written["singly"]
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_function_may_change_an_item_in_place(tmp_path, workers):
     items = list(np.arange(12.0).reshape(6, 2))

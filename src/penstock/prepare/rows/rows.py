@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.shown import Shown
+from penstock.prepare.rows.jsonable import jsonable_values
 from penstock.shards.packed import TOKENS
 
 Array = np.ndarray[Any, Any]
@@ -21,6 +22,7 @@ INNER = TOKENS  # a column of lists whose values are counted with the rows, and 
 RAISED, TOO_LARGE = "function raised", "function took too much memory"
 DIED, HUNG = "function killed its worker", "function hung"
 GIVEN_UP = (TOO_LARGE, DIED, HUNG)
+_LINES = 256  # lines of rejected/ that are made at once
 TOO_LARGE_PIECE = "too large to be tokenized in this memory"
 
 
@@ -40,7 +42,7 @@ class SetAside:
 
 
 class _Lines(Sequence[dict[str, Any]]):
-    """The lines of some rows, each made when it is asked for: all at once they would outweigh the batch."""
+    """The lines of some rows, a few at a time when they are asked for: all at once they would outweigh the batch."""
 
     def __init__(self, rows: Rows, numbers: Array, reason: str, detail: Callable[[int], str] | None = None) -> None:
         self._rows, self._numbers, self._reason, self._detail = rows, numbers, reason, detail
@@ -49,9 +51,15 @@ class _Lines(Sequence[dict[str, Any]]):
         return len(self._numbers)
 
     def __getitem__(self, index: Any) -> Any:
-        row = int(self._numbers[index])
-        line = self._rows.line(row, self._reason)
-        return {**line, "detail": self._detail(row)} if self._detail else line
+        return next(self._made(self._numbers[[index]]))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(self._numbers), _LINES):
+            yield from self._made(self._numbers[start : start + _LINES])
+
+    def _made(self, numbers: Array) -> Iterator[dict[str, Any]]:
+        for row, line in zip(numbers.tolist(), _lines(self._rows, numbers, self._reason), strict=True):
+            yield {**line, "detail": self._detail(row)} if self._detail else line
 
 
 @dataclass(frozen=True, repr=False)
@@ -213,8 +221,7 @@ class Rows(Shown):
             row: Number of the row in `batch`.
             reason: Words under which it is counted.
         """
-        values = {name: jsonable(self.batch[name][row]) for name in self.batch.schema.names}
-        return self.rejected_line(row, reason, row=values)
+        return next(_lines(self, np.array([row]), reason))
 
     def rejected_line(self, number: int, reason: str, **facts: Any) -> dict[str, Any]:
         """Line of rejected/.
@@ -225,6 +232,15 @@ class Rows(Shown):
             facts: More entries of the line, by name.
         """
         return rejected_line(self.source, self.path_of(number), int(self.ordinals[number]), reason, **facts)
+
+
+def _lines(rows: Rows, numbers: Array, reason: str) -> Iterator[dict[str, Any]]:
+    """`Rows.line` of some rows."""
+    names = rows.batch.schema.names
+    columns = [jsonable_values(column, numbers) for column in rows.batch.columns]
+    for place, number in enumerate(numbers.tolist()):
+        values = {name: column[place] for name, column in zip(names, columns, strict=True)}
+        yield rows.rejected_line(number, reason, row=values)
 
 
 def join(held: Sequence[Rows]) -> Rows:
@@ -246,39 +262,3 @@ def join(held: Sequence[Rows]) -> Rows:
 def rejected_line(source: int, path: str, position: int | None, reason: str, **facts: Any) -> dict[str, Any]:
     """One line of `rejected/`: enough to find the row again, and the row itself where it could be read."""
     return {"source": source, "file": path, "position": position, "reason": reason, **facts}
-
-
-def jsonable(scalar: pa.Scalar) -> Any:
-    """JSON's own types as they are; NaN, bytes, decimals and times by a text that no library's version changes."""
-    kind, is_a = scalar.type, pa.types
-    if not scalar.is_valid:
-        return None
-    if is_a.is_temporal(kind):
-        return _time_text(scalar)
-    if is_a.is_dictionary(kind) or is_a.is_union(kind) or isinstance(kind, pa.BaseExtensionType):
-        return jsonable(scalar.value)
-    if is_a.is_struct(kind):
-        return {name: jsonable(each) for name, each in scalar.items()}
-    if isinstance(scalar, pa.ListScalar):  # of any kind of list, a map too
-        return [jsonable(each) for each in scalar.values]
-    value = scalar.as_py()
-    if isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else str(value)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    return str(value)
-
-
-def _time_text(scalar: pa.Scalar) -> str:
-    """`2020-01-02T03:04:05.000000` (UTC where there is a zone), `1500 ms` for a duration or a time of day."""
-    kind = scalar.type
-    if kind.bit_width not in (32, 64):  # an interval of months, days and nanoseconds
-        return str(scalar.as_py())
-    number = int(scalar.cast(pa.int64() if kind.bit_width == 64 else pa.int32()).as_py())
-    if pa.types.is_date(kind):
-        return str(np.datetime64(number, "D" if pa.types.is_date32(kind) else "ms").astype("M8[D]"))
-    if pa.types.is_timestamp(kind):
-        return str(np.datetime64(number, kind.unit))
-    return f"{number} {kind.unit}"

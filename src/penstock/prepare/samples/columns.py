@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.prepare.samples import fitting, ragged
+from penstock.prepare.samples import batch, fitting, ragged
 from penstock.prepare.samples.fitting import Array, Misfit
 from penstock.prepare.samples.schema import SampleField
 from penstock.shards.arrays import array_from_fixed, array_from_list
@@ -27,7 +27,11 @@ class _Absent:
     """Marks an optional key that is missing."""
 
 
-ABSENT = _Absent()
+class _Here:
+    """Marks a value that lies in the array of its column, in the sample's row."""
+
+
+ABSENT, HERE = _Absent(), _Here()
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,14 @@ class Column(ABC):
         wrong = {places[place]: misfit for place, misfit in wrong.items()}
         return Converted(self, self.filled(found, present), wrong, present if self.field.is_optional else None)
 
+    def convert_stored(self, values: Sequence[Any], stored: Array) -> Converted:
+        """Like `convert`; where a value is HERE, `stored` has it. The array is taken over."""
+        return self.convert([stored[row] if value is HERE else value for row, value in enumerate(values)])
+
+    def convert_batch(self, values: Any, first: int, last: int) -> Converted:
+        """Like `convert`, of samples `first` to `last` of a column of a batch."""
+        return self.convert(batch.elements(values, first, last))
+
     @abstractmethod
     def fit(self, values: Sequence[Any]) -> tuple[Any, Wrong]:
         """Values in the column's type."""
@@ -85,6 +97,22 @@ class Column(ABC):
 
 class Numbers(Column):
     """Numbers, or arrays of one shape."""
+
+    def convert_stored(self, values: Sequence[Any], stored: Array) -> Converted:
+        """All at once, if all values are stored and fit."""
+        found = self._cast(stored) if set(map(type, values)) == {_Here} else None
+        return super().convert_stored(values, stored) if found is None else Converted(self, found, {})
+
+    def convert_batch(self, values: Any, first: int, last: int) -> Converted:
+        """All at once, if it is an array of numbers and all fit. It is copied: the function may fill it again."""
+        array = batch.numbers(values, first, last)
+        found = None if array is None or array.shape[1:] != self.field.shape else self._cast(array)
+        if array is None or found is None:
+            return super().convert_batch(values, first, last)
+        return Converted(self, found.copy() if np.may_share_memory(found, array) else found, {})
+
+    def _cast(self, array: Array) -> Array | None:
+        return fitting.cast(array, self.field.number, self.field.rounds)
 
     def fit(self, values: Sequence[Any]) -> tuple[Array, Wrong]:
         """All at once; or else those of a kind at once, such as int and np.int64 in turn; or else one by one."""

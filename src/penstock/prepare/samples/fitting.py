@@ -24,6 +24,8 @@ Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 NOT_A_SAMPLE = "not a sample"
+NOT_A_BATCH = "not a batch"
+LENGTHS_DIFFER = "columns differ in length"
 UNEXPECTED_KEY = "unexpected key"
 MISSING_KEY = "missing key"
 WRONG_TYPE = "wrong type"
@@ -212,8 +214,8 @@ def together(values: Sequence[Any], shape: Shape, number: np.dtype[Any], rounds:
         return np.empty((0, *shape), number)
     with np.errstate(all="ignore"):
         gathered = _gathered(values, shape, number)
-        cast = None if gathered is None else _cast(gathered, number, rounds)
-    return None if cast is None else cast.reshape(len(values), *shape)
+    found = None if gathered is None else cast(gathered, number, rounds)
+    return None if found is None else found.reshape(len(values), *shape)
 
 
 def _gathered(values: Sequence[Any], shape: Shape, number: np.dtype[Any]) -> Array | None:
@@ -265,6 +267,12 @@ def _mixed(values: Sequence[Any], number: np.dtype[Any]) -> Array | None:
 def _most_exact(number: np.dtype[Any]) -> int:
     """Every int up to here has a float of its own; an int beyond comes out as this or more."""
     return int(2 ** (np.finfo(number).nmant + 1))
+
+
+def cast(array: Array, number: np.dtype[Any], rounds: bool) -> Array | None:
+    """The numbers in another type, or the array itself where it has that type."""
+    with np.errstate(all="ignore"):
+        return _cast(array, number, rounds)
 
 
 def _cast(array: Array, number: np.dtype[Any], rounds: bool) -> Array | None:

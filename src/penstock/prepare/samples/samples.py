@@ -1,17 +1,12 @@
-"""Samples: the samples of a user's function -> typed Arrow batches, and the reasons for samples set aside.
+"""Samples: values of a user's samples -> a typed Arrow batch, and why some samples are not in it. Used by held.py.
 
-    held = [converter.take(sample) for sample in samples(path)]
-    batch, numbers, problems = converter.convert(held, first=0)
-
-`take` must be called as each sample is yielded: a function may fill the same array or dict again for the next one, and
-`take` copies what could be changed. `convert` takes any run of what it gave; how samples are cut into runs decides
-nothing but speed. fitting.py says what fits a type.
+fitting.py says what fits a type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -22,12 +17,14 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import InputError
 from penstock.prepare.rows.rows import Rows
-from penstock.prepare.samples import fitting
-from penstock.prepare.samples.columns import ABSENT, Column, column_of
-from penstock.prepare.samples.fitting import PLAIN, WRONG_TYPE, Array, Misfit, held, named
+from penstock.prepare.samples import batch, fitting
+from penstock.prepare.samples.columns import ABSENT, HERE, Column, Converted, column_of
+from penstock.prepare.samples.fitting import PLAIN, WRONG_TYPE, Array, Misfit, Shape, held, named
 from penstock.prepare.samples.schema import REQUIRED, Path, SampleSchema, arrow_schema
 
-Held = tuple[Any, ...] | Misfit  # a sample's values, as `take` orders them, or why there are none
+Values = tuple[Any, ...] | Misfit  # of a sample, in the order of `Converter.values_of`, or why there are none
+Store = tuple[int, Array, np.dtype[Any], Shape]  # place of a column, its values, and their dtype and shape
+_KEPT = PLAIN | {type(HERE)}
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,26 @@ class Problem:
     key: str  # "labels.action_type"; "" where the sample itself is no dict
     reason: str  # the same few words for the same kind of thing: see fitting.py
     detail: str  # "900 values, float32[893] was inferred from games/a.txt, sample 0"
+
+
+@dataclass(frozen=True)
+class Typed:
+    """The samples that fit, their numbers (int64), and the problems of the others: the first of each, in order."""
+
+    batch: pa.RecordBatch
+    numbers: Array
+    problems: tuple[Problem, ...]
+
+    def shifted(self, first: int) -> Typed:
+        """Numbers from `first` on."""
+        problems = tuple(replace(each, sample=each.sample + first) for each in self.problems)
+        return Typed(self.batch, self.numbers + first, problems)
+
+    def before(self, number: int) -> Typed:
+        """The samples before a number."""
+        count = int(np.searchsorted(self.numbers, number))
+        problems = tuple(each for each in self.problems if each.sample < number)
+        return Typed(self.batch.slice(0, count), self.numbers[:count], problems)
 
 
 class _Keys:
@@ -77,10 +94,13 @@ class Converter:
         # Values are held dict by dict, which need not be the order of the columns.
         order = [(*keys.path, key) for keys in self._keys for key in keys.columns]
         self._places = [order.index(each.path) for each in schema]
-        self._of_any_size = [(order.index(each.field.path), each) for each in self._columns if each.field.has_any_size]
+        placed = list(zip(self._places, self._columns, strict=True))
+        self._of_any_size = [(place, each) for place, each in placed if each.field.has_any_size]
+        self._of_arrays = [(place, each.field.shape) for place, each in placed if each.field.is_array]
+        self.row_bytes = max(1, sum(each.row_bytes for each in schema))
 
-    def take(self, sample: Any) -> Held:
-        """The sample's values, which nobody else can change any more."""
+    def values_of(self, sample: Any) -> list[Any] | Misfit:
+        """Values of the sample, or columns of a batch, as they are."""
         values: list[Any] = []
         try:
             for path, size, getter in self._getters:
@@ -88,24 +108,14 @@ class Converter:
                 for key in path:
                     node = node[key]
                 if type(node) is not dict or len(node) != size:
-                    return self._take_unusual(sample)
+                    return self._unusual_values(sample)
                 values += getter(node)
         except KeyError:
-            return self._take_unusual(sample)
-        return self._held(values)
+            return self._unusual_values(sample)
+        return values
 
-    def _held(self, values: list[Any]) -> Held:
-        deepest = self._dimensions
-        # The two most usual cases without a call; `held` would do the same.
-        return tuple(
-            [
-                value if type(value) in PLAIN else value.copy() if type(value) is np.ndarray else held(value, deepest)
-                for value in values
-            ]
-        )
-
-    def _take_unusual(self, sample: Any) -> Held:
-        """`take` for a sample that has more keys or less, or dicts that are not plain ones."""
+    def _unusual_values(self, sample: Any) -> list[Any] | Misfit:
+        """Values of a sample that has more keys or less, or dicts that are not plain ones."""
         try:
             values = [value for keys in self._keys for value in _found(sample, keys)]
         except Misfit as misfit:
@@ -113,34 +123,75 @@ class Converter:
         for place, each in zip(self._places, self._schema, strict=True):
             if values[place] is ABSENT and each.missing is REQUIRED:
                 return Misfit(fitting.MISSING_KEY, each.told, each.key)
-        return self._held(values)
+        return values
 
-    def size(self, sample: Held) -> int:
+    def stores(self, values: list[Any], rows: int) -> list[Store]:
+        """Room for the arrays of samples that are like this one."""
+        return [
+            (place, np.empty((rows, *shape), values[place].dtype), values[place].dtype, shape)
+            for place, shape in self._of_arrays
+            if type(values[place]) is np.ndarray and values[place].shape == shape and values[place].dtype.kind in "biuf"
+        ]
+
+    def kept(self, values: list[Any]) -> Values:
+        """The values, which nobody else can change any more."""
+        if _KEPT.issuperset(map(type, values)):
+            return tuple(values)
+        deepest = self._dimensions
+        return tuple([value if type(value) in _KEPT else held(value, deepest) for value in values])
+
+    def size(self, values: Values | list[Any]) -> int:
         """Bytes of the values whose size differs from sample to sample: few samples may be large."""
-        if isinstance(sample, Misfit):
+        if not self._of_any_size or isinstance(values, Misfit):
             return 0
-        return sum(column.size(sample[place]) for place, column in self._of_any_size)
+        return sum(column.size(values[place]) for place, column in self._of_any_size)
 
-    def convert(self, samples: Sequence[Held], first: int) -> tuple[pa.RecordBatch, Array, list[Problem]]:
-        """(the samples that fit, their numbers in the file (int64), the problems of the others: the first of each).
+    def last_within(self, columns: list[Any], first: int, last: int, most_bytes: int) -> tuple[int, int]:
+        """(behind the last sample of a batch that is taken before more than `most_bytes` are, their bytes)."""
+        values = [(column, batch.elements(columns[place], first, last)) for place, column in self._of_any_size]
+        size = 0
+        for number in range(last - first) if values else ():
+            size += sum(column.size(each[number]) for column, each in values)
+            if size > most_bytes:
+                return first + number + 1, size
+        return last, size
 
-        `first` is the number of the first of them. Not the samples themselves, but what `take` made of them.
-        """
+    def convert(self, samples: Sequence[Values], stores: Sequence[Store]) -> Typed:
+        """Samples that were taken one by one."""
         misfits = {index: each for index, each in enumerate(samples) if isinstance(each, Misfit)}
-        rows = np.array([index for index in range(len(samples)) if index not in misfits], np.int64)
-        taken = [each for each in samples if not isinstance(each, Misfit)]
+        taken = [each for each in samples if not isinstance(each, Misfit)] if misfits else samples
+        rows = np.delete(np.arange(len(samples)), list(misfits))
         values = list(zip(*taken, strict=True)) if taken else [()] * len(self._schema)
-        found = [column.convert(values[place]) for place, column in zip(self._places, self._columns, strict=True)]
+        stored = {place: array[rows] if misfits else array[: len(rows)] for place, array, _, _ in stores}
+        found = [
+            column.convert_stored(values[place], stored[place]) if place in stored else column.convert(values[place])
+            for place, column in zip(self._places, self._columns, strict=True)
+        ]
+        return self._typed(found, rows, misfits)
+
+    def convert_batch(self, columns: list[Any], first: int, last: int) -> Typed:
+        """Samples `first` to `last` of a batch."""
+        placed = zip(self._places, self._columns, strict=True)
+        found = [column.convert_batch(columns[place], first, last) for place, column in placed]
+        return self._typed(found, np.arange(last - first), {})
+
+    def _typed(self, found: list[Converted], rows: Array, misfits: dict[int, Misfit]) -> Typed:
         for each in found:
             for row, misfit in each.wrong.items():
                 misfits.setdefault(int(rows[row]), misfit)
-        fits = np.array([index not in misfits for index in rows.tolist()], np.bool_)
-        arrays = [each.arrow(fits) for each in found]
-        problems = [
-            Problem(first + index, misfit.key, misfit.reason, misfit.detail) for index, misfit in misfits.items()
-        ]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
-        return batch, rows[fits] + first, sorted(problems, key=lambda problem: problem.sample)
+        fits = ~np.isin(rows, list(misfits)) if misfits else np.ones(len(rows), np.bool_)
+        made = pa.RecordBatch.from_arrays([each.arrow(fits) for each in found], schema=self._arrow)
+        problems = [Problem(index, each.key, each.reason, each.detail) for index, each in sorted(misfits.items())]
+        return Typed(made, rows[fits], tuple(problems))
+
+    def joined(self, pieces: Sequence[Typed]) -> Typed:
+        """Pieces of one run of samples."""
+        if len(pieces) == 1:
+            return pieces[0]
+        table = pa.Table.from_batches([each.batch for each in pieces], schema=self._arrow).combine_chunks()
+        made = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=self._arrow)
+        numbers = np.concatenate([np.zeros(0, np.int64), *(each.numbers for each in pieces)])
+        return Typed(made, numbers, tuple(problem for each in pieces for problem in each.problems))
 
 
 def _getter(keys: list[str]) -> Callable[[dict[str, Any]], Iterable[Any]]:

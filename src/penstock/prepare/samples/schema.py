@@ -3,9 +3,11 @@
 Columns are flat: what stands under `labels` and there under `action_type` is the column `labels_action_type`.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,7 +76,7 @@ class SampleField:
         """Whether a sample may be much larger than another."""
         return self.is_ragged or self.parsed.name == "binary"
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         """Shape of a sample; for ragged ones the shape of each of its rows."""
         if self.parsed.is_text:
@@ -82,10 +84,20 @@ class SampleField:
         return self.parsed.inner.shape if self.is_ragged and self.parsed.inner else self.parsed.shape
 
     @property
+    def is_array(self) -> bool:
+        """Whether every sample has an array of one shape."""
+        return bool(self.shape) and not self.is_ragged
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a sample's array of one shape; 0 for other types."""
+        return math.prod(self.shape) * self.number.itemsize if self.is_array else 0
+
+    @property
     def dimensions(self) -> int:
         return len(self.shape) + self.is_ragged
 
-    @property
+    @cached_property
     def number(self) -> np.dtype[Any]:
         """Number type of a column of numbers; bool as numpy's own."""
         return np.dtype(self.parsed.number.name)

@@ -5,7 +5,6 @@ its function has come to the end; those of a file too large for that are given o
 anew without the file.
 """
 
-import itertools
 import os
 import time
 import traceback
@@ -23,7 +22,9 @@ from penstock.base.user_code import load_object
 from penstock.base.user_code.carried import carried_files, shown_name
 from penstock.prepare import sources
 from penstock.prepare.rows.rows import RAISED, Rows, SetAside
-from penstock.prepare.samples.samples import Converter, Held, Problem
+from penstock.prepare.samples.batch import Batch
+from penstock.prepare.samples.held import Held
+from penstock.prepare.samples.samples import Converter, Problem
 from penstock.prepare.samples.schema import arrow_schema
 from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
 from penstock.prepare.sources.registry import format_of
@@ -161,37 +162,44 @@ def _samples(argument: Any, segment: Segment, ordinal: int, reading: Reading) ->
     """Samples that the function yields for `argument`, converted `rows_at_once` at a time; fewer if they are large."""
     options = reading.options[segment.source]
     converter = Converter(options.samples)
-    yielded = yielded_by(options.function, argument)
+    rows_at_once, bytes_at_once, tell = reading.rows_at_once, reading.bytes_at_once, reading.tell
+    held = Held(converter, rows_at_once, bytes_at_once)
     number, told = 0, time.monotonic()
-    while True:
-        taken: list[Held] = []
-        size = 0
-        for each in itertools.islice(yielded, reading.rows_at_once):
-            taken.append(converter.take(each))
-            size += converter.size(taken[-1])
-            if reading.tell and time.monotonic() > told + _TELL_SECONDS:  # a slow function is not a hanging one
+    for each in yielded_by(options.function, argument):
+        rest = each
+        while True:
+            rest = held.take(rest)
+            if tell and time.monotonic() > told + _TELL_SECONDS:  # a slow function is not a hanging one
                 told = time.monotonic()
-                reading.tell(number + len(taken))
-            if size > reading.bytes_at_once:
+                tell(number + len(held))
+            if held.is_full:
+                yield _rows(held, number, segment, ordinal, reading)
+                number += len(held)
+                held = Held(converter, rows_at_once, bytes_at_once)
+            if rest is None:
                 break
-        if not taken:
-            return
-        batch, numbers, problems = converter.convert(taken, number)
-        number += len(taken)
-        rows = Rows(batch.select(list(reading.columns)), segment.source, (segment.path,), numbers + ordinal)
-        yield replace(rows, set_aside=tuple(_set_aside(each, segment, ordinal) for each in problems))
+    if len(held):
+        yield _rows(held, number, segment, ordinal, reading)
+
+
+def _rows(held: Held, number: int, segment: Segment, ordinal: int, reading: Reading) -> Rows:
+    typed = held.typed().shifted(number)
+    batch = typed.batch.select(list(reading.columns))
+    aside = tuple(_set_aside(each, segment, ordinal) for each in typed.problems)
+    return Rows(batch, segment.source, (segment.path,), typed.numbers + ordinal, set_aside=aside)
 
 
 def yielded_by(function: str, argument: Any) -> Iterator[Any]:
     """The samples one by one; what the user's code raises comes as Raised. One dict is one sample."""
     try:
         answer = load_object(function)(argument)
-        if not isinstance(answer, Iterable):
+        if not isinstance(answer, Iterable | Batch):
             returned = "None" if answer is None else f"a value of type {type(answer).__name__}"
             raise TypeError(
-                f"{shown_name(function)} returned {returned}; it should yield samples (dicts), or return a list of them"
+                f"{shown_name(function)} returned {returned}; it should yield samples (dicts) or penstock.Batch, "
+                "or return a list of them"
             )
-        yield from [answer] if isinstance(answer, Mapping) else answer
+        yield from [answer] if isinstance(answer, Mapping | Batch) else answer
     except (Exception, SystemExit) as error:  # sys.exit() in a function ends its file, not the job
         raise Raised(error, function) from error
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from penstock.prepare.rows.rows import RAISED, Rows, SetAside
+from penstock.prepare.samples.held import Held
 from penstock.prepare.samples.items import Items as ItemList
-from penstock.prepare.samples.samples import Converter, Held, Problem
+from penstock.prepare.samples.samples import Converter, Problem, Typed
 from penstock.prepare.samples.schema import arrow_schema
 from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
 from penstock.prepare.sources.function import Raised, yielded_by
@@ -94,54 +95,66 @@ class _Taking:
     reading: Reading
     is_given: bool = False  # whether samples of the item at work are gone already
     items: int = 0  # that came to their end since the last batch
-    held: list[Held] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # positions of the held samples
 
     def __post_init__(self) -> None:
         self._options = self.reading.options[self.segment.source]
         self._converter = Converter(self._options.samples)
+        self._held = self._none_held()
         self._told = time.monotonic()
         self._ended = 0  # held samples of items that came to their end
-        self._bytes = 0  # of the held samples, where they differ in size
+
+    def _none_held(self) -> Held:
+        return Held(self._converter, self.reading.rows_at_once, self.reading.bytes_at_once)
 
     def take(self, number: int) -> Iterator[Rows]:
         """Call the function on an item; batches that are full are given."""
         assert self._options.items is not None
         self.is_given = False
-        first = number * _MOST_SAMPLES
-        for sample, each in enumerate(yielded_by(self._options.function, self._options.items[number])):
-            if sample == _MOST_SAMPLES:
-                raise Raised(ValueError(f"an item makes at most {_MOST_SAMPLES:,} samples"), self._options.function)
-            self.held.append(self._converter.take(each))
-            self.places.append(first + sample)
-            self._bytes += self._converter.size(self.held[-1])
-            self._tell()
-            if len(self.held) >= self.reading.rows_at_once or self._bytes > self.reading.bytes_at_once:
-                self.is_given = True
-                yield from self.given()
+        place = number * _MOST_SAMPLES
+        for each in yielded_by(self._options.function, self._options.items[number]):
+            rest = each
+            while True:
+                before = len(self._held)
+                rest = self._held.take(rest)
+                first, place = place, place + len(self._held) - before
+                if place > (number + 1) * _MOST_SAMPLES:
+                    raise Raised(ValueError(f"an item makes at most {_MOST_SAMPLES:,} samples"), self._options.function)
+                self.places += range(first, place)
+                self._tell()
+                if self._held.is_full:
+                    self.is_given = True
+                    yield from self.given()
+                if rest is None:
+                    break
         self.items += 1
-        self._ended = len(self.held)
+        self._ended = len(self._held)
 
     def put_back(self) -> Iterator[Rows]:
         """Forget the samples of the item at work, and give those before it: lines of rejected/ stand in order."""
-        del self.held[self._ended :], self.places[self._ended :]
-        yield from self.given()
+        if self._ended or self.items:
+            yield self._rows(self._held.typed().before(self._ended))
+        self._begin()
 
     def given(self) -> Iterator[Rows]:
-        if not self.held and not self.items:
-            return
-        batch, numbers, problems = self._converter.convert(self.held, 0)
+        if len(self._held) or self.items:
+            yield self._rows(self._held.typed())
+        self._begin()
+
+    def _rows(self, typed: Typed) -> Rows:
         segment, columns = self.segment, list(self.reading.columns)
-        places = np.array(self.places, np.int64)[numbers]
-        rows = Rows(batch.select(columns), segment.source, (segment.path,), places)
-        aside = tuple(_set_aside(each, segment, self.places) for each in problems)
-        yield replace(rows, set_aside=aside, made_of=(self.items, ()))
-        self.held, self.places, self.items, self._ended, self._bytes = [], [], 0, 0, 0
+        places = np.array(self.places, np.int64)[typed.numbers]
+        rows = Rows(typed.batch.select(columns), segment.source, (segment.path,), places)
+        aside = tuple(_set_aside(each, segment, self.places) for each in typed.problems)
+        return replace(rows, set_aside=aside, made_of=(self.items, ()))
+
+    def _begin(self) -> None:
+        self._held, self.places, self.items, self._ended = self._none_held(), [], 0, 0
 
     def _tell(self) -> None:
         if self.reading.tell and time.monotonic() > self._told + _TELL_SECONDS:  # a slow function is not a hanging one
             self._told = time.monotonic()
-            self.reading.tell(len(self.held))
+            self.reading.tell(len(self._held))
 
 
 def _set_aside(problem: Problem, segment: Segment, places: Sequence[int]) -> SetAside:

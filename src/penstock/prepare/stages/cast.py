@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import ConfigError
-from penstock.prepare.rows.rows import Rows, jsonable
+from penstock.prepare.rows.jsonable import jsonable
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.stage import Stage, require_columns
 from penstock.shards.arrays import is_list, is_string
 from penstock.shards.schema import parse_type, type_from_short, type_to_arrow

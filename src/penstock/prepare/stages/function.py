@@ -8,8 +8,9 @@ import pyarrow as pa
 from penstock.base.errors import ConfigError, TaskError
 from penstock.base.user_code import call_user
 from penstock.base.user_code.carried import shown_name
+from penstock.prepare.rows.jsonable import jsonable
 from penstock.prepare.rows.layouts import plain_batch
-from penstock.prepare.rows.rows import Rows, jsonable
+from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.interfaces import Adapts
 from penstock.prepare.stages.stage import Stage
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.base.errors import InputError
+from penstock.prepare.samples.batch import samples_of
+from penstock.prepare.samples.fitting import Misfit
 from penstock.prepare.samples.inferring import agreed_schema, infer_schema
 from penstock.prepare.samples.schema import SampleSchema, arrow_schema, declared_schema
 from penstock.prepare.sources import File, Reading, SourceOptions, UnreadablePart, readable
@@ -131,11 +133,21 @@ def _inferred(
             found += [infer_schema(sample, f"{file.path}, sample 0", floats, missing) for sample in samples]
         except Raised as error:
             raised.append((file, error))
+        except Misfit as misfit:  # a batch whose samples cannot be counted
+            unreadable.append((file, _no_batch(file, misfit)))
         except (UnreadablePart, InputError) as error:  # the survey or the task that reads it reports it
             unreadable.append((file, error))
     if found:
         return agreed_schema(found, missing)
     raise _no_sample(files, options, raised, unreadable)
+
+
+def _no_batch(file: File, misfit: Misfit) -> InputError:
+    return InputError(
+        f"{misfit.reason}: {misfit.detail}",
+        where=f"{file.location}, sample 0, key {misfit.key!r}",
+        next_step="yield arrays and lists of one length in penstock.Batch, the number of its samples",
+    )
 
 
 def _no_sample(
@@ -176,13 +188,16 @@ def _no_sample(
 def _first_sample(file: File, options: SourceOptions) -> Iterator[Any]:
     """The first, or none: the rest is not asked for."""
     if options.items:
-        yield from itertools.islice(yielded_by(options.function, options.items[int(file.location)]), 1)
-        return
-    if not options.takes_rows:
-        yield from itertools.islice(yielded_by(options.function, Path(file.location)), 1)
-        return
-    for batch in first_rows(file, options):
-        yield from itertools.islice(yielded_by(options.function, batch), 1)
+        yield from _first_of(options.function, options.items[int(file.location)])
+    elif not options.takes_rows:
+        yield from _first_of(options.function, Path(file.location))
+    else:
+        for batch in first_rows(file, options):
+            yield from _first_of(options.function, batch)
+
+
+def _first_of(function: str, argument: Any) -> Iterator[Any]:
+    return itertools.islice(samples_of(yielded_by(function, argument)), 1)
 
 
 def spread(files: Sequence[File], count: int) -> list[File]:

@@ -4,6 +4,8 @@ import json
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -13,7 +15,9 @@ from penstock.base.stores.store import Store, Writer
 from penstock.prepare.rows.rows import SetAside
 from penstock.shards.columns import FileFacts
 
-_MOST_WAITING = 1 << 20
+Array = np.ndarray[Any, Any]
+_MOST_WAITING, _PIECE = 1 << 20, 1 << 16
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for each line
 
 
 class Rejected:
@@ -34,12 +38,12 @@ class Rejected:
     def take(self, aside: SetAside) -> SetAside:
         for line in aside.kept if self._writes else ():
             file = self._order.get((line["source"], line["file"]), 0)
-            self._waiting.add(file, int(line["position"]), json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            self._waiting.add(file, int(line["position"]), _encode(line).encode() + b"\n")
         return aside
 
     def write(self) -> None:
         """Write what a batch set aside in the order of its rows: by step, it would depend on where batches end."""
-        for data in self._waiting.take():
+        for data in _joined(self._waiting.take()):
             if self._file is None:
                 self._file = self._stack.enter_context(self._store.commit(self._name))
             self._hasher.update(data)
@@ -50,6 +54,26 @@ class Rejected:
         if self._file is None:
             return None
         return FileFacts(self._name, self._file.size, str(self._hasher.hexdigest()))
+
+
+def _joined(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines, many in one piece: where steps take turns to set rows aside, each comes alone."""
+    held: list[bytes] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if size > _PIECE:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
+
+
+def _runs(order: Array, cut: int) -> Iterator[tuple[int, int]]:
+    """Runs of numbers that follow each other, as first and behind the last; none goes past `cut`."""
+    edges = [0, *(np.flatnonzero((np.diff(order) != 1) | (order[1:] == cut)) + 1).tolist(), len(order)]
+    return ((int(order[low]), int(order[high - 1]) + 1) for low, high in pairwise(edges) if high > low)
 
 
 class _Waiting:
@@ -79,12 +103,16 @@ class _Waiting:
     def take(self) -> Iterator[bytes]:
         """The lines in the order of their positions; none are left."""
         put_down = len(self._positions) - len(self._lines)
-        for number in np.lexsort((np.array(self._positions, "i8"), np.array(self._files, "i8"))).tolist():
-            if number >= put_down:
-                yield self._lines[number - put_down]
-            elif self._scratch:
-                start = self._ends[number - 1] if number else 0
-                yield self._scratch.read_range(start, self._ends[number] - start)
+        ends = np.append(0, np.array(self._ends, "i8"))
+        order = np.lexsort((np.array(self._positions, "i8"), np.array(self._files, "i8")))
+        for first, last in _runs(order, put_down):
+            if first >= put_down:
+                yield b"".join(self._lines[first - put_down : last - put_down])
+                continue
+            assert self._scratch
+            start, stop = ends[[first, last]].tolist()
+            for at in range(start, stop, _PIECE):
+                yield self._scratch.read_range(at, min(_PIECE, stop - at))
         self.close()
         self._begin()
 

@@ -13,6 +13,7 @@ from penstock.prepare.passes.job import Inputs, Job
 from penstock.shards.manifest import Step
 
 _BATCHES = Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
+_COLUMN_BYTES = 2048  # of a column in a batch: each costs the same per batch, however few its rows
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Slices(Reader):
         ]
 
     def batches(self, measured: Measured) -> Batches:  # noqa: ARG002
-        return _BATCHES
+        wide = _COLUMN_BYTES * len(self.job.survey.schema)
+        return _BATCHES._replace(wanted=max(_BATCHES.wanted, wide))
 
     def written(self, measured: Measured, workers: int) -> Written:
         row_bytes = measured.slices.output_row_bytes

@@ -13,7 +13,15 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.passes import Lost, Report, Task, TaskInput, Work
 from penstock.prepare.passes.folds.chain import Chain, Count
 from penstock.prepare.rows.rows import Rows, SetAside, rejected_line
-from penstock.prepare.samples.fitting import DOES_NOT_FIT, MISSING_KEY, UNEXPECTED_KEY, WRONG_SHAPE, WRONG_TYPE
+from penstock.prepare.samples.fitting import (
+    DOES_NOT_FIT,
+    LENGTHS_DIFFER,
+    MISSING_KEY,
+    NOT_A_BATCH,
+    UNEXPECTED_KEY,
+    WRONG_SHAPE,
+    WRONG_TYPE,
+)
 from penstock.prepare.sources import UnreadablePart
 from penstock.prepare.sources.reading.bad_records import TOO_LARGE_RECORD
 from penstock.prepare.sources.reading.bad_text import REASON as NOT_UTF8
@@ -30,6 +38,8 @@ _ADVICE = {  # what to do about a record or sample, by reason
     WRONG_SHAPE: "yield one shape, or declare the right one under `schema:` (float32[*] takes any length)",
     WRONG_TYPE: "yield what the type takes, or declare another under `schema:`; if the value may be None, add "
     "`missing: {column: null}` to the input, with the name of the column",
+    NOT_A_BATCH: "yield a dict for one sample, and penstock.Batch for columns of many",
+    LENGTHS_DIFFER: "yield arrays and lists of one length, the number of samples of the batch",
     DOES_NOT_FIT: "declare a type under `schema:` that holds it",
 }
 

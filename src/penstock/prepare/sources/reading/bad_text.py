@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.prepare.rows.rows import Array, Rows, SetAside, jsonable
+from penstock.prepare.rows.jsonable import jsonable
+from penstock.prepare.rows.rows import Array, Rows, SetAside
 from penstock.prepare.sources.slices import Segment
 from penstock.shards.arrays import is_list, is_string, text_parts
 

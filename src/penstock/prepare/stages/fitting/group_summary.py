@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.prepare.rows.hashing import is_text
+from penstock.prepare.rows.jsonable import jsonable
 from penstock.prepare.rows.order import float_words
-from penstock.prepare.rows.rows import jsonable
 
 LARGEST = 10
 _LEVELS = 48
