@@ -73,8 +73,9 @@ def peak_resident() -> int:
 
 
 @contextmanager
-def peak_watched() -> Iterator[list[int]]:
-    """The highest memory of this process while the block runs, as the one entry of a list."""
+def peak_watched(most_of_a_core: float = 0.2) -> Iterator[list[int]]:
+    """The highest memory of this process while the block runs, as the one entry of a list. What is gone before the next
+    look is not seen: `most_of_a_core` is how much of one the watching may take."""
     peak = [own_memory().counted]
     done = threading.Event()
 
@@ -85,8 +86,8 @@ def peak_watched() -> Iterator[list[int]]:
             peak[0] = max(peak[0], own_memory().counted)
             took = time.thread_time() - began
             # The first moments matter most; a slow stage is not slowed further. A read takes 20 ms where a process has
-            # a gigabyte of small pieces: watching takes a fifth of a core at most.
-            pause = max(min(pause * 1.01, 0.1), 4 * took)
+            # a gigabyte of small pieces.
+            pause = max(min(pause * 1.01, 0.1), took / most_of_a_core - took)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

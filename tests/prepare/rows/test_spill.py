@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.base.errors import IntegrityError, PenstockError
+from penstock.base.files import ReadFile
 from penstock.base.stores import open_store
+from penstock.base.stores.local import LocalStore
 from penstock.prepare.rows import spill as spill_module
 from penstock.prepare.rows.container import ContainerWriter, Stored
 from penstock.prepare.rows.spill import SpillWriter, read_chunks, rows_by_part, with_codes
@@ -43,12 +46,18 @@ def cases(draw: Any) -> tuple[list[pa.RecordBatch], list[np.ndarray], int]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(case=cases(), hold_bytes=st.sampled_from([0, 200, 1 << 20]), chunk_bytes=st.sampled_from([1, 60, 1 << 20]))
+@given(
+    case=cases(),
+    hold_bytes=st.sampled_from([0, 200, 1 << 20]),
+    chunk_bytes=st.sampled_from([1, 60, 1 << 20]),
+    places=st.sampled_from([1, 20, 1 << 18]),
+)
 def test_rows_come_back_by_part_and_in_the_order_they_were_written(
-    tmp_path_factory, monkeypatch, case, hold_bytes, chunk_bytes
+    tmp_path_factory, monkeypatch, case, hold_bytes, chunk_bytes, places
 ):
     batches, numbers, parts = case
     monkeypatch.setattr(spill_module, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(spill_module, "_PLACES", places)
     path = _write(tmp_path_factory.mktemp("spill"), batches, numbers, parts, hold_bytes)
     rows = [(int(part), row) for batch, of in zip(batches, numbers, strict=True)
             for part, row in zip(of, making.values_of(batch), strict=True)]  # fmt: skip
@@ -71,6 +80,43 @@ def test_a_dictionary_with_nulls_among_its_values_comes_back(tmp_path):
     codes = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), pa.array(["a", None]))
     path = _write(tmp_path, [pa.record_batch({"d": codes})], [np.zeros(3, "u2")], 1, 1 << 20)
     assert making.values_of(next(making.rows_of_parts(path, range(1)))) == ["('a',)", "(None,)", "(None,)"]
+
+
+def test_columns_of_every_shape_come_back_as_they_were(tmp_path):
+    rows = 40
+    columns = {
+        "list": pa.array([["a", "b"], [], None, [None]] * 10),
+        "struct": pa.array([{"x": n, "y": str(n % 3)} for n in range(rows)]),
+        "map": pa.array([[("k", 1)]] * rows, pa.map_(pa.string(), pa.int64())),
+        "fixed list": pa.array([[1, 2], None] * 20, pa.list_(pa.int32(), 2)),
+        "decimal": pa.array([Decimal("1.50"), None] * 20),
+        "null": pa.nulls(rows),
+        "empty text": pa.array([""] * rows),
+        "extension": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(range(16))] * rows, pa.binary(16))),
+        "half": pa.array(np.arange(rows).astype("f2")),
+        "codes": pa.array(["x", None, "yy", ""] * 10).dictionary_encode(),
+        "codes of numbers": pa.array([5, 7] * 20).dictionary_encode(),
+    }
+    batch, numbers = pa.record_batch(columns), np.arange(rows) % 3
+    path = _write(tmp_path, [batch, batch], [numbers, numbers], 3, 1 << 20)
+    for part in range(3):
+        found = list(making.rows_of_parts(path, range(part, part + 1)))
+        mine = batch.take(pa.array(np.flatnonzero(numbers == part))).to_pylist()
+        assert [row for each in found for row in each.to_pylist()] == mine * 2
+        assert {each.schema for each in found} == {with_codes(batch).schema}
+
+
+def test_a_part_of_many_chunks_is_read_with_two_openings_of_its_file(tmp_path):
+    class Counting(LocalStore):
+        def open(self, name: str) -> ReadFile:
+            opened.append(name)
+            return super().open(name)
+
+    batch, opened = pa.record_batch({"n": np.arange(1000)}), []
+    _write(tmp_path, [batch] * 20, [np.zeros(1000, "u2")] * 20, 1, 0)
+    chunks = read_chunks(Stored(Counting(str(tmp_path)), "a.spill"), 0)
+    assert len(list(chunks.read())) == 20
+    assert len(opened) == 2, "for the index, and for the chunks"
 
 
 def test_a_sliced_batch_is_written_as_the_rows_it_shows(tmp_path):

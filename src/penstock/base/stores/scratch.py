@@ -2,6 +2,8 @@
 
 import mmap
 import os
+from contextlib import AbstractContextManager, nullcontext
+from typing import Self
 
 from penstock.base.files import WriteFile, doing, unique_name
 
@@ -29,6 +31,9 @@ class Scratch(WriteFile):
         return self._descriptor
 
     read_range = WriteFile.read_at
+
+    def opened(self) -> AbstractContextManager[Self]:
+        return nullcontext(self)
 
     def map(self) -> mmap.mmap:
         """Its bytes, mapped read-only. They stay when the file is closed."""

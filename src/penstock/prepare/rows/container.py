@@ -5,13 +5,16 @@ the index's checksum and length. A reader takes one small range at the end, then
 Who writes blocks (spill.py, part.py, runs.py) keeps a table of them. An array may be in groups with a checksum each.
 """
 
+from __future__ import annotations
+
 import json
+import os
 import struct
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 import xxhash
@@ -38,11 +41,13 @@ class Source(Protocol):
     @property
     def size(self) -> int: ...
     def read_range(self, start: int, length: int) -> bytes | memoryview: ...
+    def opened(self) -> AbstractContextManager[Source]: ...
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A committed file. It is opened for each range: a large job has more of them than a process may have open."""
+    """A committed file. It is opened for each range, unless it is `opened` for several: a large job has more of them
+    than a process may have open."""
 
     store: Store
     name: str
@@ -61,6 +66,34 @@ class Stored:
     def read_range(self, start: int, length: int) -> bytes:
         return self.store.read_range(self.name, start, length)
 
+    @contextmanager
+    def opened(self) -> Iterator[Source]:
+        with self.store.open(self.name) as file:
+            yield _Open(self, file)
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A committed file that is open: to open it costs more than to read a small range."""
+
+    stored: Stored
+    file: BinaryIO
+
+    @property
+    def path(self) -> str:
+        return self.stored.path
+
+    @property
+    def size(self) -> int:
+        return self.file.seek(0, os.SEEK_END)
+
+    def read_range(self, start: int, length: int) -> bytes:
+        self.file.seek(start)
+        return self.file.read(length)
+
+    def opened(self) -> AbstractContextManager[Source]:
+        return nullcontext(self)
+
 
 @dataclass(frozen=True)
 class Mapped:
@@ -75,6 +108,9 @@ class Mapped:
 
     def read_range(self, start: int, length: int) -> memoryview:
         return self.view[start : start + length]
+
+    def opened(self) -> AbstractContextManager[Source]:
+        return nullcontext(self)
 
 
 class Words(NamedTuple):

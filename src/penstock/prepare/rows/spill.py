@@ -7,7 +7,7 @@ and what gathers need anyway (benchmarks/LOG.md).
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,8 @@ from penstock.shards.columns import FileFacts
 ENTRY = np.dtype([*BLOCK.descr, ("rows", "<i8"), ("decoded", "<i8")])
 _CHUNKS = "chunks"
 _CHUNK_BYTES = 1 << 20  # of rows at most: who reads chunks holds one at a time
+_PLACES = 1 << 18  # of values in chunks that get their dictionaries together: as many as a core's cache holds
+_AS_IT_IS = pa.ipc.IpcWriteOptions()  # made once: Arrow asks the environment for its own, for every stream
 _WORDS = container.Words("a spill file")
 
 
@@ -62,6 +64,7 @@ class SpillWriter:
         self._waiting_bytes = 0
         self._entries: list[Array] = []
         self._entry_parts: list[Array] = []
+        self._entry_rows: list[Array] = []
 
     def write(self, batch: pa.RecordBatch, parts: Array) -> None:
         """`batch` has its text as codes (`with_codes`)."""
@@ -72,48 +75,61 @@ class SpillWriter:
             self._flush()
 
     def _flush(self) -> None:
+        """Write what waits, in the order of its parts: one chunk per part, several where a part has many rows."""
         if not self._waiting:
             return
         batches, numbers = zip(*self._waiting, strict=True)
-        self._waiting, self._waiting_bytes = [], 0
-        parts = numbers[0] if len(numbers) == 1 else np.concatenate(numbers)
-        batch = batches[0] if len(batches) == 1 else combined(batches)
+        names, columns = batches[0].schema.names, _by_column(batches)
         del batches
+        parts = np.concatenate(numbers)
+        most_rows = max(1, _CHUNK_BYTES * len(parts) // max(self._waiting_bytes, 1))
+        self._waiting, self._waiting_bytes = [], 0
         order = np.argsort(parts, kind="stable")  # a radix sort: part numbers have 16 bits
-        self._write_chunks(batch.take(pa.array(order)), parts[order])
-
-    def _write_chunks(self, batch: pa.RecordBatch, parts: Array) -> None:
-        """Write rows that stand in the order of their parts: one chunk per part, several where it has many rows."""
-        edges = _chunk_edges(parts, max(1, int(_CHUNK_BYTES * len(parts) / max(_decoded_bytes(batch), 1))))
-        columns = [_cut(column, edges) for column in batch.columns]
-        schema = pa.schema([(name, each[0].type) for name, each in zip(batch.schema.names, columns, strict=True)])
-        sink, chunks, edges_written = pa.BufferOutputStream(), [], [0]
-        for number, (first, last) in enumerate(itertools.pairwise(edges.tolist())):
-            piece = pa.RecordBatch.from_arrays([column[number] for column in columns], schema=schema)
-            with pa.ipc.new_stream(sink, schema) as writer:
-                writer.write_batch(piece)
-            chunks.append((last - first, piece.nbytes))
-            edges_written.append(sink.tell())
-            if sink.tell() >= _CHUNK_BYTES:
-                self._put(sink, edges_written, chunks)
-                sink, chunks, edges_written = pa.BufferOutputStream(), [], [0]
-        self._put(sink, edges_written, chunks)
+        parts, order = parts[order], pa.array(order)
+        edges = _chunk_edges(parts, most_rows)
+        pieces = []
+        for number in range(len(columns)):  # one after the other: rows are in memory once, and only a column twice
+            column, columns[number] = _joined(columns[number]), []
+            pieces.append(_cut(pc.take(column, order, boundscheck=False), edges))
+        self._write_chunks(names, pieces)
         self._entry_parts.append(parts[edges[:-1]].astype("i8"))
+        self._entry_rows.append(np.diff(edges))
 
-    def _put(self, sink: pa.BufferOutputStream, edges: list[int], chunks: list[tuple[int, int]]) -> None:
-        entries = np.zeros(len(chunks), ENTRY)
-        entries["rows"], entries["decoded"] = np.array(chunks, "i8").reshape(-1, 2).T
+    def _write_chunks(self, names: list[str], columns: list[list[pa.Array]]) -> None:
+        """Write columns in pieces: the first pieces of all columns are the first chunk."""
+        schema = pa.schema([(name, each[0].type) for name, each in zip(names, columns, strict=True)])
+        frame = _write_stream(pa.BufferOutputStream(), [pa.nulls(0, each.type) for each in schema], schema)
+        sink, edges = pa.BufferOutputStream(), [0]
+        for arrays in zip(*columns, strict=True):
+            edges.append(_write_stream(sink, list(arrays), schema))
+            if edges[-1] >= _CHUNK_BYTES:
+                self._put(sink, edges, frame)
+                sink, edges = pa.BufferOutputStream(), [0]
+        self._put(sink, edges, frame)
+
+    def _put(self, sink: pa.BufferOutputStream, edges: list[int], frame: int) -> None:
+        """Write the chunks between the edges; `frame` bytes of each are not of its rows."""
+        entries = np.zeros(len(edges) - 1, ENTRY)
         entries["length"] = np.diff(edges)
+        entries["decoded"] = np.maximum(entries["length"] - frame, 1)
         entries["start"], entries["checksum"] = self._file.write(memoryview(sink.getvalue()), np.array(edges))
         self._entries.append(entries)
 
     def finish(self) -> FileFacts:
         self._flush()
         entries = np.concatenate([np.zeros(0, ENTRY), *self._entries])
+        entries["rows"] = np.concatenate([np.zeros(0, "i8"), *self._entry_rows])
         parts = np.concatenate([np.zeros(0, "i8"), *self._entry_parts])
         bounds = np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=self._parts))])
         self._file.put_groups(_CHUNKS, entries[np.argsort(parts, kind="stable")], bounds)
         return self._file.finish({})
+
+
+def _write_stream(sink: pa.BufferOutputStream, columns: list[pa.Array], schema: pa.Schema) -> int:
+    """Write the columns as a stream of one batch; returns where it ends."""
+    with pa.ipc.new_stream(sink, schema, options=_AS_IT_IS) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return int(sink.tell())
 
 
 def _decoded_bytes(batch: pa.RecordBatch) -> int:
@@ -121,8 +137,8 @@ def _decoded_bytes(batch: pa.RecordBatch) -> int:
     size = 0
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):
-            lengths = np.append(np.asarray(pc.binary_length(column.dictionary)).astype("i8"), 0)
-            size += int(lengths[codes_of(column, -1)].sum())
+            rows = np.bincount(codes_of(column, len(column.dictionary)), minlength=len(column.dictionary) + 1)
+            size += int(rows[:-1] @ np.asarray(pc.binary_length(column.dictionary)).astype("i8"))
             column = column.indices
         size += column.nbytes
     return size
@@ -130,8 +146,16 @@ def _decoded_bytes(batch: pa.RecordBatch) -> int:
 
 def combined(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     """The batches as one, their codes into one dictionary per column."""
-    table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
-    return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
+    every = list(batches)
+    return pa.RecordBatch.from_arrays([_joined(each) for each in _by_column(every)], names=every[0].schema.names)
+
+
+def _by_column(batches: Sequence[pa.RecordBatch]) -> list[list[pa.Array]]:
+    return [list(each) for each in zip(*(batch.columns for batch in batches), strict=True)]
+
+
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
 
 
 def _chunk_edges(parts: Array, most_rows: int) -> Array:
@@ -150,22 +174,30 @@ def _cut(column: pa.Array, edges: Array) -> list[pa.Array]:
 
 
 def _cut_codes(column: pa.DictionaryArray, edges: Array) -> list[pa.Array]:
+    """Several chunks at once, each with places of its own for the values: chunks may be small, and thousands."""
     mask = np.asarray(column.is_null()) if column.null_count else None
     old = codes_of(column, 0)
     new = np.empty(len(old), "i4")
-    place = np.empty(max(1, len(column.dictionary)), "i4")  # of a code's first row in the piece at hand
-    used = []
-    for first, last in itertools.pairwise(edges.tolist()):
-        codes, rows = old[first:last], np.arange(last - first, dtype="i4")
-        place[codes[::-1]] = rows[::-1]  # of equal codes the first row is written last, and stays
-        firsts = place[codes]
-        is_first = firsts == rows
-        new[first:last] = (np.cumsum(is_first, dtype="i4") - 1)[firsts]
-        used.append(codes[is_first])
+    values = len(column.dictionary)
+    at_once = max(1, min(_PLACES // values, len(edges) - 1))
+    last_rows = np.empty(at_once * values, "i4")  # of each value in each chunk
+    used, bounds = [], [np.zeros(1, "i8")]
+    for start in range(0, len(edges) - 1, at_once):
+        some = edges[start : start + at_once + 1]
+        lengths, rows = np.diff(some), np.arange(some[-1] - some[0], dtype="i4")
+        codes = old[some[0] : some[-1]]
+        places = codes + np.repeat(np.arange(len(lengths), dtype="i4") * values, lengths)
+        last_rows[places] = rows
+        lasts = last_rows.take(places)
+        is_last = lasts == rows
+        numbers = np.cumsum(is_last, dtype="i4")
+        before = np.append(0, numbers[some[1:] - some[0] - 1])
+        new[some[0] : some[-1]] = numbers.take(lasts) - np.repeat(before[:-1] + 1, lengths).astype("i4")
+        used.append(codes[is_last])
+        bounds.append(bounds[-1][-1] + before[1:])
     texts = column.dictionary.take(pa.array(np.concatenate(used)))
-    bounds = np.cumsum([0, *map(len, used)]).tolist()
     codes = pa.array(new, mask=mask)
-    pieces = zip(itertools.pairwise(edges.tolist()), itertools.pairwise(bounds), strict=True)
+    pieces = zip(itertools.pairwise(edges.tolist()), itertools.pairwise(np.concatenate(bounds).tolist()), strict=True)
     return [
         pa.DictionaryArray.from_arrays(codes.slice(first, last - first), texts.slice(low, high - low), safe=False)
         for (first, last), (low, high) in pieces
@@ -184,15 +216,18 @@ class Chunks:
         return int(self.entries["decoded"].sum())
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        for start, length, checksum, *_ in self.entries.tolist():
-            yield pa.ipc.open_stream(self.file.block(start, length, checksum)).read_next_batch()
+        with self.file.source.opened() as source:
+            file = replace(self.file, source=source)
+            for start, length, checksum, *_ in self.entries.tolist():
+                yield pa.ipc.open_stream(file.block(start, length, checksum)).read_next_batch()
 
 
 def read_chunks(source: container.Source, part: int, written: str = "") -> Chunks:
     """Chunks of a part. The file's index has the digest `written`, where that is known."""
-    file = container.open_container(source, _WORDS, written)
-    entries = np.frombuffer(file.group(_CHUNKS, part, f"the index of part {part}"), ENTRY)
-    return Chunks(replace(file, facts={}), entries)  # a gather task holds those of thousands of spills
+    with source.opened() as held:
+        file = container.open_container(held, _WORDS, written)
+        entries = np.frombuffer(file.group(_CHUNKS, part, f"the index of part {part}"), ENTRY)
+    return Chunks(replace(file, source=source, facts={}), entries)  # a gather task holds those of thousands of spills
 
 
 def decoded_bytes(store: Store, name: str) -> int:

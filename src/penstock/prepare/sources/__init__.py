@@ -9,6 +9,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -228,7 +229,12 @@ class Source(ABC):
 
 
 def source_of(format_name: str) -> Source:
-    source: Source = importlib.import_module(SOURCES[format_name].module).SOURCE
+    return _source_in(SOURCES[format_name].module)
+
+
+@cache
+def _source_in(module: str) -> Source:
+    source: Source = importlib.import_module(module).SOURCE
     return source
 
 
@@ -239,9 +245,19 @@ def survey_file(file: File, options: SourceOptions, slice_bytes: int, known: pa.
     alike = source.survey_alike(file, options, slice_bytes, known) if known is not None else None
     surveyed = alike or source.survey(file, options, slice_bytes)
     if not options.text_column:
-        return replace(surveyed, schema=plain_schema(surveyed.schema))
+        return replace(surveyed, schema=_held_once(surveyed.schema, known))
     _refuse_no_text(options.text_column, surveyed.schema, file.location)
     return FileSurvey(TEXT_SCHEMA, surveyed.pieces)
+
+
+def _held_once(schema: pa.Schema, known: pa.Schema | None) -> pa.Schema:
+    """The plain schema; the known one if it is the same, which is then in memory once however many files have it."""
+    if known is None:
+        return plain_schema(schema)
+    if known.equals(schema, check_metadata=True):  # in which names of features are
+        return known
+    plain = plain_schema(schema)
+    return known if known.equals(plain, check_metadata=True) else plain
 
 
 def _refuse_no_text(column: str, schema: pa.Schema, location: str) -> None:

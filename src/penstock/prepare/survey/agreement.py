@@ -99,17 +99,16 @@ def _survey_files(
     first_error: InputError | None = None
     not_seen: list[str] = []
     misnamed: dict[int, Misnamed] = {}
-    schemas: dict[int, pa.Schema] = {}  # by source: of the last file that tells, held once however many have it
+    schemas: dict[int, pa.Schema] = {}  # by source: of the last file that tells
+    slice_bytes = config.slice_bytes
     for file in files:
         try:
             known = schemas.get(file.source)
-            found = survey_file(file, sources[file.source], config.slice_bytes, known)
+            found = survey_file(file, sources[file.source], slice_bytes, known)
             if known is None and _tells_columns(file, found):
                 _refuse_misspelled(file, found)
                 not_seen += found.not_seen
-            if known is not None and known.equals(found.schema, check_metadata=True):  # names of features
-                found = replace(found, schema=known)
-            elif _tells_columns(file, found):
+            if found.schema is not known and _tells_columns(file, found):
                 schemas[file.source] = found.schema
             good.append((file, found))
         except InputError as error:
