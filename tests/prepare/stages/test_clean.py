@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,12 @@ from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages import build_stage
 from tests.prepare.stages.rows import checked_stage, make_rows
 
-EVERY = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000]
-WHITE = [each for each in EVERY if each.isspace()]
+
+def every_character() -> Iterator[str]:
+    return (chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000)
+
+
+WHITE = [each for each in every_character() if each.isspace()]
 TEXTS = st.lists(st.one_of(st.none(), st.text(st.one_of(st.sampled_from(WHITE), st.characters(codec="utf-8")))))
 
 
@@ -35,7 +40,7 @@ def texts_in(rows: Rows) -> list[str]:
 def test_every_white_space_of_unicode_is_cut_off_and_nothing_else_is():
     assert len(WHITE) > 20
     assert texts_in(clean([f"{each}x{each}" for each in WHITE])) == ["x"] * len(WHITE)
-    others = [each for each in EVERY if not each.isspace()]
+    others = [each for each in every_character() if not each.isspace()]
     left = clean(others).batch.column(0)
     assert left.equals(pa.array(others))  # as Arrow: a million texts in a message of pytest take their time
 
@@ -75,7 +80,7 @@ def test_nfc_is_that_of_unicodedata(texts):
 
 def test_nfc_of_every_assigned_character_is_that_of_unicodedata():
     """Those that this Python knows; a newer Arrow may know more."""
-    known = [each for each in EVERY if unicodedata.category(each) != "Cn"]
+    known = [each for each in every_character() if unicodedata.category(each) != "Cn"]
     texts = [f"a{each}b" for each in known]
     assert texts_in(clean(texts, normalize="nfc")) == [unicodedata.normalize("NFC", text) for text in texts]
 
