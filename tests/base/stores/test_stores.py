@@ -61,6 +61,7 @@ def test_one_line_in_served_lets_every_door_take_the_urls_of_a_new_store(tmp_pat
     (tmp_path / "in.jsonl").write_text("".join(f'{{"a": {n}, "b": "t{n}"}}\n' for n in range(50)))
     source = os.path.dirname(os.path.dirname(penstock.__file__))
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{source}", "TOY_BUCKETS": str(tmp_path / "buckets")}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # bytecode of sitecustomize would lie among the files
     job = {"input": "in.jsonl", "output": "toy://bucket/made", "workers": 1, "memory": "2GB"}
     script = f"""
 import penstock
