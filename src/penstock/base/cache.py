@@ -115,7 +115,9 @@ def clear() -> list[Holding]:
 
 def _holding(name: str) -> Holding:
     sizes = []
-    for file in (each for entry in _entries(cache_root() / name) for each in (entry, *entry.rglob("*")) if each.is_file()):
+    for file in (
+        each for entry in _entries(cache_root() / name) for each in (entry, *entry.rglob("*")) if each.is_file()
+    ):
         with suppress(OSError):  # another process has just removed it
             sizes.append(file.stat().st_size)
     return Holding(_KINDS[name], len(sizes), sum(sizes))
