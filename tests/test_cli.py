@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import typer
 import penstock
 from penstock.base.errors import PenstockError
 from penstock.cli import EXIT_CODES, app, main
+from penstock.show.streams import drop_unread
 from tests.show.desk import ROWS, document, end, give, make_job, start, wait_for
 
 # Waits on every slice but the first while the file `slow` lies beside it; not when the plan tries the first rows.
@@ -205,6 +207,15 @@ def test_a_reader_of_the_result_that_went_away_ends_the_command_quietly(options,
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait(timeout=60) == 141
+
+
+def test_a_reader_is_known_to_be_gone_when_nothing_waits_to_be_written():
+    reading, writing = os.pipe()
+    with open(writing, "w") as stream:
+        assert not drop_unread(stream)
+        os.close(reading)
+        assert drop_unread(stream)  # python drops what is larger than its buffer
+    assert not drop_unread(io.StringIO())
 
 
 def test_a_pipe_that_breaks_elsewhere_is_not_taken_for_stdout(tmp_path, capfd, monkeypatch):

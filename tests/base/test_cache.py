@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 from penstock import FileError
 from penstock.base import cache
 from penstock.base.cache import KERNELS, PROOFS, cache_folder, keep, read_kept
+from penstock.base.files import unique_name
 
 
 def test_the_folder_is_made_for_this_user_alone(tmp_path, monkeypatch):
@@ -75,16 +76,22 @@ def test_what_cannot_be_written_is_told_and_leaves_nothing(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
 
 
-def test_what_nobody_used_for_a_month_goes(tmp_path):
-    for name, days in (("unused", 31), ("used", 29)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.code").write_bytes(b"machine code")
-        (tmp_path / f"{name}.file").write_bytes(b"proof")
+def test_what_nobody_used_for_a_month_goes_and_nothing_that_a_person_keeps_there(tmp_path):
+    folder, proof, own = "ab" * 16, "cd" * 16, "src"
+    half_written = unique_name("ef" * 16)
+    for days in (29, 31):
+        for name in (folder, own):
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / "a.code").write_bytes(b"machine code")
+        for name in (proof, half_written, "thesis.tex"):
+            (tmp_path / name).write_bytes(b"proof")
         then = time.time() - days * 24 * 3600
-        os.utime(tmp_path / name, (then, then))
-        os.utime(tmp_path / f"{name}.file", (then, then))
-    cache.forget_unused(tmp_path)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["used", "used.file"]
+        for entry in tmp_path.iterdir():
+            os.utime(entry, (then, then))
+        before = {each.name for each in tmp_path.iterdir()}
+        cache.forget_unused(tmp_path)
+        left = {each.name for each in tmp_path.iterdir()}
+        assert left == (before if days == 29 else {own, "thesis.tex"})
 
 
 def test_clearing_removes_what_was_kept_and_nothing_else(tmp_path, monkeypatch):
@@ -93,9 +100,11 @@ def test_clearing_removes_what_was_kept_and_nothing_else(tmp_path, monkeypatch):
     (kernels / ("ab" * 16)).mkdir()
     keep(kernels / ("ab" * 16) / "a.code", b"machine code")
     keep(proofs / ("cd" * 16), b"proof")
+    keep(proofs / "rest", b"")
+    (proofs / "rest").rename(proofs / unique_name("cd" * 16))  # of a process that was killed
     (kernels / "mine.txt").write_text("a person's")
     (tmp_path / "mine").mkdir()
-    held = [("compiled kernels", 1, 44), ("comparisons of tokenizers", 1, 37)]
+    held = [("compiled kernels", 1, 44), ("comparisons of tokenizers", 2, 69)]
     assert [(each.what, each.files, each.bytes) for each in cache.held()] == held
     assert [(each.what, each.files, each.bytes) for each in cache.clear()] == held
     assert [each.files for each in cache.held()] == [0, 0]

@@ -9,7 +9,6 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ _DIGEST = 32  # characters
 _UNUSED_SECONDS = 30 * 24 * 3600  # what no process has used for so long goes: it may be of another version
 KERNELS, PROOFS = "kernels", "proofs"
 _KINDS = {KERNELS: "compiled kernels", PROOFS: "comparisons of tokenizers"}
-_OURS = re.compile(r"[0-9a-f]{32}")  # each entry of a folder has a digest for its name
+_OURS = re.compile(r"([0-9a-f]+-[0-9a-f]+-)?[0-9a-f]{32}")  # a digest; before it, `unique_name` of one half written
 
 
 def cache_folder(name: str) -> Path:
@@ -68,9 +67,9 @@ def mark_used(entry: Path) -> None:
 
 
 def forget_unused(folder: Path) -> None:
-    """Remove the entries of a folder that no process has used for 30 days."""
+    """Remove what penstock has kept in a folder and no process has used for 30 days. Nothing else that lies there."""
     old = time.time() - _UNUSED_SECONDS
-    for entry in folder.iterdir():
+    for entry in _entries(folder):
         with suppress(OSError):  # another process was faster
             if entry.stat().st_mtime < old:
                 _remove(entry)
@@ -106,7 +105,7 @@ def clear() -> list[Holding]:
     """Remove all that penstock has kept, and nothing else that lies there. Returns what was removed."""
     before = held()
     for name in _KINDS:
-        for entry in _entries(name):
+        for entry in _entries(cache_root() / name):
             _remove(entry)
     return [
         Holding(was.what, was.files - left.files, was.bytes - left.bytes)
@@ -116,15 +115,18 @@ def clear() -> list[Holding]:
 
 def _holding(name: str) -> Holding:
     sizes = []
-    for file in (each for entry in _entries(name) for each in (entry, *entry.rglob("*")) if each.is_file()):
+    for file in (
+        each for entry in _entries(cache_root() / name) for each in (entry, *entry.rglob("*")) if each.is_file()
+    ):
         with suppress(OSError):  # another process has just removed it
             sizes.append(file.stat().st_size)
     return Holding(_KINDS[name], len(sizes), sum(sizes))
 
 
-def _entries(name: str) -> Iterator[Path]:
+def _entries(folder: Path) -> list[Path]:
     with suppress(OSError):  # there is no such folder, or nobody may list it
-        yield from sorted(each for each in (cache_root() / name).iterdir() if _OURS.match(each.name))
+        return sorted(each for each in folder.iterdir() if _OURS.fullmatch(each.name))
+    return []
 
 
 def _remove(entry: Path) -> None:

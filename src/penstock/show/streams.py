@@ -2,10 +2,11 @@
 
 import io
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TextIO
 
@@ -37,7 +38,14 @@ def drop_unread(stream: TextIO) -> bool:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return True
-    return False
+    return _has_no_reader(stream)  # what was too large for Python's buffer is dropped already
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    poll = select.poll()
+    with suppress(io.UnsupportedOperation):  # it is no file: a test's, or a notebook's
+        poll.register(stream.fileno(), 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))  # HUP: macOS
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -16,7 +17,7 @@ import pytest
 from penstock.base.errors import TaskError
 from penstock.base.memory import private_memory, process_tree
 from penstock.base.processes.child import python_path
-from penstock.base.processes.nursery import Forked, Nursery
+from penstock.base.processes.nursery import _REQUEST, _WAIT, Forked, Nursery
 from tests.base.processes.test_child import is_running, wait_for
 
 _MODULE = """
@@ -86,6 +87,36 @@ def test_a_child_that_is_ended_takes_with_it_what_it_has_started(nursery):
     started = int(talk.ask("subprocess.Popen(['sleep', '600']).pid"))
     assert talk.end() == -signal.SIGKILL
     wait_for(lambda: not is_running(started))
+
+
+@pytest.mark.parametrize(
+    "start", ["os.fork() or time.sleep(600)", "subprocess.Popen(['sleep', '600'], close_fds=False).pid"]
+)
+def test_the_end_of_a_child_is_seen_while_what_it_has_started_goes_on(nursery, tmp_path, start):
+    with (tmp_path / "held").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        talk = Talk(nursery, held.fileno())
+    started = int(talk.ask(start))
+    os.kill(talk.child.pid, signal.SIGKILL)
+    talk.line.settimeout(20)
+    assert talk.line.recv(1) == b""
+    with (tmp_path / "held").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nor is a lock held that it had
+    assert is_running(started)
+    talk.end()
+    wait_for(lambda: not is_running(started))
+
+
+def test_a_parent_that_is_interrupted_in_a_request_still_has_children_ended_in_silence(nursery, capfd):
+    talk = Talk(nursery)
+    started = int(talk.ask("subprocess.Popen(['sleep', '600']).pid"))
+    assert nursery._line
+    nursery._line._socket.sendall(_REQUEST.pack(_WAIT, talk.child.pid, 0.5))  # nobody reads the answer
+    talk.line.close()
+    talk.child.end()
+    nursery.close()
+    wait_for(lambda: not is_running(started))
+    assert capfd.readouterr().err == ""
 
 
 def test_a_child_shows_its_stack_and_goes_on(nursery):

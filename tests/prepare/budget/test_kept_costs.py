@@ -38,6 +38,13 @@ def test_what_is_damaged_is_measured_again(data):
     assert decode_costs(data) is None
 
 
+@given(some.data())
+def test_a_flipped_byte_is_measured_again(draw):
+    data = bytearray(encode_costs(NEW))
+    data[draw.draw(some.integers(0, len(data) - 1))] ^= 1 << draw.draw(some.integers(0, 7))
+    assert decode_costs(bytes(data)) in (None, KNOWN)  # KNOWN: white space was hit
+
+
 def kept(store, measured: Measured) -> KeptCosts:
     costs = KeptCosts(store, measured)
     costs.begin()

@@ -167,6 +167,21 @@ def live(lifeline: int, stacks: int) -> None:
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
 
 
+def keep_from_others(descriptors: Sequence[int]) -> None:
+    """Let no process that this one starts have them: it may outlive this one, and would hold the other end open."""
+    for number in descriptors:
+        os.set_inheritable(number, False)
+    os.register_at_fork(after_in_child=lambda: _let_go(descriptors))
+
+
+def _let_go(descriptors: Sequence[int]) -> None:
+    """The numbers stay taken: objects of the parent would close files of others."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in descriptors:
+        os.dup2(nothing, number, inheritable=False)
+    os.close(nothing)
+
+
 def _die_with_the_parent(lifeline: int) -> None:
     os.read(lifeline, 1)  # returns when the parent's end is closed, however it ended
     os.killpg(0, signal.SIGKILL)

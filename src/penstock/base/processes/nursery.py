@@ -29,6 +29,7 @@ from penstock.base.processes.child import (
     Child,
     Descendant,
     how_it_ended,
+    keep_from_others,
     kill_group,
     lifeline_and_stacks,
     live,
@@ -177,13 +178,14 @@ def main() -> None:
 def _live(work: Callable[..., None], given: Sequence[int]) -> None:
     lifeline, stacks, *others = given
     live(lifeline, stacks)
+    keep_from_others(others)
     work(*others)
 
 
 def _serve(line: socket.socket, start: Callable[[Sequence[int]], int]) -> list[int]:
     """Answer until the parent is gone. Returns the descriptors of a child in that child, and none in the nursery."""
     while True:
-        request, given, *_ = socket.recv_fds(line, _REQUEST.size, _MOST_DESCRIPTORS)
+        request, given = _received(line)
         if not request:
             return []
         what, pid, seconds = _REQUEST.unpack(request)
@@ -199,7 +201,17 @@ def _serve(line: socket.socket, start: Callable[[Sequence[int]], int]) -> list[i
             answer = _code_within(seconds, pid)
         else:
             answer = _killed(pid)
-        line.sendall(_ANSWER.pack(answer))
+        with suppress(BrokenPipeError, ConnectionResetError):  # the parent was interrupted; its last requests are there
+            line.sendall(_ANSWER.pack(answer))
+
+
+def _received(line: socket.socket) -> tuple[bytes, list[int]]:
+    """A request and its descriptors; b"" when the parent is gone."""
+    try:
+        request, given, *_ = socket.recv_fds(line, _REQUEST.size, _MOST_DESCRIPTORS)
+    except ConnectionResetError:  # it did not read the last answer
+        return b"", []
+    return request, given
 
 
 def _fork(given: Sequence[int]) -> int:  # noqa: ARG001

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base import machine
+from penstock.base.fingerprint import digest
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.budget.costs import Growth, Measured, Measurement
@@ -22,17 +23,24 @@ COSTS = f"{STATE}/costs.json"
 
 
 def encode_costs(measured: Measured) -> bytes:
-    return json.dumps(asdict(replace(measured, remembered=False)), indent=1).encode() + b"\n"
+    facts = asdict(replace(measured, remembered=False))
+    return json.dumps({**facts, "digest": _digest(facts)}, indent=1).encode() + b"\n"
 
 
 def decode_costs(data: bytes) -> Measured | None:
     """None if the file is damaged, of another version, or says that its costs are not to be trusted."""
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         known = json.loads(data)
+        if known.pop("digest") != _digest(known):
+            return None
         growth = known["growth"] and Growth(**{**known["growth"], "exponents": tuple(known["growth"]["exponents"])})
         costs = {word: Measurement(**cost) for word, cost in known["costs"].items()}
         return Measured(**{**known, "costs": costs, "growth": growth, "remembered": True})
     return None
+
+
+def _digest(facts: dict[str, Any]) -> str:
+    return digest(json.dumps(facts, sort_keys=True).encode())
 
 
 def recall_costs(output: str, name: str) -> Measured | None:
