@@ -12,7 +12,7 @@ DOCS := .venv-docs
 # compiling the same modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test proofs test-all installed promises bench bench-events bench-loader bench-arrays bench-text bench-dedup bench-starting check format lint types layers docs reference clean
+.PHONY: demo test proofs test-all installed promises bench bench-events bench-loader bench-arrays bench-text bench-dedup bench-starting bench-scaling check format lint types layers docs reference clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -91,6 +91,9 @@ bench-dedup: $(READY) $(PEERS)-text/.ready
 
 bench-starting: $(BENCH_READY)
 	$(BIN)/python -m benchmarks.starting --folder build/bench-starting
+
+bench-scaling: $(BENCH_READY)
+	$(BIN)/python -m benchmarks.scaling --folder build/bench-scaling
 
 check: lint types layers test
 

@@ -189,7 +189,9 @@ class Placer:
         self._hashes.write_at(first, hashes)
         if hashes:
             self._edges.append((self._column.data_bytes + first, len(hashes), xxhash.xxh3_64_intdigest(hashes)))
-        if not self._store.session:  # nothing would tell that the machine has lost them
+        if self._store.session:
+            self._file.begin_sync(self._head + self._first, self._position - self._first)
+        else:  # nothing would tell that the machine has lost them
             self._file.sync()
             self._hashes.sync()
         self.close()
@@ -271,8 +273,9 @@ def finish_split(
     name = f"{split}.checksums.json"
     body = checksum_table([column.column for column in columns], list(columns.values()), metadata)
     store.commit_bytes(name, body)
-    files = []
-    for column, hashes in columns.items():
-        store.publish(column.placing.file, column.file)
-        files.append(FileFacts(column.file, column.placing.bytes, digest(column.head, hashes.tobytes())))
+    store.publish({column.placing.file: column.file for column in columns})
+    files = [
+        FileFacts(column.file, column.placing.bytes, digest(column.head, hashes.tobytes()))
+        for column, hashes in columns.items()
+    ]
     return ShardFacts(split, records, (*files, FileFacts(name, len(body), digest(body))))

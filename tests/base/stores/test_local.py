@@ -281,13 +281,13 @@ def test_no_room_for_a_placed_file_is_told_by_its_path(folder):
 def test_a_file_that_is_whole_is_moved_to_its_real_name(folder):
     folder.commit_bytes("train/a", b"old")
     folder.commit_bytes(".penstock/placing/a", b"new")
-    folder.publish(".penstock/placing/a", "train/a")
+    folder.publish({".penstock/placing/a": "train/a"})
     folder.commit_bytes(".penstock/placing/b", b"other")
-    folder.publish(".penstock/placing/b", "new/folder/b")
+    folder.publish({".penstock/placing/b": "new/folder/b"})
     assert folder.list() == ["new/folder/b", "train/a"]
     assert folder.read("train/a") == b"new"
     with pytest.raises(FileError, match="ENOENT"):
-        folder.publish(".penstock/placing/b", "new/folder/c")
+        folder.publish({".penstock/placing/b": "new/folder/c"})
 
 
 @pytest.mark.parametrize("point", ["move.before_rename", "move.after_rename"])
@@ -296,7 +296,7 @@ def test_a_kill_inside_a_move_leaves_the_file_in_one_place(tmp_path, point):
     token.touch()
     folder = open_store(str(tmp_path / "out"))
     folder.commit_bytes("beside", b"data")
-    program = f"from penstock.base.stores import open_store; open_store({folder.root!r}).publish('beside', 'real')"
+    program = f"from penstock.base.stores import open_store; open_store({folder.root!r}).publish({{'beside': 'real'}})"
     environment = {**os.environ, CRASH_VARIABLE: f"{point}:{token}"}
     died = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
     assert died.returncode == CRASH_EXIT_CODE

@@ -10,7 +10,7 @@ import pytest
 from penstock.base.faults import Sweep, sweeping
 from penstock.base.stores import open_store
 from penstock.base.stores.local import LocalStore
-from penstock.prepare.ledger import LedgerRow, files_are_there
+from penstock.prepare.ledger import LedgerRow, files_are_there, read_rows, write_row
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.placed import PLACING, Placer, lay_out_fixed
@@ -41,6 +41,16 @@ def test_rows_that_were_placed_in_an_earlier_session_are_placed_again(tmp_path):
     shard = ShardFacts("train", 1, (FileFacts(f"{PLACING}/X_train.npy", 100, ""),))
     assert files_are_there(store, row_of(shards={"train": shard}, boot=store.session), spill_needed=False)
     assert not files_are_there(store, row_of(shards={"train": shard}, boot=EARLIER), spill_needed=False)
+
+
+def test_a_row_is_synced_if_what_it_names_is(tmp_path):
+    store = open_store(tmp_path)
+    store.commit_bytes(".penstock/tasks/0-map-00001.json", b"")  # so that folders are there
+    for row, is_synced in ((row_of(), True), (row_of(boot=store.session), False)):
+        with sweeping(Sweep()) as seen:
+            write_row(store, row)
+        assert ("sync" in dict(seen.operations)) == is_synced
+        assert read_rows(store)[row.task] == row
 
 
 @dataclass(frozen=True)

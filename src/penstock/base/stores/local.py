@@ -9,7 +9,7 @@ import fcntl
 import mmap
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -92,11 +92,11 @@ class LocalStore:
             finally:
                 os.close(descriptor)
 
-    def forget_pages(self, name: str) -> None:
+    def forget_pages(self, name: str, end: int) -> None:
         """For what is written next, that memory is cheaper than memory that was never used (benchmarks/LOG.md)."""
         if hasattr(os, "posix_fadvise"):
             with self.open(name) as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(file.fileno(), 0, end, os.POSIX_FADV_DONTNEED)
 
     @contextmanager
     def commit(self, name: str, lasting: bool = True) -> Iterator[WriteFile]:
@@ -136,13 +136,15 @@ class LocalStore:
         self._make_folder(os.path.dirname(name))
         return PlacedFile(self._path(name), size)
 
-    def publish(self, name: str, into: str) -> None:
-        self._make_folder(os.path.dirname(into))
-        crash_point("move.before_rename")
-        with doing("rename into place", self._path(into), "rename"):
-            os.replace(self._path(name), self._path(into))
-        crash_point("move.after_rename")
-        sync_folder(os.path.dirname(self._path(into)))
+    def publish(self, moves: Mapping[str, str]) -> None:
+        for name, into in moves.items():
+            self._make_folder(os.path.dirname(into))
+            crash_point("move.before_rename")
+            with doing("rename into place", self._path(into), "rename"):
+                os.replace(self._path(name), self._path(into))
+            crash_point("move.after_rename")
+        for folder in sorted({os.path.dirname(self._path(into)) for into in moves.values()}):
+            sync_folder(folder)
 
     def append(self, name: str) -> WriteFile:
         self._make_folder(os.path.dirname(name))

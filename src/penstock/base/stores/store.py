@@ -3,7 +3,7 @@
 A file of a dataset appears whole or not at all: `commit` and `publish` see to that. Names are relative and use `/`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
@@ -31,6 +31,9 @@ class SharedWriter(Protocol):
     def write_at(self, start: int, data: bytes | memoryview) -> None: ...
     def copy_at(self, start: int, source: Copyable, first: int, length: int) -> None: ...
     def read_at(self, start: int, length: int) -> bytes: ...
+    def begin_sync(self, start: int, length: int) -> None:
+        """Have the system begin to write these bytes to the disk, without waiting for it."""
+
     def sync(self) -> None: ...
     def close(self) -> None: ...
 
@@ -80,8 +83,8 @@ class Store(Protocol):
     def map(self, name: str) -> memoryview:
         """The file's bytes, mapped read-only. An empty file cannot be mapped and is an error."""
 
-    def forget_pages(self, name: str) -> None:
-        """Let the system use the memory in which it keeps a synced file."""
+    def forget_pages(self, name: str, end: int) -> None:
+        """Let the system use the memory in which it keeps the first `end` bytes of a synced file."""
 
     # How it changes.
 
@@ -93,8 +96,8 @@ class Store(Protocol):
     def place(self, name: str, size: int) -> SharedWriter:
         """Open a file that is not in the dataset yet, of `size` bytes, to write some of them."""
 
-    def publish(self, name: str, into: str) -> None:
-        """Rename a synced file of this store to its final name."""
+    def publish(self, moves: Mapping[str, str]) -> None:
+        """Rename synced files of this store to their final names."""
 
     def append(self, name: str) -> Writer:
         """Open a log for appending; nothing of it is needed to resume."""

@@ -193,6 +193,11 @@ class Container:
     facts: dict[str, Any]
     digest: str  # of the index
 
+    @property
+    def first_array(self) -> int:
+        """Where the blocks end, and its arrays and index begin."""
+        return min((start for start, *_ in self.facts["arrays"].values()), default=0)
+
     def damaged(self, place: str) -> IntegrityError:
         return self.words.damaged(self.source.path, place)
 

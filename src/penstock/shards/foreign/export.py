@@ -228,8 +228,7 @@ def write_files(
             write(file, group)
         count += 1
     names = [f"{stem}-{number:05d}-of-{count:05d}{suffix}" for number in range(count)]
-    for number, name in enumerate(names):
-        store.publish(f"{stem}-{number:05d}", name)
+    store.publish({f"{stem}-{number:05d}": name for number, name in enumerate(names)})
     return names
 
 
@@ -262,8 +261,8 @@ def written_beside(target: str) -> Iterator[LocalStore]:
             # A folder that holds something cannot be replaced in one step. Between these two the place is empty.
             parent.remove(f"{name}{_BEFORE}")
             if os.path.isdir(target) and os.listdir(target):
-                parent.publish(name, f"{name}{_BEFORE}")
-            parent.publish(f"{name}{_BESIDE}", name)
+                parent.publish({name: f"{name}{_BEFORE}"})
+            parent.publish({f"{name}{_BESIDE}": name})
             parent.remove(f"{name}{_BEFORE}")
         finally:
             parent.remove(f"{name}{_BESIDE}")

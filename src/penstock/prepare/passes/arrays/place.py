@@ -1,6 +1,6 @@
 """Place: a pass that copies parts of samples to their places in the dataset's arrays, normalized on the way."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.base.errors import PlanError
 from penstock.base.sizes import counted, format_size
@@ -13,7 +13,8 @@ from penstock.prepare.passes.arrays.moving import changes_of, first_applied, par
 from penstock.prepare.passes.arrays.parts import lay_out_parts
 from penstock.prepare.passes.arrays.placing import Part, PlaceWork
 from penstock.prepare.passes.job import Job
-from penstock.shards.placed import PLACING, make_room
+from penstock.prepare.samples.groups import PartsByTask
+from penstock.shards.placed import PLACING, Layout, make_room
 
 _HELD_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
 _BYTES_PER_SECOND = 1e9
@@ -24,6 +25,8 @@ class Place(Pass):
     job: Job
     before: int  # the pass that left the parts
     is_for_good = True
+    # To lay out reads a little of every part. When the pass is over, their pages are gone, and the disk is slow.
+    _laid_out: list[tuple[PartsByTask, Layout]] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def _is_in_memory(self) -> bool:
@@ -75,10 +78,16 @@ class Place(Pass):
 
     def _work(self, left: Left, store: Store) -> PlaceWork:
         parts = tuple(row.shards for row in left.rows[self.before])
-        schemas = part_schema(self.job), self.job.survey.output
-        layout = lay_out_parts(store, self.job.splits, *schemas, parts, self.job.survey.optional)
+        layout = self._layout(store, parts)
         artifacts = {number: each.artifact for number, each in left.learned.items()}
         return PlaceWork(store.root, parts, layout, changes_of(self.job, artifacts), self._is_in_memory)
+
+    def _layout(self, store: Store, parts: PartsByTask) -> Layout:
+        if not self._laid_out or self._laid_out[0][0] != parts:
+            schemas = part_schema(self.job), self.job.survey.output
+            layout = lay_out_parts(store, self.job.splits, *schemas, parts, self.job.survey.optional)
+            self._laid_out[:] = [(parts, layout)]
+        return self._laid_out[0][1]
 
     def _refuse_without_room(self, work: PlaceWork, means: Means) -> None:
         """Refuse merge_strategy: accumulative if the data does not fit, now that its size is known."""

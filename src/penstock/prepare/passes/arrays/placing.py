@@ -74,9 +74,9 @@ class PlaceWork(Work):
                         found += place_copy(store, placed, number, column, file.name)
                 records += shard.records
                 report(records)
-            name = file.name
+            name, end = file.name, file.file.first_array
             del file, column  # or the map would hold the pages
-            store.forget_pages(name)
+            store.forget_pages(name, end)
         for placed, number, views in held:
             edges[placed.file] += place_views(store, placed, number, views)
         crash_point("place.before_ledger")

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.base.sizes import counted
+from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import SLICES, Measured
-from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left
+from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Task
 from penstock.prepare.passes.folds.fold import Reader, Written, summed
 from penstock.prepare.passes.folds.from_slices import FromSlices
 from penstock.prepare.passes.job import Inputs, Job
@@ -36,6 +37,11 @@ class Slices(Reader):
             )
             for piece in slices
         ]
+
+    def order(self, tasks: list[Task], store: Store) -> list[Task]:  # noqa: ARG002
+        """Slices, largest first: a large one at the end, such as a compressed file, would leave other workers idle."""
+        sizes = [piece.bytes for piece in self.job.survey.slices]
+        return sorted(tasks, key=lambda task: -sizes[task.input.number])
 
     def batches(self, measured: Measured) -> Batches:  # noqa: ARG002
         wide = _COLUMN_BYTES * len(self.job.survey.schema)
