@@ -171,7 +171,10 @@ class Fold(passes.Pass):
         return self.reader.order(tasks, store) if tasks else tasks
 
     def prepare(self, left: passes.Left, store: Store, kept: passes.LedgerRows, means: Means) -> FoldWork:  # noqa: ARG002
-        return self._work(left, store.root)
+        work = self._work(left, store.root)
+        if len(kept) == self.task_count:
+            return work
+        return replace(work, source=work.source.ready(store.root))
 
     @property
     def _sink(self) -> Into | None:
