@@ -39,9 +39,14 @@ class Buckets(Reader):
     def inputs(self) -> Inputs:
         return [(Bucket(number), [number]) for number in range(self.buckets)]
 
+    def bytes_to_sort(self, measured: Measured) -> int:
+        return self._spilled_bytes(measured) // self.buckets
+
+    def _spilled_bytes(self, measured: Measured) -> int:
+        return int(self.job.rows * measured.slices.given_per_row * measured.spilled_row_bytes)
+
     def batches(self, measured: Measured) -> Batches:
-        every = int(self.job.rows * measured.slices.given_per_row * measured.spilled_row_bytes)
-        bucket = every // self.buckets
+        every, bucket = self._spilled_bytes(measured), self.bytes_to_sort(measured)
         kept = min(self.reducer.keeps_bytes(), every or 2**62)  # beside a run, when it has several
         least = kept + (2 << 20)
         return Batches(max(min(8 * bucket, every, _MOST_SORTED), least), max(bucket, least), least)
