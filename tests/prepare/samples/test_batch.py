@@ -73,7 +73,9 @@ def the_problem(**changed: Any) -> Problem:
     return problem
 
 
-ODD = st.sampled_from([0, 1, -1, 2, True, 0.5, 3.0, -0.0, float("nan"), 2**24 + 1, 40000, None, "x", np.int8(4), [1]])
+ODD = st.sampled_from(
+    [0, 1, -1, 2, True, 0.5, 3.0, -0.0, float("nan"), 2**24 + 1, 40000, None, "x", bytearray(b"x"), np.int8(4), [1]]
+)
 DTYPES = st.sampled_from(["?", "i1", "i8", "u2", "f2", "f4", "f8", ">f4", "g", "U1", "S1", "M8[s]", "c8", "O"])
 
 

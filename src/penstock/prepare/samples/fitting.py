@@ -168,8 +168,8 @@ def named(value: Any) -> str:
         return f"array of {value.dtype}"
     if isinstance(value, str):
         return f"str {str(value)[:40]!r}"
-    if isinstance(value, bytearray):
-        return "bytes"  # which it is held as
+    if isinstance(value, bytearray | list | tuple):  # by one name each, whether it is held (see there) or not
+        return "bytes" if isinstance(value, bytearray) else "list"
     if isinstance(value, int) and value.bit_length() > 128:
         return f"int of {value.bit_length()} bits"
     if isinstance(value, bool | int | float | np.generic):
