@@ -46,7 +46,7 @@ installed: $(READY)
 	$(BIN)/python tools/installed.py
 
 promises: $(READY)
-	PENSTOCK_THOROUGH=1 $(BIN)/python -m pytest tests/promises tests/prepare/tokenizers tests/docs -n 2 --dist worksteal -vv
+	PENSTOCK_THOROUGH=1 $(BIN)/python -m pytest tests/promises tests/prepare/tokenizers tests/base/stores tests/docs -n 2 --dist worksteal -vv
 
 bench: $(READY)
 	$(BIN)/python benchmarks/map_against_pyarrow.py

@@ -18,6 +18,8 @@ from tests.base.stores.mounting import mounted
 from tests.promises import arrays_making, text_making, workshop
 from tests.promises.killing import assert_no_leftovers
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def mount(tmp_path: Path) -> Iterator[Path]:

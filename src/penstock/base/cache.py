@@ -24,7 +24,7 @@ _DIGEST = 32  # characters
 _UNUSED_SECONDS = 30 * 24 * 3600  # what no process has used for so long goes: it may be of another version
 KERNELS, PROOFS = "kernels", "proofs"
 _KINDS = {KERNELS: "compiled kernels", PROOFS: "comparisons of tokenizers"}
-_OURS = re.compile(r"([0-9a-f]+-[0-9a-f]+-)?[0-9a-f]{32}")  # a digest; before it, `unique_name` of one half written
+_OURS = re.compile(r"([0-9a-f]+-){0,2}[0-9a-f]{32}")  # a digest; before it, `unique_name` of one half written
 
 
 def cache_folder(name: str) -> Path:

@@ -1,4 +1,7 @@
-"""Mounting: a folder through a FUSE mount, as containers see a shared folder. Tests skip without bindfs."""
+"""Mounting: a folder through a FUSE mount, as containers see a shared folder.
+
+`make promises` runs these tests. They need bindfs, and skip themselves without it: `apt-get install bindfs fuse3`.
+"""
 
 from __future__ import annotations
 

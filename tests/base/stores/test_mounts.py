@@ -42,6 +42,7 @@ def test_without_a_table_nothing_is_shared():
     assert not FileSystem().is_shared
 
 
+@pytest.mark.thorough
 def test_a_real_mount_is_found(tmp_path):
     (tmp_path / "folder").mkdir()
     assert not file_system(str(tmp_path / "folder")).is_shared

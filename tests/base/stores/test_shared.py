@@ -24,6 +24,7 @@ MEMORY = Path("/dev/shm")  # a tmpfs of every Linux machine: another file system
 # Scratch.
 
 
+@pytest.mark.thorough
 def test_scratch_of_a_local_output_is_beside_it_and_that_of_a_shared_one_on_this_machine(tmp_path):
     (tmp_path / "folder").mkdir()
     here = open_store(str(tmp_path / "folder/out"))
@@ -101,6 +102,7 @@ def _unfinished(root: Path) -> int:
     return len(list((root / TEMPORARY).glob("*")))
 
 
+@pytest.mark.thorough
 def test_a_container_with_a_mount_of_its_own_keeps_what_another_is_writing(tmp_path):
     """Both have the boot id of their machine, and neither sees the other's lock."""
     (tmp_path / "folder").mkdir()
@@ -114,6 +116,7 @@ def test_a_container_with_a_mount_of_its_own_keeps_what_another_is_writing(tmp_p
         assert open_store(str(two)).read("whole") == b"every byte"
 
 
+@pytest.mark.thorough
 def test_what_a_killed_writer_behind_the_same_mount_left_is_swept(tmp_path):
     (tmp_path / "folder").mkdir()
     with mounted(tmp_path / "folder", tmp_path / "one") as one:
@@ -154,6 +157,7 @@ def test_a_machine_without_a_boot_id_keeps_what_others_are_writing(tmp_path):
             assert os.path.exists(left) != is_old
 
 
+@pytest.mark.thorough
 def test_files_of_a_shared_folder_are_synced_so_that_another_machine_can_resume(tmp_path):
     (tmp_path / "folder").mkdir()
     with mounted(tmp_path / "folder", tmp_path / "mount") as mount:
