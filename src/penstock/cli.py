@@ -108,6 +108,7 @@ _LOOKED = f"{_MADE}, or .arrayrecord files; quote patterns."
 _READ = "Files to read instead of the job's. Quote patterns; may be repeated."
 _ANY_KEY = "Set any key of the job file, such as input.format=csv, or a setting of a preset; may be repeated."
 _STRATEGIES = "auto, sequential, parallel or streaming; does not change the output."
+_ENGINES = "Who does the tasks: local or ray; does not change the output. Options are in the job file."
 _FORMATS = "Format of the output: safetensors, npy, arrays, arrayrecord."
 JobFile = Annotated[str, typer.Argument(metavar="JOB", callback=_local, help=_JOB, autocompletion=_jobs_like)]
 Dataset = Annotated[
@@ -125,6 +126,7 @@ Memory = Annotated[str | None, _option("--memory -m", "SIZE", "Limit for the who
 Workers = Annotated[str | None, _option("--workers -w", "N", "Number of processes, or auto; 0 runs inside the driver.")]
 Setting = Annotated[list[str] | None, _option("--set -s", "KEY=VALUE", _ANY_KEY)]
 Strategy = Annotated[str | None, _option("--strategy", "NAME", _STRATEGIES)]
+Engine = Annotated[str | None, _option("--engine", "NAME", _ENGINES)]
 Format = Annotated[str | None, _option("--format -f", "NAME", _FORMATS)]
 MemoryLimit = Annotated[str | None, _older("--memory-limit-gb", "N", "Same as --memory with N GB.")]
 MaxRowSize = Annotated[str | None, _older("--max-row-size-mb", "N", "Sets max_record of `group` to N MiB.")]
@@ -210,6 +212,7 @@ def run(
     memory: Memory = None,
     workers: Workers = None,
     strategy: Strategy = None,
+    engine: Engine = None,
     output_format: Format = None,
     settings: Setting = None,
     redo: Redo = False,
@@ -232,7 +235,9 @@ def run(
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio, parallel)
-        asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
+        asked = load_job(
+            job, collect(inputs, output, memory, workers, strategy, output_format, settings, engine), older
+        )
         halves = (
             iter([keep_batches(asked.config)]) if skip_merge else halves_of(asked.config, plan_config if redo else None)
         )
@@ -322,6 +327,7 @@ def plan(
     memory: Memory = None,
     workers: Workers = None,
     strategy: Strategy = None,
+    engine: Engine = None,
     output_format: Format = None,
     settings: Setting = None,
     memory_limit_gb: MemoryLimit = None,
@@ -342,7 +348,9 @@ def plan(
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
-        asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
+        asked = load_job(
+            job, collect(inputs, output, memory, workers, strategy, output_format, settings, engine), older
+        )
         with waiting(PLANNING):
             facts = asked_facts(asked)
     show(facts, plan_tables, as_json)

@@ -26,10 +26,17 @@ from penstock.prepare.passes import Task, Work
 from penstock.prepare.rows.rows import GIVEN_UP, HUNG
 
 if TYPE_CHECKING:
-    from penstock.prepare.engines import Done
+    from penstock.prepare.engines import Done, Opening
 
 _TICK_SECONDS = 0.1
 _SAMPLE_SECONDS = 0.25
+
+
+def open_engine(opening: Opening) -> LocalEngine:
+    plan, nursery, log = opening.plan, opening.nursery, opening.log
+    return LocalEngine(
+        nursery, plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, opening.lock
+    )
 
 
 class LocalEngine:

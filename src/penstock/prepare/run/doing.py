@@ -9,7 +9,7 @@ from typing import Self
 from penstock.base.events.log import EventLog
 from penstock.base.processes.nursery import Nursery
 from penstock.base.stores.store import Store
-from penstock.prepare.engines import Engine
+from penstock.prepare.engines import Engine, Opening
 from penstock.prepare.engines.choosing import make_engine
 from penstock.prepare.engines.events import Effort
 from penstock.prepare.engines.proving import Proving
@@ -36,7 +36,7 @@ class Doing:
     ) -> Iterator[Self]:
         """Where memory has no room for a comparison of engines beside the tasks, it is waited for first."""
         proving = Proving(plan.survey)
-        doing = cls(plan, store, make_engine(plan, store, log, lock, nursery), log, progress, proving)
+        doing = cls(plan, store, make_engine(Opening(plan, store, log, lock, nursery)), log, progress, proving)
         try:
             proving.check(waits=not plan.proof_bytes)
             yield doing
