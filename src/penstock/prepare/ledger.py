@@ -98,6 +98,15 @@ def read_rows(store: Store) -> dict[str, LedgerRow]:
     return {row.task: row for row in rows if row}
 
 
+def row_names(store: Store) -> set[str]:
+    """Names of the tasks that have a row, whole or damaged."""
+    return {name.rpartition("/")[2].removesuffix(".json") for name in store.entries(TASKS)}
+
+
+def read_row(store: Store, task: str) -> LedgerRow | None:
+    return decode_row(store.read(_name(task))) if store.exists(_name(task)) else None
+
+
 def forget(store: Store, tasks: Iterable[str]) -> None:
     for task in tasks:
         store.remove(_name(task))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from penstock.prepare.budget.means import Settings
@@ -28,6 +28,7 @@ class Feed(Protocol):
         ...
 
 
+@runtime_checkable
 class Fed(Protocol):
     """An engine that does tasks as they come."""
 
