@@ -43,7 +43,7 @@ def work(
     memory: str | None = None,
     workers: str | int | None = None,
     lease: float | None = None,
-    say: Callable[[str], None] = lambda words: None,
+    say: Callable[[str], None] = print,
     observe: Observer | None = None,
 ) -> Worked:
     """Do tasks of the run whose plan lies in `output`, until its dataset is there.
@@ -53,7 +53,7 @@ def work(
         memory: Limit for this machine's part, its whole process tree. Default: the job's `memory:`.
         workers: Processes of this machine; 0 does the tasks inside this one. Default: the job's `workers:`.
         lease: Seconds without a sign of life before others do this machine's tasks. Default: the run's.
-        say: Told, in a line, that this machine joins.
+        say: Told, in a line, that this machine joins. Default: it is printed.
         observe: Told each event of this machine's tasks.
     """
     began = time.monotonic()
