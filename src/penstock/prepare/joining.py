@@ -72,9 +72,9 @@ def work(
         members = file.store(store.root, name)
         member = Member(_with_rooms(plan, file), members, lease or file.lease, file.started, observe)
         say(f"worker {name} joins: {counted(plan.task_count, 'task')} in all, {here} here")
-        log = member.work(processes)
+        tasks, rows = member.work(processes)
     seconds = round(time.monotonic() - began, 3)
-    return Worked(store.root, dataset_id(store), name, log.tasks, log.rows, seconds)
+    return Worked(store.root, dataset_id(store), name, tasks, rows, seconds)
 
 
 def _finished(store: Store) -> Worked:

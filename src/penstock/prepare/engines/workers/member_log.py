@@ -40,12 +40,9 @@ class MemberLog(EventLog):
         super().say(name, **facts)
 
     @property
-    def tasks(self) -> int:
-        return self._counts["tasks"]
-
-    @property
-    def rows(self) -> int:
-        return self._counts["rows_done"]
+    def done(self) -> tuple[int, int]:
+        """Tasks and rows."""
+        return self._counts["tasks"], self._counts["rows_done"]
 
     def sample(self, **facts: Any) -> None:
         self._counts["peak"] = max(self._counts["peak"], facts["memory"])

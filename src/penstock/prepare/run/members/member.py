@@ -63,21 +63,22 @@ class Member:
     started: float  # when the run was begun
     observe: Observer | None = None
 
-    def work(self, nursery: Nursery) -> MemberLog:
-        """Return when the dataset is there, with what this member has done."""
+    def work(self, nursery: Nursery) -> tuple[int, int]:
+        """(tasks, rows) that this member did, when the dataset is there."""
         board, leases = Board(self.store), Leases(self.store, self.lease)
         progress = Progress(self.plan, self.store, self.observe, self.started)
 
         def make(opening: Opening) -> Joined:
             return Joined(make_engine(opening), board, leases)
 
-        log = MemberLog(self.store, progress.watch)
-        with self._leaving(board), log, Renewing(leases):
+        done = 0, 0
+        with self._leaving(board), MemberLog(self.store, progress.watch) as log, Renewing(leases):
             opening = Opening(self.plan, self.store, log, (), nursery)
             with holding_others(self.plan, shared=True), Doing.start(opening, progress, make, alone=False) as doing:
                 left = doing.passes(_Known(self.store))
+            done = log.done
             finish_once(self.store, board, leases, lambda: self._finish(left, progress))
-        return log
+        return done
 
     def _finish(self, left: Left, progress: Progress) -> None:
         def run_facts() -> bytes:
