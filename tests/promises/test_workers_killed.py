@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -28,7 +27,7 @@ EVENTS: dict[str, Any] = {"stages": workshop.EVENT_STAGES, "slice_size": "40kB"}
 ARRAYS: dict[str, Any] = {
     "stages": [{"split": {"test": 0.3}}, {"normalize": ["features"]}],
     "format": "arrays",
-    "slice_size": "20kB",
+    "slice_size": "15kB",
 }
 
 
@@ -61,15 +60,15 @@ class Job:
 
 
 def _events(folder: Path) -> Path:
-    return workshop.make_event_input(folder, files=6, rows=3000)
+    return workshop.make_event_input(folder, files=4, rows=1500)
 
 
 def _samples(folder: Path) -> Path:
     folder.mkdir()
     rng = np.random.default_rng(1)
-    for number in range(6):
-        values = pa.FixedSizeListArray.from_arrays(pa.array(rng.normal(3, 1, 800 * 20).astype("f4")), 20)
-        table = pa.table({"features": values, "label": rng.integers(0, 9, 800)})
+    for number in range(4):
+        values = pa.FixedSizeListArray.from_arrays(pa.array(rng.normal(3, 1, 400 * 20).astype("f4")), 20)
+        table = pa.table({"features": values, "label": rng.integers(0, 9, 400)})
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=100)
     return folder
 
@@ -136,7 +135,7 @@ def test_a_worker_that_dies_at_a_crash_point_is_replaced(arrays, tmp_path, point
 
 
 @pytest.mark.proof
-def test_a_stopped_worker_that_continues_changes_nothing(events, tmp_path):
+def test_a_stopped_worker_that_continues_changes_nothing(events):
     """It sleeps past its lease: its tasks are done by others, and it finds the dataset there."""
     chance = random.Random(3)
     with members.machines(2) as (sleeper, other):
@@ -156,7 +155,7 @@ def test_a_stopped_worker_that_continues_changes_nothing(events, tmp_path):
 
 @pytest.mark.proof
 @pytest.mark.parametrize("how", ["the same job, on one machine", "another job", "--redo with workers"])
-def test_a_stopped_worker_changes_nothing_in_an_output_that_another_run_took(arrays, events, tmp_path, how):
+def test_a_stopped_worker_changes_nothing_in_an_output_that_another_run_took(arrays, events, how):
     chance = random.Random(how)
     with members.machines(2) as (sleeper, other):
         for _ in range(STOPS):
@@ -189,7 +188,7 @@ def test_a_stopped_worker_changes_nothing_in_an_output_that_another_run_took(arr
 
 
 @pytest.mark.proof
-def test_sigterm_gives_tasks_back_at_once(tmp_path, events):
+def test_sigterm_gives_tasks_back_at_once(tmp_path):
     job = Job(tmp_path / "job", _events(tmp_path / "data"), **EVENTS)
     with members.machines(2) as (first, second):
         watcher = job.begin()

@@ -2,11 +2,9 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
-import penstock
 from tests import golden
 from tests.promises import members, workshop
 from tests.promises.killing import assert_no_leftovers

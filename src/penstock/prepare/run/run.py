@@ -8,12 +8,10 @@ from penstock.base.events import Observer
 from penstock.base.faults import crash_point
 from penstock.base.processes.nursery import Nursery
 from penstock.base.stores import open_store
-from penstock.prepare.engines import Opening
 from penstock.prepare.plan.plan import Plan
-from penstock.prepare.run.clearing import is_to_be_replaced, remove_result, remove_scaffolding
+from penstock.prepare.run.clearing import end_runs_of_members, is_to_be_replaced, remove_result, remove_scaffolding
 from penstock.prepare.run.doing import Doing
 from penstock.prepare.run.finishing import finish
-from penstock.prepare.run.members.plan_file import end_runs_of_members
 from penstock.prepare.run.owner import owner_words
 from penstock.prepare.run.progress import Progress
 from penstock.prepare.run.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
@@ -37,7 +35,7 @@ def run(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: boo
         with (
             holding_others(plan),
             progress.logging() as log,
-            Doing.start(Opening(plan, store, log, lock, nursery), progress) as doing,
+            Doing.start(plan, store, log, lock, progress, nursery) as doing,
         ):
             if is_to_be_replaced(store):
                 doing.wait_for_engines()

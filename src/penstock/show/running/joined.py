@@ -11,23 +11,26 @@ from rich.text import Text
 from penstock.base.errors import printable
 from penstock.base.events import Event
 from penstock.base.sizes import counted, format_seconds
-from penstock.prepare.joining import Worked
+from penstock.prepare.engines.hired import nursery
+from penstock.prepare.planning import plan_of
+from penstock.prepare.run.members.joining import Joining, Worked, join
 from penstock.show.console import make_console
 from penstock.show.running.notices import notices
 
 
-class Told:
-    """Lines on stderr: retries and stalls of this machine's tasks."""
+def work(output: str, memory: str | None = None, workers: str | None = None, lease: float | None = None) -> Worked:
+    """Join the run in that output. Retries and stalls of this machine's tasks are told on stderr."""
+    console = make_console(stderr=True)
 
-    def __init__(self) -> None:
-        self._console = make_console(stderr=True)
+    def say(words: str) -> None:
+        console.print(Text(printable(f"penstock: {words}")), soft_wrap=True)
 
-    def say(self, words: str) -> None:
-        self._console.print(Text(printable(f"penstock: {words}")), soft_wrap=True)
-
-    def observe(self, event: Event) -> None:
+    def observe(event: Event) -> None:
         for text in notices(event):
-            self._console.print(Text("penstock: ").append_text(text), soft_wrap=True)
+            console.print(Text("penstock: ").append_text(text), soft_wrap=True)
+
+    with nursery() as processes:
+        return join(Joining(plan_of, processes, say, observe), output, memory, workers, lease)
 
 
 def joined_facts(worked: Worked) -> dict[str, Any]:

@@ -3,18 +3,24 @@ waits for those that others do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.base.stores.leases import Leases
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.engines.feeding import Fed
+from penstock.prepare.engines import Engine, Fed, Opening
+from penstock.prepare.engines.choosing import make_engine
 from penstock.prepare.engines.workers.board import Board
 from penstock.prepare.engines.workers.claims import Claims
 from penstock.prepare.passes import Task, Work
 
 if TYPE_CHECKING:
-    from penstock.prepare.engines import Done, Engine
+    from penstock.prepare.engines import Done
+
+
+def joining(board: Board, leases: Leases) -> Callable[[Opening], Joined]:
+    """What opens the engine of a member, around that of its machine."""
+    return lambda opening: Joined(make_engine(opening), board, leases)
 
 
 class Joined:

@@ -14,14 +14,14 @@ from penstock.base.errors import OutputError, PlanError
 from penstock.base.fingerprint import fingerprint
 from penstock.base.sizes import format_size
 from penstock.base.stores.shared import SharedStore, shared_root
-from penstock.base.stores.store import STATE, Store
+from penstock.base.stores.store import PLAN, Store
 from penstock.prepare.job.config import Config
+from penstock.prepare.job.engine_config import WorkersOptions
 from penstock.prepare.job.job_file import read_yaml
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.rows.container import FORMAT
 from penstock.shards.manifest import FORMAT_VERSION
 
-PLAN = f"{STATE}/plan.json"
 _ROOM_SHARE = 0.9  # of a row's room where the job was planned: what is measured differs a little each time
 
 
@@ -69,7 +69,9 @@ def tasks_of(plan: Plan) -> str:
     return fingerprint([[task.name, task.fingerprint] for each in plan.passes for task in each.tasks])
 
 
-def make_plan_file(plan: Plan, lease: float, token: str, started: float) -> PlanFile:
+def make_plan_file(plan: Plan, token: str, started: float) -> PlanFile:
+    options = plan.config.engine.options
+    assert isinstance(options, WorkersOptions)
     return PlanFile(
         versions(),
         plan.config.to_yaml(),
@@ -79,7 +81,7 @@ def make_plan_file(plan: Plan, lease: float, token: str, started: float) -> Plan
         plan.made_by,
         plan.means.budget.for_rows,
         tuple(each.settings.room.alone for each in plan.passes),
-        lease,
+        options.lease,
         token,
         started,
     )
@@ -98,12 +100,6 @@ def read_plan_file(store: Store) -> PlanFile | None:
         return PlanFile(**{**facts, "rooms": tuple(facts["rooms"])})
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def end_runs_of_members(store: Store) -> None:
-    """Take the output away from workers of other machines, whatever they are doing."""
-    store.remove(PLAN)
-    store.fence()
 
 
 def refuse_other_versions(file: PlanFile, where: str) -> None:
