@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,27 +66,6 @@ def _error_of(facts: dict[str, Any]) -> PenstockError:
     for note in (*facts["notes"], f"on worker {facts['member']}"):
         error.add_note(note)
     return error
-
-
-class Known(Mapping[str, LedgerRow]):
-    """Rows of the ledger by task, as they are when somebody asks."""
-
-    def __init__(self, store: SharedStore) -> None:
-        self._store = store
-        self._last: LedgerRow | None = None  # asked for twice: whether it is there, and what it says
-
-    def __getitem__(self, task: str) -> LedgerRow:
-        if self._last is None or self._last.task != task:
-            self._last = read_row(self._store, task)
-        if self._last is None:
-            raise KeyError(task)
-        return self._last
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(row_names(self._store))
-
-    def __len__(self) -> int:
-        return len(row_names(self._store))
 
 
 class Pause:

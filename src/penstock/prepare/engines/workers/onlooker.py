@@ -58,7 +58,7 @@ class Onlooker:
             self._board.refuse_ended()
         except FailedElsewhere as failed:
             raise failed.error from None
-        for said in self._heard.new():
+        for _, said in self._heard.new():
             self._tell(said)
         if time.monotonic() - self._sampled >= _SAMPLE_SECONDS:
             self._sampled = time.monotonic()

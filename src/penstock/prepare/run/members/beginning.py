@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.base.errors import ConfigError
 from penstock.base.faults import crash_point
@@ -73,5 +73,6 @@ def _begin_anew(store: LocalStore, plan: Plan, redo: bool) -> Begun:
     kept, changes = keep_or_forget(file.store(store.root, WATCHER), plan, redo)
     crash_point("run.after_forgetting_tasks")
     remember_job(store, plan, redoing=redo or is_redoing(store, plan))
+    file = replace(file, kept=len(kept))
     plan_file.write_plan_file(store, file)  # from here on, workers can join
     return Begun(file, kept, changes)

@@ -1,13 +1,12 @@
 """Closing: what lies between the last task and the end of the run: one member finishes the dataset, and all see that it
 is there."""
 
-import json
 import time
 
 from penstock.base.stores.leases import Leases
 from penstock.base.stores.shared import SharedStore
 from penstock.prepare.engines.workers.board import Board, Pause
-from penstock.prepare.engines.workers.member_log import statuses
+from penstock.prepare.engines.workers.member_log import with_members
 from penstock.prepare.passes import Left
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.clearing import end_runs_of_members
@@ -32,14 +31,3 @@ def close(plan: Plan, store: SharedStore, leases: Leases, left: Left, progress: 
             end_runs_of_members(store)
         pause.begin(found=False)
         time.sleep(0 if store.exists(MANIFEST) else pause.left)
-
-
-def with_members(run_facts: bytes, store: SharedStore) -> bytes:
-    """The contents of run.json, with what each member did."""
-    facts, found = json.loads(run_facts), statuses(store, store.token)
-    keys = ("member", "host", "process", "tasks", "rows_done", "retries", "stalls", "peak", "cpu_seconds")
-    members = [{key: each.get(key) for key in keys} for each in found]
-    facts["members"] = sorted(members, key=lambda each: str(each["member"]))
-    facts["peak_memory_bytes"] = max(facts["peak_memory_bytes"], *(each.get("peak", 0) for each in found), 0)
-    facts["cpu_seconds"] = round(sum(each.get("cpu_seconds", 0.0) for each in found), 3)
-    return json.dumps(facts, indent=1).encode() + b"\n"

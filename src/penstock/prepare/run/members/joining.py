@@ -80,7 +80,7 @@ def join(
     plan_file.refuse_less_room(file, plan)
     name, here = _name(), max(1, plan.workers)
     joining.say(f"worker {name} joins: {plan.task_count:,} tasks in all, {here} at a time here")
-    progress = Progress(plan, store, joining.observe, file.started)
+    progress = Progress(plan, store, joining.observe, file.started, tasks_kept=file.kept)
     member = Member(_with_rooms(plan, file), file.store(store.root, name), lease or file.lease, progress)
     tasks, rows = member.work(joining.nursery)
     seconds = round(time.monotonic() - began, 3)

@@ -40,6 +40,7 @@ class PlanFile:
     lease: float  # seconds
     token: str  # of this run
     started: float
+    kept: int  # tasks that an earlier run had done
 
     def store(self, output: str, member: str) -> SharedStore:
         return SharedStore(shared_root(output, self.token, member))
@@ -69,7 +70,7 @@ def tasks_of(plan: Plan) -> str:
     return fingerprint([[task.name, task.fingerprint] for each in plan.passes for task in each.tasks])
 
 
-def make_plan_file(plan: Plan, token: str, started: float) -> PlanFile:
+def make_plan_file(plan: Plan, token: str, started: float, kept: int = 0) -> PlanFile:
     options = plan.config.engine.options
     assert isinstance(options, WorkersOptions)
     return PlanFile(
@@ -84,6 +85,7 @@ def make_plan_file(plan: Plan, token: str, started: float) -> PlanFile:
         options.lease,
         token,
         started,
+        kept,
     )
 
 
