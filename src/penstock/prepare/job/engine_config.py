@@ -41,7 +41,7 @@ class RayOptions(EngineOptions):
 
 @dataclass(frozen=True)
 class EngineKind:
-    """`opens` is the target (module:name) of the function that makes the engine from an `Opening` (engines/__init__.py)."""
+    """`opens` is the target (module:name) of what makes the engine, from an `Opening` of engines/__init__.py."""
 
     options: type[EngineOptions]
     opens: str
