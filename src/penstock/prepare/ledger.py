@@ -12,11 +12,10 @@ from typing import Any
 
 from penstock.base.errors import IntegrityError
 from penstock.base.fingerprint import fingerprint
-from penstock.base.stores.store import STATE, Store
+from penstock.base.stores.store import PLACING, STATE, Store
 from penstock.prepare.rows.rows import GIVEN_UP, TOO_LARGE_PIECE
 from penstock.shards.columns import FileFacts, is_columns, open_columns
 from penstock.shards.manifest import ShardFacts, Step, shard_from_dict
-from penstock.shards.placed import PLACING
 
 TASKS = f"{STATE}/tasks"
 ANNOUNCED = f"{STATE}/announced.json"
