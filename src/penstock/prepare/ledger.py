@@ -98,6 +98,11 @@ def read_rows(store: Store) -> dict[str, LedgerRow]:
     return {row.task: row for row in rows if row}
 
 
+def read_row(store: Store, task: str) -> LedgerRow | None:
+    """The row of a task, if there is one and it is whole."""
+    return decode_row(store.read(_name(task))) if store.exists(_name(task)) else None
+
+
 def forget(store: Store, tasks: Iterable[str]) -> None:
     for task in tasks:
         store.remove(_name(task))

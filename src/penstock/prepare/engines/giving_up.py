@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock.base.errors import TaskError
+from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import Budget
 from penstock.base.sizes import format_size
 from penstock.prepare.budget.means import Settings
@@ -16,6 +16,18 @@ def refuse_other_row(task: Task, row: LedgerRow) -> None:
     """Refuse a row that a worker reports for another task than it was given."""
     if row.task != task.name:
         raise TaskError(f"defect: a worker that was given {task.name} reports {row.task}")
+
+
+def defect_of(cause: BaseException, traceback: str) -> PenstockError:
+    """The error of a task that was raised outside of the code that answers for it. Our own errors keep their words."""
+    if isinstance(cause, PenstockError):
+        return cause
+    defect = TaskError(
+        f"a task ended with {type(cause).__name__}: {cause}",
+        next_step="run with --debug for the traceback, and with `engine: local` to see whether the cluster has a part",
+    )
+    defect.add_note(traceback)
+    return defect
 
 
 def given_up(end: events.GiveUp, settings: Settings, budget: Budget, stack: Callable[[], str]) -> TaskError:

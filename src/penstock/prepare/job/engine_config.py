@@ -46,11 +46,12 @@ class EngineKind:
     options: type[EngineOptions]
     opens: str
     has_inside: bool = False  # whether the driver may do tasks itself: a small job, `workers: 0`
+    has_many_hosts: bool = False  # whether machines share the output, so that files are synced, and fenced at the end
 
 
 KINDS = {
     DEFAULT: EngineKind(LocalOptions, "penstock.prepare.engines.local:open_engine", has_inside=True),
-    "ray": EngineKind(RayOptions, "penstock.prepare.engines.ray:open_engine"),
+    "ray": EngineKind(RayOptions, "penstock.prepare.engines.ray.opening:open_engine", has_many_hosts=True),
 }
 
 
