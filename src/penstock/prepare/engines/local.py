@@ -78,6 +78,9 @@ class LocalEngine:
             self._look_at_silent_workers()
             self._sample(is_time)
 
+    def held_bytes(self) -> int:
+        return tree_memory(os.getpid()).counted
+
     def close(self) -> None:
         for worker in self._workers.values():
             worker.kill()

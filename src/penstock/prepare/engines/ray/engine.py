@@ -36,7 +36,7 @@ class RayEngine:
         self._budget, self._store, self._log = opening.plan.means.budget, opening.store, opening.log
         self._stall_notice, self._task_timeout = config.stall_notice, config.task_timeout
         self._most = None if config.workers == "auto" else config.workers
-        self._cluster, self._nodes = cluster, list(nodes)
+        self._cluster, self._nodes, self._own_node = cluster, list(nodes), cluster.own_node
         self._attempts, self._calls = Attempts(), Calls(cluster)
         self._rows_done, self._sampled, self._looked = 0, 0.0, time.monotonic()
         self._is_open = True
@@ -58,6 +58,12 @@ class RayEngine:
                 self._end(number)
             self._look_at_nodes()
             self._sample()
+
+    def held_bytes(self) -> int:
+        """Where tasks and the driver hold most, without Ray's own processes."""
+        held = self._calls.held_bytes()
+        held[self._own_node] += own_memory().counted
+        return max(held.values())
 
     def close(self) -> None:
         if self._is_open:
@@ -112,10 +118,8 @@ class RayEngine:
         if time.monotonic() - self._sampled < _SAMPLE_SECONDS:
             return
         self._sampled = time.monotonic()
-        held, states, own = self._calls.held_bytes(), self._attempts.states(self._sampled), own_memory()
-        held[self._cluster.own_node] += own.counted
-        rows = self._rows_done + self._attempts.rows
-        self._log.sample(memory=max(held.values()), file=own.file, rows=rows, busy=len(states), workers=states)
+        states, rows = self._attempts.states(self._sampled), self._rows_done + self._attempts.rows
+        self._log.sample(memory=self.held_bytes(), file=0, rows=rows, busy=len(states), workers=states)
         for event in list(self._calls.overfull(self._budget)):
             self._take(event)
 
