@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.base.memory import process_tree
+from penstock.base.errors import ConfigError
+from penstock.base.memory import Budget, process_tree
+from penstock.prepare.engines.ray.cluster import join_cluster
 from tests.clusters.ray_nodes import SETTINGS, Nodes, ray_nodes
 from tests.promises import workshop
 from tests.promises.killing import assert_no_leftovers
@@ -132,3 +134,9 @@ def test_ctrl_c_leaves_no_process_and_the_run_resumes(tmp_path, data):
     local = workshop.write_events_job(tmp_path / "job.yaml", data, slice_size="20kB")
     workshop.run_well(local)
     assert workshop.events_named(tmp_path / "out", "start")[-1]["tasks_kept"] == done
+
+
+@pytest.mark.parametrize("address", ["ray://head:10001", "head", "head:port"])
+def test_an_address_that_is_no_host_and_port_is_refused(address):
+    with pytest.raises(ConfigError, match="is not auto and not HOST:PORT"):
+        join_cluster(address, Budget(10**9, "memory: 1GB"), 1, ())
