@@ -33,6 +33,10 @@ class Engine(Protocol):
         """Return when every task is in the ledger; raise the error of the first that cannot be."""
         ...
 
+    def held_bytes(self) -> int:
+        """Memory that counts against `memory:` now: of this machine; of several, where it is most."""
+        ...
+
     def close(self) -> None:
         """End all processes, in any state of the tasks."""
         ...
@@ -56,11 +60,10 @@ class Feed(Protocol):
 
 
 @runtime_checkable
-class Fed(Protocol):
+class Fed(Engine, Protocol):
     """An engine that does tasks as they come."""
 
     def serve(self, feed: Feed, work: Work, settings: Settings, done: Done) -> None: ...
-    def close(self) -> None: ...
 
 
 class Listed:

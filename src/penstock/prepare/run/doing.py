@@ -87,7 +87,7 @@ class Doing:
         self.progress.tasks_again += len(known) - len(done)
         pending = each.order([task for task in tasks if task.name not in done], self.store)
         notes = work.notes if pending else []
-        record = self.progress.begin_pass(planned, list(done.values()))
+        record = self.progress.begin_pass(planned, list(done.values()), self.engine.held_bytes())
         self.log.say("pass", number=each.number, kind=each.kind, tasks=len(tasks), pending=len(pending), notes=notes)
 
         def finished(task: Task, row: LedgerRow, effort: Effort) -> None:
@@ -98,7 +98,7 @@ class Doing:
             self.proving.check()
 
         self.engine.run(pending, work, planned.settings, finished)
-        self.progress.end_pass(time.monotonic() - began)
+        self.progress.end_pass(time.monotonic() - began, self.engine.held_bytes())
         self._say_done(record)
         return [done[task.name] for task in tasks], work.engine
 

@@ -32,5 +32,8 @@ class Joined:
         claims = Claims(tasks, work, self._board, self._leases, done)
         self._engine.serve(claims, work, settings, claims.finished)
 
+    def held_bytes(self) -> int:
+        return self._engine.held_bytes()
+
     def close(self) -> None:
         self._engine.close()

@@ -6,12 +6,12 @@ import time
 from penstock.base.events import Observer
 from penstock.base.processes.nursery import Nursery
 from penstock.prepare.plan.plan import Plan
+from penstock.prepare.run.holding import hold_others
 from penstock.prepare.run.members.beginning import begin, store_of_members
 from penstock.prepare.run.members.ended import conclude
 from penstock.prepare.run.members.watching import watch
 from penstock.prepare.run.owner import owner_words
 from penstock.prepare.run.resume import finished, refuse_foreign
-from penstock.prepare.run.run import holding_others
 from penstock.shards.manifest import Manifest, read_manifest
 
 
@@ -27,7 +27,7 @@ def attend(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: 
                 observe({"event": "already_done", "time": time.time()})
             return there
         plan.wait_for_engines()
-        with holding_others(plan):  # workers hold them when they write there
+        with hold_others(plan):  # workers hold them when they write there
             begun = begin(store, plan, redo)
         watch(begun, plan, store, lock, nursery, observe)
     return read_manifest(store)

@@ -11,8 +11,8 @@ from penstock.prepare.passes import Left
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.clearing import end_runs_of_members
 from penstock.prepare.run.finishing import finish
+from penstock.prepare.run.holding import hold_others
 from penstock.prepare.run.progress import Progress
-from penstock.prepare.run.run import holding_others
 from penstock.shards.manifest import MANIFEST
 
 _FINISH = "finish"  # its claim; no task is called so
@@ -26,7 +26,7 @@ def close(plan: Plan, store: SharedStore, leases: Leases, left: Left, progress: 
         latest = leases.latest().get(_FINISH, 0)
         is_free = not latest or leases.is_expired(_FINISH, latest)
         if is_free and leases.claim(_FINISH, latest) and not store.exists(MANIFEST):
-            with holding_others(plan):
+            with hold_others(plan):
                 finish(plan, store, left, lambda: with_members(progress.run_facts(), store))
             end_runs_of_members(store)
         pause.begin(found=False)

@@ -11,10 +11,10 @@ from penstock.prepare.engines.workers.joined import joining
 from penstock.prepare.engines.workers.member_log import MemberLog
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.doing import Doing
+from penstock.prepare.run.holding import hold_others
 from penstock.prepare.run.members.closing import close
 from penstock.prepare.run.members.leaving import leaving
 from penstock.prepare.run.progress import Progress
-from penstock.prepare.run.run import holding_others
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Member:
         with leaving(self.store, board), MemberLog(self.store, self.progress.watch) as log, Renewing(leases):
             make = joining(board, leases)
             with (
-                holding_others(self.plan, shared=True),
+                hold_others(self.plan, shared=True),
                 Doing.start(self.plan, self.store, log, (), self.progress, nursery, make, alone=False) as doing,
             ):
                 left = doing.passes({})  # what others have done, the engine learns
