@@ -300,6 +300,7 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
 _JOINED = "The `output:` of a job that was begun with `--engine workers`."
 _OWN_MEMORY = "Limit for this machine's part, its whole process tree. Default: the job's."
 _OWN_WORKERS = "Processes of this machine, or auto; 0 does the tasks inside this one. Default: the job's."
+_BEGUN = "The job file, if all machines start alike: the first one begins the run. No `penstock run` is needed then."
 _LEASE = "Seconds without a sign of life before others do this machine's tasks. Default: the run's, 60."
 
 
@@ -309,18 +310,21 @@ def work(
     memory: Annotated[str | None, _option("--memory -m", "SIZE", _OWN_MEMORY)] = None,
     workers: Annotated[str | None, _option("--workers -w", "N", _OWN_WORKERS)] = None,
     lease: Annotated[float | None, _option("--lease", "S", _LEASE, min=0.1, max=86_400)] = None,
+    job: Annotated[str | None, _option("--job", "JOB", _BEGUN, callback=_local, autocompletion=_jobs_like)] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Do tasks of a run that was begun elsewhere, until its dataset is there. Start one on each machine."""
     with imported_for_good():
         from penstock.prepare.joining import work as join
+        from penstock.show.asking.elsewhere import load_shared_job
         from penstock.show.console import show, stdout_kept_clean
         from penstock.show.running.joined import Told, joined_facts, joined_lines
 
     with stdout_kept_clean():
         told = Told()
-        worked = join(path, memory, workers, lease, told.say, told.observe)
+        begun = load_shared_job(job, path, memory, workers).config if job else None
+        worked = join(path, memory, workers, lease, told.say, told.observe, begun)
     show(joined_facts(worked), joined_lines, as_json)
 
 

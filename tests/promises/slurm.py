@@ -22,6 +22,8 @@ from pathlib import Path
 
 import pytest
 
+import penstock
+
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "libmunge2", "libhwloc15")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 PLUGINS = f"{LIBRARIES}/slurm-wlm"
@@ -86,6 +88,13 @@ class Cluster:
         lines = self.command("scontrol", "show", "job", "--oneliner", job, check=False).splitlines()
         found = [(re.search(r"ArrayTaskId=(\S+)", line), re.search(r"JobState=(\w+)", line)) for line in lines]
         return {index[1]: state[1] for index, state in found if index and state}
+
+    def restarts(self, job: str, element: str) -> int:
+        """How often an element was requeued."""
+        line = self.command("scontrol", "show", "job", "--oneliner", f"{job}_{element}")
+        found = re.search(r"Restarts=(\d+)", line)
+        assert found, line
+        return int(found[1])
 
     def wait_until(self, job: str, *states: str, element: str | None = None, seconds: float = 300) -> None:
         """Wait until every element, or that one, is in one of the states."""
@@ -157,6 +166,7 @@ def _started(stack: ExitStack, folder: Path, programs: Path, cores: int, memory_
         {
             **os.environ,
             "SLURM_CONF": str(config),
+            "PYTHONPATH": str(Path(penstock.__file__).parents[1]),
             "LD_LIBRARY_PATH": f"{programs / LIBRARIES}:{plugins}",
             "PATH": f"{programs / 'usr/bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         },

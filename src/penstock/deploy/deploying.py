@@ -27,8 +27,7 @@ def write_slurm(
     """Write the script. The nodes find the job and its output by the same paths as this machine."""
     script = output or f"{job_stem(job)}.sbatch"
     needs = known_needs(make_plan, options.missing)
-    place = config.output_path if "://" in config.output_path else os.path.abspath(config.output_path)
-    array = make_array(os.path.abspath(job), place, sys.executable, options, needs)
+    array = make_array(os.path.abspath(job), config, sys.executable, options, needs)
     write_new(script, script_text(array))
     return array_facts(array, script, needs)
 

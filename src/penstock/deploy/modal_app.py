@@ -57,8 +57,8 @@ image = (
 def prepare() -> int:
     """Run the job to its end, and return penstock's exit code. Resumes what an earlier attempt left in the Volume."""
     job = os.path.join(FOLDER, JOB)
-    command = [sys.executable, "-m", "penstock", "run", job, "--memory", MEMORY, "--workers", WORKERS]
-    process = subprocess.Popen(command)
+    options = ["--engine", "local", "--memory", MEMORY, "--workers", WORKERS]
+    process = subprocess.Popen([sys.executable, "-m", "penstock", "run", job, *options])
     try:
         while process.poll() is None:
             wait(process, COMMIT_SECONDS)

@@ -1,14 +1,17 @@
 """Slurm: a job file, its needs and the options of `penstock deploy slurm` -> an Array. Next: slurm_script.py."""
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.sizes import format_size
+from penstock.base.stores import is_served
 from penstock.deploy.needs import Needs
 from penstock.deploy.ranges import Range, name_of, size_of
 from penstock.deploy.writing import plain_name
+from penstock.prepare.job.config import Config
 
 MIB = 1 << 20
 GRACE_SECONDS = 120  # SIGTERM comes so long before the limit, and up to a minute earlier: Slurm looks once a minute
@@ -45,6 +48,7 @@ class Array:
     memory_bytes: int
     time: str | None
     partition: str | None
+    exports: bool  # whether the job asks for an export, which is made when the dataset is there
 
     @property
     def memory_mib(self) -> int:
@@ -98,18 +102,25 @@ def slurm_options(
     return SlurmOptions(int(_NODES.taken(nodes)), checked_cores, memory, time, partition)
 
 
-def make_array(job: str, output: str, python: str, options: SlurmOptions, needs: Needs) -> Array:
+def make_array(job: str, config: Config, python: str, options: SlurmOptions, needs: Needs) -> Array:
     """The array; what the options leave open is as the plan says."""
+    if config.intermediate_dir:
+        raise ConfigError(
+            "intermediate_dir: makes two runs of the job, and the workers of an array join one",
+            where="intermediate_dir",
+            next_step="leave it out: the dataset is the same; or run the job on one node",
+        )
     return Array(
         name=f"penstock-{plain_name(job, 50)}",
         job=job,
-        output=output,
+        output=config.output_path if is_served(config.output_path) else os.path.abspath(config.output_path),
         python=python,
         nodes=options.nodes,
         cores=options.cores or needs.cores,
         memory_bytes=options.memory_bytes or needs.memory_bytes + SHELL_BYTES,
         time=options.time,
         partition=options.partition,
+        exports=config.export is not None,
     )
 
 

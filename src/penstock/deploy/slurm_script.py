@@ -2,8 +2,8 @@
 
 Every element runs the same lines, in any order and again after a requeue:
 
-- The plan is written by whichever element comes first. It holds the output meanwhile, so a second one waits.
-- Then each element is a worker: it claims tasks, and the worker that finds the last one done finishes the dataset.
+- Whichever comes first begins the run. Each is a worker: it claims tasks, and the worker that finds the last one done
+  finishes the dataset. So no element is special, and none has to be there for the others.
 - SIGTERM reaches penstock through the shell, which would otherwise keep it back. Exit code 130 means: claims are given
   back, run me again. The element requeues itself, unless Slurm is ending it already: a cancelled one would come back.
 """
@@ -30,7 +30,6 @@ output={output}
 memory={worker_mib}MiB  # {memory_mib} MiB, less a little for this shell
 cores={cores}
 element=${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID
-planned={name}-$SLURM_ARRAY_JOB_ID.planned  # exists when the plan of this submission is written
 
 child=
 stopping=
@@ -57,22 +56,15 @@ leave() {{
   exit "$1"
 }}
 
-{plan}
-attended "${{penstock[@]}}" work "$output" --memory "$memory" --workers "$cores"
-leave $?
-"""
+attended "${{penstock[@]}}" work "$output" --job "$job" --memory "$memory" --workers "$cores"
+{ending}"""
 
-# 5: another element holds the output, and plans.
-_PLAN = """\
-until [[ -e $planned ]]; do
-  attended "${penstock[@]}" run "$job" --engine workers --memory "$memory" --workers "$cores"
-  code=$?
-  case $code in
-    0) : > "$planned" ;;
-    5) attended sleep 5 || leave $? ;;
-    *) leave "$code" ;;
-  esac
-done
+# The run of an element makes no export: a run that finds the dataset finished does. 5: another element is at it.
+_EXPORT = """
+attended "${penstock[@]}" run "$job" --engine workers --memory "$memory" --workers "$cores"
+code=$?
+[[ $code == 5 ]] && leave 0
+leave "$code"
 """
 
 
@@ -85,11 +77,10 @@ def script_text(array: Array) -> str:
         python=shlex.quote(array.python),
         job=shlex.quote(array.job),
         output=shlex.quote(array.output),
-        name=array.name,
         worker_mib=array.worker_mib,
         memory_mib=array.memory_mib,
         cores=array.cores,
-        plan=_PLAN,
+        ending=f'code=$?\n[[ $code == 0 ]] || leave "$code"\n{_EXPORT}' if array.exports else "leave $?\n",
     )
 
 

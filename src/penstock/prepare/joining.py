@@ -17,13 +17,19 @@ from penstock.base.sizes import counted
 from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.prepare.engines.hired import nursery
+from penstock.prepare.engines.proving import EngineDiffers
+from penstock.prepare.engines.workers.board import TakenAway
+from penstock.prepare.job.config import Config
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.planning import plan_of
 from penstock.prepare.run.members import plan_file
+from penstock.prepare.run.members.ensuring import ensure_begun
 from penstock.prepare.run.members.member import Member
 from penstock.prepare.run.members.plan_file import PlanFile
 from penstock.prepare.run.resume import changed
 from penstock.shards.manifest import MANIFEST, dataset_id
+
+_BEGINNERS = 3  # that may take the output from each other
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ def work(
     lease: float | None = None,
     say: Callable[[str], None] = print,
     observe: Observer | None = None,
+    job: Config | None = None,
 ) -> Worked:
     """Do tasks of the run whose plan lies in `output`, until its dataset is there.
 
@@ -55,7 +62,35 @@ def work(
         lease: Seconds without a sign of life before others do this machine's tasks. Default: the run's.
         say: Told, in a line, that this machine joins. Default: it is printed.
         observe: Told each event of this machine's tasks.
+        job: The job of that run, for the first machine: it begins the run, if none of this job is there.
     """
+    for _ in range(_BEGINNERS):
+        if job:
+            _begin(job)
+        try:
+            return _joined(output, memory, workers, lease, say, observe)
+        except TakenAway:  # by a machine that began at the same time, where locks do not reach from one to the other
+            if not job:
+                raise
+    return _joined(output, memory, workers, lease, say, observe)
+
+
+def _begin(job: Config) -> None:
+    with nursery() as processes:
+        try:
+            ensure_begun(plan_of(job, processes))
+        except EngineDiffers as differs:
+            ensure_begun(plan_of(job, processes, refused=str(differs)))
+
+
+def _joined(
+    output: str | os.PathLike[str],
+    memory: str | None,
+    workers: str | int | None,
+    lease: float | None,
+    say: Callable[[str], None],
+    observe: Observer | None,
+) -> Worked:
     began = time.monotonic()
     store = open_store(output)
     file = plan_file.read_plan_file(store)

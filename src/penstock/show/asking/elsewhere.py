@@ -10,7 +10,9 @@ from penstock.prepare.job.presets import PRESETS
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.halves import halves_of
 from penstock.show.asking.asked import Asked, load_job, plan_job
-from penstock.show.asking.overrides import Override
+from penstock.show.asking.overrides import Override, collect
+
+WORKERS = "workers"
 
 
 def load_job_file(name: str, overrides: Sequence[Override]) -> Asked:
@@ -22,6 +24,15 @@ def load_job_file(name: str, overrides: Sequence[Override]) -> Asked:
             next_step="`penstock init FILES -o job.yaml` writes a job file",
         )
     return load_job(name, overrides)
+
+
+def load_shared_job(name: str, output: str, memory: str | None, workers: str | None) -> Asked:
+    """The job file of that name, as workers that come by themselves do it, with their `output:`."""
+    overrides = collect(output=output, memory=memory, workers=workers)
+    asked = load_job_file(name, overrides)
+    if asked.config.engine.name == WORKERS:  # with options of its own
+        return asked
+    return load_job_file(name, [*overrides, *collect(engine=WORKERS)])
 
 
 def planner(asked: Asked) -> Callable[[], Plan]:

@@ -5,20 +5,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.base.errors import ConfigError, Interrupted
+from penstock.base.errors import Interrupted
 from penstock.base.events import Observer
 from penstock.base.processes.nursery import Nursery
-from penstock.base.stores import open_store
 from penstock.base.stores.local import LocalStore
-from penstock.base.user_code.carried import shown_name
 from penstock.prepare.engines import Opening
 from penstock.prepare.engines.workers.board import TakenAway
 from penstock.prepare.engines.workers.onlooker import Onlooker
-from penstock.prepare.job.stage_list import carried_targets
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.doing import Doing
 from penstock.prepare.run.members.beginning import WATCHER, begin
 from penstock.prepare.run.members.closing import conclude, is_closed
+from penstock.prepare.run.members.shared_output import shared_folder
 from penstock.prepare.run.owner import owner_words
 from penstock.prepare.run.progress import Progress
 from penstock.prepare.run.resume import finished, refuse_foreign
@@ -30,10 +28,7 @@ _POLL_SECONDS = 0.25
 
 def attend(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: bool = False) -> Manifest:
     """Begin the run, or watch one of the same job that was begun. Returns at once if the output is finished."""
-    _refuse_unwritten(plan)
-    store = open_store(plan.config.output_path)
-    if not isinstance(store, LocalStore):
-        raise ConfigError(f"engine: workers needs an `output:` in a folder that all machines share, not {store.root}")
+    store = shared_folder(plan)
     refuse_foreign(store)
     with store.hold(owner_words(plan)) as lock:
         there = finished(store, plan, redo)
@@ -59,20 +54,6 @@ def attend(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: 
                 conclude(store, plan)
             log.say("done", seconds=progress.seconds)
     return read_manifest(store)
-
-
-def _refuse_unwritten(plan: Plan) -> None:
-    """Refuse what workers cannot read from a file: functions of this session, and items."""
-    for target in carried_targets(plan.config.stages, plan.config.input):
-        raise ConfigError(
-            f"engine: workers: the function {shown_name(target)} exists only in this session",
-            next_step="write it in a module beside the job file, and name it as module:function",
-        )
-    if any(source.items for source in plan.config.input):
-        raise ConfigError(
-            "engine: workers: `items` exist only in this session",
-            next_step="write them into a file, one per line, and read that",
-        )
 
 
 @contextmanager
