@@ -18,11 +18,14 @@ import yaml
 import penstock
 from penstock.base.faults import CRASH_EXIT_CODE
 from tests.promises import members, workshop
-from tests.promises.killing import assert_no_leftovers, crash_points
+from tests.promises.killing import assert_no_leftovers, points_of
 
 KILLS = 100 if workshop.THOROUGH else 8
 STOPS = 20 if workshop.THOROUGH else 3
 LEASE = members.LEASE
+POINTS = [
+    each for each in points_of("arrays by workers") if not each.startswith("run.after_forgetting")
+]  # the watcher's
 EVENTS: dict[str, Any] = {"stages": workshop.EVENT_STAGES, "slice_size": "40kB"}
 ARRAYS: dict[str, Any] = {
     "stages": [{"split": {"test": 0.3}}, {"normalize": ["features"]}],
@@ -115,7 +118,7 @@ def test_workers_killed_at_random_cost_no_byte(request, name):
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("point", [each for each in crash_points() if not each.startswith("fence.")])
+@pytest.mark.parametrize("point", POINTS)
 def test_a_worker_that_dies_at_a_crash_point_is_replaced(arrays, tmp_path, point):
     """Also while it finishes the dataset: who takes over finds everything, whatever was moved already."""
     token = tmp_path / "token"
@@ -124,13 +127,10 @@ def test_a_worker_that_dies_at_a_crash_point_is_replaced(arrays, tmp_path, point
         watcher = arrays.begin("--redo")
         first.begin(arrays.output, crash=f"{point}:{token}")
         code, said = first.end()
-        assert code == (0 if token.exists() else CRASH_EXIT_CODE), said
-        if token.exists():  # a point of other jobs, or of the machine that watches
-            assert watcher.wait(60) == 0
-        else:
-            second.begin(arrays.output)
-            assert second.end() == (0, "")
-            assert watcher.wait(60) == 0
+        assert code == CRASH_EXIT_CODE, said
+        second.begin(arrays.output)
+        assert second.end() == (0, "")
+        assert watcher.wait(60) == 0
     arrays.assert_is_there()
 
 
