@@ -77,10 +77,10 @@ def test_an_engine_decides_nothing_that_is_semantic():
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"engine": "rya"}, "engine: 'rya' is not one of local, ray. Did you mean 'ray'?"),
+        ({"engine": "rya"}, "engine: 'rya' is not one of local, ray, workers. Did you mean 'ray'?"),
         (
             {"engine": {"local": {}, "ray": {}}},
-            "engine: expected one of local, ray, or a mapping of one to its options",
+            "engine: expected one of local, ray, workers, or a mapping of one to its options",
         ),
         ({"engine": {"ray": {"adress": "auto"}}}, "engine.ray.adress: unknown key. Keys: address."),
         ({"engine": {"ray": {"address": 1}}}, "engine: ray.address: expected a string, got 1"),

@@ -59,12 +59,12 @@ class EngineKind:
 
 KINDS = {
     DEFAULT: EngineKind(LocalOptions, "penstock.prepare.engines.local:open_engine", has_inside=True),
+    "ray": EngineKind(RayOptions, "penstock.prepare.engines.ray.opening:open_engine", has_many_hosts=True),
     "workers": EngineKind(
         WorkersOptions,
         "penstock.prepare.engines.workers.onlooker:open_engine",
         runs="penstock.prepare.run.members.attending:attend",
     ),
-    "ray": EngineKind(RayOptions, "penstock.prepare.engines.ray.opening:open_engine", has_many_hosts=True),
 }
 
 
