@@ -210,6 +210,20 @@ def test_sigterm_gives_tasks_back_at_once(tmp_path):
     job.assert_is_there()
 
 
+@pytest.mark.proof
+def test_nobody_needs_to_watch(tmp_path):
+    job = Job(tmp_path / "job", _events(tmp_path / "data"), **EVENTS)
+    with members.machines(1) as (machine,):
+        watcher = job.begin()
+        machine.begin(job.output)
+        _wait_for_a_claim(job.output, machine)
+        watcher.send_signal(signal.SIGTERM)
+        assert watcher.wait(60) in (0, 130)
+        assert machine.end() == (0, "")
+    job.assert_is_there()
+    assert workshop.run_well(job.file)["already_done"]
+
+
 def _wait_for_a_claim(output: Path, machine: members.Machine) -> None:
     """Until it has a task, or has ended."""
     claims = ".penstock/tmp/run-*/leases/*-*.1"

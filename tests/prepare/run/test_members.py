@@ -18,6 +18,7 @@ from penstock import Config
 from penstock.base.errors import ConfigError, InputError, OutputError, PlanError
 from penstock.base.stores.local import LocalStore
 from penstock.prepare.run.members.beginning import begin
+from penstock.prepare.run.members.plan_file import tasks_of
 from penstock.shards.manifest import dataset_id
 from penstock.show.running.joined import work
 
@@ -151,6 +152,35 @@ def test_a_machine_that_is_smaller_than_a_task_is_refused_before_any_work(tmp_pa
     with pytest.raises(PlanError, match="a single row may take 125 MB in this run"):
         work(store.root, memory="160MB", workers="0")
     assert not list((tmp_path / "out" / ".penstock" / "tasks").glob("*"))
+
+
+def test_tasks_are_the_same_whatever_a_machine_has(tmp_path):
+    job = json.loads(_job(tmp_path).read_text())
+    plans = []
+    for memory, workers in (("1GB", 1), ("500MB", 2), ("2GB", 0)):
+        config = Config({**job, "memory": memory, "workers": workers, "engine": "local"}, folder=str(tmp_path))
+        plans.append(penstock.plan(config))
+    assert len({tasks_of(plan) for plan in plans}) == len({plan.job for plan in plans}) == 1
+
+
+def test_a_row_that_is_too_large_for_the_run_is_set_aside_on_a_machine_that_could_hold_it(tmp_path):
+    job = _job(tmp_path, stages=[], memory="500MB", on_bad_input="set_aside", slice_size="64MB")
+    with open(tmp_path / "in" / "2.jsonl", "a") as file:
+        file.write(json.dumps({"key": "x" * 10_000_000, "time": 1, "value": 0.5, "note": "a"}) + "\n")
+    penstock.run(
+        {
+            **json.loads(job.read_text()),
+            "input": str(tmp_path / "in" / "*.jsonl"),
+            "engine": "local",
+            "output": str(tmp_path / "alone"),
+        },
+        progress=False,
+    )
+    store = _begun(job)
+    work(store.root, memory="2GB", workers="0")
+    made = [json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("out", "alone")]
+    assert made[0] == made[1]
+    assert sum(sum(step["set_aside"].values()) for step in made[0]["account"]) == 1
 
 
 def test_functions_and_items_of_a_session_are_refused(tmp_path):
