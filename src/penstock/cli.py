@@ -108,7 +108,7 @@ _LOOKED = f"{_MADE}, or .arrayrecord files; quote patterns."
 _READ = "Files to read instead of the job's. Quote patterns; may be repeated."
 _ANY_KEY = "Set any key of the job file, such as input.format=csv, or a setting of a preset; may be repeated."
 _STRATEGIES = "auto, sequential, parallel or streaming; does not change the output."
-_ENGINES = "Who does the tasks: local or ray; does not change the output. Options are in the job file."
+_ENGINES = "Who does the tasks: local, ray or workers; does not change the output. Options are in the job file."
 _FORMATS = "Format of the output: safetensors, npy, arrays, arrayrecord."
 JobFile = Annotated[str, typer.Argument(metavar="JOB", callback=_local, help=_JOB, autocompletion=_jobs_like)]
 Dataset = Annotated[
@@ -295,6 +295,32 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
                 planned = plan_job(replace(asked, config=half), workers)
                 manifest = run_with(workers, planned, display.observe, redo)
     show(result_facts(planned, manifest, display.tracker.already_done), result_tables, as_json)
+
+
+_JOINED = "The `output:` of a job that was begun with `--engine workers`."
+_OWN_MEMORY = "Limit for this machine's part, its whole process tree. Default: the job's."
+_OWN_WORKERS = "Processes of this machine, or auto; 0 does the tasks inside this one. Default: the job's."
+_LEASE = "Seconds without a sign of life before others do this machine's tasks. Default: the run's, 60."
+
+
+@app.command()
+def work(
+    path: Annotated[str, typer.Argument(metavar="OUTPUT", callback=_dataset, help=_JOINED)],
+    memory: Annotated[str | None, _option("--memory -m", "SIZE", _OWN_MEMORY)] = None,
+    workers: Annotated[str | None, _option("--workers -w", "N", _OWN_WORKERS)] = None,
+    lease: Annotated[float | None, _option("--lease", "S", _LEASE, min=0.1, max=86_400)] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Do tasks of a run that was begun elsewhere, until its dataset is there. Start one on each machine."""
+    with imported_for_good():
+        from penstock.show.console import show, stdout_kept_clean
+        from penstock.show.running.joined import joined_facts, joined_lines
+        from penstock.show.running.joined import work as join
+
+    with stdout_kept_clean():
+        worked = join(path, memory, workers, lease)
+    show(joined_facts(worked), joined_lines, as_json)
 
 
 _WATCHED = "The `output:` of a job that runs in another terminal."

@@ -570,6 +570,32 @@ def test_no_task_is_lost_or_runs_twice_at_once_or_ends_twice(policy, workers, ta
     assert witness.done == witness.tasks
 
 
+# Tasks that come and go while a pass runs.
+
+
+def test_tasks_that_come_later_are_given_to_workers_that_are_free():
+    run = Pass(tasks="a")
+    assert run.attempts.room == 1
+    run.attempts.add([Piece("b"), Piece("c")])
+    assert run.attempts.room == 0
+    assert [give.task.name for give in (run.take(Tick()), run.gives)[1]] == ["b"]
+    run.take(Finished(run.gives[0].worker, ROW, 100), Tick())
+    assert [give.task.name for give in run.gives] == ["c"]
+
+
+def test_nothing_more_is_taken_beside_a_task_that_must_be_alone():
+    run = Pass(replace(POLICY, workers=3), tasks="a")
+    run.take(Alone(run.gives[0].worker))
+    assert run.attempts.room == 0
+
+
+def test_a_task_that_another_does_now_is_dropped_with_its_worker():
+    run = Pass(replace(POLICY, workers=1), tasks="ab")
+    assert _named(run.attempts.drop({"a", "b", "of somebody else"})) == [("Stop", run.gives[0].worker)]
+    assert run.attempts.is_over
+    assert run.take(Finished(run.gives[0].worker, ROW, 100)) == []  # it had just done it
+
+
 # Machines that come and go.
 
 

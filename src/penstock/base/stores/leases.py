@@ -52,13 +52,11 @@ class Leases:
     def claim(self, name: str, latest: int = 0) -> bool:
         """Whether this member holds it now. `latest` is the generation that has expired."""
         path = self._path(name, latest + 1)
-        try:
-            with doing("claim", path, "open"):
+        with doing("claim", path, "open"):
+            try:
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        except Exception:
-            if os.path.exists(path):
+            except FileExistsError:
                 return False
-            raise
         try:
             os.write(descriptor, json.dumps({"member": self.store.member, "seconds": self.seconds}).encode())
         finally:
@@ -120,19 +118,22 @@ class Leases:
             lost, self._lost = self._lost, set()
         return lost
 
-    def release(self, name: str) -> None:
-        """Give it back: it is done, or another may do it. What is in the ledger by then is not done again."""
+    def settle(self, name: str) -> None:
+        """Forget a claim whose work is done: the ledger says so, to whoever might claim it again."""
         with self._lock:
             generation = self._held.pop(name, 0)
         for each in range(generation, 0, -1):
-            with suppress(OSError):  # of the run that is over
+            with suppress(OSError):  # the run is over
                 os.unlink(self._path(name, each))
 
-    def release_all(self) -> None:
+    def give_back(self) -> None:
+        """Let others have, at once, what this member holds. The claims stay, as old as can be: a generation is never
+        given twice."""
         with self._lock:
-            held = list(self._held)
-        for name in held:
-            self.release(name)
+            held, self._held = self._held, {}
+        for name, generation in held.items():
+            with suppress(OSError):  # the run is over
+                os.utime(self._path(name, generation), (0, 0))
 
 
 class Renewing:
@@ -149,7 +150,7 @@ class Renewing:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-        self._leases.release_all()
+        self._leases.give_back()
 
     def _renew(self) -> None:
         while not self._over.wait(self._leases.seconds / 3):

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from penstock.base.faults import crash_point
 from penstock.base.files import WriteFile, doing, link_or_copy, unique_name
-from penstock.base.stores.local import RUN_PREFIX, TEMPORARY, LocalStore, sync_folder
+from penstock.base.stores.local import RUN_PREFIX, TEMPORARY, LocalStore, fence_run, sync_folder
 from penstock.base.stores.store import PLACING
 
 LEASES, MEMBERS, FAILURES = "leases", "members", "failures"  # folders of a run
@@ -156,7 +156,7 @@ class SharedStore(LocalStore):
 
     def fence(self) -> None:
         """End this run: its folder goes, and with it all that its members may still write."""
-        LocalStore(self.folder).fence()
+        fence_run(self.run_path)
 
 
 def _discard(path: str) -> None:

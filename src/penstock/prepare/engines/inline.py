@@ -13,8 +13,8 @@ from penstock.base.memory import own_memory, peak_watched, tree_memory
 from penstock.base.stores.scratch import release_scratch
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
+from penstock.prepare.engines import Feed, Listed
 from penstock.prepare.engines.events import Effort
-from penstock.prepare.engines.feeding import Feed, Listed
 from penstock.prepare.engines.task import execute
 from penstock.prepare.passes import Task, Work
 from penstock.prepare.passes.folds.trying.measure import measure_inside

@@ -17,9 +17,8 @@ from penstock.base.memory import Budget, TreeMemory, tree_memory
 from penstock.base.processes.nursery import Nursery
 from penstock.base.sizes import format_size
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.engines import events
+from penstock.prepare.engines import Feed, Listed, events
 from penstock.prepare.engines.attempts import Attempts, Policy
-from penstock.prepare.engines.feeding import Feed, Listed
 from penstock.prepare.engines.giving_up import given_up, refuse_other_row
 from penstock.prepare.engines.hired import Worker, event_of
 from penstock.prepare.passes import Task, Work

@@ -39,18 +39,31 @@ class RayOptions(EngineOptions):
     )
 
 
+class WorkersOptions(EngineOptions):
+    """Workers that come by themselves, on any machine: `penstock work OUTPUT` starts one."""
+
+    lease: float = Field(60, gt=0, le=86_400, description="seconds without a sign of life before others do its tasks")
+
+
 @dataclass(frozen=True)
 class EngineKind:
-    """`opens` is the target (module:name) of what makes the engine, from an `Opening` of engines/__init__.py."""
+    """`opens` and `runs` are targets (module:name) of functions: one makes the engine from an `Opening`
+    (engines/__init__.py), the other runs a plan."""
 
     options: type[EngineOptions]
     opens: str
     has_inside: bool = False  # whether the driver may do tasks itself: a small job, `workers: 0`
     has_many_hosts: bool = False  # whether machines share the output, so that files are synced, and fenced at the end
+    runs: str = "penstock.prepare.run.run:run"
 
 
 KINDS = {
     DEFAULT: EngineKind(LocalOptions, "penstock.prepare.engines.local:open_engine", has_inside=True),
+    "workers": EngineKind(
+        WorkersOptions,
+        "penstock.prepare.engines.workers.onlooker:open_engine",
+        runs="penstock.prepare.run.members.attending:attend",
+    ),
     "ray": EngineKind(RayOptions, "penstock.prepare.engines.ray.opening:open_engine", has_many_hosts=True),
 }
 

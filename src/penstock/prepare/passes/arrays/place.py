@@ -65,13 +65,15 @@ class Place(Pass):
         stages = tuple(range(first_applied(self.job.stages), len(self.job.stages)))
         return Facts(stages, "parts", "output", f"{parts} of pass {self.before}")
 
-    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> PlaceWork:
+    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> PlaceWork:  # noqa: ARG002
         work = self._work(left, store)
-        if not any(row.identity == work.identity for row in kept):
-            store.remove(PLACING)
         self._refuse_without_room(work, means)
-        make_room(store, work.layout)
         return work
+
+    def begin(self, work: PlaceWork, store: Store, kept: LedgerRows, alone: bool) -> None:
+        if alone and not any(row.identity == work.identity for row in kept):
+            store.remove(PLACING)
+        make_room(store, work.layout)
 
     def _work(self, left: Left, store: Store) -> PlaceWork:
         parts = tuple(row.shards for row in left.rows[self.before])
