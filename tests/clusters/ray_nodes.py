@@ -11,7 +11,12 @@ from typing import Any
 from ray.cluster_utils import Cluster
 
 # A token under HOME, reports of usage and Ray's own watch of the whole machine's memory are not for tests.
-SETTINGS = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_memory_monitor_refresh_ms": "0"}
+SETTINGS = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_agent_register_timeout_ms": "180000",
+}
 _STORE_BYTES = 80 << 20
 _NODE_BYTES = 2_000_000_000
 
@@ -49,6 +54,18 @@ def ray_nodes(home: Path, head_cpus: int = 0) -> Iterator[Nodes]:
     finally:
         with _variables(nodes.environment):
             nodes._cluster.shutdown()
+
+
+def processes_of(home: Path) -> list[str]:
+    """Commands of the processes, whosever children they are, that were started with this HOME."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"HOME={home}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_text().replace("\0", " ")[:200])
+        except OSError:  # it has ended
+            continue
+    return found
 
 
 @contextmanager
