@@ -107,3 +107,9 @@ def test_a_member_sweeps_only_what_it_has_left_itself(store):
 def test_the_sweep_of_a_run_on_one_machine_leaves_members_alone(store):
     LocalStore(store.folder).sweep()
     assert not store.is_fenced
+
+
+def test_a_fence_that_died_in_the_middle_is_finished_by_the_next(store):
+    os.rename(store.run_path, f"{store.run_path}.gone")
+    LocalStore(store.folder).fence()
+    assert os.listdir(os.path.join(store.folder, ".penstock", "tmp")) == []

@@ -102,6 +102,7 @@ class Progress:
             "bad_files": len(plan.survey.bad_files),
             "not_read": [asdict(each) for each in plan.survey.unread],
             "not_seen": list(plan.survey.not_seen),
+            "waits_for": "",
             "passes": [_planned_facts(plan, each, kept) for each in plan.passes],
         }
 

@@ -12,14 +12,25 @@ from penstock.base.errors import printable
 from penstock.base.events import Event
 from penstock.base.sizes import counted, format_seconds
 from penstock.prepare.engines.hired import nursery
+from penstock.prepare.engines.workers.board import TakenAway
+from penstock.prepare.entry import Job, plan_with
 from penstock.prepare.planning import plan_of
+from penstock.prepare.run.members.ensuring import ensure_begun
 from penstock.prepare.run.members.joining import Joining, Worked, join
 from penstock.show.console import make_console
 from penstock.show.running.notices import notices
 
+_BEGINNERS = 3  # that may take the output from each other
 
-def work(output: str, memory: str | None = None, workers: str | None = None, lease: float | None = None) -> Worked:
-    """Join the run in that output. Retries and stalls of this machine's tasks are told on stderr."""
+
+def work(
+    output: str,
+    memory: str | None = None,
+    workers: str | None = None,
+    lease: float | None = None,
+    job: Job | None = None,
+) -> Worked:
+    """Join the run in that output; with its `job`, begin it if it is not there. Retries and stalls go to stderr."""
     console = make_console(stderr=True)
 
     def say(words: str) -> None:
@@ -30,7 +41,15 @@ def work(output: str, memory: str | None = None, workers: str | None = None, lea
             console.print(Text("penstock: ").append_text(text), soft_wrap=True)
 
     with nursery() as processes:
-        return join(Joining(plan_of, processes, say, observe), output, memory, workers, lease)
+        for tries_left in range(_BEGINNERS, -1, -1):
+            if job:
+                ensure_begun(plan_with(processes, job))
+            try:
+                return join(Joining(plan_of, processes, say, observe), output, memory, workers, lease)
+            except TakenAway:  # by a machine that began at the same time, where locks do not reach so far
+                if not job or not tries_left:
+                    raise
+    raise AssertionError
 
 
 def joined_facts(worked: Worked) -> dict[str, Any]:

@@ -103,6 +103,7 @@ def with_members(run_facts: bytes, store: SharedStore) -> bytes:
         if word := _COUNTED.get(event["event"]):
             member[word] += 1
             member["rows"] += event["rows"] if word == "tasks" else 0
+    facts["workers"] = len(members)
     keys = ("member", "host", "process", *_NOTHING, "peak", "cpu_seconds")
     facts["members"] = [{key: members[name].get(key) for key in keys} for name in sorted(members)]
     facts["peak_memory_bytes"] = max([facts["peak_memory_bytes"], *(each.get("peak", 0) for each in members.values())])

@@ -7,8 +7,9 @@ from penstock.base.events import Observer
 from penstock.base.processes.nursery import Nursery
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.holding import hold_others
-from penstock.prepare.run.members.beginning import begin, store_of_members
+from penstock.prepare.run.members.beginning import begin
 from penstock.prepare.run.members.ended import conclude
+from penstock.prepare.run.members.shared_output import shared_folder
 from penstock.prepare.run.members.watching import watch
 from penstock.prepare.run.owner import owner_words
 from penstock.prepare.run.resume import finished, refuse_foreign
@@ -17,7 +18,7 @@ from penstock.shards.manifest import Manifest, read_manifest
 
 def attend(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: bool = False) -> Manifest:
     """Begin the run, or watch one of the same job that was begun. Returns at once if the output is finished."""
-    store = store_of_members(plan)
+    store = shared_folder(plan)
     refuse_foreign(store)
     with store.hold(owner_words(plan)) as lock:
         there = finished(store, plan, redo)

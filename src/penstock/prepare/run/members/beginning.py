@@ -4,13 +4,10 @@ import secrets
 import time
 from dataclasses import dataclass, replace
 
-from penstock.base.errors import ConfigError
 from penstock.base.faults import crash_point
-from penstock.base.stores import open_store
 from penstock.base.stores.local import LocalStore
 from penstock.base.stores.shared import begin_run
 from penstock.prepare.engines.workers.board import Board
-from penstock.prepare.job.stage_list import carried_targets
 from penstock.prepare.ledger import LedgerRow, read_rows
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.clearing import end_runs_of_members, remove_result
@@ -28,28 +25,6 @@ class Begun:
     file: PlanFile
     kept: dict[str, LedgerRow]
     changes: list[str]
-
-
-def store_of_members(plan: Plan) -> LocalStore:
-    """The folder that all machines share. Refused is what a machine cannot read from a file: functions of this session,
-    and items."""
-    for target in carried_targets(plan.config.stages, plan.config.input):
-        raise ConfigError(
-            f"engine: workers: the function {target.partition('@')[0]} exists only in this session",
-            next_step="write it in a module beside the job file, and name it as module:function",
-        )
-    if any(source.items for source in plan.config.input):
-        raise ConfigError(
-            "engine: workers: `items` exist only in this session",
-            next_step="write them into a file, one per line, and read that",
-        )
-    store = open_store(plan.config.output_path)
-    if not isinstance(store, LocalStore):
-        raise ConfigError(
-            f"engine: workers: the output is no folder: {store.root}",
-            next_step="a folder that all machines share",
-        )
-    return store
 
 
 def begin(store: LocalStore, plan: Plan, redo: bool) -> Begun:

@@ -29,7 +29,7 @@ class Member:
     def work(self, nursery: Nursery) -> tuple[int, int]:
         """(tasks, rows) that this member did, when the dataset is there."""
         board, leases = Board(self.store), Leases(self.store, self.lease)
-        done = 0, 0
+        log = None
         with leaving(self.store, board), MemberLog(self.store, self.progress.watch) as log, Renewing(leases):
             make = joining(board, leases)
             with (
@@ -37,6 +37,5 @@ class Member:
                 Doing.start(self.plan, self.store, log, (), self.progress, nursery, make, alone=False) as doing,
             ):
                 left = doing.passes({})  # what others have done, the engine learns
-            done = log.done
             close(self.plan, self.store, leases, left, self.progress)
-        return done
+        return log.done if log else (0, 0)  # the dataset was there before it could begin

@@ -6,6 +6,7 @@ work.
 
 import json
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -60,10 +61,13 @@ class PlanFile:
 
 def versions() -> dict[str, Any]:
     """What must be the same on all machines of a job."""
-    from penstock import __version__
-
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"penstock": __version__, "Python": python, "format": FORMAT_VERSION, "container": FORMAT}
+    return {
+        "penstock": sys.modules["penstock"].__version__,
+        "Python": python,
+        "format": FORMAT_VERSION,
+        "container": FORMAT,
+    }
 
 
 def tasks_of(plan: Plan) -> str:

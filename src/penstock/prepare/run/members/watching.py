@@ -28,7 +28,7 @@ def watch(
         progress.logging() as log,
         Doing.start(plan, members, log, lock, progress, nursery, alone=False) as doing,
     ):
-        log.say("start", **progress.start_facts(begun.changes, begun.kept))
+        log.say("start", **{**progress.start_facts(begun.changes, begun.kept), "waits_for": store.root})
         with _told(doing, store):
             doing.wait_for_engines()
             doing.passes(begun.kept)
