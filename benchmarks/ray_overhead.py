@@ -15,6 +15,7 @@ import json
 import shutil
 import statistics
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,10 +74,7 @@ def tell(times: dict[str, list[Times]], folder: Path, events: int) -> None:
         raise SystemExit("the engines wrote different datasets")
     figures = Figures(times={engine: [each._asdict() for each in found] for engine, found in times.items()})
     figures.say("Ray's passes over local ones", middle["ray"].passes / middle["local"].passes, AIM, at_least=False)
-    version = subprocess.run(
-        [sys.executable, "-c", "import ray; print(ray.__version__)"], capture_output=True, text=True
-    )
-    figures.close(f"Ray {version.stdout.strip()}, {len(times['ray'])} turns", folder / "results.json")
+    figures.close(f"Ray {version('ray')}, {len(times['ray'])} turns", folder / "results.json")
 
 
 def _median(found: list[Times]) -> Times:

@@ -15,9 +15,9 @@ import pytest
 
 import penstock
 from penstock.base.errors import ConfigError
-from penstock.base.memory import Budget, process_tree
+from penstock.base.memory import Budget
 from penstock.prepare.engines.ray.cluster import join_cluster
-from tests.clusters.ray_nodes import SETTINGS, Nodes, ray_nodes
+from tests.clusters.ray_nodes import SETTINGS, Nodes, processes_of, ray_nodes
 from tests.promises import workshop
 from tests.promises.killing import assert_no_leftovers
 
@@ -59,9 +59,8 @@ def test_a_started_cluster_writes_the_bytes_of_local_workers_and_is_ended(tmp_pa
     for name, keys in {"local": {}, "inline": {"workers": 0}, "ray": {"engine": "ray"}}.items():
         job = workshop.write_events_job(tmp_path / name / "job.yaml", data, **keys)
         environment = {**SETTINGS, "HOME": str(tmp_path)}
-        before = set(process_tree(os.getpid()))
         written[name] = workshop.run_well(job, environment=environment)["dataset"]
-        assert set(process_tree(os.getpid())) <= before
+        assert processes_of(tmp_path) == []
         assert_no_leftovers(tmp_path / name / "out")
     assert set(written.values()) == {written["local"]}
     assert len(workshop.events_named(tmp_path / "ray" / "out", "task")) == workshop.ledger_rows(
@@ -123,12 +122,11 @@ def test_the_users_code_travels_to_a_node(tmp_path, data, nodes):
 def test_ctrl_c_leaves_no_process_and_the_run_resumes(tmp_path, data):
     job = workshop.write_events_job(tmp_path / "job.yaml", data, engine="ray", slice_size="20kB")
     environment = {**os.environ, **SETTINGS, "HOME": str(tmp_path)}
-    before = set(process_tree(os.getpid()))
     run = subprocess.Popen(workshop.command(job), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     workshop.wait_for(lambda: workshop.ledger_rows(tmp_path / "out") > 0, seconds=120)
     run.send_signal(2)
     assert run.wait(60) == 130
-    assert set(process_tree(os.getpid())) <= before
+    assert processes_of(tmp_path) == []
     done = workshop.ledger_rows(tmp_path / "out")
     assert done > 0
     local = workshop.write_events_job(tmp_path / "job.yaml", data, slice_size="20kB")

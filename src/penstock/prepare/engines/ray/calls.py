@@ -122,8 +122,10 @@ class Calls:
             time.sleep(seconds)
             return ()
         numbers = {call.reference: number for number, call in self._calls.items()}
-        ready, _ = self._ray.wait(list(numbers), num_returns=len(numbers), timeout=seconds)
-        return [numbers[each] for each in ready]
+        if self._ray.wait(list(numbers), timeout=seconds)[0]:  # one; others may have ended too
+            ready, _ = self._ray.wait(list(numbers), num_returns=len(numbers), timeout=0)
+            return [numbers[each] for each in ready]
+        return ()
 
     def outcome(self, number: int) -> events.Event | None:
         """What a call that has ended tells."""

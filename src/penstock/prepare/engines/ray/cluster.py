@@ -21,7 +21,11 @@ _ANY = "auto"
 _STORE_BYTES = 80 << 20  # of the object store of a cluster that is started here: about the least that Ray takes
 _CONNECT_SECONDS = 5.0
 # Ray's own watch counts all that the node holds, and kills; ours counts what our tasks hold. No usage reports either.
-_STARTED_WITH = {"RAY_memory_monitor_refresh_ms": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+_STARTED_WITH = {
+    "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_agent_register_timeout_ms": "180000",  # on a busy machine, Ray gave up after 30 s, and ended our process too
+}
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"  # of gRPC, and empty settings
 _SETTINGS = 4  # the kind of frame with which a gRPC server answers
 
