@@ -27,6 +27,7 @@ _MISSING = [
         "grain",
         "jax",
         "megatron",
+        "modal",
         "torch",
         "torchdata",
         "transformers",
