@@ -316,15 +316,14 @@ def work(
 ) -> None:
     """Do tasks of a run that was begun elsewhere, until its dataset is there. Start one on each machine."""
     with imported_for_good():
-        from penstock.prepare.joining import work as join
         from penstock.show.asking.elsewhere import load_shared_job
         from penstock.show.console import show, stdout_kept_clean
-        from penstock.show.running.joined import Told, joined_facts, joined_lines
+        from penstock.show.running.joined import joined_facts, joined_lines
+        from penstock.show.running.joined import work as join
 
     with stdout_kept_clean():
-        told = Told()
         begun = load_shared_job(job, path, memory, workers).config if job else None
-        worked = join(path, memory, workers, lease, told.say, told.observe, begun)
+        worked = join(path, memory, workers, lease, begun)
     show(joined_facts(worked), joined_lines, as_json)
 
 

@@ -28,6 +28,7 @@ _MISSING = [
         "jax",
         "megatron",
         "modal",
+        "ray",
         "torch",
         "torchdata",
         "transformers",

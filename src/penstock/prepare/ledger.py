@@ -98,12 +98,8 @@ def read_rows(store: Store) -> dict[str, LedgerRow]:
     return {row.task: row for row in rows if row}
 
 
-def row_names(store: Store) -> set[str]:
-    """Names of the tasks that have a row, whole or damaged."""
-    return {name.rpartition("/")[2].removesuffix(".json") for name in store.entries(TASKS)}
-
-
 def read_row(store: Store, task: str) -> LedgerRow | None:
+    """The row of a task, if there is one and it is whole."""
     return decode_row(store.read(_name(task))) if store.exists(_name(task)) else None
 
 

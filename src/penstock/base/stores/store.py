@@ -12,6 +12,7 @@ from penstock.base.errors import OutputError
 from penstock.base.files import Copyable
 
 STATE = ".penstock"  # where a dataset keeps what only penstock reads
+PLAN = f"{STATE}/plan.json"  # of a run that several machines do, for those that join
 PLACING = f"{STATE}/placing"  # files that several tasks write at once, before they are published
 RUN = f"{STATE}/run.json"  # of the run that made it: nothing in it decides a byte
 

@@ -8,13 +8,13 @@ import time
 from penstock.base.stores.local import LocalStore
 from penstock.base.stores.store import HeldElsewhere
 from penstock.prepare.plan.plan import Plan
+from penstock.prepare.run.holding import hold_others
 from penstock.prepare.run.members.beginning import begin
-from penstock.prepare.run.members.closing import conclude
+from penstock.prepare.run.members.ended import conclude
 from penstock.prepare.run.members.plan_file import read_plan_file
 from penstock.prepare.run.members.shared_output import shared_folder
 from penstock.prepare.run.owner import owner_words
 from penstock.prepare.run.resume import finished, refuse_foreign
-from penstock.prepare.run.run import holding_others
 
 _POLL_SECONDS = 0.5
 _MOST_SECONDS = 60.0  # for which another may hold the output without a plan file of this job
@@ -42,5 +42,5 @@ def _begin(plan: Plan, store: LocalStore) -> None:
             conclude(store, plan)
             return
         plan.wait_for_engines()
-        with holding_others(plan):
+        with hold_others(plan):
             begin(store, plan, redo=False)
