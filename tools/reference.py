@@ -115,8 +115,16 @@ def _is_error(found: Any) -> TypeGuard[type[PenstockError]]:
 
 def commands() -> str:
     """A section per command: its help, its arguments and its options."""
-    group: Any = typer.main.get_command(app)
-    return "\n".join(_command(name, group.commands[name]) for name in group.commands)
+    return "\n".join(_command(name, command) for name, command in _commands(typer.main.get_command(app)))
+
+
+def _commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Each command by its name; those of a group have both: `deploy slurm`."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{above}{name} ")
+        else:
+            yield f"{above}{name}", command
 
 
 def _command(name: str, command: Any) -> str:

@@ -27,6 +27,7 @@ _MISSING = [
         "grain",
         "jax",
         "megatron",
+        "modal",
         "ray",
         "torch",
         "torchdata",

@@ -126,6 +126,7 @@ def _replies(recorder: Recorder) -> dict[str, Reply]:
         ),
         "MountGetOrCreate": lambda _: api_pb2.MountGetOrCreateResponse(mount_id="mo-1"),
         "MountPutFile": lambda _: api_pb2.MountPutFileResponse(exists=True),
+        "SecretGetOrCreate": lambda _: api_pb2.SecretGetOrCreateResponse(secret_id="st-1"),
         "VolumeCommit": lambda _: api_pb2.VolumeCommitResponse(skip_reload=True),
         "VolumeGetOrCreate": lambda _: api_pb2.VolumeGetOrCreateResponse(volume_id="vo-1"),
     }

@@ -26,7 +26,7 @@ def deploy(capfd: Any, *words: object) -> dict[str, Any]:
     """The facts that `penstock deploy ... --json` prints."""
     code = main(["deploy", *map(str, words), "--json"])
     out, err = capfd.readouterr()
-    assert code == 0, err
+    assert code == 0, out + err
     facts: dict[str, Any] = json.loads(out)
     return facts
 

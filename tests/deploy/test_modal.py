@@ -57,7 +57,7 @@ def test_the_app_names_the_files_that_the_job_names(tmp_path, capfd):
     (tmp_path / "steps" / "__init__.py").write_text("def step(batch):\n    return batch\n")
     (tmp_path / "beside.py").write_text("")
     (tmp_path / "other.txt").write_text("not named")
-    stages = ["steps:step", {"dedup": {"columns": ["user"]}}, {"split": {"by": "user", "test": 0.3}}]
+    stages = ["steps:step", {"split": {"by": "user", "test": 0.3}}]
     job = make_job(tmp_path, input={"path": ["data/*.jsonl", "more/day=*/x.jsonl"]}, stages=stages)
     facts = deploy(capfd, "modal", job, *GIVEN, "-o", tmp_path / "app.py")
     assert facts["files"] == ["job.yaml", "data", "more", "beside.py", "steps"]

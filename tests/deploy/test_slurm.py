@@ -149,5 +149,5 @@ def test_what_is_printed_says_how_to_submit_it(tmp_path, capfd, monkeypatch):
     out = capfd.readouterr().out
     assert "wrote job.sbatch" in out
     assert "  sbatch job.sbatch" in out
-    assert f"  penstock watch {tmp_path / 'prepared'}" in out
+    assert f"  penstock run {tmp_path / 'job.yaml'} --engine workers --memory 1843MiB" in out
     assert "MaxArraySize" in out

@@ -38,7 +38,7 @@ def _modules(folder: str, config: Config) -> list[str]:
     """Modules beside the job file, and packages there that hold its functions."""
     targets = [source.function or "" for source in config.input] + [str(source.format) for source in config.input]
     targets += [name for stage in config.stages for name in stage]
-    packages = {target.partition(".")[0] for target in targets if ":" in target}
+    packages = {target.partition(":")[0].partition(".")[0] for target in targets if ":" in target}
     entries = sorted(os.listdir(folder))
     return [name for name in entries if name.endswith(".py") or name in packages]
 

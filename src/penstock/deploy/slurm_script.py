@@ -18,7 +18,7 @@ _SCRIPT = """\
 # penstock {version}: prepares a dataset with up to {nodes} nodes. Written by `penstock deploy slurm`.
 #
 #   sbatch SCRIPT             submit it, from a folder that all nodes see; its logs are written there
-#   penstock watch OUTPUT     see how far it is
+#   squeue --me               see its elements; docs/how-to/slurm.md says how to see its progress
 #
 # Elements may start in any order, and may be requeued or cancelled at any time. To continue, submit the script again.
 {options}

@@ -13,7 +13,8 @@ Part = Table | Text
 
 
 def slurm_lines(facts: dict[str, Any]) -> list[Part]:
-    """The array, and how to submit it."""
+    """The array, and how to submit it. Whoever watches may begin the run, so it plans with the elements' memory."""
+    memory = facts["worker_memory_bytes"] >> 20
     asked = {
         "job": facts["job"],
         "output": facts["output"],
@@ -30,7 +31,8 @@ def slurm_lines(facts: dict[str, Any]) -> list[Part]:
         *_larger_arrays(facts),
         Text("Next, in a folder that all nodes see:"),
         Text(f"  sbatch {shlex.quote(facts['script'])}", no_wrap=True),
-        Text(f"  penstock watch {shlex.quote(facts['output'])}", no_wrap=True),
+        Text("To see its progress, on any machine that sees the folder (it does no task):"),
+        Text(f"  penstock run {shlex.quote(facts['job'])} --engine workers --memory {memory}MiB", no_wrap=True),
     ]
 
 
