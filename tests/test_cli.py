@@ -176,14 +176,18 @@ def test_the_version_and_the_exit_codes_are_a_word_away(capfd):
         assert "130  stopped by Ctrl-C or SIGTERM" in capfd.readouterr().out
 
 
-COMMANDS = typer.main.get_command(app).commands
+GROUP = typer.main.get_command(app)
+COMMANDS = {
+    **GROUP.commands,
+    **{f"deploy {name}": command for name, command in GROUP.commands["deploy"].commands.items()},
+}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_shows_every_word_that_is_declared(name, capfd, monkeypatch):
     """Rich takes lowercase words in brackets for markup, and drops them."""
     monkeypatch.setenv("COLUMNS", "1000")
-    assert main([name, "--help"]) == 0
+    assert main([*name.split(), "--help"]) == 0
     shown = " ".join(capfd.readouterr().out.split())
     for parameter in COMMANDS[name].params:
         assert getattr(parameter, "help", "") in shown

@@ -27,6 +27,8 @@ _MISSING = [
         "grain",
         "jax",
         "megatron",
+        "modal",
+        "ray",
         "torch",
         "torchdata",
         "transformers",

@@ -12,7 +12,14 @@ from tests.docs.page import DOCS, LANGUAGES, MARKS, Block, blocks, pages
 
 ROOT = DOCS.parent
 # Blocks that nothing runs, by page. A page says above each of them why.
-NOT_RUN = {"coming-from/krill": 1, "how-to/training-loops": 1, "reference/exports": 2, "start/install": 2}
+NOT_RUN = {
+    "coming-from/krill": 1,
+    "how-to/modal": 3,
+    "how-to/slurm": 2,
+    "how-to/training-loops": 1,
+    "reference/exports": 2,
+    "start/install": 2,
+}
 # Folders whose pages `make test` and `make proofs` run. `make promises` runs the others.
 MARKS_BY_FOLDER = {"start": [], "tutorials": [pytest.mark.proof]}
 

@@ -86,6 +86,7 @@ SHAPES = {
     "direct arrays": ("move.",),
     "placed arrays": ("move.", "place."),
     "text": ("match.", "pack."),
+    "arrays by workers": ("move.", "place.", "lease.", "fence."),  # test_workers_killed.py
     "near-duplicates": ("match.", "pair.", "verify.", "choose."),
 }
 

@@ -89,6 +89,7 @@ class Start(TypedDict):
     bad_files: int
     not_read: list[dict[str, Any]]
     not_seen: list[str]
+    waits_for: str  # the folder that `penstock work` joins; "" if the run does its tasks itself
     passes: list[PlannedPass]
 
 

@@ -10,6 +10,7 @@ import mmap
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,13 +23,16 @@ from penstock.base.files import PlacedFile, ReadFile, WriteFile, doing, unique_n
 from penstock.base.fingerprint import digest
 from penstock.base.stores.mounts import file_system
 from penstock.base.stores.scratch import scratch_folder
-from penstock.base.stores.store import STATE
+from penstock.base.stores.store import STATE, HeldElsewhere
 
 TEMPORARY = f"{STATE}/tmp"
 LOCK = f"{STATE}/lock"
+RUN_PREFIX = "run-"  # of a folder in it: what a run of several machines writes
+_GONE = ".gone"
 _ABANDONED_SECONDS = 3600
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)  # SMB and some FUSE: for folders alone
+_FENCE_SECONDS, _FENCE_PAUSE_SECONDS = 60.0, 0.05
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,6 @@ class LocalStore:
     @property
     def scratch_folder(self) -> str:
         return scratch_folder(self._path(TEMPORARY))
-
-    def _temporary_name(self, name: str) -> str:
-        return f"{TEMPORARY}/{_reach(self._path(TEMPORARY))}-{unique_name(name)}"
 
     def _path(self, name: str) -> str:
         return os.path.join(self.root, name)
@@ -113,8 +114,7 @@ class LocalStore:
     def commit(self, name: str, lasting: bool = True) -> Iterator[WriteFile]:
         """A file that need not outlast the session is not synced: that costs nothing until the kernel finds time."""
         self._make_folder(os.path.dirname(name))
-        self._make_folder(TEMPORARY)
-        file = WriteFile(self._path(self._temporary_name(name)), os.O_WRONLY | os.O_EXCL)
+        file = WriteFile(self._temporary(name), os.O_WRONLY | os.O_EXCL)
         is_synced = lasting or not self.session
         try:
             yield file
@@ -134,6 +134,12 @@ class LocalStore:
         if is_synced:
             sync_folder(os.path.dirname(self._path(name)))
 
+    def _temporary(self, name: str) -> str:
+        """Path of a file that will be renamed to `name`."""
+        self._make_folder(TEMPORARY)
+        folder = self._path(TEMPORARY)
+        return os.path.join(folder, f"{_reach(folder)}-{unique_name(name)}")
+
     def commit_bytes(self, name: str, data: bytes) -> None:
         with self.commit(name) as file:
             file.write(data)
@@ -152,10 +158,13 @@ class LocalStore:
             self._make_folder(os.path.dirname(into))
             crash_point("move.before_rename")
             with doing("rename into place", self._path(into), "rename"):
-                os.replace(self._path(name), self._path(into))
+                self._move(name, into)
             crash_point("move.after_rename")
         for folder in sorted({os.path.dirname(self._path(into)) for into in moves.values()}):
             sync_folder(folder)
+
+    def _move(self, name: str, into: str) -> None:
+        os.replace(self._path(name), self._path(into))
 
     def append(self, name: str) -> WriteFile:
         self._make_folder(os.path.dirname(name))
@@ -211,7 +220,7 @@ class LocalStore:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise file_error(error, "lock", self._path(LOCK)) from error
             holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "a run that has just started"
-            raise OutputError(
+            raise HeldElsewhere(
                 f"another run holds {what}: {holder}",
                 where=self.root,
                 next_step=f"wait for it, stop it, or choose another `{key}:`",
@@ -239,13 +248,41 @@ class LocalStore:
         with doing("remove", path, "remove"):
             os.utime(path)
             old, reach = os.stat(path).st_mtime - _ABANDONED_SECONDS, _reach(path)
-            for name in os.listdir(path):
+            for name in (each for each in os.listdir(path) if not each.startswith(RUN_PREFIX)):
                 with suppress(FileNotFoundError):  # another machine has just finished it
                     each = os.path.join(path, name)
                     if whole or name.startswith(reach) or os.stat(each).st_mtime < old:
                         os.unlink(each)
             with suppress(OSError):  # something is left
                 os.rmdir(path)
+
+    def fence(self) -> None:
+        """A run of several machines keeps its unfinished files in one folder, and renames them from there: without the
+        folder, nothing that its members still do has an effect. A network file system may know the folder by another
+        name for a while, so it must be empty and gone before this returns."""
+        for name in runs_in(self._path(TEMPORARY)):
+            fence_run(os.path.join(self._path(TEMPORARY), name))
+
+
+def runs_in(path: str) -> list[str]:
+    """Folders of runs of several machines below `.penstock/tmp`, whole or being removed."""
+    if not os.path.isdir(path):
+        return []
+    with doing("list", path, "list"):
+        return sorted(name for name in os.listdir(path) if name.startswith(RUN_PREFIX))
+
+
+def fence_run(folder: str) -> None:
+    gone = folder if folder.endswith(_GONE) else folder + _GONE
+    with doing("remove", folder, "remove"):
+        with suppress(FileNotFoundError):
+            if folder != gone:
+                os.rename(folder, gone)
+        crash_point("fence.after_rename")
+        deadline = time.monotonic() + _FENCE_SECONDS
+        while os.path.lexists(gone):  # a member that has it open may still add to it
+            shutil.rmtree(gone, ignore_errors=time.monotonic() < deadline)
+            time.sleep(_FENCE_PAUSE_SECONDS * os.path.lexists(gone))
 
 
 def _reach(folder: str) -> str:

@@ -13,7 +13,7 @@ from penstock.base.errors import OutputError, TaskError
 from penstock.base.events import EVENTS, Event, Sample
 from penstock.base.events.log import last_sample, whole_lines
 from penstock.base.sizes import format_seconds
-from penstock.base.stores.store import STATE, Store
+from penstock.base.stores.store import PLAN, STATE, Store
 from penstock.prepare.run.owner import AtWork, run_at_work
 from penstock.shards.manifest import MANIFEST
 
@@ -32,6 +32,12 @@ def refuse_idle(store: Store) -> AtWork:
             "`penstock watch --wait` waits for it",
         )
     working = run_at_work(store)
+    if working.is_true is False and store.exists(PLAN):
+        raise OutputError(
+            "nobody watches the run in this output; its workers may go on",
+            where=store.root,
+            next_step="`penstock run JOB --engine workers` watches it, and `penstock work` joins it",
+        )
     if working.is_true is False and not store.exists(MANIFEST):
         raise OutputError(
             "this output is not finished, and no run is at work",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from rich.text import Text
@@ -46,9 +47,12 @@ def _start(event: Start) -> Iterator[Text]:
         yield _line(f"not read: {unread_words(event['not_read'])}", "yellow")
     if event["not_seen"]:
         yield _line(f"not seen: {not_seen_words(event['not_seen'])}", "yellow")
-    workers = by_workers(event["workers"])
+    joined = event.get("waits_for", "")  # older logs have none
+    workers = "by workers that join" if joined else by_workers(event["workers"])
     memory = f"{format_size(event['projected'])} projected, {format_size(event['allowed'])} allowed"
     yield _line(f"{counted(left, 'task')} to do, {_input(event)} in all, {workers}; memory: {memory}")
+    if joined:
+        yield _line(f"start a worker on each machine: penstock work {shlex.quote(joined)}", "green")
 
 
 def _input(event: Start) -> str:

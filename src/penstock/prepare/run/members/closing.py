@@ -1,0 +1,33 @@
+"""Closing: what lies between the last task and the end of the run: one member finishes the dataset, and all see that it
+is there."""
+
+import time
+
+from penstock.base.stores.leases import Leases
+from penstock.base.stores.shared import SharedStore
+from penstock.prepare.engines.workers.board import Board, Pause
+from penstock.prepare.engines.workers.member_log import with_members
+from penstock.prepare.passes import Left
+from penstock.prepare.plan.plan import Plan
+from penstock.prepare.run.clearing import end_runs_of_members
+from penstock.prepare.run.finishing import finish
+from penstock.prepare.run.holding import hold_others
+from penstock.prepare.run.progress import Progress
+from penstock.shards.manifest import MANIFEST
+
+_FINISH = "finish"  # its claim; no task is called so
+
+
+def close(plan: Plan, store: SharedStore, leases: Leases, left: Left, progress: Progress) -> None:
+    """Return when the dataset is there. Whoever gets the claim finishes it; one that dies is replaced."""
+    board, pause = Board(store), Pause()
+    while not store.exists(MANIFEST):
+        board.refuse_ended()
+        latest = leases.latest().get(_FINISH, 0)
+        is_free = not latest or leases.is_expired(_FINISH, latest)
+        if is_free and leases.claim(_FINISH, latest) and not store.exists(MANIFEST):
+            with hold_others(plan):
+                finish(plan, store, left, lambda: with_members(progress.run_facts(), store))
+            end_runs_of_members(store)
+        pause.begin(found=False)
+        time.sleep(0 if store.exists(MANIFEST) else pause.left)

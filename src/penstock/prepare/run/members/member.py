@@ -1,0 +1,42 @@
+"""Member: one machine's part in a run: walk the passes as every other member does, and do of each what can be claimed.
+Next: closing.py."""
+
+from dataclasses import dataclass
+
+from penstock.base.processes.nursery import Nursery
+from penstock.base.stores.leases import Leases, Renewing
+from penstock.base.stores.shared import SharedStore
+from penstock.prepare.engines.workers.board import Board
+from penstock.prepare.engines.workers.joined import joining
+from penstock.prepare.engines.workers.member_log import MemberLog
+from penstock.prepare.plan.plan import Plan
+from penstock.prepare.run.doing import Doing
+from penstock.prepare.run.holding import hold_others
+from penstock.prepare.run.members.closing import close
+from penstock.prepare.run.members.leaving import leaving
+from penstock.prepare.run.progress import Progress
+
+
+@dataclass(frozen=True)
+class Member:
+    """`lease`: seconds without a sign of life before others do its tasks."""
+
+    plan: Plan
+    store: SharedStore
+    lease: float
+    progress: Progress
+
+    def work(self, nursery: Nursery) -> tuple[int, int]:
+        """(tasks, rows) that this member did, when the dataset is there."""
+        board, leases = Board(self.store), Leases(self.store, self.lease)
+        said: list[MemberLog] = []
+        with leaving(self.store, board), MemberLog(self.store, self.progress.watch) as log, Renewing(leases):
+            said.append(log)
+            make = joining(board, leases)
+            with (
+                hold_others(self.plan, shared=True),
+                Doing.start(self.plan, self.store, log, (), self.progress, nursery, make, alone=False) as doing,
+            ):
+                left = doing.passes({})  # what others have done, the engine learns
+            close(self.plan, self.store, leases, left, self.progress)
+        return said[0].done if said else (0, 0)  # the dataset was there before it could begin
