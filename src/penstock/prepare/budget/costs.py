@@ -102,6 +102,7 @@ class Measured:
     spilled_row_bytes: float = 0.0  # decoded, of a row in a bucket
     growth: Growth | None = None
     parts_per_output_byte: float = 0.0  # written on the way to a format of one file per split
+    threads: int = 1  # of the process that was measured
     assumed: bool = False  # not measured at all: the job is small
     name: str = ""  # fingerprint of what was measured, and where
     remembered: bool = False  # measured by an earlier command

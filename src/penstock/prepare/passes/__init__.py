@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measurement
-from penstock.prepare.budget.means import Means, Projection, Settings
+from penstock.prepare.budget.means import Means, Projection, Settings, Workload
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.rows.rows import INNER
 from penstock.shards.columns import FileFacts
@@ -218,6 +218,8 @@ class Pass(ABC):
     def tasks(self, above: str) -> tuple[Task, ...]: ...
     @abstractmethod
     def holds(self, means: Means) -> Holds: ...
+    @abstractmethod
+    def workload(self, means: Means) -> Workload: ...
     @abstractmethod
     def project(self, settings: Settings, means: Means) -> Projection: ...
     @abstractmethod

@@ -8,6 +8,7 @@ from penstock.base.errors import PenstockError
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured
+from penstock.prepare.budget.means import Workload
 from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Task
 from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.exchange.scatter import side_of
@@ -53,6 +54,9 @@ class Buckets(Reader):
         output = measured.output_bytes(self.job.rows, self.buckets)
         at_once = output // self.buckets * max(workers, 1) + int(output * measured.parts_per_output_byte)
         return Written(output, at_once, 2 * output / self.buckets)
+
+    def workload(self, seconds: float) -> Workload:
+        return Workload(seconds, reads=(self.scatter,))
 
     def source(self, takes_codes: bool, left: Left) -> FromBuckets:  # noqa: ARG002
         spills = tuple(row.spill for row in left.rows.get(self.scatter, ()) if row.spill)

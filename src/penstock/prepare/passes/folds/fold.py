@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from penstock.base.stores.store import Store
 from penstock.prepare import passes
 from penstock.prepare.budget.costs import Measured
-from penstock.prepare.budget.means import Means, Projection, Settings, memory_of
+from penstock.prepare.budget.means import Means, Projection, Settings, Workload, memory_of
 from penstock.prepare.passes.folds.sink import Into, OriginsInto
 from penstock.prepare.passes.folds.source import Source
 from penstock.prepare.passes.folds.work import FoldWork
@@ -33,6 +33,7 @@ class Reader(Protocol):
     def inputs(self) -> Inputs: ...
     def batches(self, measured: Measured) -> passes.Batches: ...
     def written(self, measured: Measured, workers: int) -> Written: ...
+    def workload(self, seconds: float) -> Workload: ...
     def source(self, takes_codes: bool, left: passes.Left) -> Source: ...
     def count(self, account: passes.Account, rows: passes.LedgerRows) -> passes.Account: ...
     def facts(self) -> passes.Facts: ...
@@ -71,6 +72,7 @@ class Ending:
     shown: tuple[int, ...] = ()  # more stages that people see the pass run
     hidden: tuple[int, ...] = ()
     exchange: Mapping[str, Any] = field(default_factory=dict)
+    left_out: str = ""  # of the workload, in words
 
     def disk(self, left: int, written: Written) -> tuple[int, int]:  # noqa: ARG002
         """(bytes for later passes or on the way, bytes of the dataset), if all tasks leave so much."""
@@ -142,15 +144,19 @@ class Fold(passes.Pass):
             driver=self.ending.driver(means),
         )
 
+    def workload(self, means: Means) -> Workload:
+        found = self.reader.workload(self.job.rows / means.measured.of(self._word).rows_per_second)
+        threads = means.measured.threads if busy_threads(self.job.stages[self.first : self.last]) else 1
+        return replace(found, threads=threads, left_out=self.ending.left_out)
+
     def project(self, settings: Settings, means: Means) -> Projection:
         cost, workers, rows = means.measured.of(self._word), settings.workers, self.job.rows
         memory = memory_of(workers, settings.batch_bytes, settings.hold_bytes, cost, means)
         driver = self.ending.driver(means)
-        side_by_side = 1 if settings.threads > 1 else workers  # threads were measured as they will be used
-        speed = cost.rows_per_second * max(1, min(side_by_side, means.cores))
         written = self.reader.written(means.measured, workers)
         spill, output = self.ending.disk(int(rows * cost.output_row_bytes), written)
-        return Projection(max(memory, driver.bytes if driver else 0), spill, output, rows / speed, rows)
+        seconds = self.workload(means).seconds_with(settings, means.cores)
+        return Projection(max(memory, driver.bytes if driver else 0), spill, output, seconds, rows)
 
     def held_later(self, row_bytes: float) -> int:
         return int(self.ending.held_rows * row_bytes)
