@@ -87,7 +87,7 @@ def with_more(job: Job, passes: Sequence[Pass], cores: int, measured: Measured) 
     grown = sum(stage.grows_by(threads) for stage in growing)
     fixed = max([measured.slices.fixed_bytes, *declared]) + held + grown
     costs = {**measured.costs, SLICES: replace(measured.slices, fixed_bytes=fixed)}
-    return replace(measured, costs=costs, threads=threads)
+    return replace(measured, costs=costs)
 
 
 def driver_growth(passes: Sequence[Pass], files: int) -> int:

@@ -13,16 +13,22 @@ NETWORK = "10Gbit"  # of a node, where nobody says anything else
 
 @dataclass(frozen=True)
 class Nodes:
-    """`count` equal machines with a shared folder. `bytes_per_second` is what each reads and writes there."""
+    """`count` equal machines with a shared folder. `bytes_per_second` is what each reads and writes there. `cores` may
+    be a part of one, as a quota of CPU time gives it."""
 
     count: int
-    cores: int
+    cores: float
     budget: Budget
     bytes_per_second: int
 
+    @property
+    def speed(self) -> float:
+        """Cores that one process has, if it has no threads."""
+        return min(1.0, self.cores)
+
     def means(self, here: Means) -> Means:
         """The means of one node. Costs are those that were measured here."""
-        return replace(here, budget=self.budget, cores=self.cores)
+        return replace(here, budget=self.budget, cores=max(1, int(self.cores)))
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,9 @@ class AskedNodes:
         for option, number in (("--nodes", self.count), ("--cores", self.cores)):
             if number is not None and number < 1:
                 place = f"{option} {number}"
-                raise ConfigError(f"{option} is {number:,}, and must be at least 1", where=place, next_step=f"{option} 1")
+                raise ConfigError(
+                    f"{option} is {number:,}, and must be at least 1", where=place, next_step=f"{option} 1"
+                )
         _parsed("--network", self.network, parse_rate)
         if self.memory is not None:
             self._refuse_larger_run(_parsed("--memory-per-node", self.memory, parse_size))

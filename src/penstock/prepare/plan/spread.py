@@ -14,11 +14,12 @@ from penstock.prepare.plan.nodes import Nodes
 from penstock.prepare.plan.plan import Plan, Planned
 from penstock.prepare.plan.settings import choose_settings, refuse_without_memory
 
-# Measured by benchmarks/projection.py, beside what `plan` itself has measured.
-TASK_SECONDS = 0.02  # of a task, beside its rows: to claim it, its ledger entry, its syncs
-PASS_SECONDS = 0.5  # of a pass: workers start, and wait for the last task
-JOIN_SECONDS = 1.0  # of a node, until its workers wait for tasks
-FINISH_SECONDS = 0.0006  # of a task, in one process, when all are done: LOG.md
+# Seconds of a core that `plan` does not measure itself: benchmarks/projection.py, LOG.md.
+TASK_SECONDS = 0.008  # of a task, beside its rows: files that it opens and commits, its ledger entry
+PIECE_SECONDS = 0.00004  # of a task, for each bucket that it spills to, or each spill that it reads a bucket of
+PASS_SECONDS = 0.2  # of a pass on a node: its workers start
+JOIN_SECONDS = 0.5  # of a node, until its workers can start
+FINISH_SECONDS = 0.0006  # of a task, in one process, when all are done
 CROWDING = 0.02  # more time of a task for each further worker of a node that is busy: RESULTS.md, 1 to 16 cores
 
 # The largest that the model was compared with. What is beyond ten times the bytes, or the rest, is extrapolated.
@@ -49,7 +50,7 @@ class SpreadPass:
     tasks: int
     workers: int
     at_once: int
-    work_seconds: float  # of one worker, for all tasks
+    work_seconds: float  # of one core, for all tasks
     compute_seconds: float
     network_seconds: float
     seconds: float
@@ -89,7 +90,8 @@ def spread(plan: Plan, nodes: Nodes, planning_seconds: float) -> Spread:
         _on(nodes, each, own, each.pass_.workload(means), written)
         for each, own in zip(plan.passes, settings, strict=True)
     )
-    return Spread(nodes, planning_seconds + JOIN_SECONDS, passes, FINISH_SECONDS * plan.task_count)
+    finish = FINISH_SECONDS * plan.task_count
+    return Spread(nodes, planning_seconds + JOIN_SECONDS / nodes.speed, passes, finish / nodes.speed)
 
 
 def _settings(plan: Plan, nodes: Nodes, means: Means) -> list[Settings]:
@@ -119,10 +121,9 @@ def _on(
     tasks, workers = len(planned.tasks), max(1, settings.workers)
     at_once = min(tasks, nodes.count * workers)
     busy = math.ceil(at_once / nodes.count)  # workers of a node
-    faster = settings.threads / work.threads
-    slower = (1 + CROWDING * (busy - 1)) * max(1.0, busy / nodes.cores if settings.threads == 1 else 1.0)
-    seconds = work.seconds / faster
-    compute = makespan(task_seconds(seconds * slower, tasks, work.sizes), at_once)
+    cores = min(settings.threads, nodes.cores / busy) / (1 + CROWDING * (busy - 1))  # that a task has
+    shared = work.seconds + PIECE_SECONDS * work.pieces
+    compute = makespan(task_seconds(shared / cores, TASK_SECONDS / min(1.0, cores), tasks, work.sizes), at_once)
     moved = Moved(work.input_bytes, sum(sum(written[each]) for each in work.reads), *written[planned.pass_.number])
     network = moved.all_bytes / min(nodes.count, tasks) / nodes.bytes_per_second
     return SpreadPass(
@@ -131,20 +132,20 @@ def _on(
         tasks=tasks,
         workers=workers,
         at_once=at_once,
-        work_seconds=seconds,
+        work_seconds=shared + TASK_SECONDS * tasks,
         compute_seconds=compute,
         network_seconds=network,
-        seconds=together(compute, network, busy) + PASS_SECONDS,
+        seconds=together(compute, network, busy) + PASS_SECONDS / nodes.speed,
         moved=moved,
         left_out=work.left_out,
     )
 
 
-def task_seconds(seconds: float, tasks: int, sizes: Sequence[float]) -> list[float]:
-    """Seconds of each task, as large as its share, with what every task costs."""
+def task_seconds(seconds: float, each_takes: float, tasks: int, sizes: Sequence[float]) -> list[float]:
+    """Seconds of each task: its share of all `seconds`, and what every task takes."""
     sizes = sizes if len(sizes) == tasks and sum(sizes) > 0 else [1.0] * tasks
-    each = seconds / sum(sizes) if tasks else 0.0
-    return [each * size + TASK_SECONDS for size in sizes]
+    whole = sum(sizes)
+    return [seconds * size / whole + each_takes for size in sizes]
 
 
 def makespan(seconds: Sequence[float], at_once: int) -> float:

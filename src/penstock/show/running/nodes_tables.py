@@ -54,7 +54,9 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "time", _time_words(facts)
     yield "spill", f"{format_size(facts['spill_bytes'])} in the shared folder, gone when the job is done"
     yield "network", _network_words(facts)
-    rate = f"{format_rate(facts['network_bytes_per_second'])} per node, from storage that serves all nodes at that speed"
+    rate = (
+        f"{format_rate(facts['network_bytes_per_second'])} per node, from storage that serves all nodes at that speed"
+    )
     yield "assumed", f"nodes as fast as this machine; {rate} (--network). Nobody has measured either."
     if facts["costs_are_assumed"]:
         yield "assumed", "costs of rows: the job is so small that nothing was measured"

@@ -7,7 +7,7 @@ import numpy as np
 from penstock.base.errors import PenstockError
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.costs import Measured
+from penstock.prepare.budget.costs import Measured, Measurement
 from penstock.prepare.budget.means import Workload
 from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Task
 from penstock.prepare.passes.exchange.buckets import FromBuckets
@@ -55,8 +55,10 @@ class Buckets(Reader):
         at_once = output // self.buckets * max(workers, 1) + int(output * measured.parts_per_output_byte)
         return Written(output, at_once, 2 * output / self.buckets)
 
-    def workload(self, seconds: float) -> Workload:
-        return Workload(seconds, reads=(self.scatter,))
+    def workload(self, measured: Measured, cost: Measurement) -> Workload:
+        rows = self.job.rows * measured.slices.given_per_row
+        seconds = cost.seconds(rows, measured.records(self.job.rows))
+        return Workload(seconds, reads=(self.scatter,), pieces=len(self.job.survey.slices) * self.buckets)
 
     def source(self, takes_codes: bool, left: Left) -> FromBuckets:  # noqa: ARG002
         spills = tuple(row.spill for row in left.rows.get(self.scatter, ()) if row.spill)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from penstock.base.stores.store import Store
 from penstock.prepare import passes
-from penstock.prepare.budget.costs import Measured
+from penstock.prepare.budget.costs import Measured, Measurement
 from penstock.prepare.budget.means import Means, Projection, Settings, Workload, memory_of
 from penstock.prepare.passes.folds.sink import Into, OriginsInto
 from penstock.prepare.passes.folds.source import Source
@@ -33,7 +33,7 @@ class Reader(Protocol):
     def inputs(self) -> Inputs: ...
     def batches(self, measured: Measured) -> passes.Batches: ...
     def written(self, measured: Measured, workers: int) -> Written: ...
-    def workload(self, seconds: float) -> Workload: ...
+    def workload(self, measured: Measured, cost: Measurement) -> Workload: ...
     def source(self, takes_codes: bool, left: passes.Left) -> Source: ...
     def count(self, account: passes.Account, rows: passes.LedgerRows) -> passes.Account: ...
     def facts(self) -> passes.Facts: ...
@@ -145,9 +145,9 @@ class Fold(passes.Pass):
         )
 
     def workload(self, means: Means) -> Workload:
-        found = self.reader.workload(self.job.rows / means.measured.of(self._word).rows_per_second)
-        threads = means.measured.threads if busy_threads(self.job.stages[self.first : self.last]) else 1
-        return replace(found, threads=threads, left_out=self.ending.left_out)
+        found = self.reader.workload(means.measured, means.measured.of(self._word))
+        pieces = found.pieces + self.task_count * self.ending.buckets
+        return replace(found, pieces=pieces, left_out=self.ending.left_out)
 
     def project(self, settings: Settings, means: Means) -> Projection:
         cost, workers, rows = means.measured.of(self._word), settings.workers, self.job.rows

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.base.sizes import counted
-from penstock.prepare.budget.costs import SLICES, Measured
+from penstock.prepare.budget.costs import SLICES, Measured, Measurement
 from penstock.prepare.budget.means import Workload
 from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left
 from penstock.prepare.passes.folds.fold import Reader, Written, summed
@@ -48,9 +48,9 @@ class Slices(Reader):
         at_once = sum(int(rows * row_bytes) for rows in tasks[: max(workers, 1)])
         return Written(int(self.job.rows * row_bytes), at_once, max(tasks, default=0) * row_bytes)
 
-    def workload(self, seconds: float) -> Workload:
+    def workload(self, measured: Measured, cost: Measurement) -> Workload:  # noqa: ARG002
         survey = self.job.survey
-        return Workload(seconds, survey.file_bytes, sizes=tuple(map(survey.rows_of, survey.slices)))
+        return Workload(cost.seconds(self.job.rows), survey.file_bytes, sizes=tuple(map(survey.rows_of, survey.slices)))
 
     def source(self, takes_codes: bool, left: Left) -> FromSlices:  # noqa: ARG002
         survey = self.job.survey
