@@ -340,10 +340,10 @@ def plan(
 ) -> None:
     """Show the passes, memory, disk and time that a run would need. Writes nothing."""
     with imported_for_good():
+        from penstock.prepare.plan.nodes import asked_nodes
         from penstock.show.asking.asked import load_job
         from penstock.show.asking.older_names import older_overrides
         from penstock.show.asking.overrides import collect
-        from penstock.prepare.plan.nodes import asked_nodes
         from penstock.show.console import show, stdout_kept_clean, waiting
         from penstock.show.running.plan_tables import plan_tables
         from penstock.show.running.planned import asked_facts

@@ -109,7 +109,7 @@ def _settings(plan: Plan, nodes: Nodes, means: Means) -> list[Settings]:
 
 
 def _written(planned: Planned) -> tuple[int, int]:
-    """(bytes for later passes, bytes of the dataset) in the shared folder. Files on the way are on a node's own disk."""
+    """(bytes for later passes, bytes of the dataset) in the shared folder. Files on the way are on own disks."""
     if planned.pass_.facts().for_others:
         return planned.projected.spill_bytes, 0
     return 0, planned.projected.output_bytes

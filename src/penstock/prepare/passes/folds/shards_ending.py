@@ -58,6 +58,7 @@ def shards_ending(job: Job) -> Ending:
     assert config.format in ("safetensors", "npy", "arrayrecord")
     into = ShardsInto(survey.output, job.splits, config.format, len(survey.slices), None)
     if config.format == "arrayrecord":
-        more = {"holds_output": True, "splits": job.splits, "job": job, "left_out": _MERGING}
-        return OneFile("output", into=into, is_for_good=True, **more)
+        return OneFile(
+            "output", into=into, is_for_good=True, holds_output=True, left_out=_MERGING, splits=job.splits, job=job
+        )
     return ShardsEnding("output", into=into, is_for_good=True, holds_output=True, splits=job.splits)

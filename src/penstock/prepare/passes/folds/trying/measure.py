@@ -15,7 +15,6 @@ from penstock.prepare.budget.means import Settings, give_back_memory
 from penstock.prepare.passes import Trial
 from penstock.prepare.sources.slices import Slice
 
-
 _QUICK_SECONDS = 0.5
 
 
@@ -29,8 +28,9 @@ class Measuring:
     reserved: int  # what the process held before
 
     def points(self, sizes: Iterable[int], run: Callable[[int, int, Callable[[], int]], Point]) -> list[Point]:
-        """A point per size of batch, until that is enough. `run(number, size, grown)` does it. The least and the largest
-        are timed again: memory that grows, and code that is run for the first time, are not what a long task takes."""
+        """A point per size of batch, until that is enough. `run(number, size, grown)` does it. The least and the
+        largest are timed again: memory that grows, and code that runs for the first time, are no part of a long task.
+        """
         points: list[Point] = []
         sizes = list(sizes)
         with peak_watched() as peak:
