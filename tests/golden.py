@@ -65,6 +65,12 @@ def _job(name: str, folder: Path, output: Path) -> Any:
     return {**located, **usual, "input": _located(job["input"], folder)}
 
 
+def job_of(name: str, folder: Path, output: Path) -> Job:
+    """The job as a mapping."""
+    job = _job(name, folder, output)
+    return yaml.safe_load(job.read_text()) if isinstance(job, Path) else job
+
+
 def _located(source: Any, folder: Path) -> Any:
     if isinstance(source, str):
         return str(folder / source)

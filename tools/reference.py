@@ -45,6 +45,17 @@ def export_keys() -> str:
     return _keys_table(job_schema()["$defs"]["ExportConfig"]["properties"])
 
 
+def engines() -> str:
+    """A section per engine: its docstring, and a table of its options."""
+    by_name = job_schema()["properties"]["engine"]["anyOf"][1]["properties"]
+    return "\n".join(_engine(name, schema) for name, schema in by_name.items())
+
+
+def _engine(name: str, schema: Schema) -> str:
+    table = [_keys_table(schema["properties"])] if schema["properties"] else []
+    return "\n".join([f"**`{name}`**: {_sentence(schema['description'])}", "", *table])
+
+
 def stages() -> str:
     """A section per built-in stage: its docstring, and a table of its options."""
     by_name = job_schema()["properties"]["stages"]["items"]["anyOf"][0]["properties"]
@@ -247,6 +258,7 @@ def _lines(text: str) -> Iterator[str]:
 
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
+    "engines": engines,
     "exit codes": exit_codes,
     "export keys": export_keys,
     "job keys": job_keys,

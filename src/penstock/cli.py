@@ -108,6 +108,7 @@ _LOOKED = f"{_MADE}, or .arrayrecord files; quote patterns."
 _READ = "Files to read instead of the job's. Quote patterns; may be repeated."
 _ANY_KEY = "Set any key of the job file, such as input.format=csv, or a setting of a preset; may be repeated."
 _STRATEGIES = "auto, sequential, parallel or streaming; does not change the output."
+_ENGINES = "Who does the tasks: local, ray or workers; does not change the output. Options are in the job file."
 _FORMATS = "Format of the output: safetensors, npy, arrays, arrayrecord."
 JobFile = Annotated[str, typer.Argument(metavar="JOB", callback=_local, help=_JOB, autocompletion=_jobs_like)]
 Dataset = Annotated[
@@ -125,6 +126,7 @@ Memory = Annotated[str | None, _option("--memory -m", "SIZE", "Limit for the who
 Workers = Annotated[str | None, _option("--workers -w", "N", "Number of processes, or auto; 0 runs inside the driver.")]
 Setting = Annotated[list[str] | None, _option("--set -s", "KEY=VALUE", _ANY_KEY)]
 Strategy = Annotated[str | None, _option("--strategy", "NAME", _STRATEGIES)]
+Engine = Annotated[str | None, _option("--engine", "NAME", _ENGINES)]
 Format = Annotated[str | None, _option("--format -f", "NAME", _FORMATS)]
 MemoryLimit = Annotated[str | None, _older("--memory-limit-gb", "N", "Same as --memory with N GB.")]
 MaxRowSize = Annotated[str | None, _older("--max-row-size-mb", "N", "Sets max_record of `group` to N MiB.")]
@@ -214,6 +216,7 @@ def run(
     memory: Memory = None,
     workers: Workers = None,
     strategy: Strategy = None,
+    engine: Engine = None,
     output_format: Format = None,
     settings: Setting = None,
     redo: Redo = False,
@@ -236,7 +239,9 @@ def run(
 
     with stdout_kept_clean():
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio, parallel)
-        asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
+        asked = load_job(
+            job, collect(inputs, output, memory, workers, strategy, output_format, settings, engine), older
+        )
         halves = (
             iter([keep_batches(asked.config)]) if skip_merge else halves_of(asked.config, plan_config if redo else None)
         )
@@ -296,6 +301,33 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
     show(result_facts(planned, manifest, display.tracker.already_done), result_tables, as_json)
 
 
+_JOINED = "The `output:` of a job that was begun with `--engine workers`."
+_OWN_MEMORY = "Limit for this machine's part, its whole process tree. Default: the job's."
+_OWN_WORKERS = "Processes of this machine, or auto; 0 does the tasks inside this one. Default: the job's."
+_LEASE = "Seconds without a sign of life before others do this machine's tasks. Default: the run's, 60."
+
+
+@app.command()
+def work(
+    path: Annotated[str, typer.Argument(metavar="OUTPUT", callback=_dataset, help=_JOINED)],
+    memory: Annotated[str | None, _option("--memory -m", "SIZE", _OWN_MEMORY)] = None,
+    workers: Annotated[str | None, _option("--workers -w", "N", _OWN_WORKERS)] = None,
+    lease: Annotated[float | None, _option("--lease", "S", _LEASE, min=0.1, max=86_400)] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Do tasks of a run that was begun elsewhere, until its dataset is there. Start one on each machine."""
+    with imported_for_good():
+        from penstock.prepare.joining import work as join
+        from penstock.show.console import show, stdout_kept_clean
+        from penstock.show.running.joined import Told, joined_facts, joined_lines
+
+    with stdout_kept_clean():
+        told = Told()
+        worked = join(path, memory, workers, lease, told.say, told.observe)
+    show(joined_facts(worked), joined_lines, as_json)
+
+
 _WATCHED = "The `output:` of a job that runs in another terminal."
 _EVENTS_AS_JSON = "Print each event as one line of JSON; of a finished output, those of its last run."
 _WAITS = "Wait until a run begins. A run that still plans has written nothing yet."
@@ -326,6 +358,7 @@ def plan(
     memory: Memory = None,
     workers: Workers = None,
     strategy: Strategy = None,
+    engine: Engine = None,
     output_format: Format = None,
     settings: Setting = None,
     nodes: Annotated[int | None, _option("--nodes", "N", _NODES)] = None,
@@ -352,7 +385,9 @@ def plan(
     with stdout_kept_clean():
         on_nodes = asked_nodes(nodes, cores, memory_per_node, network, memory)
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
-        asked = load_job(job, collect(inputs, output, memory, workers, strategy, output_format, settings), older)
+        asked = load_job(
+            job, collect(inputs, output, memory, workers, strategy, output_format, settings, engine), older
+        )
         with waiting(PLANNING):
             facts = asked_facts(asked, on_nodes)
     show(facts, plan_tables, as_json)

@@ -6,7 +6,7 @@ import os
 import socket
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from typing import Any, Protocol
 
@@ -149,6 +149,18 @@ class PlacedFile(WriteFile):
         """`length` bytes of `source` from `first` on, inside the kernel where it can."""
         descriptor = self._descriptor
         self._write_all(length, lambda done, most: _copy_some(source, descriptor, first + done, most, start + done))
+
+
+def link_or_copy(source: str, target: str) -> None:
+    """A second name for the same bytes; a copy of them, where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV):
+            raise
+        with closing(WriteFile(target, os.O_WRONLY | os.O_EXCL)) as file, ReadFile(source) as read:
+            file.copy_range(read, 0, os.fstat(read.fileno()).st_size)
+            file.sync()
 
 
 def _copy_some(source: Copyable, target: int, start: int, length: int, place: int | None = None) -> int:

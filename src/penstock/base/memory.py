@@ -18,10 +18,17 @@ from penstock.base.sizes import format_size, parse_size
 
 @dataclass(frozen=True)
 class Budget:
-    """`allowed` bytes for the whole process tree, and who set them."""
+    """`allowed` bytes for the whole process tree, and who set them. `of_job`: where several machines do a job, what was
+    allowed where it was planned, of which no row may take more than a share."""
 
     allowed: int
     source: str
+    of_job: int = 0
+
+    @property
+    def for_rows(self) -> int:
+        """Bytes that limits of single rows follow from: the same on all machines of a job."""
+        return self.of_job or self.allowed
 
     def __str__(self) -> str:
         return f"{format_size(self.allowed)} ({self.source})"

@@ -1,12 +1,13 @@
 """Entry: the doors that people use. `plan(job)` and `run(job)` take a path, a mapping, a Config or a Plan."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.base.errors import ConfigError
 from penstock.base.events import Observer
 from penstock.base.processes.nursery import Nursery
+from penstock.base.user_code import load_object
 from penstock.prepare.engines.hired import nursery
 from penstock.prepare.engines.proving import EngineDiffers
 from penstock.prepare.job.config import Config, load_config
@@ -14,9 +15,9 @@ from penstock.prepare.plan.plan import Plan
 from penstock.prepare.planning import plan_of
 from penstock.prepare.run.exports import make_export
 from penstock.prepare.run.halves import halves_of, merge_batches
-from penstock.prepare.run.run import run as run_plan
 from penstock.shards.manifest import Manifest
 
+Run = Callable[[Plan, Nursery, Observer | None, bool], Manifest]
 Job = str | os.PathLike[str] | Mapping[str, Any] | Config
 
 
@@ -68,6 +69,7 @@ def merge(
 
 def run_with(workers: Nursery, planned: Plan, observe: Observer | None = None, redo: bool = False) -> Manifest:
     """Run a plan, and make the export that its job asks for. Where an engine is found wrong, its tasks are redone."""
+    run_plan: Run = load_object(planned.config.engine.kind.runs)
     try:
         manifest = run_plan(planned, workers, observe, redo)
     except EngineDiffers as differs:

@@ -12,11 +12,10 @@ from typing import Any
 
 from penstock.base.errors import IntegrityError
 from penstock.base.fingerprint import fingerprint
-from penstock.base.stores.store import STATE, Store
+from penstock.base.stores.store import PLACING, STATE, Store
 from penstock.prepare.rows.rows import GIVEN_UP, TOO_LARGE_PIECE
 from penstock.shards.columns import FileFacts, is_columns, open_columns
 from penstock.shards.manifest import ShardFacts, Step, shard_from_dict
-from penstock.shards.placed import PLACING
 
 TASKS = f"{STATE}/tasks"
 ANNOUNCED = f"{STATE}/announced.json"
@@ -97,6 +96,15 @@ def read_rows(store: Store) -> dict[str, LedgerRow]:
     """Rows by task name. Files that hold no row are left out, and so done again."""
     rows = (decode_row(store.read(name)) for name in store.list(TASKS))
     return {row.task: row for row in rows if row}
+
+
+def row_names(store: Store) -> set[str]:
+    """Names of the tasks that have a row, whole or damaged."""
+    return {name.rpartition("/")[2].removesuffix(".json") for name in store.entries(TASKS)}
+
+
+def read_row(store: Store, task: str) -> LedgerRow | None:
+    return decode_row(store.read(_name(task))) if store.exists(_name(task)) else None
 
 
 def forget(store: Store, tasks: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ import xxhash
 from penstock.base.errors import IntegrityError
 from penstock.base.files import Copyable
 from penstock.base.fingerprint import digest
-from penstock.base.stores.store import STATE, SharedWriter, Store
+from penstock.base.stores.store import PLACING, SharedWriter, Store
 from penstock.shards.columns import BLOCK, FileFacts, checksum_table, npy_header
 from penstock.shards.manifest import ShardFacts
 from penstock.shards.record import Encoder
@@ -25,7 +25,6 @@ from penstock.shards.schema import Schema
 
 Array = np.ndarray[Any, Any]
 SPLIT_PROOF = "artifacts/split.json"  # how many groups each split has, and that none is in two
-PLACING = f"{STATE}/placing"
 OFFSETS, VALID = "/offsets", "/valid"
 EDGES = "edges"  # in the states of a ledger row: what the task wrote of blocks that it shares
 _FEATURES = ("features", "strategic_features")  # the column that readers of X_train.npy mean

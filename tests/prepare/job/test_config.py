@@ -14,6 +14,7 @@ import xxhash
 
 from penstock.base.errors import ConfigError
 from penstock.prepare.job.config import Config, load_config
+from penstock.prepare.job.engine_config import RayOptions
 from penstock.prepare.job.source_config import SourceConfig
 
 MINIMAL = {"input": "data/*.parquet", "output": "out"}
@@ -36,6 +37,7 @@ def test_what_a_job_does_not_say_has_a_default():
         slice_size="64MB",
         memory="80%",
         workers="auto",
+        engine="local",
         task_timeout=600,
         stall_notice=60,
         folder="/jobs",
@@ -52,6 +54,43 @@ def test_what_a_job_does_not_say_has_a_default():
 )
 def test_one_source_may_be_written_in_many_ways(written):
     assert Config({**MINIMAL, "input": written}).input == (SourceConfig(path=("a.csv",)),)
+
+
+@pytest.mark.parametrize("written", ["ray", {"ray": None}, {"ray": {}}])
+def test_an_engine_without_options_may_be_written_in_many_ways(written):
+    engine = Config({**MINIMAL, "engine": written}).engine
+    assert (engine.name, engine.options) == ("ray", RayOptions())
+
+
+def test_an_engine_with_options_is_written_as_it_was_read():
+    config = Config({**MINIMAL, "engine": {"ray": {"address": "auto"}}})
+    assert config.engine.options == RayOptions(address="auto")
+    assert "engine:\n  ray: {address: auto}" in config.to_yaml()
+    assert Config(config.to_dict()) == config
+
+
+def test_an_engine_decides_nothing_that_is_semantic():
+    local, ray = Config(MINIMAL), Config({**MINIMAL, "engine": "ray"})
+    assert local.semantic(()) == ray.semantic(())
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"engine": "rya"}, "engine: 'rya' is not one of local, ray. Did you mean 'ray'?"),
+        (
+            {"engine": {"local": {}, "ray": {}}},
+            "engine: expected one of local, ray, or a mapping of one to its options",
+        ),
+        ({"engine": {"ray": {"adress": "auto"}}}, "engine.ray.adress: unknown key. Keys: address."),
+        ({"engine": {"ray": {"address": 1}}}, "engine: ray.address: expected a string, got 1"),
+        ({"engine": "ray", "workers": 0}, "workers: 0 does the tasks inside the driver, and engine: ray elsewhere"),
+        ({"engine": "ray", "strategy": "sequential"}, "strategy: sequential does the tasks inside the driver"),
+    ],
+)
+def test_an_engine_that_cannot_be_is_refused(keys, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Config({**MINIMAL, **keys})
 
 
 def test_paths_of_python_are_paths(tmp_path):

@@ -10,6 +10,7 @@ import yaml
 
 from penstock.base.errors import ConfigError
 from penstock.prepare.job.config import Config
+from penstock.prepare.job.engine_config import EngineConfig, RayOptions
 from penstock.show.asking.asked import load_job
 from penstock.show.asking.overrides import collect
 
@@ -60,6 +61,20 @@ def test_a_range_is_no_number_of_minutes_on_the_command_line_either(tmp_path):
     job = {"input": "a.csv", "stages": [{"normalize": ["x"]}]}
     config = loaded(tmp_path, job, "stages.0.normalize={columns: [x], skip: [10:20, 7]}")
     assert config.stages[0]["normalize"]["skip"] == ["10:20", 7]
+
+
+ON_A_CLUSTER = {"input": "a.csv", "engine": {"ray": {"address": "head:6379"}}}
+
+
+def test_an_engine_by_name_keeps_the_options_that_the_file_has_for_it(tmp_path):
+    assert loaded(tmp_path, ON_A_CLUSTER, engine="ray").engine.options == RayOptions(address="head:6379")
+    assert loaded(tmp_path, ON_A_CLUSTER, engine="local").engine == EngineConfig()
+    assert loaded(tmp_path, {"input": "a.csv"}, engine="ray").engine.options == RayOptions()
+
+
+@pytest.mark.parametrize("job", [ON_A_CLUSTER, {"input": "a.csv"}, {"input": "a.csv", "engine": "ray"}])
+def test_an_option_of_an_engine_chooses_the_engine(tmp_path, job):
+    assert loaded(tmp_path, job, "engine.ray.address=auto").engine.options == RayOptions(address="auto")
 
 
 def test_one_path_for_two_sources_is_refused_with_the_way_to_say_it(tmp_path):

@@ -20,11 +20,11 @@ _LIVE_SECONDS = 1.0  # between two writes of live.json; a run that is shorter wr
 
 
 class EventLog:
-    """The events of one run. Only the process that holds the store opens it."""
+    """The events of one run. Only the process that holds the store opens it; others have files of their own."""
 
-    def __init__(self, store: Store, observer: Observer | None) -> None:
-        self._store, self._observer = store, observer
-        self._file = store.append(EVENTS)
+    def __init__(self, store: Store, observer: Observer | None, events: str = EVENTS, live: str = LIVE) -> None:
+        self._store, self._observer, self._live = store, observer, live
+        self._file = store.append(events)
         self._live_written = time.monotonic()
         self._forget_live()  # which a killed run has left
 
@@ -49,7 +49,7 @@ class EventLog:
         """Write a sample to live.json. It replaces the one before, and is not appended to the log."""
         event = _event("sample", facts)
         if time.monotonic() - self._live_written >= _LIVE_SECONDS:
-            with self._store.commit(LIVE, lasting=False) as file:
+            with self._store.commit(self._live, lasting=False) as file:
                 file.write(json.dumps(event, ensure_ascii=False).encode())
             self._live_written = time.monotonic()
         self._hand_on(event)
@@ -59,27 +59,27 @@ class EventLog:
             self._observer(event)
 
     def _forget_live(self) -> None:
-        if self._store.exists(LIVE):
-            self._store.remove(LIVE)
+        if self._store.exists(self._live):
+            self._store.remove(self._live)
 
 
 def _event(name: str, facts: dict[str, Any]) -> Event:
     return cast(Event, {"event": name, "time": round(time.time(), 3), **facts})
 
 
-def whole_lines(store: Store, place: int = 0) -> Iterator[tuple[bytes, int]]:
+def whole_lines(store: Store, place: int = 0, name: str = EVENTS) -> Iterator[tuple[bytes, int]]:
     """Lines of the log from a place on, and the place behind each. One that is not whole yet is left for later."""
-    rest, size = b"", store.size(EVENTS)
+    rest, size = b"", store.size(name)
     for start in range(place, size, _READ_BYTES):
-        *lines, rest = (rest + store.read_range(EVENTS, start, min(_READ_BYTES, size - start))).split(b"\n")
+        *lines, rest = (rest + store.read_range(name, start, min(_READ_BYTES, size - start))).split(b"\n")
         for line in lines:
             place += len(line) + 1
             yield line, place
 
 
-def last_sample(store: Store) -> Sample | None:
+def last_sample(store: Store, name: str = LIVE) -> Sample | None:
     """The sample in live.json; None if the run has not written one, or has just ended."""
     with suppress(FileError, FileNotFoundError):
-        if store.exists(LIVE):
-            return cast(Sample, json.loads(store.read(LIVE)))
+        if store.exists(name):
+            return cast(Sample, json.loads(store.read(name)))
     return None

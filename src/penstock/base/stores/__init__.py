@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from penstock.base.errors import ConfigError, FileError
 from penstock.base.stores.local import LocalStore
+from penstock.base.stores.shared import SharedStore, is_shared_root
 from penstock.base.stores.store import Store
 
 SERVED: dict[str, Callable[[str], Store]] = {}  # by the scheme of a URL, such as "s3"; paths are served by LocalStore
@@ -15,8 +16,10 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
 def open_store(place: str | os.PathLike[str]) -> Store:
-    """The store at a path or URL, which need not exist yet. A URL that no store serves is refused."""
+    """The store at a path or URL, or of a root. It need not exist yet. A URL that no store serves is refused."""
     text = os.fspath(place)
+    if is_shared_root(text):
+        return SharedStore(text)
     if is_served(text):
         return SERVED[text.partition(":")[0]](text)
     refuse_url(text)

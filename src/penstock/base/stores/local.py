@@ -9,6 +9,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +22,10 @@ from penstock.base.stores.store import STATE
 
 TEMPORARY = f"{STATE}/tmp"
 LOCK = f"{STATE}/lock"
+RUN_PREFIX = "run-"  # of a folder in it: what a run of several machines writes
+_GONE = ".gone"
 _ABANDONED_SECONDS = 3600
+_FENCE_SECONDS, _FENCE_PAUSE_SECONDS = 60.0, 0.05
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,7 @@ class LocalStore:
     def commit(self, name: str, lasting: bool = True) -> Iterator[WriteFile]:
         """A file that need not outlast the session is not synced: that costs nothing until the kernel finds time."""
         self._make_folder(os.path.dirname(name))
-        self._make_folder(TEMPORARY)
-        file = WriteFile(self._path(f"{TEMPORARY}/{unique_name(name)}"), os.O_WRONLY | os.O_EXCL)
+        file = WriteFile(self._temporary(name), os.O_WRONLY | os.O_EXCL)
         is_synced = lasting or not self.session
         try:
             yield file
@@ -122,6 +125,11 @@ class LocalStore:
         crash_point("commit.after_rename")
         if is_synced:
             sync_folder(os.path.dirname(self._path(name)))
+
+    def _temporary(self, name: str) -> str:
+        """Path of a file that will be renamed to `name`."""
+        self._make_folder(TEMPORARY)
+        return self._path(f"{TEMPORARY}/{unique_name(name)}")
 
     def commit_bytes(self, name: str, data: bytes) -> None:
         with self.commit(name) as file:
@@ -214,13 +222,41 @@ class LocalStore:
         with doing("remove", path, "remove"):
             os.utime(path)
             old = os.stat(path).st_mtime - _ABANDONED_SECONDS
-            for name in os.listdir(path):
+            for name in (each for each in os.listdir(path) if not each.startswith(RUN_PREFIX)):
                 with suppress(FileNotFoundError):  # another machine has just finished it
                     each = os.path.join(path, name)
                     if whole or is_of_this_machine(name) or os.stat(each).st_mtime < old:
                         os.unlink(each)
             with suppress(OSError):  # something is left
                 os.rmdir(path)
+
+    def fence(self) -> None:
+        """A run of several machines keeps its unfinished files in one folder, and renames them from there: without the
+        folder, nothing that its members still do has an effect. A network file system may know the folder by another
+        name for a while, so it must be empty and gone before this returns."""
+        for name in runs_in(self._path(TEMPORARY)):
+            fence_run(os.path.join(self._path(TEMPORARY), name))
+
+
+def runs_in(path: str) -> list[str]:
+    """Folders of runs of several machines below `.penstock/tmp`, whole or being removed."""
+    if not os.path.isdir(path):
+        return []
+    with doing("list", path, "list"):
+        return sorted(name for name in os.listdir(path) if name.startswith(RUN_PREFIX))
+
+
+def fence_run(folder: str) -> None:
+    gone = folder if folder.endswith(_GONE) else folder + _GONE
+    with doing("remove", folder, "remove"):
+        with suppress(FileNotFoundError):
+            if folder != gone:
+                os.rename(folder, gone)
+        crash_point("fence.after_rename")
+        deadline = time.monotonic() + _FENCE_SECONDS
+        while os.path.lexists(gone):  # a member that has it open may still add to it
+            shutil.rmtree(gone, ignore_errors=time.monotonic() < deadline)
+            time.sleep(_FENCE_PAUSE_SECONDS * os.path.lexists(gone))
 
 
 def _unless_missing(error: OSError) -> None:

@@ -11,6 +11,7 @@ from typing import BinaryIO, Protocol
 from penstock.base.files import Copyable
 
 STATE = ".penstock"  # where a dataset keeps what only penstock reads
+PLACING = f"{STATE}/placing"  # files that several tasks write at once, before they are published
 RUN = f"{STATE}/run.json"  # of the run that made it: nothing in it decides a byte
 
 
@@ -121,6 +122,10 @@ class Store(Protocol):
 
         `whole`: the dataset is finished, so that also what a machine beyond the lock may be writing is of no use.
         """
+
+    def fence(self) -> None:
+        """End what runs of several machines are still writing here: from now on it has no effect. Only the one who
+        holds the store alone may do this."""
 
 
 def _nothing() -> None: ...

@@ -21,13 +21,14 @@ file; an engine does that. The rules, for a task that runs:
 | Finished | | done | Complete; Stop if the worker did many tasks, or some and has grown |
 | Failed | | failed | Raise |
 
-A task that has to wait again goes to the front. Waiting tasks are given to workers at a Tick.
+A task that has to wait again goes to the front. Waiting tasks are given to workers at a Tick. More tasks may come while
+a pass runs (`add`, as far as there is `room`), and tasks may go (`drop`).
 """
 
 import itertools
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -99,6 +100,21 @@ class Attempts:
         self._policy = policy
         self._waiting = deque(map(Attempt, tasks))
         return [self._stop(worker) for worker in self._workers[: max(1, policy.workers) - 1 : -1]]
+
+    def add(self, tasks: Sequence[Named]) -> None:
+        """More tasks of the pass, behind those that wait."""
+        self._waiting.extend(map(Attempt, tasks))
+
+    def drop(self, names: Collection[str]) -> list[events.Command]:
+        """Forget tasks that another does."""
+        self._waiting = deque(attempt for attempt in self._waiting if attempt.task.name not in names)
+        return [self._stop(worker) for worker, attempt in self._busy() if attempt.task.name in names]
+
+    @property
+    def room(self) -> int:
+        """How many more tasks could begin now. None beside one that must be alone."""
+        attempts = [*self._waiting, *(attempt for _, attempt in self._busy())]
+        return 0 if any(each.is_alone for each in attempts) else max(0, self._policy.workers - len(attempts))
 
     @property
     def is_over(self) -> bool:

@@ -1,20 +1,20 @@
-"""Choosing: the engine that does the tasks of a job, and the trial that tries some. A new engine is chosen here.
+"""Choosing: the engine that does the tasks of a job, and the trial that tries some.
 
-An engine is imported when it is chosen: a small job does its tasks in the driver, and needs no engine of workers.
+An engine is imported when it is chosen: a small job does its tasks in the driver, and needs no engine of workers. The
+kinds of engine that a job may name are in job/engine_config.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.base.events.log import EventLog
 from penstock.base.processes.nursery import Nursery
-from penstock.base.stores.store import Store
+from penstock.base.user_code import load_object
 from penstock.base.user_code.carried import refuse_own_order
-from penstock.prepare.engines import Engine
+from penstock.prepare.engines import Engine, Opening
 from penstock.prepare.job.config import Config
 from penstock.prepare.job.stage_list import carried_targets
-from penstock.prepare.plan.plan import Plan
 from penstock.prepare.plan.settings import strategy_of
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from penstock.prepare.engines.trial import Trial
 
 
-def make_engine(plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...], nursery: Nursery) -> Engine:
+def make_engine(opening: Opening) -> Engine:
+    plan = opening.plan
     if plan.workers == 0:
         from penstock.prepare.engines.inline import InlineEngine
 
-        return InlineEngine(store, log)
-    from penstock.prepare.engines.local import LocalEngine
-
-    return LocalEngine(nursery, plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, hold=lock)
+        return InlineEngine(opening.store, opening.log)
+    opens: Callable[[Opening], Engine] = load_object(plan.config.engine.kind.opens)
+    return opens(opening)
 
 
 def open_trial(config: Config, limit: int, nursery: Nursery) -> Trial | InlineTrial:

@@ -13,6 +13,7 @@ from penstock.base.stores.scratch import release_scratch
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines.events import Effort
+from penstock.prepare.engines.feeding import Feed, Listed
 from penstock.prepare.engines.task import execute
 from penstock.prepare.passes import Task, Work
 from penstock.prepare.passes.folds.trying.measure import measure_inside
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.prepare.engines import Done
 
 _SAMPLE_SECONDS = 0.25
+_PAUSE_SECONDS = 0.02  # where tasks are done elsewhere, and there is none to do
 _WATCHING = 0.05  # of the core that does the work: what is seen is told to people, and decides nothing
 
 
@@ -32,7 +34,18 @@ class InlineEngine:
         self._rows_done = 0
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
+        self.serve(Listed(tasks), work, settings, done)
+
+    def serve(self, feed: Feed, work: Work, settings: Settings, done: Done) -> None:
+        """Do the tasks that come while the pass runs, until no more will."""
         self._works.append(work)
+        while not feed.is_over:
+            tasks = feed.take(1)
+            if not tasks:
+                time.sleep(_PAUSE_SECONDS)
+            self._do(tasks, work, settings, done)
+
+    def _do(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
         for task in tasks:
             watch = _Watch(self._log, task, self._rows_done)
             try:

@@ -20,15 +20,23 @@ from penstock.base.sizes import format_size
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines import events
 from penstock.prepare.engines.attempts import Attempts, Policy
+from penstock.prepare.engines.feeding import Feed, Listed
 from penstock.prepare.engines.hired import Worker, event_of
 from penstock.prepare.passes import Task, Work
 from penstock.prepare.rows.rows import GIVEN_UP, HUNG
 
 if TYPE_CHECKING:
-    from penstock.prepare.engines import Done
+    from penstock.prepare.engines import Done, Opening
 
 _TICK_SECONDS = 0.1
 _SAMPLE_SECONDS = 0.25
+
+
+def open_engine(opening: Opening) -> LocalEngine:
+    plan, nursery, log = opening.plan, opening.nursery, opening.log
+    return LocalEngine(
+        nursery, plan.means.budget, log, plan.config.stall_notice, plan.config.task_timeout, opening.lock
+    )
 
 
 class LocalEngine:
@@ -51,11 +59,19 @@ class LocalEngine:
         self._memory, self._states = TreeMemory(), self._attempts.states(0.0)
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
+        self.serve(Listed(tasks), work, settings, done)
+
+    def serve(self, feed: Feed, work: Work, settings: Settings, done: Done) -> None:
+        """Do the tasks that come while the pass runs, until no more will."""
         self._work, self._settings, self._done = work, settings, done
-        self._carry_out(self._attempts.begin(tasks, self._policy(work, settings)))
+        self._carry_out(self._attempts.begin((), self._policy(work, settings)))
         for worker in self._workers.values():
             worker.send("work", work, settings, self._stall_notice)
-        while not self._attempts.is_over:
+        while True:
+            self._carry_out(self._attempts.drop(feed.lost()))
+            self._attempts.add(feed.take(self._attempts.room))
+            if self._attempts.is_over and feed.is_over:
+                return
             self._take(events.Tick())
             is_time = self._look_at_tasks()
             for number in self._heard():

@@ -1,7 +1,7 @@
 """Config: a job file (YAML) as a frozen value. Every error has a path into the file. Next: taking.py.
 
 What decides output bytes is *semantic*: sources' options, stages, format, slice size, bad input. What only
-decides how the work is done is not: memory, workers, time-outs, where input and output lie.
+decides how the work is done is not: memory, workers, engine, time-outs, where input and output lie.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from penstock.base.errors import ConfigError, printable
 from penstock.base.paths import dataset_path, local_path, normal_path
 from penstock.base.sizes import parse_size
+from penstock.prepare.job.engine_config import EngineConfig, engine_config, refuse_unknown_options
 from penstock.prepare.job.job_file import Translated, read_job_file, refuse_unknown
 from penstock.prepare.job.job_text import job_text, shortened
 from penstock.prepare.job.objects import named_source, stage_mappings
-from penstock.prepare.job.older import krill, preprocessing
+from penstock.prepare.job.older import translated
 from penstock.prepare.job.source_config import FROZEN, SourceConfig, plain
 from penstock.prepare.job.stage_list import build_stages, describe_stage, shown_names
 from penstock.prepare.stages.problems import problem
@@ -89,6 +90,10 @@ class Config(BaseModel):
     workers: Literal["auto"] | int = Field(
         "auto", description="processes; 0 runs the tasks inside the driver, to debug"
     )
+    engine: EngineConfig = Field(
+        EngineConfig(),
+        description="who does the tasks: processes of this machine, or a cluster; does not change the output",
+    )
     strategy: Literal["auto", "sequential", "parallel", "streaming"] = Field(
         "auto", description="how much to hold in memory at once; does not change the output"
     )
@@ -118,6 +123,7 @@ class Config(BaseModel):
         slice_size: str | int | None = None,
         memory: str | int | None = None,
         workers: Literal["auto"] | int | None = None,
+        engine: str | Mapping[str, Any] | None = None,
         strategy: Literal["auto", "sequential", "parallel", "streaming"] | None = None,
         task_timeout: float | None = None,
         stall_notice: float | None = None,
@@ -142,6 +148,8 @@ class Config(BaseModel):
             slice_size: Input bytes per task; this also sets the size of a shard. Default: "64MB", and "16MB" for text.
             memory: Upper bound for the whole process tree: "2GB", or a share of the machine. Default: "80%".
             workers: Processes; 0 runs the tasks inside the driver. Default: "auto".
+            engine: Who does the tasks: "local" processes, or a cluster: "ray", {"ray": {"address": "auto"}}; does not
+                change the output. Default: "local".
             strategy: How much to hold in memory at once; does not change the output. Default: "auto".
             task_timeout: Seconds without a row before a task is killed. Default: 600.
             stall_notice: Seconds without a row before a task is reported. Default: 60.
@@ -230,6 +238,11 @@ class Config(BaseModel):
             raise ValueError(f"{value!r} is not a number of seconds")
         return value
 
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _engine(cls, value: Any) -> EngineConfig:
+        return engine_config(value)
+
     @field_validator("workers", mode="before")
     @classmethod
     def _workers(cls, value: Any) -> Any:
@@ -269,6 +282,12 @@ class Config(BaseModel):
             raise ValueError("provenance: true does not work with intermediate_dir: batch files keep no origins")
         if self.strategy == "sequential" and self.workers not in ("auto", 0, 1):
             raise ValueError(f"strategy: sequential uses one process, but workers: {self.workers} asks for more")
+        for key, value in {"workers": self.workers, "strategy": self.strategy}.items():
+            if value in (0, "sequential") and not self.engine.kind.has_inside:
+                raise ValueError(
+                    f"{key}: {value} does the tasks inside the driver, and engine: {self.engine.name} elsewhere; leave "
+                    "one of the two out"
+                )
         return self
 
     @property
@@ -349,9 +368,7 @@ def load_config(path: str | os.PathLike[str], overrides: dict[str, Any] | None =
 
 def understood(written: dict[str, Any]) -> Translated:
     """The job file that was written, or the one that another program's config means."""
-    if preprocessing.BLOCK in written:
-        return preprocessing.translate(written, _keys_of(Config))
-    return krill.translate(written, _keys_of(Config)) if krill.is_krill(written) else Translated(written, ())
+    return translated(written, _keys_of(Config))
 
 
 def _keys_of(model: type[BaseModel]) -> tuple[str, ...]:
@@ -371,6 +388,7 @@ def _refuse_unknown(written: Mapping[str, Any]) -> None:
             refuse_unknown(source, _keys_of(SourceConfig), f"input[{number}].")
     if isinstance(written.get("export"), dict):
         refuse_unknown(written["export"], _keys_of(ExportConfig), "export.")
+    refuse_unknown_options(written.get("engine"))
 
 
 def _first_problem(error: ValidationError) -> str:

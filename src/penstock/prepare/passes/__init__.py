@@ -227,6 +227,9 @@ class Pass(ABC):
     @abstractmethod
     def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> Work: ...
 
+    def begin(self, work: Any, store: Store, kept: LedgerRows, alone: bool) -> None:  # noqa: B027
+        """Make the output ready for the tasks of `work`. Where not `alone`, other machines may be doing some."""
+
     def held_later(self, row_bytes: float) -> int:  # noqa: ARG002
         """Bytes of a task that a trial is too short to show."""
         return 0

@@ -28,8 +28,8 @@ _LEDGER_ROW_BYTES = 5 << 10  # as Python holds it; 4.2 kB were measured for a bu
 
 
 def is_small(config: Config, survey: Survey, budget: Budget) -> bool:
-    """Whether there is little data, much memory, and no code but penstock's own."""
-    if strategy_of(config).is_own_choice or user_code(survey):
+    """Whether there is little data, much memory, no code but penstock's own, and an engine that works in the driver."""
+    if strategy_of(config).is_own_choice or user_code(survey) or not config.engine.kind.has_inside:
         return False
     decoded = sum(map(survey.rows_of, survey.slices)) * row_bytes_of(survey)
     return decoded <= _SMALL and _SMALL_NEEDS + 10 * decoded <= budget.allowed

@@ -103,7 +103,7 @@ def choose_settings(each: Pass, config: Config, survey: Survey, means: Means) ->
                 worker_limit=limit,
                 limit_by=limit_by,
                 threads=threads_of(holds.threads, wanted or means.cores, workers),
-                room=Room(share.room(workers), min(share.room(min(workers, 1)), alone_room(means.budget.allowed))),
+                room=Room(share.room(workers), min(share.room(min(workers, 1)), alone_room(means.budget.for_rows))),
             )
     raise AssertionError("refuse_without_memory lets no such pass through")
 

@@ -1,15 +1,14 @@
 """Doing: the passes of a plan, one after the other; tasks that are not done yet go to an engine."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 
 from penstock.base.events.log import EventLog
-from penstock.base.processes.nursery import Nursery
 from penstock.base.stores.store import Store
-from penstock.prepare.engines import Engine
+from penstock.prepare.engines import Engine, Opening
 from penstock.prepare.engines.choosing import make_engine
 from penstock.prepare.engines.events import Effort
 from penstock.prepare.engines.proving import Proving
@@ -28,15 +27,21 @@ class Doing:
     log: EventLog
     progress: Progress
     proving: Proving
+    alone: bool = True  # else other machines do tasks of the same run
 
     @classmethod
     @contextmanager
     def start(
-        cls, plan: Plan, store: Store, log: EventLog, lock: tuple[int, ...], progress: Progress, nursery: Nursery
+        cls,
+        opening: Opening,
+        progress: Progress,
+        make: Callable[[Opening], Engine] = make_engine,
+        alone: bool = True,
     ) -> Iterator[Self]:
         """Where memory has no room for a comparison of engines beside the tasks, it is waited for first."""
+        plan = opening.plan
         proving = Proving(plan.survey)
-        doing = cls(plan, store, make_engine(plan, store, log, lock, nursery), log, progress, proving)
+        doing = cls(plan, opening.store, make(opening), opening.log, progress, proving, alone)
         try:
             proving.check(waits=not plan.proof_bytes)
             yield doing
@@ -72,6 +77,7 @@ class Doing:
         known = [kept[task.name] for task in tasks if task.name in kept]
         work = each.prepare(left, self.store, known, self.plan.means)
         work = replace(work, engine=engine or work.made_by)
+        each.begin(work, self.store, known, self.alone)
         done = {row.task: row for row in known if row.identity == work.identity}
         self.progress.tasks_again += len(known) - len(done)
         pending = each.order([task for task in tasks if task.name not in done], self.store)

@@ -28,7 +28,7 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
     agreed = agree(config, stages, sources, found.files)
     reading = agreed.reading(found.formats)
     if budget:
-        reading = reading.within(budget.allowed)
+        reading = reading.within(budget.for_rows)
     pieces = in_ranges(agreed.pieces, found.ranges, agreed.bad, reading)
     slices = slices_of(pieces, config.slice_bytes, len(found.files), stages, found.formats)
     if scouted:

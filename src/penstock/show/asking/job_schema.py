@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from penstock.base.user_code import load_object
 from penstock.prepare.job.config import Config, ExportConfig
+from penstock.prepare.job.engine_config import KINDS
 from penstock.prepare.job.source_config import SourceConfig
 from penstock.prepare.stages import BUILT_IN, ENTRY_POINTS
 from penstock.prepare.stages.fitting.bins import MOST_BINS
@@ -165,6 +166,7 @@ def job_schema() -> Schema:
     properties = schema["properties"]
     properties.pop("folder")
     properties["input"] = _input_schema()
+    properties["engine"] = _engine_schema(properties["engine"])
     properties["export"]["anyOf"].append(export["properties"]["to"])
     stages = {"description": "steps that each row goes through, in this order", "type": "array"}
     properties["stages"] = {**stages, "items": _stage_schema(definitions)}
@@ -179,6 +181,13 @@ def _input_schema() -> Schema:
     one: list[Schema] = [_NAME, {"$ref": "#/$defs/SourceConfig"}]
     many = {"type": "array", "items": {"anyOf": one}, "minItems": 1}
     return {"description": inspect.getdoc(SourceConfig), "anyOf": [*one, many]}
+
+
+def _engine_schema(key: Schema) -> Schema:
+    """An engine is its name, or a mapping of that one name to its options."""
+    options = {name: {**kind.options.model_json_schema(), "type": ["object", "null"]} for name, kind in KINDS.items()}
+    by_name = {**_mapping([], **options), "maxProperties": 1}
+    return {"anyOf": [{"enum": list(KINDS)}, by_name], "default": key["default"], "description": key["description"]}
 
 
 def _source_schema() -> Schema:

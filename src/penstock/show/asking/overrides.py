@@ -38,6 +38,7 @@ def collect(
     strategy: str | None = None,
     format: str | None = None,
     settings: Sequence[str] | None = None,
+    engine: str | None = None,
 ) -> list[Override]:
     """The options of a command, in the order in which they are applied."""
     found = [_parse_setting(text) for text in settings or ()]
@@ -49,7 +50,7 @@ def collect(
         found.append(Override(("output",), normal_path(dataset_path(output, os.getcwd())), f"--output {output}"))
     if workers:
         found.append(Override(("workers",), yaml.safe_load(workers), f"--workers {workers}"))
-    words = {"memory": memory, "strategy": strategy, "format": format}
+    words = {"memory": memory, "strategy": strategy, "format": format, "engine": engine}
     return [*found, *(Override((key,), word, f"--{key} {word}") for key, word in words.items() if word)]
 
 
@@ -82,6 +83,12 @@ def _parse_setting(text: str) -> Override:
 
 def _replace(current: Any, keys: tuple[str, ...], override: Override) -> Any:
     """`current` with the entry at `keys` replaced. Short forms are spelled out where a key goes inside them."""
+    if override.keys[0] == "engine" and keys == override.keys[1:]:
+        name = keys[0] if keys else override.value
+        is_named = isinstance(current, dict) and isinstance(name, str) and name in current
+        if not keys and is_named and override.option.startswith("--engine"):
+            return current  # with the options of the file
+        current = current if is_named else {}
     if not keys:
         return override.value
     if override.keys[0] == "input" and keys == override.keys[1:]:

@@ -88,6 +88,7 @@ workers: auto # processes; 0 runs the tasks inside the driver, for a debugger
 on_bad_input: fail
 
 # Rarely changed:
+# engine: local        # or ray: a cluster does the tasks, and writes the same bytes; {ray: {address: auto}}
 # strategy: auto       # how much to hold in memory at once; sequential (inside the driver), parallel (large batches)
 #                      # and streaming (small batches) write the same bytes: docs/reference/events.md
 # format: safetensors  # or npy: one file per column; arrayrecord: one file per split, only for grouped events;

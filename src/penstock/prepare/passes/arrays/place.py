@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from penstock.base.errors import PlanError
 from penstock.base.sizes import counted, format_size
-from penstock.base.stores.store import Store
+from penstock.base.stores.store import PLACING, Store
 from penstock.prepare.budget.costs import Measured
 from penstock.prepare.budget.means import Means, Projection, Settings, Workload, memory_with
 from penstock.prepare.passes import Facts, Finished, Holds, LedgerRows, Left, Need, Pass, Task
@@ -13,7 +13,7 @@ from penstock.prepare.passes.arrays.moving import changes_of, first_applied, par
 from penstock.prepare.passes.arrays.parts import lay_out_parts
 from penstock.prepare.passes.arrays.placing import Part, PlaceWork
 from penstock.prepare.passes.job import Job
-from penstock.shards.placed import PLACING, make_room
+from penstock.shards.placed import make_room
 
 _HELD_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
 _BYTES_PER_SECOND = 1e9  # of one worker
@@ -71,13 +71,15 @@ class Place(Pass):
         stages = tuple(range(first_applied(self.job.stages), len(self.job.stages)))
         return Facts(stages, "parts", "output", f"{parts} of pass {self.before}")
 
-    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> PlaceWork:
+    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> PlaceWork:  # noqa: ARG002
         work = self._work(left, store)
-        if not any(row.identity == work.identity for row in kept):
-            store.remove(PLACING)
         self._refuse_without_room(work, means)
-        make_room(store, work.layout)
         return work
+
+    def begin(self, work: PlaceWork, store: Store, kept: LedgerRows, alone: bool) -> None:
+        if alone and not any(row.identity == work.identity for row in kept):
+            store.remove(PLACING)
+        make_room(store, work.layout)
 
     def _work(self, left: Left, store: Store) -> PlaceWork:
         parts = tuple(row.shards for row in left.rows[self.before])

@@ -1,0 +1,90 @@
+"""Board: what the members of a run know of each other: rows of the ledger, and the error that ends the run."""
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.base import errors
+from penstock.base.errors import OutputError, PenstockError
+from penstock.base.stores.shared import FAILURES, SharedStore, run_folder
+from penstock.prepare.ledger import LedgerRow, read_row, row_names
+from penstock.prepare.passes import Task, Work
+
+
+class TakenAway(OutputError):
+    """The output belongs to another run now, or to none: the run of this member is over."""
+
+
+class FailedElsewhere(Exception):
+    """Another member has met an error that no member can avoid."""
+
+    def __init__(self, error: PenstockError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Board:
+    store: SharedStore
+
+    def refuse_ended(self) -> None:
+        """Raise if the output was taken away, or if a task failed for good somewhere."""
+        if self.store.is_fenced:
+            raise TakenAway(
+                "the output was taken by another run, so this worker has stopped; nothing of its own is left there",
+                where=self.store.folder,
+                next_step="`penstock work` joins the run that has it now, if that takes workers",
+            )
+        for name in self.store.entries(run_folder(self.store.token, FAILURES)):
+            raise FailedElsewhere(_error_of(json.loads(self.store.read(name))))
+
+    def fail(self, error: PenstockError) -> None:
+        """Tell all members that the run has failed. Running the job again clears it."""
+        facts = {**error.as_dict(), "member": self.store.member}
+        name = run_folder(self.store.token, f"{FAILURES}/{self.store.member}.json")
+        self.store.commit_bytes(name, json.dumps(facts, ensure_ascii=False).encode())
+
+    def clear_failures(self) -> None:
+        for name in self.store.entries(run_folder(self.store.token, FAILURES)):
+            self.store.remove(name)
+
+    def done(self) -> set[str]:
+        """Names of the tasks that have a row."""
+        return row_names(self.store)
+
+    def row(self, task: Task, work: Work) -> LedgerRow | None:
+        """The task's row, if it is of this job and of the same earlier tasks."""
+        row = read_row(self.store, task.name)
+        is_right = row is not None and task.is_done_by(row.fingerprint) and row.identity == work.identity
+        return row if is_right else None
+
+
+def _error_of(facts: dict[str, Any]) -> PenstockError:
+    kind = getattr(errors, str(facts["error"]), PenstockError)
+    error: PenstockError = kind(str(facts["what"]), facts["where"], facts["next_step"])
+    for note in (*facts["notes"], f"on worker {facts['member']}"):
+        error.add_note(note)
+    return error
+
+
+class Pause:
+    """Time between two looks: short while something happens, then up to a second."""
+
+    _LEAST, _MOST = 0.05, 1.0
+
+    def __init__(self) -> None:
+        self._seconds, self._next = self._LEAST, 0.0
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._next
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self._next - time.monotonic())
+
+    def begin(self, found: bool) -> None:
+        """`found`: whether the last look showed something new."""
+        self._seconds = self._LEAST if found else min(self._MOST, 1.5 * self._seconds)
+        self._next = time.monotonic() + self._seconds

@@ -1,0 +1,30 @@
+"""Joined: the engine of a member. Of each pass it does the tasks that it can claim, with an engine of this machine, and
+waits for those that others do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.base.stores.leases import Leases
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.engines.feeding import Fed
+from penstock.prepare.engines.workers.board import Board
+from penstock.prepare.engines.workers.claims import Claims
+from penstock.prepare.passes import Task, Work
+
+if TYPE_CHECKING:
+    from penstock.prepare.engines import Done, Engine
+
+
+class Joined:
+    def __init__(self, engine: Engine, board: Board, leases: Leases) -> None:
+        assert isinstance(engine, Fed)
+        self._engine, self._board, self._leases = engine, board, leases
+
+    def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
+        claims = Claims(tasks, work, self._board, self._leases, done)
+        self._engine.serve(claims, work, settings, claims.finished)
+
+    def close(self) -> None:
+        self._engine.close()

@@ -1,0 +1,96 @@
+"""Onlooker: the engine of a run whose tasks are done by members. It does none, and tells what they do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.events.log import EventLog
+from penstock.base.stores.shared import SharedStore
+from penstock.prepare.budget.means import Settings
+from penstock.prepare.engines.events import Effort
+from penstock.prepare.engines.workers.board import Board, FailedElsewhere, Pause
+from penstock.prepare.engines.workers.member_log import Heard, statuses
+from penstock.prepare.passes import Task, Work
+
+if TYPE_CHECKING:
+    from penstock.prepare.engines import Done, Opening
+
+_SAMPLE_SECONDS = 0.5
+_SILENT_SECONDS = 15.0  # of a member, after which its status tells nothing of now
+_UNTOLD_SECONDS = 2.0  # that a row waits for the words of who has done it, who may have died
+
+
+def open_engine(opening: Opening) -> Onlooker:
+    assert isinstance(opening.store, SharedStore)
+    return Onlooker(opening.store, opening.log)
+
+
+class Onlooker:
+    def __init__(self, store: SharedStore, log: EventLog) -> None:
+        self._board, self._log = Board(store), log
+        self._heard = Heard(store, store.token)
+        self._efforts: dict[str, Effort] = {}  # of tasks that members say they have done
+        self._rows_done, self._sampled = 0, 0.0
+        self._signs: dict[str, tuple[float | None, float]] = {}  # of life: a member's clock, and ours then
+
+    def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:  # noqa: ARG002
+        left, seen, pause = {task.name: task for task in tasks}, dict[str, float](), Pause()
+        while left:
+            self.listen()
+            known = len(left)
+            for name in sorted(self._board.done() & left.keys()):
+                since = seen.setdefault(name, time.monotonic())
+                effort = self._efforts.pop(name, None)
+                if effort is None and time.monotonic() - since < _UNTOLD_SECONDS:
+                    continue
+                row = self._board.row(left[name], work)
+                if row:
+                    self._rows_done += row.rows_read
+                    done(left.pop(name), row, effort or Effort(0.0, 0))
+            pause.begin(found=len(left) < known)
+            time.sleep(pause.left)
+
+    def listen(self) -> None:
+        """Tell on what members have said; raise the error that ended the run."""
+        try:
+            self._board.refuse_ended()
+        except FailedElsewhere as failed:
+            raise failed.error from None
+        for said in self._heard.new():
+            self._tell(said)
+        if time.monotonic() - self._sampled >= _SAMPLE_SECONDS:
+            self._sampled = time.monotonic()
+            self._sample()
+
+    def _tell(self, said: dict[str, Any]) -> None:
+        name = said.pop("event")
+        said.pop("time", None)
+        if name == "task":
+            self._efforts[said["task"]] = Effort(said["seconds"], said["attempts"])
+        elif name != "failed":
+            self._log.say(name, **said)
+
+    def _sample(self) -> None:
+        """The members' memory is that of the fullest machine: `memory:` is meant for each."""
+        live = [each for each in statuses(self._board.store, self._board.store.token) if self._is_live(each)]
+        workers = [state for each in live for state in each["workers"]]
+        workers = [{**state, "worker": number} for number, state in enumerate(workers)]
+        self._log.sample(
+            memory=max((each["memory"] for each in live), default=0),
+            file=max((each["file"] for each in live), default=0),
+            rows=self._rows_done + sum(state["rows"] for state in workers),
+            busy=len(workers),
+            workers=workers,
+        )
+
+    def _is_live(self, status: dict[str, Any]) -> bool:
+        """Whether it is another status than some seconds ago. The clock of its machine may be hours away."""
+        said, now = status.get("time", 0.0), time.monotonic()
+        before, since = self._signs.get(status["member"], (None, now))
+        since = since if said == before else now
+        self._signs[status["member"]] = said, since
+        return not status.get("ended") and now - since < _SILENT_SECONDS
+
+    def close(self) -> None: ...
