@@ -18,7 +18,7 @@ from penstock.prepare.plan.settings import choose_settings, refuse_without_memor
 TASK_SECONDS = 0.008  # of a task, beside its rows: files that it opens and commits, its ledger entry
 PIECE_SECONDS = 0.00004  # of a task, for each bucket that it spills to, or each spill that it reads a bucket of
 PASS_SECONDS = 0.2  # of a pass on a node: its workers start
-JOIN_SECONDS = 0.5  # of a node, until its workers can start
+JOIN_SECONDS = 0.1  # of a node, beside planning
 FINISH_SECONDS = 0.0006  # of a task, in one process, when all are done
 CROWDING = 0.02  # more time of a task for each further worker of a node that is busy: RESULTS.md, 1 to 16 cores
 
@@ -91,7 +91,8 @@ def spread(plan: Plan, nodes: Nodes, planning_seconds: float) -> Spread:
         for each, own in zip(plan.passes, settings, strict=True)
     )
     finish = FINISH_SECONDS * plan.task_count
-    return Spread(nodes, planning_seconds + JOIN_SECONDS / nodes.speed, passes, finish / nodes.speed)
+    start = 2 * planning_seconds + JOIN_SECONDS / nodes.speed  # the run plans, then every node as it joins
+    return Spread(nodes, start, passes, finish / nodes.speed)
 
 
 def _settings(plan: Plan, nodes: Nodes, means: Means) -> list[Settings]:
