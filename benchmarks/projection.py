@@ -1,15 +1,15 @@
 """Projection: how near is `penstock plan --nodes` to runs on several machines? `make bench-projection` runs it, as root.
 
     python -m benchmarks.projection --folder build/bench-projection
-    python -m benchmarks.projection --folder ... --quota 0.2 --nodes 1 2 4 --repeat 3 --only events
+    python -m benchmarks.projection --folder ... --quota 0.2 --nodes 1 2 4 --repeat 3 --only text
 
-A node is simulated: a cgroup with a fixed quota of CPU time, in which `penstock work` and all its processes run. One more
-has `penstock run --engine workers`, which plans and watches. So nodes of 0.2 cores are slow machines, and five of them are
-one core of this one; whatever else runs here must leave that much. A node that works used up its quota in most periods: one
-that did not, had to wait, for other nodes or for this machine. The plan is made in such a cgroup too.
+A node is simulated: a cgroup with a fixed quota of CPU time, in which `penstock work` and all its processes run. One
+more has `penstock run --engine workers`, which plans and watches. So nodes of 0.2 cores are slow machines, and five of
+them are one core of this one; whatever else runs here must leave that much. A node that works used up its quota in most
+periods: one that did not, had to wait, for other nodes or for this machine. The plan is made in such a cgroup too.
 
-Wall seconds count from the start of `penstock run` to its end, planning and start-up included. What is projected with
-`penstock plan --nodes N` is `Nodes(N, cores=quota)` here: no option of the command gives a machine a part of a core.
+Wall seconds count from the start of `penstock run` to its end, planning and start-up included. What the command calls
+`--nodes N` is `Nodes(N, cores=quota)` here: none of its options gives a machine a part of a core.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.base.faults import Sweep, sweeping
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
+from penstock.prepare.budget.means import Means, Projection, Settings, Workload, memory_with
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import (
     Facts,
@@ -64,6 +64,9 @@ class Tally(Pass):
 
     def holds(self, means: Means) -> Holds:
         return Holds(means.measured.slices, known=Need(1 << 20, "tallying needs {needed}; {budget} is allowed"))
+
+    def workload(self, means: Means) -> Workload:  # noqa: ARG002
+        return Workload(0.0, reads=(self.before,))
 
     def project(self, settings: Settings, means: Means) -> Projection:
         return Projection(memory_with(settings.workers, 1 << 20, means), 0, 0, 0.0, self.job.rows)

@@ -17,8 +17,8 @@ from penstock.prepare.plan.settings import choose_settings, refuse_without_memor
 # Seconds of a core that `plan` does not measure itself: benchmarks/projection.py, LOG.md.
 TASK_SECONDS = 0.008  # of a task, beside its rows: files that it opens and commits, its ledger entry
 PIECE_SECONDS = 0.00004  # of a task, for each bucket that it spills to, or each spill that it reads a bucket of
-PASS_SECONDS = 0.2  # of a pass on a node: its workers start
-JOIN_SECONDS = 0.1  # of a node, beside planning
+PASS_SECONDS = 0.02  # of a pass on a node
+JOIN_SECONDS = 0.1  # of a node, beside planning: its workers start
 FINISH_SECONDS = 0.0006  # of a task, in one process, when all are done
 CROWDING = 0.02  # more time of a task for each further worker of a node that is busy: RESULTS.md, 1 to 16 cores
 
