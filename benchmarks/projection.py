@@ -1,4 +1,4 @@
-"""Projection: how near is `penstock plan --nodes` to runs on several machines? `make bench-projection` runs it, as root.
+"""Projection: how near is `penstock plan --nodes` to runs on several machines? `make bench-projection`, as root.
 
     python -m benchmarks.projection --folder build/bench-projection
     python -m benchmarks.projection --folder ... --quota 0.2 --nodes 1 2 4 --repeat 3 --only text

@@ -50,7 +50,7 @@ def parse_rate(text: str) -> int:
 
 def format_rate(bytes_per_second: float) -> str:
     """`10 Gbit/s`: networks are sold in bits."""
-    return format_size(8 * bytes_per_second).removesuffix("B").rstrip() + "bit/s"
+    return format_size(8 * bytes_per_second).removesuffix("B") + "bit/s"
 
 
 def format_size(size: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.base.errors import PlanError
+from penstock.base.sizes import format_size
 from penstock.prepare.budget.means import Means, Settings, Workload
 from penstock.prepare.passes import Pass
 from penstock.prepare.plan.nodes import Nodes
@@ -22,9 +23,9 @@ JOIN_SECONDS = 0.1  # of a node, beside planning: its workers start
 FINISH_SECONDS = 0.0006  # of a task, in one process, when all are done
 CROWDING = 0.02  # more time of a task for each further worker of a node that is busy: RESULTS.md, 1 to 16 cores
 
-# The largest that the model was compared with. What is beyond ten times the bytes, or the rest, is extrapolated.
-COMPARED_NODES, COMPARED_WORKERS, COMPARED_BYTES = 4, 1, 10**9
-_FAR = 10
+# The largest that the model was compared with: RESULTS.md. More nodes or workers are extrapolated, and far more bytes.
+COMPARED_NODES, COMPARED_WORKERS, COMPARED_BYTES, _FAR = 4, 1, 200_000_000, 10
+COMPARED = f"up to {COMPARED_NODES} nodes of {COMPARED_WORKERS} worker and {format_size(COMPARED_BYTES)} of input"
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,6 @@ def extrapolated(found: Spread, plan: Plan) -> list[str]:
     """What is beyond anything that the model was compared with, in words; none if nothing is."""
     workers, size = max(each.workers for each in found.passes), plan.survey.file_bytes
     beyond = [f"{found.nodes.count:,} nodes"] if found.nodes.count > COMPARED_NODES else []
-    beyond += [f"{workers} workers per node"] if workers > COMPARED_WORKERS else []
-    beyond += [f"{size / COMPARED_BYTES:,.0f} times the input"] if size > _FAR * COMPARED_BYTES else []
+    beyond += [f"{workers:,} workers per node"] if workers > COMPARED_WORKERS else []
+    beyond += [f"{format_size(size)} of input"] if size > _FAR * COMPARED_BYTES else []
     return beyond

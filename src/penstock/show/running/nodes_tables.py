@@ -14,7 +14,7 @@ _NOT_FASTER = 1.05
 
 def nodes_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     machine = f"{counted(facts['cores'], 'core')}, {format_size(facts['memory_bytes'])} ({facts['memory_by']})"
-    yield Text(f"Projected on {counted(facts['nodes'], 'node')}, each with {machine}:")
+    yield Text(f"On {counted(facts['nodes'], 'node')} with `penstock work`, each with {machine}:")
     yield ""
     table = make_table("pass", *(f"{each['number']} {each['kind']}" for each in facts["passes"]))
     for name, words in _ROWS.items():
@@ -27,7 +27,7 @@ def nodes_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
 def _at_once(each: dict[str, Any], facts: dict[str, Any]) -> str:
     most = facts["nodes"] * each["workers"]
     idle = f", {format_count(most - each['at_once'])} idle" if most > each["at_once"] else ""
-    return f"{format_count(each['at_once'])} of {counted(most, 'worker')}{idle}" if idle else format_count(most)
+    return f"{format_count(each['at_once'])}{idle}"
 
 
 def _time(each: dict[str, Any], _: dict[str, Any]) -> str:
@@ -43,7 +43,7 @@ def _network(each: dict[str, Any], _: dict[str, Any]) -> str:
 _ROWS: dict[str, Callable[[dict[str, Any], dict[str, Any]], str]] = {
     "tasks": lambda each, _: format_count(each["tasks"]),
     "at once": _at_once,
-    "work": lambda each, _: f"{format_seconds(each['work_seconds'])} of one worker",
+    "work": lambda each, _: f"{format_seconds(each['work_seconds'])} of one core",
     "compute": lambda each, _: format_seconds(each["compute_seconds"]),
     "network": _network,
     "time": _time,
@@ -64,28 +64,28 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "left out", words
     if facts["extrapolated"]:
         beyond = ", ".join(facts["extrapolated"])
-        yield "extrapolated", f"{beyond}: more than the model was ever compared with"
+        yield "extrapolated", f"to {beyond}: the model was compared with {facts['compared']}"
 
 
 def _time_words(facts: dict[str, Any]) -> str:
     seconds, one = format_seconds(facts["seconds"]), format_seconds(facts["one_node_seconds"])
-    start = f"including {format_seconds(facts['start_seconds'])} to start"
+    start = f"including {format_seconds(facts['start_seconds'])} to start: the run plans, then every node"
     if facts["nodes"] == 1:
         return f"about {seconds}, {start}"
     times = facts["times_as_fast"]
     if times < _NOT_FASTER:
-        return f"about {seconds}, {start}: no faster than 1 such node, {_why(facts)}"
-    return f"about {seconds}, {start}; {one} on 1 such node: {times:.1f} times as fast{_idle_words(facts)}"
+        return f"about {seconds}, no faster than 1 such node, {_why(facts)}; {start}"
+    return f"about {seconds}, {times:.1f} times as fast as 1 such node ({one}){_idle_words(facts)}; {start}"
 
 
 def _why(facts: dict[str, Any]) -> str:
     """The reason why more nodes do not help."""
-    if all(each["tasks"] == 1 for each in facts["passes"]):
-        return "because every pass is one task"
     longest = max(facts["passes"], key=lambda each: each["seconds"])
+    if longest["tasks"] == 1:
+        return f"because {longest['kind']} is one task"
     if longest["tasks"] <= longest["workers"]:
-        return f"because the {counted(longest['tasks'], 'task')} of {longest['kind']} run on one node at once"
-    return f"because most of the time is not work of {longest['kind']} that they could share"
+        return f"because one node does all {longest['tasks']} tasks of {longest['kind']} at once"
+    return "because starting and ending takes most of the time"
 
 
 def _idle_words(facts: dict[str, Any]) -> str:

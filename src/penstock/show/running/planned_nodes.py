@@ -6,7 +6,7 @@ from typing import Any
 from penstock.base.machine import process_age
 from penstock.prepare.plan.nodes import AskedNodes
 from penstock.prepare.plan.plan import Plan
-from penstock.prepare.plan.spread import extrapolated, one_node, spread
+from penstock.prepare.plan.spread import COMPARED, extrapolated, one_node, spread
 
 
 def nodes_facts(plan: Plan, asked: AskedNodes) -> dict[str, Any]:
@@ -30,4 +30,5 @@ def nodes_facts(plan: Plan, asked: AskedNodes) -> dict[str, Any]:
         "passes": [asdict(each) for each in found.passes],
         "costs_are_assumed": plan.means.measured.assumed,
         "extrapolated": extrapolated(found, plan),
+        "compared": COMPARED,
     }
