@@ -372,14 +372,17 @@ def plan(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Show the passes, memory, disk and time that a run would need. Writes nothing."""
+    from functools import partial
+
     with imported_for_good():
         from penstock.prepare.plan.nodes import asked_nodes
         from penstock.show.asking.asked import load_job
         from penstock.show.asking.older_names import older_overrides
         from penstock.show.asking.overrides import collect
         from penstock.show.console import show, stdout_kept_clean, waiting
-        from penstock.show.running.plan_tables import plan_tables
-        from penstock.show.running.planned import asked_facts
+        from penstock.show.running.plans.plan_tables import plan_tables
+        from penstock.show.running.plans.planned import asked_facts
+        from penstock.show.running.plans.planned_nodes import nodes_facts
         from penstock.show.running.progress import PLANNING
 
     with stdout_kept_clean():
@@ -389,7 +392,7 @@ def plan(
             job, collect(inputs, output, memory, workers, strategy, output_format, settings, engine), older
         )
         with waiting(PLANNING):
-            facts = asked_facts(asked, on_nodes)
+            facts = asked_facts(asked, partial(nodes_facts, on_nodes))
     show(facts, plan_tables, as_json)
 
 

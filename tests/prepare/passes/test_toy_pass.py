@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.base.faults import Sweep, sweeping
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.means import Means, Projection, Settings, Workload, memory_with
+from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import (
     Facts,
@@ -26,6 +26,7 @@ from penstock.prepare.passes import (
     Report,
     Task,
     Work,
+    Workload,
     cutting,
 )
 from penstock.prepare.passes.job import Job

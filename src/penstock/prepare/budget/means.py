@@ -52,22 +52,6 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Workload:
-    """Work of all tasks of a pass, whoever does it: seconds of one core, and the files that its tasks read."""
-
-    seconds: float
-    input_bytes: int = 0  # read from the input
-    reads: tuple[int, ...] = ()  # earlier passes, whose files it reads
-    sizes: tuple[float, ...] = ()  # of its tasks, relative to each other; none: they are equal
-    pieces: int = 0  # of spill that its tasks write or read: one per spill and bucket
-    left_out: str = ""  # what nobody has measured, in words: it is not in the seconds or the bytes
-
-    def seconds_with(self, settings: Settings, cores: int) -> float:
-        """Seconds of the pass with these workers and their threads."""
-        return self.seconds / max(1, min(settings.workers * settings.threads, cores))
-
-
-@dataclass(frozen=True)
 class Projection:
     memory_bytes: int
     spill_bytes: int  # on disk while the pass runs, and gone when the job is done

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measurement
-from penstock.prepare.budget.means import Means, Projection, Settings, Workload
+from penstock.prepare.budget.means import Means, Projection, Settings
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.rows.rows import INNER
 from penstock.shards.columns import FileFacts
@@ -90,6 +90,22 @@ class Holds(NamedTuple):
     output: float = 0.0  # the most of what it writes that is worth keeping in memory
     threads: int = 0  # that its stages keep busy
     driver: Need | None = None  # of the driver, when the pass is finished
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Work of all tasks of a pass, whoever does it: seconds of one core, and the files that its tasks read."""
+
+    seconds: float
+    input_bytes: int = 0  # read from the input
+    reads: tuple[int, ...] = ()  # earlier passes, whose files it reads
+    sizes: tuple[float, ...] = ()  # of its tasks, relative to each other; none: they are equal
+    pieces: int = 0  # of spill that its tasks write or read: one per spill and bucket
+    left_out: str = ""  # what nobody has measured, in words: it is not in the seconds or the bytes
+
+    def seconds_with(self, settings: Settings, cores: int) -> float:
+        """Seconds of the pass with these workers and their threads."""
+        return self.seconds / max(1, min(settings.workers * settings.threads, cores))
 
 
 class Learned(NamedTuple):

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.prepare.budget.means import Means, Projection, Settings, Workload, memory_with
-from penstock.prepare.passes import Facts, Holds, LedgerRows, Need, Pass, Task, in_ranges
+from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
+from penstock.prepare.passes import Facts, Holds, LedgerRows, Need, Pass, Task, Workload, in_ranges
 from penstock.prepare.passes.job import Job
 from penstock.shards.columns import FileFacts
 

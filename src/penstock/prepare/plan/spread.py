@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from penstock.base.errors import PlanError
 from penstock.base.sizes import format_size
-from penstock.prepare.budget.means import Means, Settings, Workload
-from penstock.prepare.passes import Pass
+from penstock.prepare.budget.means import Means, Settings
+from penstock.prepare.passes import Pass, Workload
 from penstock.prepare.plan.nodes import Nodes
 from penstock.prepare.plan.plan import Plan, Planned
 from penstock.prepare.plan.settings import choose_settings, refuse_without_memory

@@ -6,8 +6,8 @@ from penstock.base.errors import PlanError
 from penstock.base.sizes import counted, format_size
 from penstock.base.stores.store import PLACING, Store
 from penstock.prepare.budget.costs import Measured
-from penstock.prepare.budget.means import Means, Projection, Settings, Workload, memory_with
-from penstock.prepare.passes import Facts, Finished, Holds, LedgerRows, Left, Need, Pass, Task
+from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
+from penstock.prepare.passes import Facts, Finished, Holds, LedgerRows, Left, Need, Pass, Task, Workload
 from penstock.prepare.passes.arrays.finishing import archive_bytes, finish_arrays
 from penstock.prepare.passes.arrays.moving import changes_of, first_applied, part_schema
 from penstock.prepare.passes.arrays.parts import lay_out_parts

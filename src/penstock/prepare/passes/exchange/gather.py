@@ -8,8 +8,7 @@ from penstock.base.errors import PenstockError
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured, Measurement
-from penstock.prepare.budget.means import Workload
-from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Task
+from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Task, Workload
 from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.exchange.scatter import side_of
 from penstock.prepare.passes.folds.fold import Reader, Written

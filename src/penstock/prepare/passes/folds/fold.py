@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from penstock.base.stores.store import Store
 from penstock.prepare import passes
 from penstock.prepare.budget.costs import Measured, Measurement
-from penstock.prepare.budget.means import Means, Projection, Settings, Workload, memory_of
+from penstock.prepare.budget.means import Means, Projection, Settings, memory_of
 from penstock.prepare.passes.folds.sink import Into, OriginsInto
 from penstock.prepare.passes.folds.source import Source
 from penstock.prepare.passes.folds.work import FoldWork
@@ -33,7 +33,7 @@ class Reader(Protocol):
     def inputs(self) -> Inputs: ...
     def batches(self, measured: Measured) -> passes.Batches: ...
     def written(self, measured: Measured, workers: int) -> Written: ...
-    def workload(self, measured: Measured, cost: Measurement) -> Workload: ...
+    def workload(self, measured: Measured, cost: Measurement) -> passes.Workload: ...
     def source(self, takes_codes: bool, left: passes.Left) -> Source: ...
     def count(self, account: passes.Account, rows: passes.LedgerRows) -> passes.Account: ...
     def facts(self) -> passes.Facts: ...
@@ -144,7 +144,7 @@ class Fold(passes.Pass):
             driver=self.ending.driver(means),
         )
 
-    def workload(self, means: Means) -> Workload:
+    def workload(self, means: Means) -> passes.Workload:
         found = self.reader.workload(means.measured, means.measured.of(self._word))
         pieces = found.pieces + self.task_count * self.ending.buckets
         return replace(found, pieces=pieces, left_out=self.ending.left_out)

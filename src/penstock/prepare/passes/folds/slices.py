@@ -6,8 +6,7 @@ import pyarrow as pa
 
 from penstock.base.sizes import counted
 from penstock.prepare.budget.costs import SLICES, Measured, Measurement
-from penstock.prepare.budget.means import Workload
-from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left
+from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Workload
 from penstock.prepare.passes.folds.fold import Reader, Written, summed
 from penstock.prepare.passes.folds.from_slices import FromSlices
 from penstock.prepare.passes.job import Inputs, Job

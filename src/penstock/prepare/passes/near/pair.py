@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.means import Means, Workload
-from penstock.prepare.passes import Facts, Learned, LedgerRows, Left
+from penstock.prepare.budget.means import Means
+from penstock.prepare.passes import Facts, Learned, LedgerRows, Left, Workload
 from penstock.prepare.passes.near.near_pass import NearPass
 from penstock.prepare.passes.near.pairing import PairWork
 from penstock.prepare.passes.near.sign import BLOCK

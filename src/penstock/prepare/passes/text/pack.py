@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from penstock.base.errors import PenstockError
 from penstock.base.stores.store import Store
 from penstock.prepare import passes
-from penstock.prepare.budget.means import Means, Projection, Settings, Workload, memory_with
+from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
 from penstock.prepare.passes.folds.fold import summed
 from penstock.prepare.passes.folds.shards import ShardsInto
 from penstock.prepare.passes.job import Job
@@ -63,8 +63,8 @@ class Packing(passes.Pass):
     def _output_bytes(self, means: Means) -> int:
         return int(self.job.rows * means.measured.slices.output_row_bytes * self._growth)
 
-    def workload(self, means: Means) -> Workload:
-        return Workload(self._output_bytes(means) / _BYTES_PER_SECOND, reads=(self.before,))
+    def workload(self, means: Means) -> passes.Workload:
+        return passes.Workload(self._output_bytes(means) / _BYTES_PER_SECOND, reads=(self.before,))
 
     def project(self, settings: Settings, means: Means) -> Projection:
         output = self._output_bytes(means)

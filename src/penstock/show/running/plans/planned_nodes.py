@@ -9,8 +9,10 @@ from penstock.prepare.plan.plan import Plan
 from penstock.prepare.plan.spread import COMPARED, extrapolated, one_node, spread
 
 
-def nodes_facts(plan: Plan, asked: AskedNodes) -> dict[str, Any]:
-    """`start_seconds` has what planning took in this very process, which a run has to do as well."""
+def nodes_facts(asked: AskedNodes | None, plan: Plan) -> dict[str, Any] | None:
+    """None if nobody asks. `start_seconds` has what planning took in this very process: a run plans as well."""
+    if asked is None:
+        return None
     nodes, planning = asked.on(plan.config.memory, plan.means), process_age()
     found = spread(plan, nodes, planning)
     one = one_node(found, plan, planning)

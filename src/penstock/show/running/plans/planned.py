@@ -1,5 +1,6 @@
 """Planned: a Plan -> what the job would read, hold, write and need, before a byte of it is written."""
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -9,7 +10,6 @@ from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
 from penstock.prepare.engines.hired import nursery
-from penstock.prepare.plan.nodes import AskedNodes
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.halves import halves_of, written
 from penstock.prepare.run.resume import finished, refuse_foreign
@@ -17,16 +17,16 @@ from penstock.prepare.stages.interfaces import notes_of
 from penstock.prepare.survey.scouting import MOST_FILES
 from penstock.shards.schema import short_type, type_from_arrow
 from penstock.show.asking.asked import Asked, plan_job
-from penstock.show.running.planned_nodes import nodes_facts
-from penstock.show.running.planned_passes import pass_facts
+from penstock.show.running.plans.planned_passes import pass_facts
 
 
-def asked_facts(asked: Asked, nodes: AskedNodes | None = None) -> dict[str, Any]:
-    """Facts about the job, or its first half if batch files are kept: the input of the second is not there yet."""
+def asked_facts(asked: Asked, project: Callable[[Plan], Any]) -> dict[str, Any]:
+    """Facts about the job, or its first half if batch files are kept: the input of the second is not there yet.
+    `project`: what the plan would take elsewhere."""
     first, *merge = halves_of(asked.config)
     with nursery() as workers:
         planned = plan_job(replace(asked, config=first), workers)
-    projection = nodes_facts(planned, nodes) if nodes else None
+    projection = project(planned)
     job = {**asked.job, "stages": written(planned.config)["stages"]} if asked.preset else dict(asked.job)
     merged = merge[0].output_path if merge else None
     return {**plan_facts(planned), "projection": projection, "job_file": job, "merged_into": merged}

@@ -11,7 +11,7 @@ from penstock.base.sizes import counted, format_count, format_seconds, format_si
 from penstock.prepare.job.job_text import job_text
 from penstock.prepare.samples.schema import DECLARED
 from penstock.shards.schema import short_type
-from penstock.show.running.nodes_tables import nodes_tables
+from penstock.show.running.plans.nodes_tables import nodes_tables
 from penstock.show.tables import by_workers, filled, input_words, make_list, make_table, not_seen_words, unread_words
 
 
