@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 ADAPTERS_READY := $(VENV)/.adapters-ready
+RAY_READY := $(VENV)/.ray-ready
 PEERS := .venv-peers
 DOCS := .venv-docs
 
@@ -45,7 +46,12 @@ test-all: test proofs installed docs $(ADAPTERS_READY)
 installed: $(READY)
 	$(BIN)/python tools/installed.py
 
-promises: $(READY)
+# Ray, for the promises about clusters (about 260 MB).
+$(RAY_READY): $(READY) constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ray]' -c constraints.txt
+	@touch $@
+
+promises: $(READY) $(RAY_READY)
 	PENSTOCK_THOROUGH=1 $(BIN)/python -m pytest tests/promises tests/prepare/tokenizers tests/docs -n 2 --dist worksteal -vv
 
 bench: $(READY)

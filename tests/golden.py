@@ -65,10 +65,10 @@ def _job(name: str, folder: Path, output: Path) -> Any:
     return {**located, **usual, "input": _located(job["input"], folder)}
 
 
-def job_of(name: str, folder: Path, output: Path) -> Job:
-    """The job as a mapping."""
+def job_of(name: str, folder: Path, output: Path) -> tuple[Job, Path]:
+    """The job as a mapping, and the folder where its paths begin."""
     job = _job(name, folder, output)
-    return yaml.safe_load(job.read_text()) if isinstance(job, Path) else job
+    return (yaml.safe_load(job.read_text()), job.parent) if isinstance(job, Path) else (job, folder)
 
 
 def _located(source: Any, folder: Path) -> Any:

@@ -304,6 +304,7 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
 _JOINED = "The `output:` of a job that was begun with `--engine workers`."
 _OWN_MEMORY = "Limit for this machine's part, its whole process tree. Default: the job's."
 _OWN_WORKERS = "Processes of this machine, or auto; 0 does the tasks inside this one. Default: the job's."
+_BEGUN = "The job file, if all machines start alike: the first one begins the run. No `penstock run` is needed then."
 _LEASE = "Seconds without a sign of life before others do this machine's tasks. Default: the run's, 60."
 
 
@@ -313,18 +314,20 @@ def work(
     memory: Annotated[str | None, _option("--memory -m", "SIZE", _OWN_MEMORY)] = None,
     workers: Annotated[str | None, _option("--workers -w", "N", _OWN_WORKERS)] = None,
     lease: Annotated[float | None, _option("--lease", "S", _LEASE, min=0.1, max=86_400)] = None,
+    job: Annotated[str | None, _option("--job", "JOB", _BEGUN, callback=_local, autocompletion=_jobs_like)] = None,
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Do tasks of a run that was begun elsewhere, until its dataset is there. Start one on each machine."""
     with imported_for_good():
-        from penstock.prepare.joining import work as join
+        from penstock.show.asking.elsewhere import load_shared_job
         from penstock.show.console import show, stdout_kept_clean
-        from penstock.show.running.joined import Told, joined_facts, joined_lines
+        from penstock.show.running.joined import joined_facts, joined_lines
+        from penstock.show.running.joined import work as join
 
     with stdout_kept_clean():
-        told = Told()
-        worked = join(path, memory, workers, lease, told.say, told.observe)
+        begun = load_shared_job(job, path, memory, workers).config if job else None
+        worked = join(path, memory, workers, lease, begun)
     show(joined_facts(worked), joined_lines, as_json)
 
 
@@ -645,3 +648,100 @@ def init(
     with stdout_kept_clean(), waiting("looking at the first rows"):
         facts = initial_facts(paths or [], output)
     show(facts, initial_lines, as_json)
+
+
+deploy = typer.Typer(
+    name="deploy",
+    help="Write what runs a job elsewhere: an array script for Slurm, or an app for Modal.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+app.add_typer(deploy)
+
+_SCRIPT = "The script to write. Default: the name of the job with .sbatch, in this folder."
+_APP = "The app to write. Default: the name of the job with _modal.py, in this folder."
+_TIME = "Limit per element, as for sbatch: 90, 1:30:00 or 1-12. Default: the cluster's."
+_PARTITION = "Partition, or several with commas. Default: the cluster's."
+_UPLOADED = "Also upload the job and its files, and run it. Needs credentials of Modal."
+_DISK = "Disk of the container, if it needs more than 512 GiB. Default: as the plan says."
+_TIMEOUT = "Seconds per attempt. Default: four times the estimate, from an hour to a day."
+_RETRIES = "Attempts after the first. Each resumes."
+_VOLUME = "The Volume that holds the job, its input and its output. Default: the name of the job."
+_WHEEL = "Install penstock from this wheel of the same version, not from the package index."
+DeployedJob = Annotated[
+    str, typer.Argument(metavar="JOB", callback=_local, help="The job file.", autocompletion=_paths_like)
+]
+Cores = Annotated[int | None, _option("--cores", "C", "Cores of each node. Default: as the plan says.")]
+
+
+@deploy.command()
+def slurm(
+    job: DeployedJob,
+    output: Annotated[str | None, _option("--output -o", "FILE", _SCRIPT, callback=_local)] = None,
+    nodes: Annotated[int, _option("--nodes", "N", "Elements of the array: nodes that may work at once.")] = 1,
+    cores: Cores = None,
+    memory_per_node: Annotated[
+        str | None,
+        _option("--memory-per-node", "SIZE", "Memory of each node: 32GB, 512MiB. Default: as the plan says."),
+    ] = None,
+    time: Annotated[str | None, _option("--time", "T", _TIME)] = None,
+    partition: Annotated[str | None, _option("--partition", "NAME", _PARTITION)] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Write an sbatch script: an array of workers, each of which may be requeued at any time."""
+    with imported_for_good():
+        from penstock.deploy.deploying import write_slurm
+        from penstock.deploy.slurm import slurm_options
+        from penstock.show.asking.deployed import slurm_lines
+        from penstock.show.console import show
+
+    options = slurm_options(nodes, cores, memory_per_node, time, partition)
+    show(_deployed(write_slurm, job, options, output), slurm_lines, as_json)
+
+
+@deploy.command()
+def modal(
+    job: DeployedJob,
+    output: Annotated[str | None, _option("--output -o", "FILE", _APP, callback=_local)] = None,
+    cores: Annotated[int | None, _option("--cores", "C", "Physical cores. Default: as the plan says.")] = None,
+    memory: Annotated[
+        str | None, _option("--memory", "SIZE", "Memory: 32GB, 512MiB. Default: as the plan says.")
+    ] = None,
+    disk: Annotated[str | None, _option("--disk", "SIZE", _DISK)] = None,
+    timeout: Annotated[int | None, _option("--timeout", "S", _TIMEOUT)] = None,
+    retries: Annotated[int, _option("--retries", "N", _RETRIES)] = 5,
+    volume: Annotated[str | None, _option("--volume", "NAME", _VOLUME)] = None,
+    wheel: Annotated[str | None, _option("--wheel", "FILE", _WHEEL, callback=_local)] = None,
+    run: Annotated[bool, _flag("--run", _UPLOADED)] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Write an app for Modal: one container that runs the job, and resumes after a preemption."""
+    with imported_for_good():
+        from penstock.deploy.deploying import refuse_without_modal, run_app, write_modal
+        from penstock.deploy.modal import modal_options
+        from penstock.show.asking.deployed import modal_lines
+        from penstock.show.console import show, stdout_kept_clean
+
+    options = modal_options(cores, memory, disk, timeout, retries, volume, wheel)
+    if run:
+        refuse_without_modal(os.environ)
+    facts = _deployed(write_modal, job, options, output)
+    show(facts, modal_lines, as_json)
+    if run:
+        with stdout_kept_clean():
+            run_app(facts["app"])
+
+
+def _deployed(write: Callable[..., dict[str, Any]], job: str, options: Any, output: str | None) -> dict[str, Any]:
+    """Write the script or the app of the job, as its plan on this machine and the options say."""
+    with imported_for_good():
+        from penstock.show.asking.elsewhere import load_job_file, planner
+        from penstock.show.asking.overrides import collect
+        from penstock.show.console import stdout_kept_clean, waiting
+        from penstock.show.running.progress import PLANNING
+
+    with stdout_kept_clean(), waiting(PLANNING):
+        asked = load_job_file(job, collect(memory=options.planned_memory, workers=options.planned_workers))
+        return write(job, asked.config, options, output, planner(asked))

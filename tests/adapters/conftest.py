@@ -27,6 +27,7 @@ _MISSING = [
         "grain",
         "jax",
         "megatron",
+        "ray",
         "torch",
         "torchdata",
         "transformers",

@@ -1,5 +1,5 @@
-"""Members: `penstock work` as on several machines: each in a PID namespace of its own, where a process has a number that
-another member has too. A member can be killed, stopped and continued with all its processes, as a machine can.
+"""Members: `penstock work` as on several machines: each in a PID namespace of its own, where a process has a number
+that another member has too. A member can be killed, stopped and continued with all its processes, as a machine can.
 
 Run as a program, this is such a machine: it takes orders from stdin. It has imported what a member needs, so that one
 starts in milliseconds.
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ import penstock
 from penstock import Config
 from penstock.base.errors import PenstockError
 from penstock.base.faults import CRASH_VARIABLE
-from penstock.prepare.joining import work
+from penstock.show.running.joined import work
 from tests.promises import workshop
 
 LEASE = 1.0  # seconds: a dead member's tasks are done by others soon
@@ -144,7 +144,7 @@ def _begin(state: dict[str, Any], output: str, crash: str, options: dict[str, An
     code, words = 0, ""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        work(output, say=lambda _: None, **options)
+        work(output, **options)
     except PenstockError as error:
         code, words = error.exit_code, str(error)
     except BaseException as error:
@@ -158,10 +158,8 @@ def _interrupt(number: int, frame: Any) -> None:  # noqa: ARG001
 
 
 def _signal(state: dict[str, Any], number: int, whole: bool) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(-1 if whole else state["pid"], number)  # of this namespace; not to ourselves, who are its first
-    except ProcessLookupError:
-        pass
 
 
 def _look(state: dict[str, Any]) -> bool:

@@ -2,11 +2,9 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
-import penstock
 from tests import golden
 from tests.promises import members, workshop
 from tests.promises.killing import assert_no_leftovers
@@ -25,8 +23,8 @@ def test_every_kind_of_job_has_the_same_dataset_with_any_number_of_workers(tmp_p
         for name in JOBS if workshop.THOROUGH else SOME:
             for count in COUNTS:
                 output = tmp_path / "golden" / "out"
-                job = golden.job_of(name, tmp_path / "golden", output)
-                watcher = members.Watcher(members.watched(job, tmp_path / "golden", output))
+                job = members.watched(*golden.job_of(name, tmp_path / "golden", output), output)
+                watcher = members.Watcher(job)
                 for machine in machines[:count]:
                     machine.begin(output, workers=2 if count == 2 else 0)
                 ended = [machine.end() for machine in machines[:count]]

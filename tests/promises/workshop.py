@@ -58,6 +58,12 @@ def write_job(path: Path, data: Path | str, **keys: Any) -> Path:
     return path
 
 
+def job_keys(path: Path) -> dict[str, Any]:
+    """The keys of a job that was written."""
+    keys: dict[str, Any] = yaml.safe_load(path.read_text())
+    return keys
+
+
 EVENT_STAGES: list[Any] = [
     {"filter": "rtt > 1"},
     {"group": {"by": "src", "order": "time", "max_record": "4kB"}},

@@ -104,6 +104,7 @@ def row_names(store: Store) -> set[str]:
 
 
 def read_row(store: Store, task: str) -> LedgerRow | None:
+    """The row of a task, if there is one and it is whole."""
     return decode_row(store.read(_name(task))) if store.exists(_name(task)) else None
 
 

@@ -7,7 +7,7 @@ from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.processes.nursery import Nursery
 from penstock.prepare.budget.means import Means
 from penstock.prepare.engines.choosing import open_trial
-from penstock.prepare.engines.costing import costs_of
+from penstock.prepare.engines.trying.costing import costs_of
 from penstock.prepare.job.config import Config
 from penstock.prepare.passes.cutting import cut_passes
 from penstock.prepare.plan import measuring

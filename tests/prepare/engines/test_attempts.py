@@ -25,8 +25,10 @@ from penstock.prepare.engines.events import (
     Give,
     GiveUp,
     Holds,
+    Lost,
     Moved,
     Overfull,
+    Queued,
     Raise,
     Ready,
     Say,
@@ -566,3 +568,61 @@ def test_no_task_is_lost_or_runs_twice_at_once_or_ends_twice(policy, workers, ta
             return
     assert witness.attempts.is_over
     assert witness.done == witness.tasks
+
+
+# Tasks that come and go while a pass runs.
+
+
+def test_tasks_that_come_later_are_given_to_workers_that_are_free():
+    run = Pass(tasks="a")
+    assert run.attempts.room == 1
+    run.attempts.add([Piece("b"), Piece("c")])
+    assert run.attempts.room == 0
+    assert [give.task.name for give in (run.take(Tick()), run.gives)[1]] == ["b"]
+    run.take(Finished(run.gives[0].worker, ROW, 100), Tick())
+    assert [give.task.name for give in run.gives] == ["c"]
+
+
+def test_nothing_more_is_taken_beside_a_task_that_must_be_alone():
+    run = Pass(replace(POLICY, workers=3), tasks="a")
+    run.take(Alone(run.gives[0].worker))
+    assert run.attempts.room == 0
+
+
+def test_a_task_that_another_does_now_is_dropped_with_its_worker():
+    run = Pass(replace(POLICY, workers=1), tasks="ab")
+    assert _named(run.attempts.drop({"a", "b", "of somebody else"})) == [("Stop", run.gives[0].worker)]
+    assert run.attempts.is_over
+    assert run.take(Finished(run.gives[0].worker, ROW, 100)) == []  # it had just done it
+
+
+# Machines that come and go.
+
+
+def test_a_task_whose_machine_goes_away_is_tried_with_the_same_batch_until_it_is_suspected():
+    at_work = Pass()
+    for _ in range(2):
+        (busy,) = at_work.attempts.busy
+        assert at_work.take(Lost(busy, "its node has left"))[0] == Stop(busy)
+        assert at_work.said == ["retry"]
+        assert at_work.again().batch_bytes == BATCH
+    at_work.take(Lost(at_work.attempts.busy[0], "its node has left"))
+    assert at_work.again().batch_bytes == BATCH // 2
+
+
+def test_the_time_of_a_task_that_is_queued_elsewhere_has_not_begun():
+    at_work = Pass()
+    at_work.take(Queued(0), now=1000.0)
+    assert at_work.take(Tick(), now=1005.0) == []
+    at_work.take(Tick(), now=1011.0)
+    assert at_work.said == ["stall"]
+
+
+def test_fewer_workers_finish_what_they_have_and_more_begin_at_the_next_tick():
+    at_work = Pass(replace(POLICY, workers=3), tasks="abcd")
+    assert at_work.attempts.resize(1) == []
+    at_work.take(Finished(0, ROW, 0), Finished(1, ROW, 0))
+    assert at_work.attempts.resize(1) == [Stop(0), Stop(1)]
+    assert at_work.take(Tick()) == []
+    at_work.attempts.resize(2)
+    assert [give.task.name for give in at_work.take(Tick()) if isinstance(give, Give)] == ["d"]

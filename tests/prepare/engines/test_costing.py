@@ -14,7 +14,7 @@ import penstock
 from penstock.base import machine
 from penstock.prepare.budget import kept_costs
 from penstock.prepare.budget.kept_costs import COSTS
-from penstock.prepare.engines.trial import Trial
+from penstock.prepare.engines.trying.trial import Trial
 from penstock.prepare.plan.plan import Plan
 
 CODE = "def kept(batch):\n    return batch\n"

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from penstock.base.errors import FileError, PenstockError
 from penstock.base.events import EVENTS, LIVE, Event, Observer, Sample
@@ -28,7 +28,7 @@ class EventLog:
         self._live_written = time.monotonic()
         self._forget_live()  # which a killed run has left
 
-    def __enter__(self) -> EventLog:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

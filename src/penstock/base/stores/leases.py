@@ -52,13 +52,11 @@ class Leases:
     def claim(self, name: str, latest: int = 0) -> bool:
         """Whether this member holds it now. `latest` is the generation that has expired."""
         path = self._path(name, latest + 1)
-        try:
-            with doing("claim", path, "open"):
+        with doing("claim", path, "open"):
+            try:
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        except Exception:
-            if os.path.exists(path):
+            except FileExistsError:
                 return False
-            raise
         try:
             os.write(descriptor, json.dumps({"member": self.store.member, "seconds": self.seconds}).encode())
         finally:

@@ -15,10 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from penstock.base import machine
-from penstock.base.errors import OutputError, file_error
+from penstock.base.errors import file_error
 from penstock.base.faults import crash_point
 from penstock.base.files import PlacedFile, ReadFile, WriteFile, doing, is_of_this_machine, unique_name
-from penstock.base.stores.store import STATE
+from penstock.base.stores.store import STATE, HeldElsewhere
 
 TEMPORARY = f"{STATE}/tmp"
 LOCK = f"{STATE}/lock"
@@ -204,7 +204,7 @@ class LocalStore:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise file_error(error, "lock", self._path(LOCK)) from error
             holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "a run that has just started"
-            raise OutputError(
+            raise HeldElsewhere(
                 f"another run holds {what}: {holder}",
                 where=self.root,
                 next_step=f"wait for it, stop it, or choose another `{key}:`",

@@ -8,11 +8,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from penstock.base.errors import OutputError
 from penstock.base.files import Copyable
 
 STATE = ".penstock"  # where a dataset keeps what only penstock reads
+PLAN = f"{STATE}/plan.json"  # of a run that several machines do, for those that join
 PLACING = f"{STATE}/placing"  # files that several tasks write at once, before they are published
 RUN = f"{STATE}/run.json"  # of the run that made it: nothing in it decides a byte
+
+
+class HeldElsewhere(OutputError):
+    """Another process holds the folder."""
 
 
 class Writer(Protocol):

@@ -49,6 +49,7 @@ class Settings:
     limit_by: str = ""  # what sets it
     threads: int = 1  # of a worker
     room: Room = NOBODY_COUNTS
+    task_bytes: int = 0  # projected for a worker with its task; for those who place tasks on machines
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # a worker starts half again as fast without what only planning needs
     from penstock.base.events.log import EventLog
@@ -33,6 +33,52 @@ class Engine(Protocol):
         """Return when every task is in the ledger; raise the error of the first that cannot be."""
         ...
 
+    def held_bytes(self) -> int:
+        """Memory that counts against `memory:` now: of this machine; of several, where it is most."""
+        ...
+
     def close(self) -> None:
         """End all processes, in any state of the tasks."""
         ...
+
+
+class Feed(Protocol):
+    """Asked again and again while a pass runs, some times per second."""
+
+    def take(self, room: int) -> Sequence[Task]:
+        """Tasks to begin, `room` of which could begin now."""
+        ...
+
+    def lost(self) -> Collection[str]:
+        """Names of tasks taken before that another does now."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more tasks will come."""
+        ...
+
+
+@runtime_checkable
+class Fed(Engine, Protocol):
+    """An engine that does tasks as they come."""
+
+    def serve(self, feed: Feed, work: Work, settings: Settings, done: Done) -> None: ...
+
+
+class Listed:
+    """Tasks that are all known, and all this engine's own."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tasks
+
+    def take(self, room: int) -> Sequence[Task]:  # noqa: ARG002
+        tasks, self._tasks = self._tasks, ()
+        return tasks
+
+    def lost(self) -> Collection[str]:
+        return ()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._tasks

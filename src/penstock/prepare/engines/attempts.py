@@ -8,6 +8,9 @@ file; an engine does that. The rules, for a task that runs:
 | Died, Overfull | fewer than 3 failures at this file | waits, half the batch; the third time alone | Stop, Say retry |
 | | 3, and the file may be lost | waits without the file, whole batch | Stop, Say lost_file, Say retry |
 | | 3, and it may not | failed | Stop, GiveUp |
+| Lost, with its machine | fewer than 3 times | waits, same batch | Stop, Say retry |
+| | 3 times and more | as if it had died | |
+| Queued | | its time has not begun | |
 | Holds more than the worker's limit | first failure at this file | waits, half the batch | Stop, Say retry |
 | | again, most of it was held before the file | failed: a leak | GiveUp |
 | | again | waits without the file, whole batch | Say lost_file, Stop, Say retry |
@@ -25,12 +28,14 @@ A task that has to wait again goes to the front. Waiting tasks are given to work
 a pass runs (`add`, as far as there is `room`), and tasks may go (`drop`).
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from penstock.base.events import WorkerState
 from penstock.base.sizes import format_size
@@ -38,12 +43,17 @@ from penstock.prepare.engines import events
 from penstock.prepare.engines.events import ATTEMPTS, Attempt
 from penstock.prepare.rows.rows import DIED, GIVEN_UP, HUNG, TOO_LARGE
 
+if TYPE_CHECKING:
+    from penstock.prepare.budget.means import Settings
+    from penstock.prepare.passes import Work
+
 TASKS_PER_WORKER = 200  # then it is replaced, so that no leak outlives so many tasks
 START_SECONDS = 120.0  # for a busy machine to import a worker's libraries
 SILENT_SECONDS = 0.3  # after which a worker that should have spoken is looked at from outside
 _TASKS_BEFORE_GROWN = 8  # a worker's size says little before
 _GROWN_SHARE = 0.75  # of a worker's share of the memory
 _LEAST_BATCH_BYTES = 1024
+_LOSSES = 3  # from then on, a task whose machine goes away is taken for the reason
 
 
 class Named(Protocol):
@@ -71,6 +81,21 @@ class Policy:
     shift: int = 1  # a failure divides the batch by 2 ** shift
     failures_of_lost: int = ATTEMPTS  # at a file, before it is lost
     most_tries: float = math.inf  # of a task, whatever file it failed at
+
+    @classmethod
+    def of(cls, work: Work, settings: Settings, allowed: int, stall_notice: float, task_timeout: float) -> Self:
+        """The policy of a pass."""
+        return cls(
+            workers=settings.workers,
+            batch_bytes=settings.batch_bytes,
+            hold_bytes=settings.hold_bytes,
+            allowed_bytes=allowed,
+            worker_limit=settings.worker_limit,
+            limit_by=settings.limit_by,
+            stall_notice=stall_notice,
+            task_timeout=task_timeout,
+            may_lose=tuple(title for title in GIVEN_UP if work.may_lose(title)),
+        )
 
 
 # Of a trial: a file that ends its process is left out at once; rows are measured in batches of an eighth.
@@ -109,6 +134,12 @@ class Attempts:
         """Forget tasks that another does."""
         self._waiting = deque(attempt for attempt in self._waiting if attempt.task.name not in names)
         return [self._stop(worker) for worker, attempt in self._busy() if attempt.task.name in names]
+
+    def resize(self, workers: int) -> list[events.Command]:
+        """From now on, so many workers: machines have come or gone. Workers that have a task keep it."""
+        self._policy = replace(self._policy, workers=workers)
+        idle = [worker for worker in self._workers if not worker.attempt]
+        return [self._stop(worker) for worker in idle[: max(0, len(self._workers) - workers)]]
 
     @property
     def room(self) -> int:
@@ -173,14 +204,14 @@ class Attempts:
             worker.ready_bytes = self._fresh_bytes = event.bytes
         if worker.attempt is not None:
             yield from self._of_task(event, worker, worker.attempt, now)
-        elif isinstance(event, events.Died):
+        elif isinstance(event, events.Died | events.Lost):
             yield self._stop(worker)
         elif isinstance(event, events.Failed):
             yield events.Raise(event.error)
 
     def _of_task(self, event: events.Event, worker: _Worker, attempt: Attempt, now: float) -> Iterator[events.Command]:
         match event:
-            case events.Ready():
+            case events.Ready() | events.Queued():
                 attempt.began = attempt.moved = now  # a task's time starts when its worker has
             case events.Moved(_, rows):
                 if rows != attempt.rows:  # fewer: it began anew without an unreadable part
@@ -199,6 +230,10 @@ class Attempts:
                 yield events.Raise(event.error)
             case events.Died() | events.Overfull():
                 yield from self._drop(worker, attempt, event.reason)
+            case events.Lost():
+                attempt.losses += 1
+                is_its_fault = attempt.losses >= _LOSSES
+                yield from self._drop(worker, attempt, event.reason, failures=int(is_its_fault))
             case events.Holds():
                 attempt.spoke = now if event.is_own_word else attempt.spoke
                 yield from self._limit(worker, attempt, event.bytes)

@@ -19,7 +19,7 @@ from penstock.prepare.plan.settings import strategy_of
 
 if TYPE_CHECKING:
     from penstock.prepare.engines.inline import InlineTrial
-    from penstock.prepare.engines.trial import Trial
+    from penstock.prepare.engines.trying.trial import Trial
 
 
 def make_engine(opening: Opening) -> Engine:
@@ -40,6 +40,6 @@ def open_trial(config: Config, limit: int, nursery: Nursery) -> Trial | InlineTr
         from penstock.prepare.engines.inline import InlineTrial
 
         return InlineTrial()
-    from penstock.prepare.engines.trial import Trial
+    from penstock.prepare.engines.trying.trial import Trial
 
     return Trial(nursery, config.task_timeout, limit, passes_over_hangs=config.on_bad_input == "set_aside")

@@ -25,6 +25,7 @@ class Attempt:
     tries: int = 0
     number: int = 0  # how often its batch was divided
     failures: Counter[str] = field(default_factory=Counter)  # by file: no file pays for what another did
+    losses: int = 0  # how often its machine went away
     stalls: Counter[str] = field(default_factory=Counter)  # likewise
     lost: tuple[LostFile, ...] = ()  # files that were given up
     asked_to_be_alone: bool = False
@@ -121,6 +122,21 @@ class Died:
 
 
 @dataclass(frozen=True)
+class Lost:
+    """The machine of a worker went away, which is no fault of its task."""
+
+    worker: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A task that was given waits for its turn, where others use the same machines: it has not begun."""
+
+    worker: int
+
+
+@dataclass(frozen=True)
 class Holds:
     """Memory of a worker inside a user's function: reported by itself, or measured from outside."""
 
@@ -150,7 +166,9 @@ class Tick:
     """Time has passed."""
 
 
-Event: TypeAlias = Ready | Moved | Entered | Alone | Finished | Failed | Died | Holds | Stalled | Overfull | Tick
+Event: TypeAlias = (
+    Ready | Moved | Entered | Alone | Finished | Failed | Died | Lost | Queued | Holds | Stalled | Overfull | Tick
+)
 
 
 # Commands.

@@ -14,7 +14,7 @@ from penstock.base.user_code.carried import packed
 from penstock.prepare.engines import events
 
 _LAST_SECONDS = 5.0  # for a process to end that has closed its connection
-_WORKER_ENVIRONMENT = {
+WORKER_ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # returns memory: peaks were 47 MB where mimalloc had 86
     "JE_ARROW_MALLOC_CONF": "background_thread:false",  # it is not used, and a process with a thread must not fork
     "PYTHONHASHSEED": "0",  # a function that goes through a set does so in one order, in all workers and runs
@@ -29,7 +29,7 @@ _WORKER_ENVIRONMENT = {
 
 def nursery() -> Nursery:
     """What workers come from."""
-    return Nursery("penstock.prepare.engines.worker", _WORKER_ENVIRONMENT)
+    return Nursery("penstock.prepare.engines.worker", WORKER_ENVIRONMENT)
 
 
 class Worker:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import TaskError
 from penstock.base.events.log import EventLog
-from penstock.base.memory import own_memory, peak_watched
+from penstock.base.memory import own_memory, peak_watched, tree_memory
 from penstock.base.stores.scratch import release_scratch
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Settings
+from penstock.prepare.engines import Feed, Listed
 from penstock.prepare.engines.events import Effort
-from penstock.prepare.engines.feeding import Feed, Listed
 from penstock.prepare.engines.task import execute
 from penstock.prepare.passes import Task, Work
 from penstock.prepare.passes.folds.trying.measure import measure_inside
@@ -60,6 +61,9 @@ class InlineEngine:
             self._rows_done += row.rows_read
             done(task, row, Effort(watch.seconds))
             self._log.sample(memory=peak.counted, file=own_memory().file, rows=self._rows_done, busy=0, workers=[])
+
+    def held_bytes(self) -> int:
+        return tree_memory(os.getpid()).counted
 
     def close(self) -> None:
         release_scratch(self._store.scratch_folder)

@@ -12,18 +12,16 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
-from penstock.base.errors import TaskError
 from penstock.base.events.log import EventLog
 from penstock.base.memory import Budget, TreeMemory, tree_memory
 from penstock.base.processes.nursery import Nursery
 from penstock.base.sizes import format_size
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.engines import events
+from penstock.prepare.engines import Feed, Listed, events
 from penstock.prepare.engines.attempts import Attempts, Policy
-from penstock.prepare.engines.feeding import Feed, Listed
+from penstock.prepare.engines.giving_up import given_up, refuse_other_row
 from penstock.prepare.engines.hired import Worker, event_of
 from penstock.prepare.passes import Task, Work
-from penstock.prepare.rows.rows import GIVEN_UP, HUNG
 
 if TYPE_CHECKING:
     from penstock.prepare.engines import Done, Opening
@@ -79,6 +77,9 @@ class LocalEngine:
             self._look_at_silent_workers()
             self._sample(is_time)
 
+    def held_bytes(self) -> int:
+        return tree_memory(os.getpid()).counted
+
     def close(self) -> None:
         for worker in self._workers.values():
             worker.kill()
@@ -86,17 +87,7 @@ class LocalEngine:
         self._nursery.close()  # so that their CPU time counts as ours
 
     def _policy(self, work: Work, settings: Settings) -> Policy:
-        return Policy(
-            workers=settings.workers,
-            batch_bytes=settings.batch_bytes,
-            hold_bytes=settings.hold_bytes,
-            allowed_bytes=self._budget.allowed,
-            worker_limit=settings.worker_limit,
-            limit_by=settings.limit_by,
-            stall_notice=self._stall_notice,
-            task_timeout=self._task_timeout,
-            may_lose=tuple(title for title in GIVEN_UP if work.may_lose(title)),
-        )
+        return Policy.of(work, settings, self._budget.allowed, self._stall_notice, self._task_timeout)
 
     # Events.
 
@@ -176,8 +167,7 @@ class LocalEngine:
                 case events.Say(name, facts, int(number)):
                     self._log.say(name, **facts, stack=self._workers[number].stack())
                 case events.Complete(task, row, is_first, effort):
-                    if row.task != task.name:
-                        raise TaskError(f"defect: a worker that was given {task.name} reports {row.task}")
+                    refuse_other_row(task, row)
                     self._rows_done += row.rows_read
                     self._done(task, row, effort)
                     if is_first:
@@ -185,64 +175,4 @@ class LocalEngine:
                 case events.Raise(error):
                     raise error
                 case events.GiveUp():
-                    stack = self._workers[command.worker].stack() if command.why == HUNG else ""
-                    raise _given_up(command, self._settings, self._budget, stack)
-
-
-# Errors of tasks that cannot be done.
-
-
-def _given_up(end: events.GiveUp, settings: Settings, budget: Budget, stack: str) -> TaskError:
-    """`stack` is that of a worker that hangs."""
-    if end.why == events.NEEDS_MORE:
-        return _needs_more(end, budget)
-    if end.why == events.LEAKS:
-        return _leaks(end, settings)
-    return _hung(end, stack) if end.why == HUNG else _died(end, settings, budget)
-
-
-def _where(attempt: events.Attempt) -> str:
-    return f"{attempt.place or attempt.task.input}, after {attempt.rows:,} rows"
-
-
-def _died(end: events.GiveUp, settings: Settings, budget: Budget) -> TaskError:
-    return TaskError(
-        f"a task failed {end.attempt.number} times, the last time because {end.attempt.reason}; "
-        f"its batches were {format_size(settings.batch_bytes)}, a half and a quarter of that",
-        where=_where(end.attempt),
-        next_step=(
-            "call the function on that file to see why; on_bad_input: set_aside continues without it. "
-            if end.attempt.can_be_left_out
-            else f"allow more than {budget} or look for rows that are very large; "
-        )
-        + "an unexplained SIGKILL usually comes from the kernel's out-of-memory killer (see `dmesg`)",
-    )
-
-
-def _hung(end: events.GiveUp, stack: str) -> TaskError:
-    error = TaskError(
-        f"a task showed no row for {end.seconds:.3g} s (task_timeout), twice",
-        where=_where(end.attempt),
-        next_step="the stack below shows where it hangs; if it only needs more time, raise `task_timeout`"
-        + ("; on_bad_input: set_aside continues without that file" if end.attempt.can_be_left_out else ""),
-    )
-    error.add_note(stack)
-    return error
-
-
-def _leaks(end: events.GiveUp, settings: Settings) -> TaskError:
-    return TaskError(
-        f"the function keeps memory from one file to the next: its worker held "
-        f"{format_size(end.attempt.place_bytes)} before {end.attempt.place} and {format_size(end.bytes)} in it; "
-        f"{format_size(settings.worker_limit)} is what it may hold",
-        where=str(end.attempt.task.input),
-        next_step="free what earlier files left in memory (caches, lists in the module), or raise `function_memory:`",
-    )
-
-
-def _needs_more(end: events.GiveUp, budget: Budget) -> TaskError:
-    return TaskError(
-        f"a row needs more memory than {budget} leaves to a task when no other runs",
-        where=f"{end.attempt.task.input}, after {end.attempt.rows:,} rows",
-        next_step="a larger `memory:`",
-    )
+                    raise given_up(command, self._settings, self._budget, self._workers[command.worker].stack)

@@ -11,8 +11,7 @@ import os
 import threading
 import time
 from contextlib import suppress
-from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.base.memory import resident_memory, tree_memory
 
@@ -20,10 +19,16 @@ PROGRESS_SECONDS = 0.2
 _PAUSE_SECONDS = 0.1
 
 
+class Tells(Protocol):
+    """Whom a worker reports to, in messages: the driver's end of a connection, for example."""
+
+    def send(self, message: Any, /) -> None: ...
+
+
 class Watch:
     """Around one task. `limit` is what the worker may hold inside a user's function; 0: no limit."""
 
-    def __init__(self, connection: Connection[Any, Any], stall_notice: float, limit: int) -> None:
+    def __init__(self, connection: Tells, stall_notice: float, limit: int) -> None:
         self._connection, self._stall_notice, self._limit = connection, stall_notice, limit
         self._one_at_a_time = threading.Lock()
         self._rows, self._is_in_function = 0, False

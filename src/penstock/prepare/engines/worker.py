@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,7 +23,7 @@ from penstock.prepare.budget.means import Settings, give_back_memory
 from penstock.prepare.budget.room import MustBeAlone, Room
 from penstock.prepare.engines.events import Give
 from penstock.prepare.engines.task import execute
-from penstock.prepare.engines.watch import Watch
+from penstock.prepare.engines.watch import Tells, Watch
 from penstock.prepare.passes import Work
 from penstock.prepare.passes.folds.trying.first_rows import try_first_rows
 from penstock.prepare.passes.folds.trying.measure import measure
@@ -48,17 +49,17 @@ def _serve(connection: Connection[Any, Any]) -> None:
                 work.close()
             work, settings, stall_notice = message[1:]
             give_back_memory()  # of the pass before
-            _answer(connection, "accepted", lambda work=work: _refuse_other_code(work))
+            connection.send(answer_of("accepted", partial(refuse_other_code, work)))
         elif message[0] == "measure":
             give_back_memory()  # of what was tried before
-            _answer(connection, "done", lambda message=message: measure(*message[1:]))
+            connection.send(answer_of("done", partial(measure, *message[1:])))
         elif message[0] == "carry":
             accept(message[1])
         elif message[0] == "scout":
-            _answer(connection, "done", partial(_scout, connection, *message[1:]))
+            connection.send(answer_of("done", partial(_scout, connection, *message[1:])))
         else:
             assert work is not None
-            _answer(connection, "done", partial(_do, connection, work, settings, stall_notice, *message[1:]))
+            connection.send(answer_of("done", partial(do, connection, work, settings, stall_notice, *message[1:])))
 
 
 def _scout(connection: Connection[Any, Any], *question: Any) -> Scouted:
@@ -66,7 +67,7 @@ def _scout(connection: Connection[Any, Any], *question: Any) -> Scouted:
     return scout(files, options, floats, missing, tell=lambda path: connection.send(("place", path, 0)))
 
 
-def _refuse_other_code(work: Work) -> None:
+def refuse_other_code(work: Work) -> None:
     """Refuse code that changed since the plan: a worker that starts later must run the same code."""
     for target, identity in work.code:
         refuse_other_values(target)
@@ -77,28 +78,27 @@ def _refuse_other_code(work: Work) -> None:
             )
 
 
-def _do(connection: Connection[Any, Any], work: Work, settings: Settings, stall_notice: float, give: Give) -> Any:
+def do(connection: Tells, work: Work, settings: Settings, stall_notice: float, give: Give) -> Any:
     room = Room(settings.room.alone, settings.room.alone) if give.alone else settings.room
     settings = replace(settings, batch_bytes=give.batch_bytes, hold_bytes=give.hold_bytes, room=room)
     with Watch(connection, stall_notice, settings.worker_limit) as watch:
         return execute(work, give.task, settings, watch.report, give.lost)
 
 
-def _answer(connection: Connection[Any, Any], kind: str, work: Any) -> None:
-    """Send the result of `work`, or its error, in a form that can be pickled."""
+def answer_of(kind: str, work: Callable[[], Any]) -> tuple[Any, ...]:
+    """The result of `work`, or its error, as a message that can be pickled."""
     try:
-        answer = (kind, work(), resident_memory(os.getpid()).counted)  # cheap, and near enough to tell who has grown
+        return (kind, work(), resident_memory(os.getpid()).counted)  # cheap, and near enough to tell who has grown
     except MemoryError:
         os._exit(1)  # as good as killed: the driver tries again with half the batch
     except MustBeAlone:
-        answer = ("alone", None, 0)
+        return ("alone", None, 0)
     except PenstockError as error:
-        answer = ("failed", error, 0)
+        return ("failed", error, 0)
     except Exception as error:
         defect = TaskError(
             f"a task raised {type(error).__name__}: {error}",
             next_step="run with --debug for the traceback; if the code is not yours, it is a bug in penstock",
         )
         defect.add_note("".join(traceback.format_exception(error)))
-        answer = ("failed", defect, 0)
-    connection.send(answer)
+        return ("failed", defect, 0)

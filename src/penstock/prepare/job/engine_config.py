@@ -53,6 +53,7 @@ class EngineKind:
     options: type[EngineOptions]
     opens: str
     has_inside: bool = False  # whether the driver may do tasks itself: a small job, `workers: 0`
+    has_many_hosts: bool = False  # whether machines share the output, so that files are synced, and fenced at the end
     runs: str = "penstock.prepare.run.run:run"
 
 
@@ -63,7 +64,7 @@ KINDS = {
         "penstock.prepare.engines.workers.onlooker:open_engine",
         runs="penstock.prepare.run.members.attending:attend",
     ),
-    "ray": EngineKind(RayOptions, "penstock.prepare.engines.ray:open_engine"),
+    "ray": EngineKind(RayOptions, "penstock.prepare.engines.ray.opening:open_engine", has_many_hosts=True),
 }
 
 

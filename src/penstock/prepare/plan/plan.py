@@ -1,7 +1,7 @@
 """Plan: turn a Config and what is known of its input and machine into passes of tasks that each fit. Pure."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.base.errors import PlanError
@@ -109,7 +109,9 @@ def make_plan(job: Job, passes: tuple[Pass, ...], means: Means) -> Plan:
         tasks = each.tasks(above)
         above = fingerprint([task.strict for task in tasks])
         settings = choose_settings(each, job.config, job.survey, means)
-        planned.append(Planned(each, tasks, settings, each.project(settings, means)))
+        projected = each.project(settings, means)
+        task_bytes = max(1, (projected.memory_bytes - means.driver_bytes) // max(1, settings.workers))
+        planned.append(Planned(each, tasks, replace(settings, task_bytes=task_bytes), projected))
     plan = Plan(job.config, job.survey, means, tuple(planned), job.semantic, job.splits, job.fingerprint)
     _refuse_without_disk(plan)
     return plan

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.events import LIVE
-from penstock.base.stores.store import STATE, Store
+from penstock.base.stores.store import PLAN, STATE, Store
 from penstock.prepare.ledger import TASKS, remove_announced
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, read_manifest
 
@@ -19,6 +19,12 @@ _OURS = re.compile(
 def is_to_be_replaced(store: Store) -> bool:
     """Whether the output holds a result, or finished tasks of an unfinished run."""
     return store.exists(MANIFEST) or bool(store.list(TASKS))
+
+
+def end_runs_of_members(store: Store) -> None:
+    """Take the output away from workers of other machines, whatever they are doing."""
+    store.remove(PLAN)
+    store.fence()
 
 
 def remove_result(store: Store) -> None:

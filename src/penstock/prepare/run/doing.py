@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from penstock.base.events.log import EventLog
+from penstock.base.processes.nursery import Nursery
 from penstock.base.stores.store import Store
 from penstock.prepare.engines import Engine, Opening
 from penstock.prepare.engines.choosing import make_engine
@@ -33,15 +34,19 @@ class Doing:
     @contextmanager
     def start(
         cls,
-        opening: Opening,
+        plan: Plan,
+        store: Store,
+        log: EventLog,
+        lock: tuple[int, ...],
         progress: Progress,
+        nursery: Nursery,
         make: Callable[[Opening], Engine] = make_engine,
         alone: bool = True,
     ) -> Iterator[Self]:
-        """Where memory has no room for a comparison of engines beside the tasks, it is waited for first."""
-        plan = opening.plan
+        """Where memory has no room for a comparison of engines beside the tasks, it is waited for first. `make` opens
+        the engine; not `alone`: other machines do tasks of the same run."""
         proving = Proving(plan.survey)
-        doing = cls(plan, opening.store, make(opening), opening.log, progress, proving, alone)
+        doing = cls(plan, store, make(Opening(plan, store, log, lock, nursery)), log, progress, proving, alone)
         try:
             proving.check(waits=not plan.proof_bytes)
             yield doing
@@ -82,7 +87,7 @@ class Doing:
         self.progress.tasks_again += len(known) - len(done)
         pending = each.order([task for task in tasks if task.name not in done], self.store)
         notes = work.notes if pending else []
-        record = self.progress.begin_pass(planned, list(done.values()))
+        record = self.progress.begin_pass(planned, list(done.values()), self.engine.held_bytes())
         self.log.say("pass", number=each.number, kind=each.kind, tasks=len(tasks), pending=len(pending), notes=notes)
 
         def finished(task: Task, row: LedgerRow, effort: Effort) -> None:
@@ -93,7 +98,7 @@ class Doing:
             self.proving.check()
 
         self.engine.run(pending, work, planned.settings, finished)
-        self.progress.end_pass(time.monotonic() - began)
+        self.progress.end_pass(time.monotonic() - began, self.engine.held_bytes())
         self._say_done(record)
         return [done[task.name] for task in tasks], work.engine
 

@@ -16,7 +16,6 @@ from penstock.base import machine
 from penstock.base.errors import Interrupted
 from penstock.base.events import Event, Observer, PlannedPass
 from penstock.base.events.log import EventLog
-from penstock.base.memory import tree_memory
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.kept_costs import KeptCosts
 from penstock.prepare.ledger import LedgerRow
@@ -66,16 +65,14 @@ class Progress:
         self.timeline.add(time.time() - self.started, memory, self.records[-1].planned.pass_.number)
         self.records[-1].hold(memory)
 
-    def begin_pass(self, planned: Planned, kept: list[LedgerRow]) -> PassRecord:
-        memory = tree_memory(os.getpid()).counted
+    def begin_pass(self, planned: Planned, kept: list[LedgerRow], memory: int) -> PassRecord:
         rows_kept = sum(row.rows_read for row in kept)
         record = PassRecord(planned, _stage_names(self.plan, planned), memory, len(kept), rows_kept)
         self.records.append(record)
         self._hold(memory)
         return record
 
-    def end_pass(self, seconds: float) -> None:
-        memory = tree_memory(os.getpid()).counted
+    def end_pass(self, seconds: float, memory: int) -> None:
         self._hold(memory)
         self.records[-1].close(memory, seconds)
 

@@ -1,20 +1,17 @@
 """Run: turn a Plan into a Manifest. It decides nothing: plan.py chose the tasks, resume.py knows which are done."""
 
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from penstock.base.events import Observer
 from penstock.base.faults import crash_point
 from penstock.base.processes.nursery import Nursery
 from penstock.base.stores import open_store
-from penstock.prepare.engines import Opening
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.clearing import is_to_be_replaced, remove_result, remove_scaffolding
 from penstock.prepare.run.doing import Doing
 from penstock.prepare.run.finishing import finish
-from penstock.prepare.run.members.plan_file import end_runs_of_members
-from penstock.prepare.run.owner import owner_words
+from penstock.prepare.run.holding import hold_others, hold_output, shared_store
 from penstock.prepare.run.progress import Progress
 from penstock.prepare.run.resume import finished, is_redoing, keep_or_forget, refuse_foreign, remember_job
 from penstock.shards.manifest import Manifest
@@ -24,10 +21,9 @@ def run(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: boo
     """Run the job, or the rest of it; with `redo`, all of it. Returns at once if the output is finished."""
     store = open_store(plan.config.output_path)
     refuse_foreign(store)
-    with store.hold(owner_words(plan)) as lock:
+    with hold_output(plan, store) as lock:
         there = finished(store, plan, redo)
         if there:
-            end_runs_of_members(store)
             remove_scaffolding(store)  # which a kill just after the manifest would leave
             if observe:
                 observe({"event": "already_done", "time": time.time()})
@@ -35,29 +31,17 @@ def run(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: boo
         redo = redo and not is_redoing(store, plan)  # a redo that was stopped resumes like any other run
         progress = Progress(plan, store, observe)
         with (
-            holding_others(plan),
+            hold_others(plan),
             progress.logging() as log,
-            Doing.start(Opening(plan, store, log, lock, nursery), progress) as doing,
+            Doing.start(plan, store, log, lock, progress, nursery) as doing,
         ):
             if is_to_be_replaced(store):
                 doing.wait_for_engines()
-            end_runs_of_members(store)
             remove_result(store)  # from here on, nothing is left of an earlier result that is to be replaced
             crash_point("run.after_forgetting_manifest")
             store.sweep()
-            return _run(doing, redo)
-
-
-@contextmanager
-def holding_others(plan: Plan, shared: bool | None = None) -> Iterator[None]:
-    """Hold the folders beside the output that stages and sources of the job use; or only those that others may (not)
-    read meanwhile."""
-    owner = owner_words(plan) + f", which writes {plan.config.output_path}".encode(errors="surrogateescape")
-    with ExitStack() as stack:
-        for other in (each for each in plan.survey.other_folders if shared in (None, each.shared)):
-            stack.enter_context(open_store(other.root).hold(owner, other.what, other.key, other.shared))
-            other.refuse_changed()
-        yield
+            with shared_store(plan, store) as shared:
+                return _run(replace(doing, store=shared), redo)
 
 
 def _run(doing: Doing, redo: bool) -> Manifest:

@@ -11,23 +11,45 @@ from rich.text import Text
 from penstock.base.errors import printable
 from penstock.base.events import Event
 from penstock.base.sizes import counted, format_seconds
-from penstock.prepare.joining import Worked
+from penstock.prepare.engines.hired import nursery
+from penstock.prepare.engines.workers.board import TakenAway
+from penstock.prepare.entry import Job, plan_with
+from penstock.prepare.planning import plan_of
+from penstock.prepare.run.members.ensuring import ensure_begun
+from penstock.prepare.run.members.joining import Joining, Worked, join
 from penstock.show.console import make_console
 from penstock.show.running.notices import notices
 
+_BEGINNERS = 3  # that may take the output from each other
 
-class Told:
-    """Lines on stderr: retries and stalls of this machine's tasks."""
 
-    def __init__(self) -> None:
-        self._console = make_console(stderr=True)
+def work(
+    output: str,
+    memory: str | None = None,
+    workers: str | None = None,
+    lease: float | None = None,
+    job: Job | None = None,
+) -> Worked:
+    """Join the run in that output; with its `job`, begin it if it is not there. Retries and stalls go to stderr."""
+    console = make_console(stderr=True)
 
-    def say(self, words: str) -> None:
-        self._console.print(Text(printable(f"penstock: {words}")), soft_wrap=True)
+    def say(words: str) -> None:
+        console.print(Text(printable(f"penstock: {words}")), soft_wrap=True)
 
-    def observe(self, event: Event) -> None:
+    def observe(event: Event) -> None:
         for text in notices(event):
-            self._console.print(Text("penstock: ").append_text(text), soft_wrap=True)
+            console.print(Text("penstock: ").append_text(text), soft_wrap=True)
+
+    with nursery() as processes:
+        for tries_left in range(_BEGINNERS, -1, -1):
+            if job:
+                ensure_begun(plan_with(processes, job))
+            try:
+                return join(Joining(plan_of, processes, say, observe), output, memory, workers, lease)
+            except TakenAway:  # by a machine that began at the same time, where locks do not reach so far
+                if not job or not tries_left:
+                    raise
+    raise AssertionError
 
 
 def joined_facts(worked: Worked) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from penstock.base.events.log import EventLog, whole_lines
 from penstock.base.stores.shared import MEMBERS, SharedStore, run_folder
 from penstock.base.stores.store import Store
 
+_NOTHING = {"tasks": 0, "rows": 0, "retries": 0, "stalls": 0}
+_COUNTED = {"task": "tasks", "retry": "retries", "stall": "stalls"}
 _TOLD = ("task", "retry", "alone", "lost_file", "stall", "failed")
 
 
@@ -26,36 +28,34 @@ class MemberLog(EventLog):
         self._place = run_folder(store.token, f"{MEMBERS}/{store.member}")
         super().__init__(store, observer, f"{self._place}.jsonl", f"{self._place}.json")
         self._facts: dict[str, Any] = {"member": store.member, "host": socket.gethostname(), "process": os.getpid()}
-        self._counts = {"tasks": 0, "rows_done": 0, "stalls": 0, "retries": 0, "peak": 0}
+        self.done = 0, 0  # tasks and rows
+        self._peak = 0
         self._last: dict[str, Any] = {"memory": 0, "file": 0, "rows": 0, "busy": 0, "workers": []}
 
     def say(self, name: str, **facts: Any) -> None:
         """What the other members do is theirs to say."""
         if name not in _TOLD or (name == "task" and not facts["attempts"]):
             return
-        self._counts["tasks"] += name == "task"
-        self._counts["rows_done"] += facts["rows"] if name == "task" else 0
-        self._counts["stalls"] += name == "stall"
-        self._counts["retries"] += name == "retry"
+        if name == "task":
+            self.done = self.done[0] + 1, self.done[1] + facts["rows"]
         super().say(name, **facts)
 
-    @property
-    def tasks(self) -> int:
-        return self._counts["tasks"]
-
-    @property
-    def rows(self) -> int:
-        return self._counts["rows_done"]
-
     def sample(self, **facts: Any) -> None:
-        self._counts["peak"] = max(self._counts["peak"], facts["memory"])
+        self._peak = max(self._peak, facts["memory"])
         self._last = facts
-        super().sample(**facts, **self._facts, **self._counts, cpu_seconds=_cpu_seconds())
+        super().sample(**facts, **self._facts, peak=self._peak, cpu_seconds=_cpu_seconds())
 
     def __exit__(self, *_: object) -> None:
         """The last status stays, for run.json."""
         self._file.close()
-        status = {**self._last, **self._facts, **self._counts, "cpu_seconds": _cpu_seconds(), "busy": 0, "workers": []}
+        status = {
+            **self._last,
+            **self._facts,
+            "peak": self._peak,
+            "cpu_seconds": _cpu_seconds(),
+            "busy": 0,
+            "workers": [],
+        }
         with suppress(Exception):  # the run is over
             self._store.commit_bytes(f"{self._place}.json", json.dumps({**status, "ended": True}).encode())
 
@@ -82,10 +82,29 @@ class Heard:
         self._store, self._folder = store, run_folder(token, MEMBERS)
         self._places: dict[str, int] = {}
 
-    def new(self) -> Iterator[dict[str, Any]]:
+    def new(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(member, event)."""
         for name in self._store.entries(self._folder):
             if name.endswith(".jsonl"):
+                member = name.rpartition("/")[2].removesuffix(".jsonl")
                 for line, place in whole_lines(self._store, self._places.get(name, 0), name):
                     self._places[name] = place
                     with suppress(ValueError):  # cut by a crash
-                        yield json.loads(line)
+                        yield member, json.loads(line)
+
+
+def with_members(run_facts: bytes, store: SharedStore) -> bytes:
+    """The contents of run.json, with what each member did. What one did last, it may not have said yet."""
+    facts = json.loads(run_facts)
+    facts["tasks_done"] -= facts["tasks_kept"]  # it has counted every row of the ledger
+    members = {each["member"]: {**each, **_NOTHING} for each in statuses(store, store.token)}
+    for name, event in Heard(store, store.token).new():
+        member = members.setdefault(name, {"member": name, **_NOTHING})
+        if word := _COUNTED.get(event["event"]):
+            member[word] += 1
+            member["rows"] += event["rows"] if word == "tasks" else 0
+    keys = ("member", "host", "process", *_NOTHING, "peak", "cpu_seconds")
+    facts["members"] = [{key: members[name].get(key) for key in keys} for name in sorted(members)]
+    facts["peak_memory_bytes"] = max([facts["peak_memory_bytes"], *(each.get("peak", 0) for each in members.values())])
+    facts["cpu_seconds"] = round(sum(each.get("cpu_seconds", 0.0) for each in members.values()), 3)
+    return json.dumps(facts, indent=1).encode() + b"\n"

@@ -32,7 +32,7 @@ class Onlooker:
         self._board, self._log = Board(store), log
         self._heard = Heard(store, store.token)
         self._efforts: dict[str, Effort] = {}  # of tasks that members say they have done
-        self._rows_done, self._sampled = 0, 0.0
+        self._rows_done, self._memory, self._sampled = 0, 0, 0.0
         self._signs: dict[str, tuple[float | None, float]] = {}  # of life: a member's clock, and ours then
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:  # noqa: ARG002
@@ -58,7 +58,7 @@ class Onlooker:
             self._board.refuse_ended()
         except FailedElsewhere as failed:
             raise failed.error from None
-        for said in self._heard.new():
+        for _, said in self._heard.new():
             self._tell(said)
         if time.monotonic() - self._sampled >= _SAMPLE_SECONDS:
             self._sampled = time.monotonic()
@@ -77,8 +77,9 @@ class Onlooker:
         live = [each for each in statuses(self._board.store, self._board.store.token) if self._is_live(each)]
         workers = [state for each in live for state in each["workers"]]
         workers = [{**state, "worker": number} for number, state in enumerate(workers)]
+        self._memory = max((each["memory"] for each in live), default=0)
         self._log.sample(
-            memory=max((each["memory"] for each in live), default=0),
+            memory=self._memory,
             file=max((each["file"] for each in live), default=0),
             rows=self._rows_done + sum(state["rows"] for state in workers),
             busy=len(workers),
@@ -92,5 +93,8 @@ class Onlooker:
         since = since if said == before else now
         self._signs[status["member"]] = said, since
         return not status.get("ended") and now - since < _SILENT_SECONDS
+
+    def held_bytes(self) -> int:
+        return self._memory
 
     def close(self) -> None: ...

@@ -2,16 +2,15 @@
 
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.base.faults import crash_point
 from penstock.base.stores.local import LocalStore
 from penstock.base.stores.shared import begin_run
 from penstock.prepare.engines.workers.board import Board
-from penstock.prepare.job.engine_config import WorkersOptions
 from penstock.prepare.ledger import LedgerRow, read_rows
 from penstock.prepare.plan.plan import Plan
-from penstock.prepare.run.clearing import remove_result
+from penstock.prepare.run.clearing import end_runs_of_members, remove_result
 from penstock.prepare.run.members import plan_file
 from penstock.prepare.run.members.plan_file import PlanFile
 from penstock.prepare.run.resume import is_redoing, keep_or_forget, remember_job
@@ -40,16 +39,15 @@ def begin(store: LocalStore, plan: Plan, redo: bool) -> Begun:
 
 
 def _begin_anew(store: LocalStore, plan: Plan, redo: bool) -> Begun:
-    plan_file.end_runs_of_members(store)
+    end_runs_of_members(store)
     remove_result(store)  # from here on, nothing is left of an earlier result that is to be replaced
     crash_point("run.after_forgetting_manifest")
     store.sweep()
-    options = plan.config.engine.options
-    assert isinstance(options, WorkersOptions)
-    file = plan_file.make_plan_file(plan, options.lease, secrets.token_hex(8), round(time.time(), 3))
+    file = plan_file.make_plan_file(plan, secrets.token_hex(8), round(time.time(), 3))
     begin_run(store.root, file.token)
     kept, changes = keep_or_forget(file.store(store.root, WATCHER), plan, redo)
     crash_point("run.after_forgetting_tasks")
     remember_job(store, plan, redoing=redo or is_redoing(store, plan))
+    file = replace(file, kept=len(kept))
     plan_file.write_plan_file(store, file)  # from here on, workers can join
     return Begun(file, kept, changes)

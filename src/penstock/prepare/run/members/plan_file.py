@@ -6,6 +6,7 @@ work.
 
 import json
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,14 +15,14 @@ from penstock.base.errors import OutputError, PlanError
 from penstock.base.fingerprint import fingerprint
 from penstock.base.sizes import format_size
 from penstock.base.stores.shared import SharedStore, shared_root
-from penstock.base.stores.store import STATE, Store
+from penstock.base.stores.store import PLAN, Store
 from penstock.prepare.job.config import Config
+from penstock.prepare.job.engine_config import WorkersOptions
 from penstock.prepare.job.job_file import read_yaml
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.rows.container import FORMAT
 from penstock.shards.manifest import FORMAT_VERSION
 
-PLAN = f"{STATE}/plan.json"
 _ROOM_SHARE = 0.9  # of a row's room where the job was planned: what is measured differs a little each time
 
 
@@ -40,6 +41,7 @@ class PlanFile:
     lease: float  # seconds
     token: str  # of this run
     started: float
+    kept: int  # tasks that an earlier run had done
 
     def store(self, output: str, member: str) -> SharedStore:
         return SharedStore(shared_root(output, self.token, member))
@@ -59,17 +61,22 @@ class PlanFile:
 
 def versions() -> dict[str, Any]:
     """What must be the same on all machines of a job."""
-    from penstock import __version__
-
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"penstock": __version__, "Python": python, "format": FORMAT_VERSION, "container": FORMAT}
+    return {
+        "penstock": sys.modules["penstock"].__version__,
+        "Python": python,
+        "format": FORMAT_VERSION,
+        "container": FORMAT,
+    }
 
 
 def tasks_of(plan: Plan) -> str:
     return fingerprint([[task.name, task.fingerprint] for each in plan.passes for task in each.tasks])
 
 
-def make_plan_file(plan: Plan, lease: float, token: str, started: float) -> PlanFile:
+def make_plan_file(plan: Plan, token: str, started: float, kept: int = 0) -> PlanFile:
+    options = plan.config.engine.options
+    assert isinstance(options, WorkersOptions)
     return PlanFile(
         versions(),
         plan.config.to_yaml(),
@@ -79,9 +86,10 @@ def make_plan_file(plan: Plan, lease: float, token: str, started: float) -> Plan
         plan.made_by,
         plan.means.budget.for_rows,
         tuple(each.settings.room.alone for each in plan.passes),
-        lease,
+        options.lease,
         token,
         started,
+        kept,
     )
 
 
@@ -98,12 +106,6 @@ def read_plan_file(store: Store) -> PlanFile | None:
         return PlanFile(**{**facts, "rooms": tuple(facts["rooms"])})
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def end_runs_of_members(store: Store) -> None:
-    """Take the output away from workers of other machines, whatever they are doing."""
-    store.remove(PLAN)
-    store.fence()
 
 
 def refuse_other_versions(file: PlanFile, where: str) -> None:

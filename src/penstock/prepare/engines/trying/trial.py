@@ -20,9 +20,9 @@ from penstock.base.sizes import format_size
 from penstock.prepare import passes
 from penstock.prepare.budget.costs import Measured
 from penstock.prepare.budget.means import Settings
-from penstock.prepare.engines.asking import HOLDING, LEAST_BYTES, Asking, GivenUp, Question
 from penstock.prepare.engines.attempts import MEASURING, SCOUTING
 from penstock.prepare.engines.events import ATTEMPTS, Give
+from penstock.prepare.engines.trying.asking import HOLDING, LEAST_BYTES, Asking, GivenUp, Question
 from penstock.prepare.sources import File, SourceOptions
 from penstock.prepare.sources.slices import Segment, Slice
 from penstock.prepare.survey.scouting import Scouted

@@ -9,7 +9,7 @@ from penstock.prepare.budget.costs import Measured
 from penstock.prepare.budget.kept_costs import here, recall_costs
 from penstock.prepare.engines.inline import InlineTrial
 from penstock.prepare.engines.proving import blaming_engines
-from penstock.prepare.engines.trial import Trial, in_folder
+from penstock.prepare.engines.trying.trial import Trial, in_folder
 from penstock.prepare.passes import Pass
 from penstock.prepare.passes.job import Job
 from penstock.prepare.plan import measuring

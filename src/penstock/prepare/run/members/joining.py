@@ -1,5 +1,4 @@
-"""Joining: `penstock work OUTPUT`: the plan file of a run -> the same plan on this machine, and its tasks. Next:
-run/members/member.py."""
+"""Joining: `penstock work OUTPUT`: the plan file of a run -> the same plan here, and its tasks. Next: member.py."""
 
 import os
 import re
@@ -8,20 +7,19 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Protocol
 
 from penstock.base.errors import OutputError
 from penstock.base.events import Observer
 from penstock.base.processes.nursery import Nursery
-from penstock.base.sizes import counted
 from penstock.base.stores import open_store
 from penstock.base.stores.store import Store
-from penstock.prepare.engines.hired import nursery
+from penstock.prepare.job.config import Config
 from penstock.prepare.plan.plan import Plan
-from penstock.prepare.planning import plan_of
 from penstock.prepare.run.members import plan_file
 from penstock.prepare.run.members.member import Member
 from penstock.prepare.run.members.plan_file import PlanFile
+from penstock.prepare.run.progress import Progress
 from penstock.prepare.run.resume import changed
 from penstock.shards.manifest import MANIFEST, dataset_id
 
@@ -38,23 +36,37 @@ class Worked:
     seconds: float = 0.0
 
 
-def work(
-    output: str | os.PathLike[str],
+class MakesPlan(Protocol):
+    """Plans a job on this machine: planning.plan_of."""
+
+    def __call__(self, config: Config, nursery: Nursery, refused: str = "", of_job: int = 0) -> Plan: ...
+
+
+@dataclass(frozen=True)
+class Joining:
+    """What a machine brings into a run: a way to plan, processes, and who is told what happens here."""
+
+    plan_of: MakesPlan
+    nursery: Nursery
+    say: Callable[[str], None]
+    observe: Observer | None = None
+
+
+def join(
+    joining: Joining,
+    output: str,
     memory: str | None = None,
     workers: str | int | None = None,
     lease: float | None = None,
-    say: Callable[[str], None] = print,
-    observe: Observer | None = None,
 ) -> Worked:
     """Do tasks of the run whose plan lies in `output`, until its dataset is there.
 
     Args:
+        joining: What this machine brings.
         output: The `output:` of a job that was begun with `engine: workers`.
         memory: Limit for this machine's part, its whole process tree. Default: the job's `memory:`.
         workers: Processes of this machine; 0 does the tasks inside this one. Default: the job's `workers:`.
         lease: Seconds without a sign of life before others do this machine's tasks. Default: the run's.
-        say: Told, in a line, that this machine joins. Default: it is printed.
-        observe: Told each event of this machine's tasks.
     """
     began = time.monotonic()
     store = open_store(output)
@@ -63,18 +75,16 @@ def work(
         return _finished(store)  # a worker that comes too late has nothing to do
     plan_file.refuse_other_versions(file, store.root)
     said = {key: value for key, value in {"memory": memory, "workers": workers}.items() if value is not None}
-    config = file.config(store.root, **said)
-    with nursery() as processes:
-        plan = _planned(file, config, processes)
-        plan_file.refuse_other_plan(file, plan, changed(store, plan))
-        plan_file.refuse_less_room(file, plan)
-        name, here = _name(), counted(max(1, plan.workers), "process").replace("processs", "processes")
-        members = file.store(store.root, name)
-        member = Member(_with_rooms(plan, file), members, lease or file.lease, file.started, observe)
-        say(f"worker {name} joins: {counted(plan.task_count, 'task')} in all, {here} here")
-        log = member.work(processes)
+    plan = _planned(file, file.config(store.root, **said), joining)
+    plan_file.refuse_other_plan(file, plan, changed(store, plan))
+    plan_file.refuse_less_room(file, plan)
+    name, here = _name(), max(1, plan.workers)
+    joining.say(f"worker {name} joins: {plan.task_count:,} tasks in all, {here} at a time here")
+    progress = Progress(plan, store, joining.observe, file.started, tasks_kept=file.kept)
+    member = Member(_with_rooms(plan, file), file.store(store.root, name), lease or file.lease, progress)
+    tasks, rows = member.work(joining.nursery)
     seconds = round(time.monotonic() - began, 3)
-    return Worked(store.root, dataset_id(store), name, log.tasks, log.rows, seconds)
+    return Worked(store.root, dataset_id(store), name, tasks, rows, seconds)
 
 
 def _finished(store: Store) -> Worked:
@@ -87,11 +97,11 @@ def _finished(store: Store) -> Worked:
     )
 
 
-def _planned(file: PlanFile, config: Any, processes: Nursery) -> Plan:
+def _planned(file: PlanFile, config: Config, joining: Joining) -> Plan:
     """The plan of this machine. Where another engine was chosen here than there, the one that defines what is right."""
-    plan = plan_of(config, processes, of_job=file.memory)
+    plan = joining.plan_of(config, joining.nursery, of_job=file.memory)
     if plan.made_by != file.made_by:
-        plan = plan_of(config, processes, refused="the run was begun without it", of_job=file.memory)
+        plan = joining.plan_of(config, joining.nursery, "the run was begun without it", file.memory)
     return plan
 
 

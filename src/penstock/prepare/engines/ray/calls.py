@@ -1,0 +1,152 @@
+"""Calls: tasks as Ray runs them now, each on a node that was chosen here. What happens to them comes back as events."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.sizes import format_size
+from penstock.prepare.engines import events
+from penstock.prepare.engines.attempts import TASKS_PER_WORKER
+from penstock.prepare.engines.giving_up import defect_of
+from penstock.prepare.engines.hired import event_of
+from penstock.prepare.engines.ray.cluster import Cluster
+from penstock.prepare.engines.ray.inbox import MEMORY, Inbox
+from penstock.prepare.engines.ray.probing import at_node
+from penstock.prepare.engines.ray.remote import do_task, duty_of, message_of_give
+
+if TYPE_CHECKING:
+    from penstock.base.memory import Budget
+    from penstock.prepare.engines.ray.places import Places
+    from penstock.prepare.passes import Work
+
+_END_SECONDS = 10.0  # for processes to end that were killed
+
+
+@dataclass
+class Call:
+    """One try at a task. `reference` is Ray's, to its answer."""
+
+    reference: Any
+    give: events.Give
+    node: str
+    token: str
+    has_begun: bool = False
+    held: int = 0  # bytes that its process was last said to hold
+    stack: str = "it has not said where it is"
+
+
+class Calls:
+    """Calls by the number of the worker, as attempts.py numbers them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        ray = cluster.ray
+        self._ray, self._numbers = ray, itertools.count()
+        self._do = ray.remote(num_cpus=1, max_retries=0, max_calls=TASKS_PER_WORKER)(do_task)
+        beside = {**at_node(cluster.own_node), "num_cpus": 0}
+        self._inbox = ray.remote(Inbox).options(**beside).remote()
+        self._calls: dict[int, Call] = {}
+        self._stacks: dict[int, str] = {}
+
+    def begin_pass(self, work: Work, places: Places, stall_notice: float) -> None:
+        """From now on, tasks are of this pass. It is sent once, whatever the number of its tasks."""
+        self._duty, self.places = self._ray.put(duty_of(work, places.settings, stall_notice)), places
+
+    def give(self, give: events.Give) -> None:
+        """Have the least busy node do a task."""
+        busy = Counter(call.node for call in self._calls.values())
+        node = max(self.places.at_once, key=lambda each: (self.places.at_once[each] - busy[each], each))
+        settings, token = self.places.settings, f"{next(self._numbers)}"
+        options = {"num_cpus": settings.threads, "memory": settings.task_bytes, "name": give.task.name}
+        do = self._do.options(**at_node(node), **options)
+        reference = do.remote(self._duty, message_of_give(give), self._inbox, token)
+        self._calls[give.worker] = Call(reference, give, node, token)
+
+    def stop(self, number: int) -> None:
+        call = self._calls.pop(number, None)
+        if call:
+            self._ray.cancel(call.reference, force=True, recursive=False)
+
+    def task_of(self, number: int) -> Any:
+        return self._calls[number].give.task
+
+    def stack(self, number: int) -> str:
+        """Stacks of a worker, as it has told them when it stalled."""
+        return self._calls[number].stack
+
+    def held_bytes(self) -> Counter[str]:
+        """What calls hold, by node."""
+        held: Counter[str] = Counter()
+        for call in self._calls.values():
+            held[call.node] += call.held
+        return held
+
+    # What happens.
+
+    def overfull(self, budget: Budget) -> Iterator[events.Event]:
+        """The largest call of each node that holds more than it may."""
+        for node, held in self.held_bytes().items():
+            if held > budget.allowed:
+                largest = max((call.held, number) for number, call in self._calls.items() if call.node == node)[1]
+                yield events.Overfull(largest, f"tasks on one node held {format_size(held)}, more than {budget}")
+
+    def heard(self) -> Iterator[events.Event]:
+        """What workers have said since the last time. Calls that Ray has not begun wait for other jobs."""
+        tokens = {call.token: number for number, call in self._calls.items()}
+        for token, message in self._ray.get(self._inbox.take.remote()):
+            number = tokens.get(token, -1)
+            if number in self._calls and (event := self._event(number, self._calls[number], message)):
+                yield event
+        yield from (events.Queued(number) for number, call in list(self._calls.items()) if not call.has_begun)
+
+    def _event(self, number: int, call: Call, message: tuple[Any, ...]) -> events.Event | None:
+        if message[0] == MEMORY:
+            call.held = message[1]
+            return None
+        event = event_of(number, message)
+        call.has_begun = True
+        if isinstance(event, events.Stalled):
+            call.stack = event.stack
+        elif isinstance(event, events.Ready | events.Entered):
+            call.held = event.bytes
+        return event
+
+    def ended(self, seconds: float) -> Collection[int]:
+        """Numbers of the calls that have ended, after at most so many seconds."""
+        if not self._calls:
+            time.sleep(seconds)
+            return ()
+        numbers = {call.reference: number for number, call in self._calls.items()}
+        ready, _ = self._ray.wait(list(numbers), num_returns=len(numbers), timeout=seconds)
+        return [numbers[each] for each in ready]
+
+    def outcome(self, number: int) -> events.Event | None:
+        """What a call that has ended tells."""
+        reference = self._calls[number].reference
+        try:
+            return event_of(number, pickle.loads(self._ray.get(reference)))
+        except self._ray.exceptions.RayTaskError as error:
+            return events.Failed(number, defect_of(error.cause, str(error)))
+        except self._ray.exceptions.RayError as error:
+            return events.Died(number, " ".join(f"{type(error).__name__}: {error}".split())[:500])
+
+    def over(self, number: int) -> None:
+        """The call has ended, and so its process holds nothing of a task any more."""
+        self._calls.pop(number, None)
+
+    def is_on(self, number: int, nodes: Collection[str]) -> bool:
+        return self._calls[number].node in nodes
+
+    def close(self) -> None:
+        """Kill all that still runs, and wait until it is gone."""
+        references = [call.reference for call in self._calls.values()]
+        for number in list(self._calls):
+            self.stop(number)
+        if references:
+            self._ray.wait(references, num_returns=len(references), timeout=_END_SECONDS)
+        self._ray.kill(self._inbox)

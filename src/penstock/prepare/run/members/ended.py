@@ -1,0 +1,20 @@
+"""Ended: whether the run that members do is over, and what one leaves that dies just after the manifest."""
+
+from penstock.base.stores.store import PLAN, Store
+from penstock.prepare.plan.plan import Plan
+from penstock.prepare.run.clearing import end_runs_of_members, remove_scaffolding
+from penstock.prepare.run.resume import is_redoing, remember_job
+from penstock.shards.manifest import MANIFEST
+
+
+def conclude(store: Store, plan: Plan) -> None:
+    """Remove what a member would leave that died just after the manifest; the run is over."""
+    remove_scaffolding(store)
+    if is_redoing(store, plan):
+        remember_job(store, plan, redoing=False)
+    end_runs_of_members(store)
+
+
+def is_closed(store: Store) -> bool:
+    """Whether the dataset is there, and nothing is left to do."""
+    return store.exists(MANIFEST) and not store.exists(PLAN)

@@ -1,0 +1,76 @@
+"""Deployed: facts about a script or an app that was written -> what it asks for, and how to start it."""
+
+import shlex
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from penstock.base.sizes import counted, format_seconds, format_size
+from penstock.show.tables import make_list
+
+Part = Table | Text
+
+
+def slurm_lines(facts: dict[str, Any]) -> list[Part]:
+    """The array, and how to submit it."""
+    asked = {
+        "job": facts["job"],
+        "output": facts["output"],
+        "array": counted(facts["nodes"], "element"),
+        "each": f"{counted(facts['cores'], 'core')}, {format_size(facts['memory_bytes'])}",
+        "workers": f"{format_size(facts['worker_memory_bytes'])} for penstock, the rest for the shell",
+        "time": facts["time"] or "the cluster's default",
+        "partition": facts["partition"] or "the cluster's default",
+        "penstock": f"{facts['python']} -m penstock",
+    }
+    return [
+        Text(f"wrote {facts['script']}", style="green"),
+        make_list({**asked, **_estimate(facts, "if all elements run at once and share the work evenly")}.items()),
+        *_larger_arrays(facts),
+        Text("Next, in a folder that all nodes see:"),
+        Text(f"  sbatch {shlex.quote(facts['script'])}", no_wrap=True),
+        Text(f"  penstock watch {shlex.quote(facts['output'])}", no_wrap=True),
+    ]
+
+
+def modal_lines(facts: dict[str, Any]) -> list[Part]:
+    """The container, about what it costs, and how to run it."""
+    disk = facts["disk_bytes"]
+    asked = {
+        "job": facts["job"],
+        "volume": f"{facts['volume']}, with the output in {facts['output']}",
+        "container": f"{counted(facts['cores'], 'physical core')}, {format_size(facts['memory_bytes'])}, "
+        f"killed above {format_size(facts['limit_bytes'])}",
+        "disk": format_size(disk) if disk else "the 550 GB that every container has",
+        "attempts": f"{counted(facts['retries'] + 1, 'attempt')} of {format_seconds(facts['timeout'])} at most",
+        "installs": facts["requirement"],
+        "uploads": ", ".join(facts["files"]),
+    }
+    price = f"about ${facts['dollars_per_hour']:.2f} per hour"
+    if facts["dollars"] is not None:
+        price = f"about ${max(0.01, facts['dollars']):.2f}; {price}"
+    cost = {"cost": f"{price}, at the prices of {facts['prices_of']}"}
+    return [
+        Text(f"wrote {facts['app']}", style="green"),
+        make_list({**asked, **_estimate(facts, "without the upload and the start of the container"), **cost}.items()),
+        Text("Next:"),
+        Text(f"  modal run {shlex.quote(facts['app'])} --upload", no_wrap=True),
+        Text(f"  modal volume get {shlex.quote(facts['volume'])} {shlex.quote(facts['output'])} .", no_wrap=True),
+    ]
+
+
+def _estimate(facts: dict[str, Any], condition: str) -> dict[str, str]:
+    if facts["seconds"] is None:
+        return {"estimate": f"none, since the job cannot be planned here: {facts['unknown']}"}
+    return {"estimate": f"about {format_seconds(max(1.0, facts['seconds']))}, {condition}"}
+
+
+def _larger_arrays(facts: dict[str, Any]) -> list[Part]:
+    if not facts["needs_larger_arrays"]:
+        return []
+    wanted = f"scontrol show config | grep MaxArraySize   # must be more than {facts['nodes'] - 1}"
+    return [
+        Text("A cluster allows arrays of 1,001 elements if it does not say otherwise. Ask it:"),
+        Text(f"  {wanted}"),
+    ]

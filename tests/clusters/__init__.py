@@ -1,0 +1,1 @@
+"""What tests with real clusters share."""
