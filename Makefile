@@ -13,7 +13,7 @@ DOCS := .venv-docs
 # compiling the same modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test proofs test-all installed promises bench bench-events bench-loader bench-arrays bench-text bench-dedup bench-starting bench-scaling check format lint types layers docs reference clean
+.PHONY: demo test proofs test-all installed promises bench bench-events bench-loader bench-arrays bench-text bench-dedup bench-starting bench-scaling bench-projection check format lint types layers docs reference clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -61,6 +61,10 @@ bench: $(READY)
 $(BENCH_READY): $(READY) benchmarks/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	@touch $@
+
+# Simulated nodes beside what is projected for them. As root: a node is a cgroup with a quota of CPU time.
+bench-projection: $(READY)
+	$(BIN)/python -m benchmarks.projection --folder build/bench-projection
 
 bench-events: $(BENCH_READY)
 	$(BIN)/python benchmarks/events.py --events 20000000

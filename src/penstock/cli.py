@@ -139,6 +139,10 @@ _LONGER_ROWS = "truncate: cut stored rows of tokens that are longer than --lengt
 _AUGMENTED = "For events: reorder them and their fields, and leave times out, like load(augment=...)."
 _FIELD_KINDS = "How events become tokens, by column: 'dst: ip, at: time, port: {int: 2}'."
 _WINDOWS = "For records without tokens, load(encode='raw'): last, random, or the stride of sliding windows in events."
+_NODES = "Project time, spill and network on so many equal machines with a shared folder."
+_CORES = "With --nodes: cores of each. Default: as many as here."
+_NODE_MEMORY = "With --nodes: memory of each. Default: what a run may use here."
+_NETWORK = "With --nodes: what each reads and writes per second. Default: 10Gbit."
 AsJson = Annotated[bool, _flag("--json", "One JSON document on stdout; the rest on stderr.")]
 Debug = Annotated[bool, _flag("--debug", "Show the traceback of an error.")]
 
@@ -362,6 +366,10 @@ def plan(
     engine: Engine = None,
     output_format: Format = None,
     settings: Setting = None,
+    nodes: Annotated[int | None, _option("--nodes", "N", _NODES)] = None,
+    cores: Annotated[int | None, _option("--cores", "N", _CORES)] = None,
+    memory_per_node: Annotated[str | None, _option("--memory-per-node", "SIZE", _NODE_MEMORY)] = None,
+    network: Annotated[str | None, _option("--network", "RATE", _NETWORK)] = None,
     memory_limit_gb: MemoryLimit = None,
     max_row_size_mb: MaxRowSize = None,
     train_ratio: TrainRatio = None,
@@ -369,22 +377,27 @@ def plan(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Show the passes, memory, disk and time that a run would need. Writes nothing."""
+    from functools import partial
+
     with imported_for_good():
+        from penstock.prepare.plan.nodes import asked_nodes
         from penstock.show.asking.asked import load_job
         from penstock.show.asking.older_names import older_overrides
         from penstock.show.asking.overrides import collect
         from penstock.show.console import show, stdout_kept_clean, waiting
-        from penstock.show.running.plan_tables import plan_tables
-        from penstock.show.running.planned import asked_facts
+        from penstock.show.running.plans.plan_tables import plan_tables
+        from penstock.show.running.plans.planned import asked_facts
+        from penstock.show.running.plans.planned_nodes import nodes_facts
         from penstock.show.running.progress import PLANNING
 
     with stdout_kept_clean():
+        on_nodes = asked_nodes(nodes, cores, memory_per_node, network, memory)
         older = older_overrides(memory_limit_gb, max_row_size_mb, train_ratio)
         asked = load_job(
             job, collect(inputs, output, memory, workers, strategy, output_format, settings, engine), older
         )
         with waiting(PLANNING):
-            facts = asked_facts(asked)
+            facts = asked_facts(asked, partial(nodes_facts, on_nodes))
     show(facts, plan_tables, as_json)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.base.sizes import format_count, format_seconds, format_size, parse_size
+from penstock.base.sizes import format_count, format_rate, format_seconds, format_size, parse_rate, parse_size
 
 
 @pytest.mark.parametrize(
@@ -93,3 +93,23 @@ def test_counts_and_seconds_are_shown_in_words():
         "1 h 00 min",
         "1 h 02 min",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "rate", "words"),
+    [
+        ("10Gbit", 1_250_000_000, "10 Gbit/s"),
+        ("100 Mbit/s", 12_500_000, "100 Mbit/s"),
+        ("1.25GB", 1_250_000_000, "10 Gbit/s"),
+        ("8bit", 1, "8 bit/s"),
+    ],
+)
+def test_a_throughput_is_read_in_bits_or_bytes_and_told_in_bits(text, rate, words):
+    assert parse_rate(text) == rate
+    assert format_rate(rate) == words
+
+
+@pytest.mark.parametrize("text", ["", "10", "10Gb", "10gbit", "0Gbit", "1bit", "-1Gbit", "10Gbit/min", "fast"])
+def test_what_is_no_throughput_is_refused_with_what_to_write(text):
+    with pytest.raises(ValueError, match=r"10Gbit, 100Mbit or 1\.25GB, all per second"):
+        parse_rate(text)

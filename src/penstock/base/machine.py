@@ -4,6 +4,7 @@ import os
 import platform
 import resource
 import shutil
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -57,6 +58,14 @@ def open_files_limit() -> int:
 def boot_id() -> str:
     """A name of this machine's time since it was started; none where the system gives it none."""
     return _read(Path("/proc/sys/kernel/random/boot_id"))
+
+
+def process_age() -> float:
+    """Seconds since this process was started, or 0 where the system does not tell."""
+    with suppress(OSError, ValueError):
+        ticks = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 @cache

@@ -79,19 +79,28 @@ def peak_resident() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
 
 
+@dataclass
+class Peak:
+    """The highest memory of this process so far, and what watching it has cost."""
+
+    counted: int
+    cpu_seconds: float = 0.0
+
+
 @contextmanager
-def peak_watched(most_of_a_core: float = 0.2) -> Iterator[list[int]]:
-    """The highest memory of this process while the block runs, as the one entry of a list. What is gone before the next
-    look is not seen: `most_of_a_core` is how much of one the watching may take."""
-    peak = [own_memory().counted]
+def peak_watched(most_of_a_core: float = 0.2) -> Iterator[Peak]:
+    """The highest memory of this process while the block runs. What is gone before the next look is not seen:
+    `most_of_a_core` is how much of one the watching may take."""
+    peak = Peak(own_memory().counted)
     done = threading.Event()
 
     def watch() -> None:
         pause = 0.002
         while not done.wait(pause):
             began = time.thread_time()
-            peak[0] = max(peak[0], own_memory().counted)
+            peak.counted = max(peak.counted, own_memory().counted)
             took = time.thread_time() - began
+            peak.cpu_seconds += took
             # The first moments matter most; a slow stage is not slowed further. A read takes 20 ms where a process has
             # a gigabyte of small pieces.
             pause = max(min(pause * 1.01, 0.1), took / most_of_a_core - took)
@@ -103,7 +112,7 @@ def peak_watched(most_of_a_core: float = 0.2) -> Iterator[list[int]]:
     finally:
         done.set()
         thread.join()
-        peak[0] = max(peak[0], own_memory().counted)
+        peak.counted = max(peak.counted, own_memory().counted)
 
 
 def give_back_heap() -> None:

@@ -1,4 +1,4 @@
-"""Sizes: turn `"16GB"` (10^9), `"16GiB"` (2^30) and `"50%"` into bytes, and bytes and counts into words."""
+"""Sizes: turn `"16GB"` (10^9), `"16GiB"` (2^30) and `"50%"` into bytes, `"10Gbit"` into bytes per second, and back."""
 
 import re
 from decimal import Decimal
@@ -7,6 +7,7 @@ _UNITS = {"": 1, "b": 1}
 _UNITS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
 _UNITS |= {f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)}
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
+_RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kKMGT]?)(bit|B)(?:/s)?\s*")  # not `Gb`: some mean bits by it
 _PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
 
 
@@ -36,6 +37,20 @@ def _positive(size: int, text: str) -> int:
     if size <= 0:
         raise ValueError(f"{text!r} is not a size: it must be more than zero")
     return size
+
+
+def parse_rate(text: str) -> int:
+    """Bytes per second of `10Gbit`, `10Gbit/s` or `1.25GB/s`; raises ValueError with the accepted forms."""
+    match = _RATE.fullmatch(text)
+    rate = int(Decimal(match[1]) * _UNITS[f"{match[2].lower()}b"] / (8 if match[3] == "bit" else 1)) if match else 0
+    if rate <= 0:
+        raise ValueError(f"{text!r} is not a throughput: write 10Gbit, 100Mbit or 1.25GB, all per second")
+    return rate
+
+
+def format_rate(bytes_per_second: float) -> str:
+    """`10 Gbit/s`: networks are sold in bits."""
+    return format_size(8 * bytes_per_second).removesuffix("B") + "bit/s"
 
 
 def format_size(size: float) -> str:

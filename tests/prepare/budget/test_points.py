@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.prepare.budget.costs import SECONDS, STEEP, Point, is_enough, line, measurement_of, slope
+from penstock.prepare.budget.costs import RECORD_ROWS, SECONDS, STEEP, Point, is_enough, line, measurement_of, slope
 
 KB, MB = 1 << 10, 1 << 20
-SMALL = Point(batch_bytes=64 * KB, grown=10 * MB + 3 * 64 * KB, rows=100, given=90, written=900, seconds=0.1)
+SMALL = Point(64 * KB, grown=10 * MB + 3 * 64 * KB, rows=100, given=90, written=900, seconds=0.1, busy_seconds=0.04)
 MIDDLE = replace(SMALL, batch_bytes=512 * KB, grown=10 * MB + 3 * 512 * KB, rows=800, given=720, written=7200)
 LARGE = replace(SMALL, batch_bytes=4 * MB, grown=10 * MB + 3 * 4 * MB, rows=6400, given=5760, written=57600)
 
@@ -24,8 +24,26 @@ def test_the_line_goes_through_the_last_two_points():
 def test_a_measurement_is_the_line_and_what_the_last_point_did():
     found = measurement_of([SMALL, MIDDLE, LARGE], reserved=50 * MB)
     assert (found.worker_bytes, found.fixed_bytes, found.bytes_per_batch_byte) == (50 * MB, 10 * MB, 3.0)
-    assert (found.rows_per_second, found.output_row_bytes, found.given_per_row) == (64_000, 9.0, 0.9)
+    assert (found.output_row_bytes, found.given_per_row) == (9.0, 0.9)
     assert found.task_bytes(2 * MB) == 16 * MB
+
+
+def test_a_row_costs_what_the_largest_batch_takes_more_than_the_least():
+    large = replace(LARGE, busy_seconds=0.04 + 6300 * 1e-5)
+    found = measurement_of([SMALL, MIDDLE, large], reserved=0)
+    assert found.seconds(1_000_000) == pytest.approx(10.0)
+
+
+def test_a_record_made_of_rows_costs_as_much_as_some_rows():
+    few = replace(LARGE, given=0, busy_seconds=1.0)
+    found = measurement_of([replace(SMALL, given=0, busy_seconds=0.0), few], reserved=0)
+    assert found.seconds(1000, 0) + RECORD_ROWS * found.seconds(100, 0) == pytest.approx(found.seconds(1000, 100))
+
+
+@pytest.mark.parametrize("points", [[SMALL], [SMALL, replace(SMALL, batch_bytes=MB)], [LARGE, SMALL]])
+def test_where_batches_tell_no_more_a_row_costs_its_share_of_the_last(points):
+    last = points[-1]
+    assert measurement_of(points, reserved=0).seconds(last.rows) == pytest.approx(last.busy_seconds)
 
 
 def test_a_line_that_starts_below_zero_has_no_fixed_part():

@@ -26,6 +26,7 @@ from penstock.prepare.passes import (
     Report,
     Task,
     Work,
+    Workload,
     cutting,
 )
 from penstock.prepare.passes.job import Job
@@ -64,6 +65,9 @@ class Tally(Pass):
 
     def holds(self, means: Means) -> Holds:
         return Holds(means.measured.slices, known=Need(1 << 20, "tallying needs {needed}; {budget} is allowed"))
+
+    def workload(self, means: Means) -> Workload:  # noqa: ARG002
+        return Workload(0.0, reads=(self.before,))
 
     def project(self, settings: Settings, means: Means) -> Projection:
         return Projection(memory_with(settings.workers, 1 << 20, means), 0, 0, 0.0, self.job.rows)

@@ -17,7 +17,7 @@ from penstock.prepare.plan.measuring import driver_growth, is_small, trial_setti
 from penstock.prepare.plan.settings import strategy_of
 
 MB = 1 << 20
-COST = Measurement(50 * MB, 10 * MB, 3.0, rows_per_second=1e6, output_row_bytes=100.0)
+COST = Measurement(50 * MB, 10 * MB, 3.0, row_seconds=2e-7, output_row_bytes=100.0)
 MEASURED = Measured({SLICES: COST})
 
 

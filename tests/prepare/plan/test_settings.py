@@ -18,7 +18,7 @@ from penstock.prepare.plan.settings import choose_settings, refuse_without_memor
 
 MB = 1 << 20
 COST = Measurement(
-    worker_bytes=50 * MB, fixed_bytes=10 * MB, bytes_per_batch_byte=3.0, rows_per_second=1e6, output_row_bytes=100.0
+    worker_bytes=50 * MB, fixed_bytes=10 * MB, bytes_per_batch_byte=3.0, row_seconds=2e-7, output_row_bytes=100.0
 )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 STEEP = 8.0  # bytes per batch byte, where data are too few to measure it: more than any built-in stage was seen to take
+RECORD_ROWS = 4  # what a record costs that rows are gathered into, in rows: LOG.md
 SECONDS = 2.0  # for one point: a stage so slow that this is not enough is measured on what it did
 
 
@@ -21,10 +22,15 @@ class Point:
     given: int
     written: int
     seconds: float
+    busy_seconds: float = 0.0  # of cores; of a user's function, which may wait for something, seconds that pass
     parts: int = 0  # bytes written on the way to a format of one file per split
     rows_bytes: int = 0  # of `written`, what belongs to rows, and what to dictionaries; the rest belongs to records
     dictionary_bytes: int = 0
     is_of_giants: bool = False  # which are larger than any batch, and were measured by how they begin
+
+    @property
+    def units(self) -> int:
+        return self.rows + RECORD_ROWS * self.given
 
     def of_giants(self, usual_rows: float, every_row: float) -> Point:
         """Count giant rows as rows of the usual size, at most as many as there are: few rows cost that much."""
@@ -66,6 +72,15 @@ def _growing(points: Sequence[Point]) -> list[Point]:
 SLICES = "slices"  # the word of passes that read the input; what was not measured costs as much
 
 
+def seconds_of(points: Sequence[Point]) -> float:
+    """Seconds of a core per row, by what the largest point takes more than the least: to open a file and find it costs
+    what most of a small batch costs, and is no part of a long task. A record made of rows counts as `RECORD_ROWS`."""
+    least, most = points[0], points[-1]
+    if most.rows > 2 * least.rows and most.busy_seconds > least.busy_seconds:
+        return (most.busy_seconds - least.busy_seconds) / (most.units - least.units)
+    return most.busy_seconds / max(most.units, 1)
+
+
 @dataclass(frozen=True)
 class Measurement:
     """Bytes a worker holds before a task, what a task adds (fixed, and per byte of its batches), and its speed."""
@@ -73,9 +88,14 @@ class Measurement:
     worker_bytes: int
     fixed_bytes: int
     bytes_per_batch_byte: float
-    rows_per_second: float
+    row_seconds: float  # of a core; see `seconds`
     output_row_bytes: float  # written per row read: what filters drop is in it
     given_per_row: float = 1.0  # rows that reach the sink, per row read
+
+    def seconds(self, rows: float, given: float | None = None) -> float:
+        """Seconds of a core for so many rows, of which so many rows or records reach the sink."""
+        given = rows * self.given_per_row if given is None else given
+        return self.row_seconds * (rows + RECORD_ROWS * given)
 
     def task_bytes(self, batch_bytes: int) -> int:
         return int(self.fixed_bytes + self.bytes_per_batch_byte * batch_bytes)
@@ -88,7 +108,7 @@ def measurement_of(points: Sequence[Point], reserved: int) -> Measurement:
         worker_bytes=reserved,
         fixed_bytes=max(0, int(line(points, 0))),
         bytes_per_batch_byte=slope(points),
-        rows_per_second=max(last.rows, 1) / last.seconds,
+        row_seconds=seconds_of(points),
         output_row_bytes=last.written / max(last.rows, 1),
         given_per_row=last.given / max(last.rows, 1),
     )
@@ -113,6 +133,10 @@ class Measured:
     def slices(self) -> Measurement:
         return self.costs[SLICES]
 
+    def records(self, rows: int) -> float:
+        """Records that an exchange of all the rows read will make."""
+        return self.growth.records_of(rows * self.slices.given_per_row) if self.growth else 0.0
+
     def output_bytes(self, rows: int, buckets: int) -> int:
         """Bytes that an exchange of all the rows read will write."""
         return int(self.growth.bytes_of(rows * self.slices.given_per_row, buckets)) if self.growth else 0
@@ -124,7 +148,7 @@ def assume(row_bytes: float, stage_bytes: int) -> Measured:
         worker_bytes=0,
         fixed_bytes=(32 << 20) + stage_bytes,
         bytes_per_batch_byte=STEEP,
-        rows_per_second=1e6,
+        row_seconds=2e-7,
         output_row_bytes=row_bytes,
     )
     growth = Growth(rows=1, records=1, step=2.0, exponents=(1.0, 1.0), row_bytes=row_bytes, record_bytes=0.0)

@@ -60,7 +60,7 @@ class InlineEngine:
                 ) from error
             self._rows_done += row.rows_read
             done(task, row, Effort(watch.seconds))
-            self._log.sample(memory=peak[0], file=own_memory().file, rows=self._rows_done, busy=0, workers=[])
+            self._log.sample(memory=peak.counted, file=own_memory().file, rows=self._rows_done, busy=0, workers=[])
 
     def held_bytes(self) -> int:
         return tree_memory(os.getpid()).counted

@@ -93,6 +93,22 @@ class Holds(NamedTuple):
     driver: Need | None = None  # of the driver, when the pass is finished
 
 
+@dataclass(frozen=True)
+class Workload:
+    """Work of all tasks of a pass, whoever does it: seconds of one core, and the files that its tasks read."""
+
+    seconds: float
+    input_bytes: int = 0  # read from the input
+    reads: tuple[int, ...] = ()  # earlier passes, whose files it reads
+    sizes: tuple[float, ...] = ()  # of its tasks, relative to each other; none: they are equal
+    pieces: int = 0  # of spill that its tasks write or read: one per spill and bucket
+    left_out: str = ""  # what nobody has measured, in words: it is not in the seconds or the bytes
+
+    def seconds_with(self, settings: Settings, cores: int) -> float:
+        """Seconds of the pass with these workers and their threads."""
+        return self.seconds / max(1, min(settings.workers * settings.threads, cores))
+
+
 class Learned(NamedTuple):
     """An artifact that the driver has learned for a stage. Later passes bind the stage to it."""
 
@@ -220,6 +236,8 @@ class Pass(ABC):
     def tasks(self, above: str) -> tuple[Task, ...]: ...
     @abstractmethod
     def holds(self, means: Means) -> Holds: ...
+    @abstractmethod
+    def workload(self, means: Means) -> Workload: ...
     @abstractmethod
     def project(self, settings: Settings, means: Means) -> Projection: ...
     @abstractmethod

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.passes import Facts, Holds, LedgerRows, Need, Pass, Task, in_ranges
+from penstock.prepare.passes import Facts, Holds, LedgerRows, Need, Pass, Task, Workload, in_ranges
 from penstock.prepare.passes.job import Job
 from penstock.shards.columns import FileFacts
 
@@ -31,7 +31,7 @@ class Ranged(Pass):
 
     doing: ClassVar[str]  # in words, before "needs so much memory"
     writes: ClassVar[str]
-    rows_per_second: ClassVar[float]
+    rows_per_second: ClassVar[float]  # of one worker
     bytes_per_row: ClassVar[int]  # that it leaves, per row of the input
 
     @property
@@ -54,10 +54,19 @@ class Ranged(Pass):
         need = Need(self.held_bytes, f"{self.doing} needs {{needed}}; {{budget}} is allowed")
         return Holds(means.measured.slices, known=need)
 
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The passes whose files it reads."""
+        return (self.keyed,)
+
+    def workload(self, means: Means) -> Workload:  # noqa: ARG002
+        return Workload(self.job.rows / self.rows_per_second, reads=self.reads)
+
     def project(self, settings: Settings, means: Means) -> Projection:
         rows = self.job.rows
         memory = memory_with(settings.workers, self.held_bytes, means)
-        return Projection(memory, self.bytes_per_row * rows, 0, rows / self.rows_per_second, rows)
+        seconds = self.workload(means).seconds_with(settings, means.cores)
+        return Projection(memory, self.bytes_per_row * rows, 0, seconds, rows)
 
     def told(self, reads: str, origin: str, note: str = "") -> Facts:
         """Facts for people. `origin` says which passes it reads."""

@@ -86,7 +86,8 @@ def with_more(job: Job, passes: Sequence[Pass], cores: int, measured: Measured) 
     growing = () if measured.assumed else (stage for stage in job.stages if isinstance(stage, HasEngine))
     grown = sum(stage.grows_by(threads) for stage in growing)
     fixed = max([measured.slices.fixed_bytes, *declared]) + held + grown
-    return replace(measured, costs={**measured.costs, SLICES: replace(measured.slices, fixed_bytes=fixed)})
+    costs = {**measured.costs, SLICES: replace(measured.slices, fixed_bytes=fixed)}
+    return replace(measured, costs=costs)
 
 
 def driver_growth(passes: Sequence[Pass], files: int) -> int:

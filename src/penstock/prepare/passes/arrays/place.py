@@ -7,7 +7,7 @@ from penstock.base.sizes import counted, format_size
 from penstock.base.stores.store import PLACING, Store
 from penstock.prepare.budget.costs import Measured
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.passes import Facts, Finished, Holds, LedgerRows, Left, Need, Pass, Task
+from penstock.prepare.passes import Facts, Finished, Holds, LedgerRows, Left, Need, Pass, Task, Workload
 from penstock.prepare.passes.arrays.finishing import archive_bytes, finish_arrays
 from penstock.prepare.passes.arrays.moving import changes_of, first_applied, part_schema
 from penstock.prepare.passes.arrays.parts import lay_out_parts
@@ -16,7 +16,7 @@ from penstock.prepare.passes.job import Job
 from penstock.shards.placed import Layout, make_room
 
 _HELD_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
-_BYTES_PER_SECOND = 1e9
+_BYTES_PER_SECOND = 1e9  # of one worker
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,16 @@ class Place(Pass):
         )
         return Holds(means.measured.slices, known=need)
 
+    def _output_bytes(self, means: Means) -> int:
+        return int(self.job.rows * means.measured.slices.output_row_bytes) + archive_bytes(self.job)
+
+    def workload(self, means: Means) -> Workload:
+        return Workload(self._output_bytes(means) / _BYTES_PER_SECOND, reads=(self.before,))
+
     def project(self, settings: Settings, means: Means) -> Projection:
-        output = int(self.job.rows * means.measured.slices.output_row_bytes) + archive_bytes(self.job)
         memory = memory_with(settings.workers, self._held_bytes(means.measured), means)
-        return Projection(memory, 0, output, output / _BYTES_PER_SECOND, self.job.rows)
+        seconds = self.workload(means).seconds_with(settings, means.cores)
+        return Projection(memory, 0, self._output_bytes(means), seconds, self.job.rows)
 
     def facts(self) -> Facts:
         parts = counted(self.task_count, "part") if self.task_count > 1 else "all parts"

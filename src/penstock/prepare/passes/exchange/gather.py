@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from penstock.base.errors import PenstockError
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.costs import Measured
-from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Task
+from penstock.prepare.budget.costs import Measured, Measurement
+from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Task, Workload
 from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.exchange.scatter import SPILL, side_of
 from penstock.prepare.passes.folds.fold import Reader, Written
@@ -55,6 +55,11 @@ class Buckets(Reader):
         output = measured.output_bytes(self.job.rows, self.buckets)
         at_once = output // self.buckets * max(workers, 1) + int(output * measured.parts_per_output_byte)
         return Written(output, at_once, 2 * output / self.buckets)
+
+    def workload(self, measured: Measured, cost: Measurement) -> Workload:
+        rows = self.job.rows * measured.slices.given_per_row
+        seconds = cost.seconds(rows, measured.records(self.job.rows))
+        return Workload(seconds, reads=(self.scatter,), pieces=len(self.job.survey.slices) * self.buckets)
 
     def source(self, takes_codes: bool, left: Left) -> FromBuckets:  # noqa: ARG002
         spills = tuple(row.spill for row in left.rows.get(self.scatter, ()) if row.spill)

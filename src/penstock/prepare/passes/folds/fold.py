@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from penstock.base.stores.store import Store
 from penstock.prepare import passes
-from penstock.prepare.budget.costs import Measured
+from penstock.prepare.budget.costs import Measured, Measurement
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_of
 from penstock.prepare.passes.folds.sink import Into, OriginsInto
 from penstock.prepare.passes.folds.source import Source
@@ -33,6 +33,7 @@ class Reader(Protocol):
     def inputs(self) -> Inputs: ...
     def batches(self, measured: Measured) -> passes.Batches: ...
     def written(self, measured: Measured, workers: int) -> Written: ...
+    def workload(self, measured: Measured, cost: Measurement) -> passes.Workload: ...
     def source(self, takes_codes: bool, left: passes.Left) -> Source: ...
     def count(self, account: passes.Account, rows: passes.LedgerRows) -> passes.Account: ...
     def facts(self) -> passes.Facts: ...
@@ -75,6 +76,7 @@ class Ending:
     shown: tuple[int, ...] = ()  # more stages that people see the pass run
     hidden: tuple[int, ...] = ()
     exchange: Mapping[str, Any] = field(default_factory=dict)
+    left_out: str = ""  # of the workload, in words
 
     def disk(self, left: int, written: Written) -> tuple[int, int]:  # noqa: ARG002
         """(bytes for later passes or on the way, bytes of the dataset), if all tasks leave so much."""
@@ -146,16 +148,20 @@ class Fold(passes.Pass):
             driver=self.ending.driver(means),
         )
 
+    def workload(self, means: Means) -> passes.Workload:
+        found = self.reader.workload(means.measured, means.measured.of(self._word))
+        pieces = found.pieces + self.task_count * self.ending.buckets
+        return replace(found, pieces=pieces, left_out=self.ending.left_out)
+
     def project(self, settings: Settings, means: Means) -> Projection:
         cost, workers, rows = means.measured.of(self._word), settings.workers, self.job.rows
         memory = memory_of(workers, settings.batch_bytes, settings.hold_bytes, cost, means)
         driver = self.ending.driver(means)
-        side_by_side = 1 if settings.threads > 1 else workers  # threads were measured as they will be used
-        speed = cost.rows_per_second * max(1, min(side_by_side, means.cores))
         written = self.reader.written(means.measured, workers)
         spill, output = self.ending.disk(int(rows * cost.output_row_bytes), written)
         scratch = self._scratch_bytes(settings, means)
-        return Projection(max(memory, driver.bytes if driver else 0), spill, output, rows / speed, rows, scratch)
+        seconds = self.workload(means).seconds_with(settings, means.cores)
+        return Projection(max(memory, driver.bytes if driver else 0), spill, output, seconds, rows, scratch)
 
     def _scratch_bytes(self, settings: Settings, means: Means) -> int:
         """What is read and cannot be sorted at once, and what is written and not held."""

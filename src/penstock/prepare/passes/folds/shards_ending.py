@@ -10,6 +10,7 @@ from penstock.prepare.passes.folds.shards import ShardsInto
 from penstock.prepare.passes.job import Job
 from penstock.shards.foreign.arrayrecord_file import merge_parts
 
+_MERGING = "format: arrayrecord ends with one process that reads and writes all records again"
 _MERGE_BYTES, _MERGE_RECORD_BYTES = 32 << 20, 75  # measured 20 MB and 60 B: docs/decisions/0007-arrayrecord.md
 
 
@@ -57,5 +58,7 @@ def shards_ending(job: Job) -> Ending:
     assert config.format in ("safetensors", "npy", "arrayrecord")
     into = ShardsInto(survey.output, job.splits, config.format, len(survey.slices), None)
     if config.format == "arrayrecord":
-        return OneFile("output", into=into, is_for_good=True, holds_output=True, splits=job.splits, job=job)
+        return OneFile(
+            "output", into=into, is_for_good=True, holds_output=True, left_out=_MERGING, splits=job.splits, job=job
+        )
     return ShardsEnding("output", into=into, is_for_good=True, holds_output=True, splits=job.splits)

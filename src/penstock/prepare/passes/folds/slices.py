@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.costs import SLICES, Measured
-from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Task
+from penstock.prepare.budget.costs import SLICES, Measured, Measurement
+from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Task, Workload
 from penstock.prepare.passes.folds.fold import Reader, Written, summed
 from penstock.prepare.passes.folds.from_slices import FromSlices
 from penstock.prepare.passes.job import Inputs, Job
@@ -52,6 +52,10 @@ class Slices(Reader):
         tasks = sorted((self.job.survey.rows_of(piece) for piece in self.job.survey.slices), reverse=True)
         at_once = sum(int(rows * row_bytes) for rows in tasks[: max(workers, 1)])
         return Written(int(self.job.rows * row_bytes), at_once, max(tasks, default=0) * row_bytes)
+
+    def workload(self, measured: Measured, cost: Measurement) -> Workload:  # noqa: ARG002
+        survey = self.job.survey
+        return Workload(cost.seconds(self.job.rows), survey.file_bytes, sizes=tuple(map(survey.rows_of, survey.slices)))
 
     def source(self, takes_codes: bool, left: Left) -> FromSlices:  # noqa: ARG002
         survey = self.job.survey

@@ -30,6 +30,10 @@ class NearPass(Ranged):
         return max(1, min(MOST_RANGES, self.job.rows * self.near.banding.bands >> 19))
 
     @property
+    def reads(self) -> tuple[int, ...]:
+        return (self.number - 1,)
+
+    @property
     def only(self) -> Mapping[str, Any]:
         return {"near_dedup": self.near.describe(), "version": VERSION, "container": FORMAT}
 

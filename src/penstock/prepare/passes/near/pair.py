@@ -1,11 +1,11 @@
 """Pair: a pass over ranges of the band keys that a fold has left -> which documents share one. Next: shingle.py."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means
-from penstock.prepare.passes import Facts, Learned, LedgerRows, Left
+from penstock.prepare.passes import Facts, Learned, LedgerRows, Left, Workload
 from penstock.prepare.passes.near.near_pass import NearPass
 from penstock.prepare.passes.near.pairing import PairWork
 from penstock.prepare.passes.near.sign import BLOCK
@@ -17,6 +17,10 @@ from penstock.prepare.stages.dedup.near.paired import Pairs
 class Pairing(NearPass):
     doing, writes, piece_bytes = "pairing near-duplicates", "pairs", 96 << 20
     rows_per_second, bytes_per_row = 4e5, 160  # 10 pairs of a document, where few bands are large
+
+    def workload(self, means: Means) -> Workload:
+        """What it reads at the ends of its ranges grows with tasks times files: the square of the corpus."""
+        return replace(super().workload(means), left_out="pair also reads a block of every file of keys in each task")
 
     @property
     def blocks_per_row(self) -> float:

@@ -24,6 +24,10 @@ class Verifying(NearPass):
         return min(super().task_count, len(self.job.survey.slices))
 
     @property
+    def reads(self) -> tuple[int, ...]:
+        return (self.keyed + 1, self.keyed + 2)
+
+    @property
     def blocks_per_row(self) -> float:
         return Pairing.bytes_per_row / PAIR.itemsize / BLOCK
 

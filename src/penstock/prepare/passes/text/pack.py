@@ -18,7 +18,7 @@ _LEAST_SPANS, _SLICES_PER_SPAN = 8, 4
 _HELD_BYTES = 64 << 20  # 2**20 tokens at a time, before and after; lengths of 2**17 documents
 _ROW_COPIES = 16  # bytes for each token of a row: it waits, is joined with what comes, and is cut off again
 _KEPT_COPIES = 4  # of each value of a kept column: as it comes, joined, cut into rows, encoded
-_BYTES_PER_SECOND = 4e8
+_BYTES_PER_SECOND = 4e8  # of one worker
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,18 @@ class Packing(passes.Pass):
         need = passes.Need(self._held_bytes, "packing rows needs {needed}; {budget} is allowed")
         return passes.Holds(means.measured.slices, known=need)
 
+    def _output_bytes(self, means: Means) -> int:
+        return int(self.job.rows * means.measured.slices.output_row_bytes * self._growth)
+
+    def workload(self, means: Means) -> passes.Workload:
+        return passes.Workload(self._output_bytes(means) / _BYTES_PER_SECOND, reads=(self.before,))
+
     def project(self, settings: Settings, means: Means) -> Projection:
-        output = int(self.job.rows * means.measured.slices.output_row_bytes * self._growth)
+        output = self._output_bytes(means)
         at_once = output // max(1, len(self.job.survey.slices)) * max(1, settings.workers)
         memory = memory_with(settings.workers, self._held_bytes, means)
-        return Projection(memory, at_once, output, output / _BYTES_PER_SECOND, self.job.rows)
+        seconds = self.workload(means).seconds_with(settings, means.cores)
+        return Projection(memory, at_once, output, seconds, self.job.rows)
 
     def facts(self) -> passes.Facts:
         return passes.Facts(

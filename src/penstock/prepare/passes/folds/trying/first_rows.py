@@ -51,7 +51,8 @@ def _read_some(work: FoldWork, how: Measuring, number: int, size: int, grown: Ca
     given = counts[-1].step("", "").given if counts else read
     written = int(inside.bytes * whole_bytes / read_bytes)
     seconds = time.perf_counter() - started + more_seconds
-    point = Point(size, grown(), read, given, written, seconds)
+    waits = work.code or more_seconds  # nobody knows whether the user's code computes or waits
+    point = Point(size, grown(), read, given, written, seconds, busy_seconds=seconds if waits else 0.0)
     if read_bytes == whole_bytes:
         return point
     row_bytes = how.settings.row_bytes

@@ -4,6 +4,7 @@ Arrow's own sizes cover about half of what a process really grows by, and a user
 plan does not compute memory from types, it measures batches of several sizes and draws the line through them.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ from penstock.prepare.budget.costs import Measured, Measurement, Point, is_enoug
 from penstock.prepare.budget.means import Settings, give_back_memory
 from penstock.prepare.passes import Trial
 from penstock.prepare.sources.slices import Slice
+
+_QUICK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,28 @@ class Measuring:
     reserved: int  # what the process held before
 
     def points(self, sizes: Iterable[int], run: Callable[[int, int, Callable[[], int]], Point]) -> list[Point]:
-        """A point per size of batch, until that is enough. `run(number, size, grown)` does it."""
+        """A point per size of batch, until that is enough. `run(number, size, grown)` does it. The least and the
+        largest are timed again: memory that grows, and code that runs for the first time, are no part of a long task.
+        """
         points: list[Point] = []
+        sizes = list(sizes)
         with peak_watched() as peak:
+
+            def timed(number: int, size: int, grown: Callable[[], int]) -> Point:
+                before = time.process_time() - peak.cpu_seconds
+                point = run(number, size, grown)
+                took = time.process_time() - peak.cpu_seconds - before
+                return point if point.busy_seconds else replace(point, busy_seconds=took)
+
             for number, size in enumerate(sizes):
                 if is_enough(points, size, self.room):
                     break
-                points.append(run(number, size, lambda: peak[0] - self.reserved))
+                points.append(timed(number, size, lambda: peak.counted - self.reserved))
+            for number in (0, -1) if len(points) > 1 else ():
+                if points[number].busy_seconds < _QUICK_SECONDS:
+                    again = timed(number % len(points), sizes[number % len(points)], lambda: 0)
+                    quicker = min(points[number].busy_seconds, again.busy_seconds)
+                    points[number] = replace(points[number], busy_seconds=quicker)
         return points
 
 

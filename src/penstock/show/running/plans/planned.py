@@ -1,5 +1,6 @@
 """Planned: a Plan -> what the job would read, hold, write and need, before a byte of it is written."""
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -16,16 +17,19 @@ from penstock.prepare.stages.interfaces import notes_of
 from penstock.prepare.survey.scouting import MOST_FILES
 from penstock.shards.schema import short_type, type_from_arrow
 from penstock.show.asking.asked import Asked, plan_job
-from penstock.show.running.planned_passes import pass_facts
+from penstock.show.running.plans.planned_passes import pass_facts
 
 
-def asked_facts(asked: Asked) -> dict[str, Any]:
-    """Facts about the job, or its first half if batch files are kept: the input of the second is not there yet."""
+def asked_facts(asked: Asked, project: Callable[[Plan], Any]) -> dict[str, Any]:
+    """Facts about the job, or its first half if batch files are kept: the input of the second is not there yet.
+    `project`: what the plan would take elsewhere."""
     first, *merge = halves_of(asked.config)
     with nursery() as workers:
         planned = plan_job(replace(asked, config=first), workers)
+    projection = project(planned)
     job = {**asked.job, "stages": written(planned.config)["stages"]} if asked.preset else dict(asked.job)
-    return {**plan_facts(planned), "job_file": job, "merged_into": merge[0].output_path if merge else None}
+    merged = merge[0].output_path if merge else None
+    return {**plan_facts(planned), "projection": projection, "job_file": job, "merged_into": merged}
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:

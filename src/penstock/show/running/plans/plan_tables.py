@@ -11,6 +11,7 @@ from penstock.base.sizes import counted, format_count, format_seconds, format_si
 from penstock.prepare.job.job_text import job_text
 from penstock.prepare.samples.schema import DECLARED
 from penstock.shards.schema import short_type
+from penstock.show.running.plans.nodes_tables import nodes_tables
 from penstock.show.tables import by_workers, filled, input_words, make_list, make_table, not_seen_words, unread_words
 
 
@@ -27,6 +28,9 @@ def plan_tables(facts: dict[str, Any]) -> Iterator[RenderableType]:
     bad = [(each["path"], each["reason"], each["detail"]) for each in facts["input"]["bad_files"]]
     if bad:
         yield from filled(make_table("bad file", "reason", "detail"), bad, "file")
+        yield ""
+    if facts.get("projection"):
+        yield from nodes_tables(facts["projection"])
         yield ""
     yield _last_line(facts)
     if facts.get("merged_into") and facts["run"]["would"] in ("start", "resume"):

@@ -1,0 +1,1 @@
+"""Plans: a Plan -> facts for `--json`, and tables for people."""
