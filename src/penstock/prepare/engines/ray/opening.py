@@ -44,7 +44,8 @@ def _fit_nodes(cluster: Cluster, plan: Plan, store: Store) -> list[Node]:
     with _token(store) as (token, words):
         expected = Expected(token, words, files, [(target, code_identity(target)) for target in code])
         refuse_unfit_nodes(cluster, [node for node in nodes if node.cpus or node.id == own], expected)
-    return [node for node in nodes if node.cpus]
+    alive = {node.id for node in cluster.nodes()}
+    return [node for node in nodes if node.cpus and node.id in alive]
 
 
 @contextmanager

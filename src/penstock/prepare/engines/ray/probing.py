@@ -32,10 +32,13 @@ class Expected:
 
 
 def refuse_unfit_nodes(cluster: Cluster, nodes: Sequence[Node], expected: Expected) -> None:
-    """Ask all nodes at once. The error names each node that cannot do tasks, and why."""
+    """Ask all nodes at once. The error names each node that cannot do tasks, and why. One that has died is left out."""
+    looked = _looked(cluster, nodes, expected)
+    alive = {node.id for node in cluster.nodes()}
     problems = [
         f"{node.name}: {problem}"
-        for node, found in _looked(cluster, nodes, expected).items()
+        for node, found in looked.items()
+        if node.id in alive
         for problem in _problems(found, expected)
     ]
     if problems:
