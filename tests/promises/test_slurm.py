@@ -19,7 +19,7 @@ SLOW_STAGE = """
 import time
 
 def slow(batch):
-    time.sleep(0.25)
+    time.sleep(0.4)
     return batch
 """
 STAGES = ["slow_stage:slow", *workshop.EVENT_STAGES]
@@ -59,10 +59,14 @@ def logs_of(script: Path) -> str:
     return "\n".join(f"--- {path.name}\n{path.read_text()}" for path in sorted(script.parent.glob("*.out")))
 
 
-def wait_for_the_middle(cluster: Cluster, job: str, script: Path) -> None:
+def wait_for_the_middle(cluster: Cluster, job: str, script: Path, *elements: str) -> None:
+    """Wait until there are some tasks, and these elements have joined."""
+    logs = [script.parent / f"penstock-job-{job}_{element}.out" for element in elements]
+
     def is_there() -> bool:
         assert "FAILED" not in cluster.states(job).values(), logs_of(script)
-        return workshop.ledger_rows(output_of(script)) >= 2
+        have_joined = all(log.exists() and " joins: " in log.read_text() for log in logs)
+        return have_joined and workshop.ledger_rows(output_of(script)) >= 2
 
     workshop.wait_for(is_there, 120)
     assert not (output_of(script) / "manifest.json").exists()
@@ -71,7 +75,7 @@ def wait_for_the_middle(cluster: Cluster, job: str, script: Path) -> None:
 def test_an_array_with_a_requeue_in_the_middle_makes_the_bytes_of_a_local_run(cluster, tmp_path):
     script = deployed(tmp_path)
     job = cluster.submit(script)
-    wait_for_the_middle(cluster, job, script)
+    wait_for_the_middle(cluster, job, script, "1", "2")
     cluster.command("scontrol", "requeue", f"{job}_1")  # by an operator, or a preemption: Slurm requeues it
     cluster.command("scancel", "--batch", "--signal=TERM", f"{job}_2")  # what --signal sends before the time limit
     cluster.wait_until(job, "COMPLETED")
