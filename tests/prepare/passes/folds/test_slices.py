@@ -19,5 +19,5 @@ def test_a_large_file_that_cannot_be_cut_is_read_first(tmp_path: Path) -> None:
     seen: list[Event] = []
     job = {"input": f"{tmp_path}/*.gz", "output": str(tmp_path / "out"), "slice_size": "1KB", "workers": 1}
     manifest = penstock.run(job, observe=seen.append)
-    assert [each["rows"] for each in seen if each["event"] == "task"] == [5_000, 300, 100, 100]
+    assert [each["rows"] for each in seen if each["event"] == "task"] == [5_000, 100, 300, 100]
     assert [shard.records for shard in manifest.splits["train"]] == [100, 300, 100, 5_000]
